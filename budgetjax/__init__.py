@@ -1,0 +1,54 @@
+"""Kernel learning on a fixed budget of support vectors, in JAX."""
+
+from budgetjax.engine import decision_function, predict, run
+from budgetjax.expansion import Support, support
+from budgetjax.kernels import (
+    RBF,
+    Kernel,
+    Laplacian,
+    Linear,
+    Normalized,
+    Polynomial,
+    Product,
+    Sigmoid,
+    Sum,
+)
+from budgetjax.maintenance import (
+    Merge,
+    RemoveLargestMargin,
+    RemoveOldest,
+    RemoveRandom,
+    RemoveSmallest,
+)
+from budgetjax.online.forgetron import forgetron
+from budgetjax.online.pegasos import pegasos
+from budgetjax.online.perceptron import perceptron
+from budgetjax.rounds import Algorithm
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "RBF",
+    "Algorithm",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Merge",
+    "Normalized",
+    "Polynomial",
+    "Product",
+    "RemoveLargestMargin",
+    "RemoveOldest",
+    "RemoveRandom",
+    "RemoveSmallest",
+    "Sigmoid",
+    "Sum",
+    "Support",
+    "decision_function",
+    "forgetron",
+    "pegasos",
+    "perceptron",
+    "predict",
+    "run",
+    "support",
+]

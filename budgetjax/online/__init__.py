@@ -1,0 +1,1 @@
+"""The online algorithms, one module each: `init`, `step`, `violates`, `update`."""

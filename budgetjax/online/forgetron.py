@@ -1,0 +1,170 @@
+"""The self-tuned Forgetron; see `init`."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import expansion as support_set
+from budgetjax import hyperparameters, losses, rounds
+from budgetjax.expansion import Expansion, Newcomer
+from budgetjax.kernels import Kernel
+from budgetjax.rounds import Algorithm, Edits
+
+
+class State(NamedTuple):
+    """The state of a Forgetron.
+
+    Attributes:
+      kernel: with parameters of the state's dtype.
+      expansion: the support set; the coefficient of a vector is `sigma_i y_i`.
+      shrinking: the product of all `phi` so far, up to the folds.
+      Q: the sum of all `Psi`, the damage done by removals.
+      num_seen: rounds so far, t.
+      num_mistakes: M, rounds whose margin was at most 0.
+      num_updates: the same.
+    """
+
+    kernel: Kernel
+    expansion: Expansion
+    shrinking: Float[Array, ""]
+    Q: Float[Array, ""]
+    num_seen: Integer[Array, ""]
+    num_mistakes: Integer[Array, ""]
+    num_updates: Integer[Array, ""]
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""A Forgetron, the first budgeted Perceptron with a bound on its mistakes. Binary.
+
+    On a mistake, :math:`y_t f_t(x_t) \le 0`:
+
+    1. :math:`M \leftarrow M + 1`, and :math:`x_t` enters with :math:`\sigma_t = 1`.
+    2. If there are now B + 1 vectors, let r be the oldest, :math:`\mu = y_r f'(x_r)`
+       the margin it has with :math:`x_t` in the model, and
+
+       .. math:: \Psi(\phi) = (\sigma_r \phi)^2 + 2 \sigma_r \phi (1 - \phi \mu).
+
+       The largest :math:`\phi \in (0, 1]` with
+       :math:`\Psi(\phi) + Q \le \frac{15}{32} M` multiplies every :math:`\sigma`, and
+       :math:`Q \leftarrow Q + \Psi(\phi)`.
+    3. r leaves.
+
+    The model is :math:`f(x) = \sum_i \sigma_i y_i k(x_i, x)`. ``state.Q`` and
+    ``state.num_mistakes`` are Q and M, and :math:`Q \le \frac{15}{32} M` in every
+    round. If :math:`k(x, x) \le 1` and B >= 83, then for every g with
+    :math:`\|g\| \le \frac14 \sqrt{(B + 1) / \log(B + 1)}`
+
+    .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)).
+
+    Cost: O(B d) a round, and a second kernel row on a mistake.
+
+    Args:
+      kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, which `Normalized` of
+        any kernel has.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> kernel = bj.Normalized(bj.Polynomial(degree=5))
+      >>> state = bj.forgetron.init(kernel, num_features=2, budget=1)
+      >>> state = bj.forgetron.step(state, jnp.array([1.0, 0.0]), 1)
+      >>> state = bj.forgetron.step(state, jnp.array([0.0, 1.0]), -1)
+      >>> int(state.num_mistakes), bool(state.Q <= 15 / 32 * 2)
+      (2, True)
+
+    References:
+      Dekel, Shalev-Shwartz and Singer (2005), "The Forgetron: a kernel-based Perceptron
+      on a fixed budget", Fig. 1 and Theorem 2.
+
+    Differences from the paper: none. The maximum of step (2) is taken in closed form.
+    """
+    where = "forgetron.init"
+    dtype = hyperparameters.float_dtype(where, dtype)
+    return State(
+        **rounds.start(
+            where,
+            kernel,
+            num_features=num_features,
+            num_classes=2,
+            budget=budget,
+            capacity=capacity,
+            dtype=dtype,
+        ),
+        shrinking=jnp.ones((), dtype),
+        Q=jnp.zeros((), dtype),
+    )
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True on a mistake."""
+    return losses.margin(score, y) <= 0
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """Steps (1), (2) and (3) of Fig. 1."""
+    expansion = state.expansion
+    full = expansion.full
+    oldest = support_set.oldest(expansion)
+    kernel_row = support_set.kernel_rows(
+        state.kernel,
+        expansion,
+        expansion.vectors[oldest][None],
+        expansion.squares[oldest][None],
+    )
+    coefficient = expansion.scale * expansion.coefficients[oldest, 0]
+    sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
+    response = support_set.scores(expansion, kernel_row)[0, 0]
+    mu = label * (response + y * newcomer.kernel_row[oldest])
+
+    # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M. Psi is
+    # a phi^2 + b phi, and c > 0 since the constraint held the round before.
+    a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
+    c = 15 / 32 * (state.num_mistakes + 1).astype(state.Q.dtype) - state.Q
+    fits = a + b <= c
+    root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
+    phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
+    damage = jnp.where(full, a * phi * phi + b * phi, 0)
+
+    # Every sigma shrinks by phi, the new one too: it enters before the shrinking.
+    shrinking = state.shrinking * phi
+    fold = rounds.fold(shrinking)
+    newcomer = newcomer._replace(
+        coefficients=fold * losses.direction(score, y) / state.shrinking
+    )
+    slot = jnp.where(full, oldest, expansion.num_active)
+    state = state._replace(shrinking=shrinking / fold, Q=state.Q + damage)
+    return state, Edits((support_set.row(newcomer, slot),), fold)
+
+
+def scale(state: State, num_seen: Integer[Array, ""]) -> Float[Array, ""]:
+    """The product of the shrinkings."""
+    return state.shrinking
+
+
+forgetron = Algorithm(init, violates, update, scale)

@@ -1,0 +1,148 @@
+"""The kernel Perceptron on a budget, with any maintenance; see `init`."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import hyperparameters, losses, rounds
+from budgetjax.expansion import Expansion, Newcomer
+from budgetjax.kernels import Kernel
+from budgetjax.maintenance import Maintenance, Unbudgeted
+from budgetjax.rounds import Algorithm, Edits
+
+
+class State(NamedTuple):
+    """The state of a Perceptron.
+
+    Attributes:
+      kernel: with parameters of the state's dtype.
+      expansion: the support set; coefficients are `y`, or +1 and -1 in two columns.
+      maintenance: the strategy, with what it remembers.
+      margin: the beta of the Margin Perceptron.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0.
+      num_updates: rounds that changed the model, or, without a strategy, would have.
+    """
+
+    kernel: Kernel
+    expansion: Expansion
+    maintenance: Maintenance
+    margin: Float[Array, ""]
+    num_seen: Integer[Array, ""]
+    num_mistakes: Integer[Array, ""]
+    num_updates: Integer[Array, ""]
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    num_classes: int = 2,
+    maintenance: Maintenance | None = None,
+    margin: ArrayLike = 0.0,
+    seed: ArrayLike = 0,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""A kernel Perceptron that holds at most `budget` support vectors.
+
+    With the score :math:`f_t(x) = \sum_j a_j k(x_j, x)`, round t predicts
+    :math:`f_t(x_t)`, and if the margin :math:`y_t f_t(x_t) \le \beta` (``margin``) it
+    inserts :math:`x_t` with the coefficient :math:`y_t`. With C > 2 classes the margin
+    is :math:`f^{(y)} - f^{(r)}`, where :math:`r = \arg\max_{i \neq y} f^{(i)}`, and the
+    coefficients are +1 in column :math:`y_t` and -1 in column :math:`r_t`. If the
+    budget is full, ``maintenance`` says who leaves:
+
+    * None: nobody. The example is refused and counted in
+      ``state.maintenance.num_refused``; `budgetjax.run` raises after the stream.
+    * `RemoveOldest`: the remove-oldest Perceptron.
+    * `RemoveRandom`: the Randomized Budget Perceptron.
+    * `RemoveLargestMargin`: the algorithm of Crammer, Kandola and Singer (CKS).
+
+    Cost: O(B d) a round; the maintenance adds its own cost to a mistake.
+
+    Args:
+      kernel: any kernel.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given.
+      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
+        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      maintenance: a strategy, or None.
+      margin: beta, at least 0; 0 updates on mistakes only.
+      seed: for strategies that draw.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.perceptron.init(
+      ...     bj.RBF(gamma=1.0), num_features=2, budget=10,
+      ...     maintenance=bj.RemoveOldest())
+      >>> state = bj.perceptron.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> int(state.num_mistakes), int(bj.support(state).mask.sum())
+      (1, 1)
+
+    References:
+      Dekel, Shalev-Shwartz and Singer (2005), "The Forgetron: a kernel-based Perceptron
+      on a fixed budget", sections 2 and 3. Cesa-Bianchi and Gentile (2006). Crammer,
+      Kandola and Singer (2003).
+
+    Differences from the papers: none in the binary case; the multi-class update is that
+    of multi-class Pegasos without its decay.
+    """
+    where = "perceptron.init"
+    dtype = hyperparameters.float_dtype(where, dtype)
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_classes=num_classes,
+        budget=budget,
+        capacity=capacity,
+        dtype=dtype,
+    )
+    strategy = Unbudgeted() if maintenance is None else maintenance
+    return State(
+        **shared,
+        maintenance=strategy.start(shared["kernel"], shared["expansion"], seed),
+        margin=hyperparameters.as_leaf(
+            hyperparameters.non_negative(where, "margin", margin), dtype
+        ),
+    )
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True on a margin of at most beta."""
+    return losses.margin(score, y) <= state.margin
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """The example enters; the strategy makes room for it."""
+    newcomer = newcomer._replace(coefficients=losses.direction(score, y))
+    maintenance, rows = state.maintenance.admit(state.kernel, state.expansion, newcomer)
+    return state._replace(maintenance=maintenance), Edits(rows)
+
+
+def scale(state: State, num_seen: Integer[Array, ""]) -> Float[Array, ""]:
+    """Coefficients never shrink."""
+    return jnp.ones_like(state.expansion.scale)
+
+
+perceptron = Algorithm(init, violates, update, scale)
