@@ -23,13 +23,14 @@ from budgetjax.maintenance import (
 from budgetjax.online.forgetron import forgetron
 from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
-from budgetjax.rounds import Algorithm
+from budgetjax.rounds import Algorithm, Edits
 
 __version__ = "0.1.0"
 
 __all__ = [
     "RBF",
     "Algorithm",
+    "Edits",
     "Kernel",
     "Laplacian",
     "Linear",

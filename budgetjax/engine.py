@@ -40,9 +40,9 @@ def run(
       saw the example: shape `(n,)` for one column, else `(n, columns)`.
 
     Raises:
-      ValueError: if a shape or type does not fit, a value of `X` is not finite, or a
-        label is not one of the model's. Inside `jit` or `vmap`, where values are
-        traced, only shapes and types are checked.
+      ValueError: if a shape or type does not fit, a value of `X` is not finite, a label
+        is not one of the model's, or kernel values overflow. Inside `jit` or `vmap`,
+        where values are traced, only shapes and types are checked.
       OverflowError: if the model has no maintenance and was full when another example
         should have entered.
     """
@@ -57,6 +57,13 @@ def run(
             f"run: a budget of {budget} support vectors was full, and {refused} "
             "examples could not enter; give init a larger budget, or maintenance="
         )
+    if not isinstance(scores, Tracer):
+        row = int(_first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
+        if row < X.shape[0]:
+            raise ValueError(
+                f"run: every score must be finite, got {np.asarray(scores[row])} in "
+                f"row {row}: kernel values overflow {scores.dtype}; scale X down"
+            )
     return new, scores
 
 

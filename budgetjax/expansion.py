@@ -49,7 +49,7 @@ class Expansion(NamedTuple):
     budget: Integer[Array, ""]
 
     @property
-    def mask(self) -> Bool[Array, " capacity"]:
+    def mask(self) -> Bool[Array, "*models capacity"]:
         """True where a slot holds a support vector."""
         return self.ages != FREE
 

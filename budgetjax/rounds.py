@@ -147,11 +147,12 @@ def score_and_step(
         fold = jnp.where(violated, edits.fold, 1)
         expansion = expansion._replace(coefficients=expansion.coefficients * fold)
     expansion = support_set.write(expansion, rows)
+    mistaken = losses.margin(score, y) <= 0
     new = new._replace(
         expansion=expansion,
         num_seen=state.num_seen + 1,
-        num_mistakes=state.num_mistakes + (losses.margin(score, y) <= 0),
-        num_updates=state.num_updates + violated,
+        num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),
+        num_updates=state.num_updates + violated.astype(jnp.int32),
     )
     scale = algorithm.scale(new, new.num_seen)
     return new._replace(expansion=expansion._replace(scale=scale)), score

@@ -1,0 +1,83 @@
+"""What the benchmarks share: the clock, the plain scan, the report."""
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from budgetjax import engine
+
+PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn")
+
+
+def median(call: Callable[[], Any], repeats: int) -> float:
+    """The median seconds of a call, after one that is not counted."""
+    jax.block_until_ready(call())
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(call())
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+def plain_scan(algorithm, state, X, y) -> Callable[[], Any]:
+    """The compiled scan of `step` over a stream, as a call without arguments."""
+    compiled = engine._scan.lower(algorithm, state, X, y).compile()
+    return lambda: compiled(state, X, y)
+
+
+def machine() -> dict[str, Any]:
+    """Where and with what the figures were made."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+        model = next(
+            line.split(":")[1].strip()
+            for line in text.splitlines()
+            if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        model = platform.processor()
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "device": jax.devices()[0].device_kind,
+        "processor": model,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "command": "python " + " ".join(sys.argv),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def report(rows: list[dict[str, Any]], output: Path) -> None:
+    """Prints a table and writes it, with the machine, as JSON."""
+
+    def text(value):
+        return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+    names = list(rows[0])
+    cells = [names, *([text(row.get(name, "")) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
+    for line in cells:
+        print(
+            "  ".join(
+                cell.rjust(width) for cell, width in zip(line, widths, strict=True)
+            )
+        )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    print(f"{output}")

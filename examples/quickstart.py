@@ -1,0 +1,436 @@
+"""Four budgeted learners on one stream: a table, and a figure.
+
+    python examples/quickstart.py
+    python examples/quickstart.py --data checkerboard --budget 20 100
+
+Every learner sees the same examples in the same order, through the same kernel. The
+stream is fed in equal chunks, each one compiled call of `budgetjax.run`, so that a bar
+can show the progress. A multi-class Forgetron is one binary model a class, and
+`jax.vmap` runs them all at once.
+"""
+
+import argparse
+import functools
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import budgetjax as bj
+from budgetjax import datasets
+
+try:
+    from matplotlib import rc_context
+    from matplotlib.axes import Axes
+    from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
+    from tqdm import tqdm
+except ImportError as error:
+    raise SystemExit(
+        f'quickstart: {error}; pip install "budgetjax[examples]"'
+    ) from error
+
+# Data set: (gamma of the Gaussian kernel, regularization of Pegasos), for standardised
+# features, after a few trials at B = 100. Other sets take 1 / num_features and 1e-4.
+DEFAULTS = {
+    "a9a": (0.016, 1e-3),
+    "banana": (1.0, 1e-3),
+    "census_income_kdd": (0.016, 1e-3),
+    "checkerboard": (8.0, 1e-4),
+    "covtype": (0.016, 1e-3),
+    "digits": (0.05, 1e-3),
+    "electricity": (0.1, 1e-4),
+    "ijcnn1": (0.06, 1e-4),
+    "letter": (0.06, 1e-4),
+    "mnist": (0.004, 1e-4),
+    "phishing": (0.016, 1e-4),
+    "usps": (0.004, 1e-3),
+    "waveform": (0.06, 1e-3),
+}
+NUM_CHUNKS = 20
+
+
+class Learner(NamedTuple):
+    """A learner in this comparison.
+
+    Attributes:
+      name: in the table and the figure.
+      init: `init(budget)`, an empty model.
+      run: `run(state, X, y)`, the state after the examples and their scores.
+      predict: `predict(state, X)`, labels.
+      num_models: how many models of that budget it is made of.
+      color: in the figure.
+      dashes: of its line.
+    """
+
+    name: str
+    init: Callable[[int], Any]
+    run: Callable[[Any, jax.Array, jax.Array], tuple[Any, jax.Array]]
+    predict: Callable[[Any, jax.Array], jax.Array]
+    num_models: int
+    color: str
+    dashes: Any = "-"
+
+
+class Result(NamedTuple):
+    """What a learner did with a budget."""
+
+    learner: Learner
+    budget: int
+    state: Any
+    mistakes: np.ndarray  # one truth value an example of the stream
+    accuracy: float
+    speed: float  # examples per second
+
+
+def forgetron(kernel: bj.Kernel, num_features: int, num_classes: int) -> Learner:
+    """The Forgetron; for more than two classes one model a class, by `vmap`."""
+    style = {"color": "#E69F00", "dashes": (0, (1, 1))}
+
+    def init(budget):
+        return bj.forgetron.init(kernel, num_features=num_features, budget=budget)
+
+    run_one = functools.partial(bj.run, bj.forgetron)
+    if num_classes == 2:
+        return Learner("Forgetron", init, run_one, bj.predict, 1, **style)
+
+    classes = jnp.arange(num_classes)
+    run_all = jax.jit(jax.vmap(run_one, in_axes=(0, None, 0)))
+    score_all = jax.jit(jax.vmap(bj.decision_function, in_axes=(0, None)))
+
+    def run(states, X, y):
+        own_class = jnp.where(classes[:, None] == y[None], 1, -1)
+        states, scores = run_all(states, X, own_class)
+        return states, scores.T
+
+    return Learner(
+        "Forgetron, one-vs-rest",
+        lambda budget: jax.vmap(lambda _: init(budget))(classes),
+        run,
+        lambda states, X: jnp.argmax(score_all(states, X), axis=0),
+        num_classes,
+        **style,
+    )
+
+
+def pegasos(
+    kernel: bj.Kernel, num_features: int, num_classes: int, lam: float, seed: int
+) -> list[Learner]:
+    """Pegasos with three ways to keep the budget."""
+
+    def learner(name, maintenance, color, dashes):
+        def init(budget):
+            return bj.pegasos.init(
+                kernel,
+                num_features=num_features,
+                num_classes=num_classes,
+                budget=budget,
+                regularization=lam,
+                maintenance=maintenance,
+                seed=seed,
+            )
+
+        run = functools.partial(bj.run, bj.pegasos)
+        return Learner(name, init, run, bj.predict, 1, color, dashes)
+
+    return [
+        learner(
+            "Pegasos, remove smallest", bj.RemoveSmallest(), "#D55E00", (0, (4, 1.5))
+        ),
+        learner(
+            "Pegasos, remove random",
+            bj.RemoveRandom(),
+            "#009E73",
+            (0, (4, 1.2, 1, 1.2)),
+        ),
+        learner("Pegasos, merge", bj.Merge(), "#0072B2", "-"),
+    ]
+
+
+def num_vectors(state: Any) -> int:
+    """Support vectors in use, of a state or of stacked ones."""
+    return int(state.expansion.num_active.sum())
+
+
+def is_mistake(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """True where the label's score is not ahead of the others."""
+    if scores.ndim == 1:
+        return y * scores <= 0
+    rows = np.arange(len(y))
+    rivals = scores.copy()
+    rivals[rows, y] = -np.inf
+    return scores[rows, y] <= rivals.max(axis=1)
+
+
+def chunks(num_rows: int) -> list[slice]:
+    """The stream in about 20 equal parts; what is left over is a last, shorter one."""
+    parts = range(NUM_CHUNKS, 2 * NUM_CHUNKS)
+    even = next((k for k in parts if num_rows % k == 0), NUM_CHUNKS)
+    size = max(num_rows // even, 1)
+    return [slice(i, min(i + size, num_rows)) for i in range(0, num_rows, size)]
+
+
+def train(
+    learner: Learner, budget: int, X: jax.Array, y: jax.Array, data: datasets.Dataset
+) -> Result:
+    """Feeds the stream to one learner, with a bar, and tests it."""
+    state = learner.init(budget)
+    parts = chunks(len(y))
+    # Compiles: every length of chunk once, for nothing but the clock.
+    for part in {part.stop - part.start: part for part in parts}.values():
+        jax.block_until_ready(learner.run(state, X[part], y[part]))
+
+    mistakes, seconds = [], 0.0
+    with tqdm(total=len(y), desc=f"{learner.name:24} B={budget:<4}", unit="ex") as bar:
+        for part in parts:
+            start = time.perf_counter()
+            state, scores = jax.block_until_ready(learner.run(state, X[part], y[part]))
+            seconds += time.perf_counter() - start
+            mistakes.append(is_mistake(np.asarray(scores), np.asarray(y[part])))
+            bar.set_postfix(
+                error=f"{np.concatenate(mistakes).mean():.1%}",
+                vectors=num_vectors(state),
+                refresh=False,
+            )
+            bar.update(part.stop - part.start)
+    predicted = np.asarray(learner.predict(state, jnp.asarray(data.X_test)))
+    return Result(
+        learner,
+        budget,
+        state,
+        np.concatenate(mistakes),
+        float(np.mean(predicted == data.y_test)),
+        len(y) / seconds,
+    )
+
+
+def table(results: Sequence[Result]) -> str:
+    """The results, one row a learner and budget."""
+    header = ("learner", "budget", "vectors", "mistakes", "test accuracy", "examples/s")
+    rows: list[tuple[str, ...]] = [header]
+    for result in results:
+        models, count = result.learner.num_models, int(result.mistakes.sum())
+        rows.append(
+            (
+                result.learner.name,
+                f"{result.budget}" if models == 1 else f"{models} x {result.budget}",
+                f"{num_vectors(result.state):,}",
+                f"{count:,} ({count / len(result.mistakes):.1%})",
+                f"{result.accuracy:.1%}",
+                f"{float(f'{result.speed:.2g}'):,.0f}",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        f"{row[0]:<{widths[0]}}  "
+        + "  ".join(
+            f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+STYLE: Any = {
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.5,
+    "axes.linewidth": 0.7,
+    "lines.linewidth": 1.6,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+}
+CLASS_COLORS = ("#56B4E9", "#E69F00")
+REGION_COLORS = ("#dcedf8", "#fbebcb")
+# The first examples of a stream say little: every model starts empty.
+FIRST_SHOWN = 20
+
+
+def figure(results: Sequence[Result], data: datasets.Dataset, path: str) -> None:
+    """Progressive error, one panel a budget; for binary 2-d data two models below."""
+    budgets = sorted({result.budget for result in results})
+    planar = data.X_train.shape[1] == 2 and data.num_classes == 2
+    with rc_context(STYLE):
+        fig = Figure(figsize=(7, 6.2 if planar else 2.9), layout="constrained")
+        # So many columns that the panels of both rows end at the same edges.
+        heights = (1, 1.85) if planar else (1,)
+        grid = fig.add_gridspec(len(heights), 2 * len(budgets), height_ratios=heights)
+        panels: list[Axes] = []
+        for i, budget in enumerate(budgets):
+            share = panels[0] if panels else None
+            panel = fig.add_subplot(grid[0, 2 * i : 2 * i + 2], sharey=share)
+            progress(panel, [r for r in results if r.budget == budget])
+            panel.set_title(f"Budget of {budget} support vectors")
+            panel.tick_params(labelleft=i == 0)
+            panels.append(panel)
+        panels[0].set_ylabel("mistakes so far (%)")
+        panels[0].set_ylim(bottom=0)
+        handles, labels = panels[0].get_legend_handles_labels()
+        fig.legend(
+            handles,
+            labels,
+            loc="outside upper center",
+            ncols=len(labels),
+            frameon=False,
+            fontsize=8,
+            handlelength=2.2,
+            columnspacing=1.1,
+        )
+        if planar:
+            first, second = (
+                next(
+                    result
+                    for result in results
+                    if result.budget == budgets[0] and result.learner.name.endswith(end)
+                )
+                for end in ("smallest", "merge")
+            )
+            half = len(budgets)
+            regions(fig.add_subplot(grid[1, :half]), first, data)
+            regions(fig.add_subplot(grid[1, half:]), second, data)
+        fig.savefig(path, dpi=200)
+
+
+def progress(panel: Axes, results: Sequence[Result]) -> None:
+    """Mistakes so far over examples so far."""
+    for result in results:
+        n = len(result.mistakes)
+        seen = np.unique(np.geomspace(min(FIRST_SHOWN, n), n, 400).round().astype(int))
+        error = 100 * np.cumsum(result.mistakes)[seen - 1] / seen
+        panel.plot(
+            seen,
+            error,
+            label=result.learner.name,
+            color=result.learner.color,
+            linestyle=result.learner.dashes,
+        )
+    panel.set_xscale("log")
+    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.set_xlabel("examples seen")
+    panel.grid(True)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def regions(panel: Axes, result: Result, data: datasets.Dataset) -> None:
+    """Where the model predicts which class, and the support vectors that make it."""
+    low, high = data.X_train.min(axis=0), data.X_train.max(axis=0)
+    first, second = np.meshgrid(
+        np.linspace(low[0], high[0], 300), np.linspace(low[1], high[1], 300)
+    )
+    points = jnp.asarray(np.stack([first.ravel(), second.ravel()], axis=1))
+    scores = np.asarray(bj.decision_function(result.state, points))
+    scores = scores.reshape(first.shape)
+    levels = [-np.inf, 0, np.inf]
+    panel.contourf(first, second, scores, levels=levels, colors=REGION_COLORS)
+    panel.contour(first, second, scores, levels=[0], colors="#555555", linewidths=0.8)
+
+    support = jax.tree.map(np.asarray, bj.support(result.state))
+    vectors = support.vectors[support.mask]
+    coefficients = support.coefficients[support.mask, 0]
+    sizes = np.abs(coefficients)
+    order = np.argsort(-sizes)  # small ones on top
+    panel.scatter(
+        vectors[order, 0],
+        vectors[order, 1],
+        s=70 * sizes[order] / sizes.max(),
+        c=coefficients[order] > 0,
+        cmap=ListedColormap(CLASS_COLORS),
+        edgecolors="black",
+        linewidths=0.5,
+        zorder=3,
+        clip_on=False,
+    )
+    panel.set_title(f"{result.learner.name}, budget {result.budget}")
+    panel.set_xlabel(f"test accuracy {result.accuracy:.1%}")
+    panel.set_xticks([])
+    panel.set_yticks([])
+
+
+def positive(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type of command-line numbers."""
+
+    def parse(text):
+        number = convert(text)
+        if not 0 < number < float("inf"):
+            raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+        return number
+
+    parse.__name__ = convert.__name__
+    return parse
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").split("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        "--data",
+        default="digits",
+        help="digits, checkerboard, waveform, or another name that "
+        "budgetjax.datasets.load knows",
+    )
+    parser.add_argument(
+        "--budget", type=positive(int), nargs="+", default=[50, 100], help="to compare"
+    )
+    parser.add_argument(
+        "--rows", type=positive(int), help="of the training part, from its first"
+    )
+    parser.add_argument(
+        "--epochs", type=positive(int), default=1, help="passes, shuffled but the first"
+    )
+    parser.add_argument("--gamma", type=positive(float), help="of the Gaussian kernel")
+    parser.add_argument("--regularization", type=positive(float), help="of Pegasos")
+    parser.add_argument("--figure", default="quickstart.png", help="where to put it")
+    parser.add_argument("--seed", type=int, default=0, help="of removals and shuffles")
+    options = parser.parse_args(arguments)
+    if not Path(options.figure).absolute().parent.is_dir():
+        parser.error(f"--figure: there is no folder {Path(options.figure).parent}")
+    try:
+        data = datasets.load(options.data)
+    except (ValueError, ImportError) as error:
+        parser.error(str(error))
+    if data.num_classes == 0:
+        parser.error(f"--data: {data.name} is for regression, these learners classify")
+
+    num_features = data.X_train.shape[1]
+    default_gamma, default_lam = DEFAULTS.get(data.name, (1 / num_features, 1e-4))
+    gamma = default_gamma if options.gamma is None else options.gamma
+    lam = default_lam if options.regularization is None else options.regularization
+    kernel = bj.RBF(gamma=gamma)
+    learners = [
+        forgetron(kernel, num_features, data.num_classes),
+        *pegasos(kernel, num_features, data.num_classes, lam, options.seed),
+    ]
+
+    generator = np.random.default_rng(options.seed)
+    rows = np.arange(len(data.y_train))[: options.rows]
+    passes = [rows] + [generator.permutation(rows) for _ in range(options.epochs - 1)]
+    order = np.concatenate(passes)
+    X, y = jnp.asarray(data.X_train[order]), jnp.asarray(data.y_train[order])
+    results = [
+        train(learner, budget, X, y, data)
+        for budget in sorted(set(options.budget))
+        for learner in learners
+    ]
+    print(
+        f"\n{data.name}: {len(y):,} examples of {data.num_classes} classes in the "
+        f"stream, {len(data.y_test):,} for testing;\nGaussian kernel, gamma {gamma:g}, "
+        f"regularization {lam:g}\n\n{table(results)}\n\n"
+        "examples/s is without compilation: each learner first ran on one chunk."
+    )
+    figure(results, data, options.figure)
+    print(f"Figure: {options.figure}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Support vectors, the model they make, and the record of a run.
+
+A model is a plain list of support vectors; the position in the list is the slot.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+@dataclass
+class SupportVector:
+    vector: np.ndarray  # (d,)
+    coefficients: np.ndarray  # (C,), unscaled; C = 1 when binary
+    age: int  # the round in which it was inserted, counted from 1
+
+
+@dataclass
+class Record:
+    scores: np.ndarray  # (n,) or (n, C): f_t(x_t), before the update of round t
+    mistakes: list  # rounds, counted from 1, with margin <= 0
+    updates: list  # rounds in which a newcomer wanted in
+    vectors: np.ndarray  # (m, d), by slot
+    coefficients: np.ndarray  # (m, C), true: any scale is multiplied in
+    ages: list  # (m,)
+    refused: list = field(default_factory=list)  # rounds, with `refuse` only
+    Q: list = field(default_factory=list)  # Forgetron only: after every round
+
+
+def columns(num_classes):
+    """Columns of coefficients: one for a binary model."""
+    return 1 if num_classes == 2 else num_classes
+
+
+def weighted_sum(row, coefficients):
+    """sum_j row_j a_j, a row of C numbers; every column summed in slot order."""
+    return (row[:, None] * coefficients).sum(axis=0)
+
+
+def stack_vectors(active):
+    return np.array([s.vector for s in active])
+
+
+def stack_coefficients(active):
+    return np.array([s.coefficients for s in active])
+
+
+def unscaled_scores(kernel, active, x, C):
+    """sum_j a_j k(x_j, x) with the unscaled coefficients; zero for an empty model."""
+    if not active:
+        return np.zeros(C)
+    return weighted_sum(kernel(x, stack_vectors(active)), stack_coefficients(active))
+
+
+def margin_and_rival(scores, label):
+    """y f and None, or f^(y) - f^(r) and r = argmax_{i != y} f^(i), lowest index.
+
+    The rival class r is r_t of Wang, Crammer, Vucetic, ICML 2010, eq. (2).
+    """
+    if len(scores) == 1:
+        return label * scores[0], None
+    others = scores.copy()
+    others[label] = -np.inf
+    rival = int(np.argmax(others))  # argmax returns the first of equals
+    return scores[label] - scores[rival], rival
+
+
+def newcomer_row(label, rival, C):
+    """The coefficients of a newcomer: y, or +1 in column y and -1 in column r."""
+    row = np.zeros(C)
+    if C == 1:
+        row[0] = label
+    else:
+        row[label] = 1.0
+        row[rival] = -1.0
+    return row
+
+
+def score_array(scores):
+    """One row of scores a round -> (n,) when binary, (n, C) otherwise."""
+    scores = np.array(scores)
+    return scores[:, 0] if scores.shape[1] == 1 else scores
+
+
+def final_arrays(active, d, C):
+    """Vectors, unscaled coefficients and ages of the model after the last round."""
+    if not active:
+        return np.zeros((0, d)), np.zeros((0, C)), []
+    ages = [s.age for s in active]
+    return stack_vectors(active), stack_coefficients(active), ages
+
+
+class Gram:
+    """The kernel matrix of a list of vectors, remembered between calls.
+
+    Only the rows (and columns) of positions that hold another array object than
+    at the last call are computed again.
+    """
+
+    def __init__(self):
+        self.kernel = None
+        self.vectors = []
+        self.values = np.zeros((0, 0))
+
+    def __call__(self, kernel, vectors):
+        if kernel is not self.kernel:
+            self.kernel, self.vectors = kernel, []
+        known = min(len(vectors), len(self.vectors))
+        values = np.empty((len(vectors), len(vectors)))
+        values[:known, :known] = self.values[:known, :known]
+        Z = np.array(vectors)
+        for i in range(len(vectors)):
+            if i >= known or vectors[i] is not self.vectors[i]:
+                values[i, :] = kernel(Z[i], Z)
+                values[:, i] = values[i, :]
+        self.vectors, self.values = list(vectors), values
+        return values

@@ -1,0 +1,74 @@
+"""The compiled loop: no copy of a support matrix, one program for all values."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+import registry
+
+import budgetjax as bj
+from budgetjax import engine
+
+BUDGET, FEATURES = 37, 11
+
+
+def compiled_text(row):
+    state = row.init(budget=BUDGET, num_features=FEATURES)
+    X = jnp.zeros((50, FEATURES))
+    y = jnp.zeros((50,), jnp.float32 if row.num_classes == 2 else jnp.int32)
+    return engine._scan.lower(row.algorithm, state, X, y).compile().as_text()
+
+
+def copies_in_loops(text, shape):
+    """Instructions outside the entry computation that copy an array of this shape."""
+    found, computation = [], None
+    for line in text.splitlines():
+        if line.startswith(("ENTRY", "%", "fused_computation")) and "{" in line:
+            computation = line.split()[0]
+        copies = re.search(rf"= f32\[{shape}\]\S* (copy|copy-start)\(", line)
+        if copies and computation != "ENTRY":
+            found.append(line.strip())
+    return found
+
+
+def learners():
+    for row in registry.ROWS:
+        if row.name != "perceptron-unbudgeted":
+            yield pytest.param(row, id=row.name)
+
+
+@pytest.mark.parametrize("row", list(learners()))
+def test_no_copy_of_the_support_vectors_in_the_loop(row):
+    text = compiled_text(row)
+    assert f"f32[{BUDGET},{FEATURES}]" in text
+    assert "while(" in text
+    assert copies_in_loops(text, f"{BUDGET},{FEATURES}") == []
+    # The loop's own buffer is made once, before it starts: so the pattern is right.
+    everything = re.findall(rf"= f32\[{BUDGET},{FEATURES}\]\S* copy\(", text)
+    assert len(everything) <= 2
+
+
+def test_a_copy_in_a_loop_is_found():
+    """The check above can fail: a select over the whole matrix copies it."""
+
+    def body(matrix, x):
+        changed = matrix.at[0].set(x)
+        return jax.lax.cond(x[0] > 0, lambda: changed * 2, lambda: matrix), matrix[1]
+
+    matrix, xs = jnp.zeros((BUDGET, FEATURES)), jnp.zeros((50, FEATURES))
+    program = jax.jit(lambda matrix, xs: jax.lax.scan(body, matrix, xs))
+    text = program.lower(matrix, xs).compile().as_text()
+    assert copies_in_loops(text, f"{BUDGET},{FEATURES}") != []
+
+
+def test_calls_with_the_same_shapes_share_one_program():
+    row = registry.ROWS[0]
+    traces = []
+    algorithm = row.algorithm._replace(
+        violates=lambda *given: traces.append(None) or row.algorithm.violates(*given)
+    )
+    state = row.init()
+    for seed in range(3):
+        state, _ = bj.run(algorithm, state, *row.stream(seed=seed))
+    assert len(traces) == 1

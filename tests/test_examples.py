@@ -1,0 +1,92 @@
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+QUICKSTART = ROOT / "examples" / "quickstart.py"
+ROW = re.compile(
+    r"^(?P<name>\S.*?) {2,}(?P<budget>[\dx ]+?) {2,}(?P<vectors>[\d,]+) {2,}"
+    r"(?P<mistakes>[\d,]+) \((?P<error>[\d.]+)%\) {2,}(?P<accuracy>[\d.]+)% {2,}"
+    r"(?P<speed>[\d,]+)$",
+    re.MULTILINE,
+)
+
+
+def rows(output):
+    return [row.groupdict() for row in ROW.finditer(output)]
+
+
+@pytest.fixture
+def main():
+    return runpy.run_path(str(QUICKSTART))["main"]
+
+
+def test_quickstart_on_the_checkerboard(tmp_path):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, QUICKSTART, "--data", "checkerboard"]
+        + ["--rows", "3000", "--budget", "40", "10", "--figure", "board.png"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = rows(done.stdout)
+    names = [
+        "Forgetron",
+        "Pegasos, remove smallest",
+        "Pegasos, remove random",
+        "Pegasos, merge",
+    ]
+    assert [row["name"] for row in found] == 2 * names
+    assert [row["budget"] for row in found] == 4 * ["10"] + 4 * ["40"]
+    assert all(row["vectors"] == row["budget"] for row in found)
+    accuracy = {row["name"]: float(row["accuracy"]) for row in found[4:]}
+    assert accuracy["Pegasos, merge"] == max(accuracy.values())
+    assert accuracy["Pegasos, merge"] > 85
+    # Bars and nothing else on the other stream.
+    bars = re.findall(r"B=(\d+) *: 100%.*error=[\d.]+%, vectors=\d+", done.stderr)
+    assert bars == 4 * ["10"] + 4 * ["40"]
+    assert "Warning" not in done.stderr
+    assert (tmp_path / "board.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_quickstart_on_digits(main, tmp_path, capsys):
+    main(["--rows", "310", "--budget", "20", "--figure", str(tmp_path / "d.png")])
+    found = rows(capsys.readouterr().out)
+    assert [row["budget"] for row in found] == ["10 x 20", "20", "20", "20"]
+    assert found[0]["name"] == "Forgetron, one-vs-rest"
+    assert int(found[0]["vectors"]) > 20
+    assert [row["vectors"] for row in found[1:]] == ["20", "20", "20"]
+    for row in found:
+        share = 100 * int(row["mistakes"]) / 310
+        assert float(row["error"]) == pytest.approx(share, abs=0.051)
+    assert (tmp_path / "d.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "nonsense"], "no data set 'nonsense'"),
+        (["--data", "cpusmall"], "cpusmall is for regression"),
+        (["--budget", "0"], "must be positive, got 0"),
+        (["--figure", "no/such/folder/f.png"], "no folder no/such/folder"),
+    ],
+)
+def test_quickstart_says_what_is_wrong(
+    main, arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("BUDGETJAX_DATA", str(tmp_path))
+    np.savez(tmp_path / "cpusmall.npz", X=np.ones((10, 2)), y=np.arange(10))
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,191 @@
+"""What the papers prove, and what exact ties promise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from reference import maintenance as reference
+
+import budgetjax as bj
+from budgetjax import losses, maintenance
+
+
+def separable(n, seed=0):
+    """A stream that a known function separates, in the RKHS of a linear kernel."""
+    random = np.random.default_rng(seed)
+    w = np.array([0.6, -0.8, 0.0, 0.0])
+    X = random.normal(size=(n, 4))
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1)
+    keep = np.abs(X @ w) > 0.05
+    return X[keep], np.sign(X @ w)[keep].astype(np.int32), w
+
+
+@pytest.mark.parametrize("budget", [1, 10, 83])
+def test_forgetron_invariant_every_round(budget, double):
+    """`Q <= 15/32 M`. With phi < 1 it is an equality, so it holds up to rounding."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(1000, 3))
+    y = np.where(random.random(1000) < 0.5, -1, 1)
+    state = bj.forgetron.init(
+        bj.Normalized(bj.Polynomial(degree=5)),
+        num_features=3,
+        budget=budget,
+        dtype=jnp.float64,
+    )
+
+    def body(state, example):
+        state = bj.forgetron.step(state, *example)
+        return state, (state.Q, state.num_mistakes)
+
+    _, (Q, M) = jax.lax.scan(body, state, (jnp.array(X), jnp.array(y)))
+    Q, M = np.asarray(Q), np.asarray(M)
+    assert np.all(Q <= 15 / 32 * M * (1 + 1e-14))
+    assert M[-1] > 2 * budget, "the budget was never full"
+
+
+def test_forgetron_bound(double):
+    """Theorem 2, for several comparators on one separable stream."""
+    X, y, w = separable(6000)
+    budget = 400
+    state = bj.forgetron.init(
+        bj.Linear(), num_features=4, budget=budget, dtype=jnp.float64
+    )
+    state, _ = bj.run(bj.forgetron, state, X, y)
+    mistakes = int(state.num_mistakes)
+    largest = 0.25 * np.sqrt((budget + 1) / np.log(budget + 1))
+    for norm in np.linspace(0.1, 1, 10) * largest:
+        hinge = np.maximum(0, 1 - y * (X @ (norm * w))).sum()
+        assert mistakes <= 2 * norm**2 + 4 * hinge
+    assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
+
+
+def counterexample_learners():
+    for row in registry.ROWS:
+        merges = "merge" in row.name or "any-signs" in row.name
+        if row.num_classes == 2 and not merges and "unbudgeted" not in row.name:
+            yield pytest.param(row, id=row.name)
+
+
+@pytest.mark.parametrize("row", list(counterexample_learners()))
+@pytest.mark.parametrize("budget", [1, 5])
+def test_counterexample_stream_errs_every_round(row, budget):
+    """The B+1 unit vectors, always one that is not active: section 2 of the paper."""
+    state = row.init(bj.Linear(), budget=budget, num_features=budget + 1)
+    points = np.eye(budget + 1, dtype=np.float32)
+    step = jax.jit(row.algorithm.step)
+    for _ in range(40):
+        support = bj.support(state)
+        active = np.asarray(support.vectors)[np.asarray(support.mask)]
+        absent = points[~np.any(points @ active.T > 0, axis=1)]
+        assert len(absent) > 0
+        assert bj.decision_function(state, absent[:1])[0] == 0
+        state = step(state, absent[0], 1)
+    assert int(state.num_mistakes) == 40
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_float32_and_float64_remove_the_same_vectors(num_classes, double):
+    """Pegasos keeps equal coefficients equal, so ties do not depend on rounding."""
+    row = registry.Row(
+        "",
+        bj.pegasos,
+        {"maintenance": bj.RemoveSmallest(), "regularization": 1e-3},
+        num_classes,
+    )
+    X, y = row.stream(3000, seed=3)
+    single, scores = bj.run(bj.pegasos, row.init(budget=30), X, y)
+    wide, wide_scores = bj.run(bj.pegasos, row.init(budget=30, dtype=jnp.float64), X, y)
+    assert not near_threshold(wide_scores, y), "choose another stream"
+    np.testing.assert_array_equal(single.expansion.ages, wide.expansion.ages)
+    np.testing.assert_array_equal(single.expansion.vectors, wide.expansion.vectors)
+    np.testing.assert_allclose(
+        scores, wide_scores, rtol=1e-4, atol=1e-6 * np.abs(wide_scores).max()
+    )
+
+
+def near_threshold(scores, y):
+    """Whether float32 could see another violation than float64."""
+    margins = jax.vmap(losses.margin)(
+        scores.reshape(len(y), -1),
+        jnp.asarray(y, scores.dtype if scores.ndim == 1 else jnp.int32),
+    )
+    size = np.abs(scores).reshape(len(y), -1).max(axis=1)
+    return bool(np.any(np.abs(margins - 1) < 1e-6 * np.maximum(size, 1)))
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_smallest_is_oldest_under_pegasos_and_gaussian(num_classes):
+    rows = [
+        registry.Row(
+            "", bj.pegasos, {"maintenance": s, "regularization": 1e-2}, num_classes
+        )
+        for s in (bj.RemoveSmallest(), bj.RemoveOldest())
+    ]
+    X, y = rows[0].stream(400)
+    states = [row.init(budget=15) for row in rows]
+    step = jax.jit(bj.pegasos.step)
+    for x, label in zip(X, y, strict=True):
+        states = [step(state, x, label) for state in states]
+        smallest, oldest = (state.expansion for state in states)
+        np.testing.assert_array_equal(smallest.ages, oldest.ages)
+        np.testing.assert_array_equal(smallest.coefficients, oldest.coefficients)
+
+
+def merge_problems():
+    """Lengths, angles and distances, the hard ones among them."""
+    random = np.random.default_rng(0)
+    kappas = np.concatenate(
+        [
+            1 - 10.0 ** -np.arange(1, 8),
+            np.linspace(0.01, 0.99, 25),
+            np.exp([-2.0, -1.0, -1.5, -1.99, -2.01]),
+            [1.0, 1e-10, 1e-30],
+        ]
+    )
+    lengths = np.array([1, 1 + 1e-7, 1.001, 1.1, 2, 10, 1e3, 1e8])
+    angles = np.concatenate([[1, 0.5, 0, -0.5, -1], random.uniform(-1, 1, 4)])
+    grid = np.meshgrid(kappas, lengths, angles, indexing="ij")
+    return (part.ravel() for part in grid)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_merge_position_against_a_grid(dtype, double):
+    """The objective within 1e-6 of a 10,001-point grid, for every kappa and pair."""
+    kappas, ratios, cosines = merge_problems()
+    decay = -np.log(kappas)
+    h = maintenance.merge_position(
+        jnp.asarray(1, dtype),
+        jnp.asarray(ratios**2, dtype),
+        jnp.asarray(ratios * cosines, dtype),
+        jnp.asarray(decay, dtype),
+    )
+    a_m = np.array([1.0, 0.0])
+    for kappa, ratio, cosine, ours in zip(kappas, ratios, cosines, h, strict=True):
+        a_n = ratio * np.array([cosine, np.sqrt(1 - cosine**2)])
+        best, _ = reference.merge_grid(a_m, a_n, kappa)
+        objective = np.sum(
+            reference.merged_coefficients(a_m, a_n, kappa, float(ours)) ** 2
+        )
+        assert objective >= best * (1 - 1e-6)
+        assert 0 <= ours <= 0.5
+
+
+def test_merge_loss_against_its_definition(double):
+    kappas, ratios, cosines = merge_problems()
+    for h in (0.0, 0.2, 0.5):
+        loss = maintenance.merge_loss(
+            jnp.asarray(1.0),
+            jnp.asarray(ratios**2),
+            jnp.asarray(ratios * cosines),
+            jnp.asarray(-np.log(kappas)),
+            jnp.full(kappas.shape, h),
+        )
+        p, q = kappas ** ((1 - h) ** 2), kappas ** (h**2)
+        whole = 1 + ratios**2 + 2 * ratios * cosines * kappas
+        merged = p**2 + 2 * ratios * cosines * p * q + ratios**2 * q**2
+        np.testing.assert_allclose(loss, whole - merged, atol=1e-13 * whole.max())
+        moderate = ratios < 100
+        np.testing.assert_allclose(
+            loss[moderate], (whole - merged)[moderate], rtol=1e-9, atol=1e-10
+        )
