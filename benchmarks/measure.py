@@ -29,10 +29,11 @@ def median(call: Callable[[], Any], repeats: int) -> float:
     return statistics.median(seconds)
 
 
-def plain_scan(algorithm, state, X, y) -> Callable[[], Any]:
-    """The compiled scan of `step` over a stream, as a call without arguments."""
-    compiled = engine._scan.lower(algorithm, state, X, y).compile()
-    return lambda: compiled(state, X, y)
+def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
+    """`budgetjax.run` as a call without arguments, and without its checks of values."""
+    X, y, mask = engine.stream("benchmark", state, X, y, None)
+    size = engine.block_length("benchmark", block_size)
+    return lambda: engine._run(algorithm, state, X, y, mask, size)
 
 
 def machine() -> dict[str, Any]:

@@ -64,7 +64,7 @@ def main():
         for name, (algorithm, init) in learners(num_features).items():
             state, _ = bj.run(algorithm, init(budget), X, y)
             before = int(state.num_updates)
-            scan = measure.plain_scan(algorithm, state, X, y)
+            scan = measure.learning(algorithm, state, X, y, block_size=1)
             new, _ = scan()
             table.append(
                 {

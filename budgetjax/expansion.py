@@ -5,7 +5,8 @@ slots come first: slots `0 .. num_active-1` hold support vectors, the rest are f
 zero.
 A learner never writes to these arrays itself. It says which slots become what (`Row`),
 and `write` puts that in place, one row at a time, so that a compiled loop never copies
-the matrix of support vectors.
+the matrix of support vectors. There is one row more than slots: what is to be written
+nowhere goes there, since a write that may not happen would have to read the old row.
 """
 
 from typing import NamedTuple
@@ -21,35 +22,36 @@ from budgetjax.kernels import Kernel
 
 # The age of a free slot: younger than every support vector.
 FREE = int(np.iinfo(np.int32).max)
-# The slot of a row that is not to be written.
+# The slot of what is not to be kept: it is written to the spare row.
 NOWHERE = -1
 
 
 class Expansion(NamedTuple):
-    """The support set of one model.
+    """The support set of one model, in `capacity + 1` rows; the last one is spare.
 
     Attributes:
-      vectors: `x_j`, shape `(capacity, num_features)`.
-      squares: `||x_j||^2`, shape `(capacity,)`; a kernel row is then one product.
-      coefficients: `u_j`, unscaled, shape `(capacity, columns)`. They are written once
-        and not multiplied afterwards, so equal coefficients stay equal to the last bit.
-      ages: the round in which `x_j` was inserted, `FREE` where the slot is free, shape
-        `(capacity,)`. Rounds count from 1.
+      vectors: `x_j`, shape `(rows, num_features)`; the spare row is arbitrary.
+      squares: `||x_j||^2`, shape `(rows,)`; a kernel row is then one product.
+      coefficients: `u_j`, unscaled, shape `(rows, columns)`, zero in the spare row.
+        They are written once and not multiplied afterwards, so equal coefficients stay
+        equal to the last bit.
+      ages: the round in which `x_j` was inserted, `FREE` where the slot is free and in
+        the spare row, shape `(rows,)`. Rounds count from 1.
       scale: what multiplies all coefficients.
       num_active: the number of active slots.
       budget: the most slots that may be active, at most the capacity.
     """
 
-    vectors: Float[Array, "capacity features"]
-    squares: Float[Array, " capacity"]
-    coefficients: Float[Array, "capacity columns"]
-    ages: Integer[Array, " capacity"]
+    vectors: Float[Array, "rows features"]
+    squares: Float[Array, " rows"]
+    coefficients: Float[Array, "rows columns"]
+    ages: Integer[Array, " rows"]
     scale: Float[Array, ""]
     num_active: Integer[Array, ""]
     budget: Integer[Array, ""]
 
     @property
-    def mask(self) -> Bool[Array, "*models capacity"]:
+    def mask(self) -> Bool[Array, "*models rows"]:
         """True where a slot holds a support vector."""
         return self.ages != FREE
 
@@ -67,7 +69,7 @@ class Newcomer(NamedTuple):
       square: `||x||^2`.
       coefficients: `u`, unscaled, shape `(columns,)`.
       age: the round.
-      kernel_row: `k(x_j, x)` for every slot, shape `(capacity,)`; garbage where free.
+      kernel_row: `k(x_j, x)` for every row, shape `(rows,)`; arbitrary where free.
       kernel_self: `k(x, x)`.
     """
 
@@ -75,7 +77,7 @@ class Newcomer(NamedTuple):
     square: Float[Array, ""]
     coefficients: Float[Array, " columns"]
     age: Integer[Array, ""]
-    kernel_row: Float[Array, " capacity"]
+    kernel_row: Float[Array, " rows"]
     kernel_self: Float[Array, ""]
 
 
@@ -116,7 +118,11 @@ def support(state) -> Support:
     """
     expansion = state.expansion
     coefficients = expansion.scale[..., None, None] * expansion.coefficients
-    return Support(expansion.vectors, coefficients, expansion.mask)
+    return Support(
+        expansion.vectors[..., :-1, :],
+        coefficients[..., :-1, :],
+        expansion.mask[..., :-1],
+    )
 
 
 def empty(
@@ -145,6 +151,8 @@ def empty(
     """
     features = hyperparameters.size(where, "num_features", num_features)
     known = hyperparameters.concrete(budget)
+    if known is None:
+        hyperparameters.scalar_integer(where, "budget", budget)
     if capacity is not None:
         capacity = hyperparameters.size(where, "capacity", capacity)
     if known is not None:
@@ -165,10 +173,10 @@ def empty(
             "traced, got capacity=None"
         )
     return Expansion(
-        vectors=jnp.zeros((capacity, features), dtype),
-        squares=jnp.zeros((capacity,), dtype),
-        coefficients=jnp.zeros((capacity, num_columns), dtype),
-        ages=jnp.full((capacity,), FREE, jnp.int32),
+        vectors=jnp.zeros((capacity + 1, features), dtype),
+        squares=jnp.zeros((capacity + 1,), dtype),
+        coefficients=jnp.zeros((capacity + 1, num_columns), dtype),
+        ages=jnp.full((capacity + 1,), FREE, jnp.int32),
         scale=jnp.ones((), dtype),
         num_active=jnp.zeros((), jnp.int32),
         budget=jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity),
@@ -180,20 +188,20 @@ def kernel_rows(
     expansion: Expansion,
     X: Float[Array, "n features"],
     squares: Float[Array, " n"],
-) -> Float[Array, "n capacity"]:
+) -> Float[Array, "n rows"]:
     """`k(X[i], x_j)`; O(n B d)."""
     return kernel.gram(X, expansion.vectors, squares, expansion.squares)
 
 
 def scores(
-    expansion: Expansion, kernel_rows: Float[Array, "n capacity"]
+    expansion: Expansion, kernel_rows: Float[Array, "n rows"]
 ) -> Float[Array, "n columns"]:
     """`f` at the points of the kernel rows; free slots have zero coefficients."""
     products = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
     return expansion.scale * products
 
 
-def norms(kernel: Kernel, expansion: Expansion) -> Float[Array, " capacity"]:
+def norms(kernel: Kernel, expansion: Expansion) -> Float[Array, " rows"]:
     """`||u_j||^2 k(x_j, x_j)`, the squared norm of every term; infinite where free."""
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     selves = kernel.diag(expansion.vectors, expansion.squares)
@@ -212,7 +220,7 @@ def oldest(expansion: Expansion) -> Integer[Array, ""]:
 
 
 def oldest_least(
-    expansion: Expansion, values: Float[Array, " capacity"]
+    expansion: Expansion, values: Float[Array, " rows"]
 ) -> Integer[Array, ""]:
     """The slot of the least value, the oldest of equal ones.
 
@@ -229,26 +237,30 @@ def row(newcomer: Newcomer, slot: Integer[Array, ""]) -> Row:
     )
 
 
+def put(array: Array, slot: Integer[Array, ""], value: Array, axis: int = 0) -> Array:
+    """The array with one row (or column) written; `NOWHERE` is its last."""
+    index = jnp.where(slot == NOWHERE, array.shape[axis] - 1, slot)
+    return jax.lax.dynamic_update_index_in_dim(array, value, index, axis)
+
+
 def write(expansion: Expansion, rows: tuple[Row, ...]) -> Expansion:
     """Puts the rows into their slots; a slot just past the active ones becomes active.
 
-    Every write touches one row: a select over the whole array would copy it.
+    Every write touches one row and reads none: a select over the whole array, or a read
+    beside the write, would copy it.
     """
-    for new in rows:
-        wanted = new.slot != NOWHERE
-        slot = jnp.maximum(new.slot, 0)
-
-        def put(array, value, slot=slot, wanted=wanted):
-            old = jax.lax.dynamic_index_in_dim(array, slot, keepdims=False)
-            value = jnp.where(wanted, value, old)
-            return jax.lax.dynamic_update_index_in_dim(array, value, slot, 0)
-
+    for row in rows:
+        wanted = row.slot != NOWHERE
         expansion = expansion._replace(
-            vectors=put(expansion.vectors, new.vector),
-            squares=put(expansion.squares, new.square),
-            coefficients=put(expansion.coefficients, new.coefficients),
-            ages=put(expansion.ages, new.age),
-            num_active=jnp.maximum(expansion.num_active, new.slot + 1),
+            vectors=put(expansion.vectors, row.slot, row.vector),
+            squares=put(expansion.squares, row.slot, row.square),
+            coefficients=put(
+                expansion.coefficients,
+                row.slot,
+                jnp.where(wanted, row.coefficients, 0),
+            ),
+            ages=put(expansion.ages, row.slot, jnp.where(wanted, row.age, FREE)),
+            num_active=jnp.maximum(expansion.num_active, row.slot + 1),
         )
     return expansion
 

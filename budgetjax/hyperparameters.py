@@ -37,6 +37,47 @@ def concrete(value: Any) -> np.ndarray | None:
     return np.asarray(value)
 
 
+def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
+    """`value` as an array of real numbers, traced or not, else a `ValueError`."""
+    if not isinstance(value, jax.Array | np.ndarray):
+        try:
+            value = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(
+                f"{where}: {name} must be an array, got a ragged {type(value).__name__}"
+            ) from error
+    if not any(
+        jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, bool)
+    ):
+        raise ValueError(
+            f"{where}: {name} must hold real numbers, got dtype {value.dtype}"
+        )
+    return value
+
+
+def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
+    """`value` if it is an integer that fits 32 bits, or a traced one."""
+    given = value if isinstance(value, jax.Array) else np.asarray(value)
+    if given.shape != () or not jnp.issubdtype(given.dtype, jnp.integer):
+        shown = f"{given.dtype}{list(given.shape)}"
+        raise ValueError(
+            f"{where}: {name} must be an integer scalar, got "
+            f"{shown if isinstance(value, Tracer) else repr(value)}"
+        )
+    known = concrete(value)
+    limits = np.iinfo(np.int32)
+    if known is not None and not limits.min <= known <= limits.max:
+        raise ValueError(f"{where}: {name} must fit 32 bits, got {value!r}")
+    return value
+
+
+def flag(where: str, name: str, value: Any) -> Flag:
+    """`value` as a `Flag`, if it is a yes or no that is not traced."""
+    if not isinstance(value, bool | np.bool | Flag):
+        raise ValueError(f"{where}: {name} must be True or False, got {value!r}")
+    return Flag(bool(value))
+
+
 def finite(where: str, name: str, value: ArrayLike) -> ArrayLike:
     """`value` if it is a finite real number, else a `ValueError`."""
     return _checked(where, name, value, "a finite number", lambda number: True)
@@ -44,28 +85,42 @@ def finite(where: str, name: str, value: ArrayLike) -> ArrayLike:
 
 def positive(where: str, name: str, value: ArrayLike) -> ArrayLike:
     """`value` if it is a positive number, else a `ValueError`."""
-    return _checked(where, name, value, "positive", lambda number: number > 0)
+    return _checked(
+        where, name, value, "a finite number above 0", lambda number: number > 0
+    )
 
 
 def non_negative(where: str, name: str, value: ArrayLike) -> ArrayLike:
     """`value` if it is a number of at least 0, else a `ValueError`."""
-    return _checked(where, name, value, "at least 0", lambda number: number >= 0)
+    return _checked(
+        where, name, value, "a finite number of at least 0", lambda number: number >= 0
+    )
+
+
+def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
+    """`value` if it is an integer of at least 1, else a `ValueError`."""
+    given = value if isinstance(value, jax.Array) else np.asarray(value)
+    if not jnp.issubdtype(given.dtype, jnp.integer):
+        raise ValueError(f"{where}: {name} must be an integer, got {value!r}")
+    if not isinstance(given, Tracer) and not np.all(np.asarray(given) >= 1):
+        raise ValueError(f"{where}: {name} must be at least 1, got {value!r}")
+    return value
 
 
 def _checked(
     where: str,
     name: str,
-    value: ArrayLike,
+    value: Any,
     expected: str,
     test: Callable[[np.ndarray], Any],
 ) -> ArrayLike:
-    array = concrete(value)
-    if array is None:
+    if isinstance(value, Tracer):
         return value
-    real = jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(
-        array.dtype, jnp.integer
+    given = value if isinstance(value, jax.Array) else np.asarray(value)
+    real = jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(
+        given.dtype, jnp.integer
     )
-    if not real or not np.all(np.isfinite(array) & test(array)):
+    if not real or not np.all(np.isfinite(given) & test(np.asarray(given))):
         raise ValueError(f"{where}: {name} must be {expected}, got {value!r}")
     return value
 
@@ -81,7 +136,12 @@ def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
 
 def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     """`dtype` if this JAX configuration has it and it is a float."""
-    wanted = np.dtype(dtype)
+    try:
+        wanted = np.dtype(dtype) if dtype is not None else None
+    except TypeError:
+        wanted = None
+    if wanted is None:
+        raise ValueError(f"{where}: dtype must be a float type, got {dtype!r}")
     if not jnp.issubdtype(wanted, jnp.floating):
         raise ValueError(f"{where}: dtype must be a float type, got {wanted}")
     if wanted == np.float64 and not jax.config.read("jax_enable_x64"):
@@ -92,6 +152,20 @@ def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     return wanted
 
 
-def as_leaf(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+def as_leaf(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """`value` as a strongly typed scalar leaf, so that new values never retrace."""
+    if np.shape(value) != ():
+        raise ValueError(
+            f"{where}: {name} must be a scalar, got shape {np.shape(value)}; sweep "
+            "values by jax.vmap over init"
+        )
+    known = concrete(value)
+    if known is not None:
+        with np.errstate(over="ignore", under="ignore"):
+            cast = known.astype(dtype)
+        if not np.isfinite(cast) or (cast == 0) != (known == 0):
+            raise ValueError(
+                f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
+                f"{value!r}"
+            )
     return jnp.asarray(value, dtype)

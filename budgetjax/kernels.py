@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Float, Shaped
 
 from budgetjax import hyperparameters
 from budgetjax.hyperparameters import Flag
@@ -49,6 +48,40 @@ def squared_distances(
     return jnp.maximum(expanded, 0)
 
 
+def _points(kernel: "Kernel", X: ArrayLike) -> Float[Array, "n d"]:
+    """`X` as floats of shape `(n, d)`: bytes would wrap around."""
+    X = jnp.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"{type(kernel).__name__}: points must have shape (n, d), got {X.shape}"
+        )
+    return X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
+
+
+def _pair(
+    kernel: "Kernel", X: ArrayLike, Z: ArrayLike
+) -> tuple[Float[Array, "n d"], Float[Array, "m d"]]:
+    """Two sets of points with as many features."""
+    X, Z = _points(kernel, X), _points(kernel, Z)
+    if X.shape[1] != Z.shape[1]:
+        raise ValueError(
+            f"{type(kernel).__name__}: X and Z must have as many features, got shapes "
+            f"{X.shape} and {Z.shape}"
+        )
+    return X, Z
+
+
+def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
+    """A parameter in the type of the data."""
+    value = getattr(kernel, name)
+    if jnp.shape(value) != ():
+        raise ValueError(
+            f"{type(kernel).__name__}: {name} must be a scalar to compute with, got "
+            f"shape {jnp.shape(value)}; sweep kernels by jax.vmap"
+        )
+    return jnp.asarray(value, dtype)
+
+
 class Kernel:
     """What all kernels share. A kernel is a subclass and a `NamedTuple` of parameters.
 
@@ -56,6 +89,8 @@ class Kernel:
     """
 
     __slots__ = ()
+    # A NumPy number on the left would take the kernel for a sequence of numbers.
+    __array_ufunc__ = None
 
     def __init_subclass__(cls) -> None:
         # A pytree must be rebuilt from any leaves (tracers, objects, axis numbers), so
@@ -73,9 +108,15 @@ class Kernel:
             lambda _, leaves: cls._make(leaves),  # type: ignore[attr-defined]
         )
 
-    def __call__(self, x: Float[ArrayLike, " d"], z: Float[ArrayLike, " d"]) -> Array:
+    def __call__(self, x: ArrayLike, z: ArrayLike) -> Float[Array, ""]:
         """`k(x, z)` of two points of shape `(d,)`, a scalar."""
-        return self.gram(jnp.asarray(x)[None], jnp.asarray(z)[None])[0, 0]
+        x, z = jnp.asarray(x), jnp.asarray(z)
+        if x.ndim != 1 or z.ndim != 1:
+            raise ValueError(
+                f"{type(self).__name__}: x and z must have shape (d,), got {x.shape} "
+                f"and {z.shape}; for sets of points use gram"
+            )
+        return self.gram(x[None], z[None])[0, 0]
 
     def gram(
         self,
@@ -116,6 +157,12 @@ class Kernel:
         return Product(_kernel("*", other), self)
 
 
+def _part(where: str, name: str, kernel: object) -> Kernel:
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"{where}: {name} must be a kernel, got {kernel!r}")
+    return kernel
+
+
 def _kernel(operator: str, other: object) -> Kernel:
     if not isinstance(other, Kernel):
         raise TypeError(f"kernel {operator} {other!r}: expected another kernel")
@@ -128,10 +175,10 @@ class Linear(Kernel, NamedTuple("Linear", [])):
     __slots__ = ()
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        return inner_products(jnp.asarray(X), jnp.asarray(Z))
+        return inner_products(*_pair(self, X, Z))
 
     def diag(self, X, squares=None):
-        return squared_norms(jnp.asarray(X)) if squares is None else squares
+        return squared_norms(_points(self, X)) if squares is None else squares
 
 
 class Polynomial(
@@ -152,28 +199,28 @@ class Polynomial(
     __slots__ = ()
 
     def __new__(cls, degree: ArrayLike, gamma: ArrayLike = 1.0, coef0: ArrayLike = 1.0):
-        if hyperparameters.concrete(degree) is not None:
-            hyperparameters.size("Polynomial", "degree", np.asarray(degree).item())
         return super().__new__(
             cls,
-            degree,
+            hyperparameters.positive_integer("Polynomial", "degree", degree),
             hyperparameters.positive("Polynomial", "gamma", gamma),
             hyperparameters.finite("Polynomial", "coef0", coef0),
         )
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        return self._power(inner_products(jnp.asarray(X), jnp.asarray(Z)))
+        return self._power(inner_products(*_pair(self, X, Z)))
 
     def diag(self, X, squares=None):
         return self._power(
-            squared_norms(jnp.asarray(X)) if squares is None else squares
+            squared_norms(_points(self, X)) if squares is None else squares
         )
 
     def _power(self, products):
-        # An integer exponent keeps the sign of a negative base.
-        return jax.lax.pow(
-            self.gamma * products + self.coef0, jnp.asarray(self.degree, jnp.int32)
-        )
+        gamma = _scalar(self, "gamma", products.dtype)
+        coef0 = _scalar(self, "coef0", products.dtype)
+        # A whole exponent keeps the sign of a negative base, and has no gradient. Its
+        # type is a float's because the derivative of `pow` multiplies by it.
+        degree = _scalar(self, "degree", jnp.int32).astype(products.dtype)
+        return jax.lax.pow(gamma * products + coef0, degree)
 
 
 class RBF(Kernel, NamedTuple("RBF", [("gamma", Any), ("exact", Flag)])):
@@ -192,20 +239,20 @@ class RBF(Kernel, NamedTuple("RBF", [("gamma", Any), ("exact", Flag)])):
 
     def __new__(cls, gamma: ArrayLike, exact: bool | Flag = False):
         gamma = hyperparameters.positive("RBF", "gamma", gamma)
-        return super().__new__(cls, gamma, Flag(bool(exact)))
+        return super().__new__(cls, gamma, hyperparameters.flag("RBF", "exact", exact))
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X, Z = jnp.asarray(X), jnp.asarray(Z)
+        X, Z = _pair(self, X, Z)
         if self.exact:
             difference = X[:, None] - Z[None]
             distances = jnp.sum(difference * difference, axis=2)
         else:
             distances = squared_distances(X, Z, X_squares, Z_squares)
-        return jnp.exp(-self.gamma * distances)
+        return jnp.exp(-_scalar(self, "gamma", distances.dtype) * distances)
 
     def diag(self, X, squares=None):
         return jnp.ones_like(
-            squared_norms(jnp.asarray(X)) if squares is None else squares
+            squared_norms(_points(self, X)) if squares is None else squares
         )
 
 
@@ -224,12 +271,13 @@ class Laplacian(Kernel, NamedTuple("Laplacian", [("gamma", Any)])):
         )
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X, Z = jnp.asarray(X), jnp.asarray(Z)
-        return jnp.exp(-self.gamma * jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2))
+        X, Z = _pair(self, X, Z)
+        distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)
+        return jnp.exp(-_scalar(self, "gamma", distances.dtype) * distances)
 
     def diag(self, X, squares=None):
         return jnp.ones_like(
-            squared_norms(jnp.asarray(X)) if squares is None else squares
+            squared_norms(_points(self, X)) if squares is None else squares
         )
 
 
@@ -251,12 +299,15 @@ class Sigmoid(Kernel, NamedTuple("Sigmoid", [("gamma", Any), ("coef0", Any)])):
         )
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        products = inner_products(jnp.asarray(X), jnp.asarray(Z))
-        return jnp.tanh(self.gamma * products + self.coef0)
+        return self._tanh(inner_products(*_pair(self, X, Z)))
 
     def diag(self, X, squares=None):
-        squares = squared_norms(jnp.asarray(X)) if squares is None else squares
-        return jnp.tanh(self.gamma * squares + self.coef0)
+        squares = squared_norms(_points(self, X)) if squares is None else squares
+        return self._tanh(squares)
+
+    def _tanh(self, products):
+        gamma = _scalar(self, "gamma", products.dtype)
+        return jnp.tanh(gamma * products + _scalar(self, "coef0", products.dtype))
 
 
 class Normalized(Kernel, NamedTuple("Normalized", [("kernel", Kernel)])):
@@ -268,8 +319,11 @@ class Normalized(Kernel, NamedTuple("Normalized", [("kernel", Kernel)])):
 
     __slots__ = ()
 
+    def __new__(cls, kernel: Kernel):
+        return super().__new__(cls, _part("Normalized", "kernel", kernel))
+
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X, Z = jnp.asarray(X), jnp.asarray(Z)
+        X, Z = _pair(self, X, Z)
         X_norms = _inverse_norms(self.kernel.diag(X, X_squares))
         Z_norms = _inverse_norms(self.kernel.diag(Z, Z_squares))
         gram = self.kernel.gram(X, Z, X_squares, Z_squares)
@@ -290,6 +344,11 @@ class Sum(Kernel, NamedTuple("Sum", [("left", Kernel), ("right", Kernel)])):
 
     __slots__ = ()
 
+    def __new__(cls, left: Kernel, right: Kernel):
+        return super().__new__(
+            cls, _part("Sum", "left", left), _part("Sum", "right", right)
+        )
+
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         left = self.left.gram(X, Z, X_squares, Z_squares)
         return left + self.right.gram(X, Z, X_squares, Z_squares)
@@ -302,6 +361,11 @@ class Product(Kernel, NamedTuple("Product", [("left", Kernel), ("right", Kernel)
     """The product of two kernels; write `left * right`."""
 
     __slots__ = ()
+
+    def __new__(cls, left: Kernel, right: Kernel):
+        return super().__new__(
+            cls, _part("Product", "left", left), _part("Product", "right", right)
+        )
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         left = self.left.gram(X, Z, X_squares, Z_squares)

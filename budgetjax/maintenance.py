@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import expansion as support_set
-from budgetjax import losses
+from budgetjax import hyperparameters, losses
 from budgetjax.expansion import NOWHERE, Expansion, Newcomer, Row
 from budgetjax.hyperparameters import Flag
 from budgetjax.kernels import RBF, Kernel
@@ -37,6 +37,24 @@ class Maintenance(Protocol):
     ) -> tuple["Maintenance", tuple[Row, ...]]: ...
 
     def rescale(self, factor: Float[Array, ""]) -> "Maintenance": ...
+
+
+def started(
+    where: str,
+    strategy: Maintenance,
+    kernel: Kernel,
+    expansion: Expansion,
+    seed: ArrayLike,
+) -> Maintenance:
+    """The strategy as a part of a new state; errors name `where`."""
+    if isinstance(strategy, type) or not isinstance(strategy, Maintenance):
+        raise ValueError(
+            f"{where}: maintenance must be a strategy such as RemoveOldest(), got "
+            f"{strategy!r}"
+        )
+    return strategy.start(
+        kernel, expansion, hyperparameters.scalar_integer(where, "seed", seed)
+    )
 
 
 def _take_place(
@@ -139,7 +157,7 @@ class RemoveLargestMargin(NamedTuple):
     is the example's own, and one a removal.
 
     Attributes:
-      responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(capacity, columns)`.
+      responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(rows, columns)`.
     """
 
     responses: Any = ()
@@ -224,7 +242,9 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
     __slots__ = ()
 
     def __new__(cls, same_sign: bool | Flag = True):
-        return super().__new__(cls, Flag(bool(same_sign)))
+        return super().__new__(
+            cls, hyperparameters.flag("Merge", "same_sign", same_sign)
+        )
 
     def start(self, kernel, expansion, seed):
         if not isinstance(kernel, RBF):
@@ -235,13 +255,16 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         return self
 
     def admit(self, kernel, expansion, newcomer):
-        nothing = support_set.row(newcomer, jnp.asarray(NOWHERE, jnp.int32))
-        rows = jax.lax.cond(
-            expansion.full,
-            lambda: self._merge(kernel, expansion, newcomer),
-            lambda: (nothing, support_set.row(newcomer, expansion.num_active)),
+        # Computed while there is room too, and not used then: a full model stays full,
+        # and a branch would cost every later call more.
+        full = expansion.full
+        merged, entering = self._merge(kernel, expansion, newcomer)
+        return self, (
+            merged._replace(slot=jnp.where(full, merged.slot, NOWHERE)),
+            entering._replace(
+                slot=jnp.where(full, entering.slot, expansion.num_active)
+            ),
         )
-        return self, rows
 
     def rescale(self, factor):
         return self
@@ -280,24 +303,24 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         lengths = partners(lengths, own_length)
         m_length = jnp.dot(m, m, precision="highest")
 
-        eligible = expansion.mask
-        if self.same_sign and m.shape[0] == 1:
-            same = eligible & (products > 0)
-            eligible = same | (eligible & ~jnp.any(same))
         lengths = jnp.where(expansion.mask, lengths, 0)
         decay = -jnp.log(jnp.maximum(kappa, jnp.finfo(kappa.dtype).tiny))
-        steps = _ranking_steps(m.dtype)
-        h = merge_position(m_length, lengths, products, decay, steps)
-        loss = merge_loss(m_length, lengths, products, decay, h)
+        guess = merge_guess(m_length, lengths, products, decay)
+        loss = merge_loss(m_length, lengths, products, decay, (1 - guess) / 2)
+        if self.same_sign and m.shape[0] == 1:
+            # A loss is at most ||a_m||^2, so this puts other signs behind equal ones.
+            loss = jnp.where(products > 0, loss, loss + 2 * m_length)
         n_slot = support_set.oldest_least(
-            expansion._replace(ages=ages), jnp.where(eligible, loss, jnp.inf)
+            expansion._replace(ages=ages), jnp.where(expansion.mask, loss, jnp.inf)
         )
 
         joins = newcomer_stays & (n_slot == slot)
         n_vector = jnp.where(joins, newcomer.vector, expansion.vectors[n_slot])
         n = jnp.where(joins, newcomer.coefficients, expansion.coefficients[n_slot])
         decay = decay[n_slot]
-        h = merge_position(m_length, lengths[n_slot], products[n_slot], decay)
+        h = merge_position(
+            m_length, lengths[n_slot], products[n_slot], decay, guess[n_slot]
+        )
         z = h * m_vector + (1 - h) * n_vector
         a_z = m * jnp.exp(-decay * (1 - h) ** 2) + n * jnp.exp(-decay * h**2)
         z_square = jnp.dot(z, z, precision="highest")
@@ -308,28 +331,42 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         )
 
 
-# Newton steps to the merged point. Ten give the last bit of float64 for every kappa,
-# length and angle; eight a relative error of 4e-9 in the objective.
-MERGE_STEPS = 10
+# Steps of Newton's method that rank the partners, and those that follow for the best.
+RANKING_STEPS = 3
+FINAL_STEPS = 6
 
 
-def _ranking_steps(dtype) -> int:
-    """Newton steps that rank the partners.
+def merge_guess(
+    m_length: Float[Array, ""],
+    n_lengths: Float[Array, " n"],
+    products: Float[Array, " n"],
+    decay: Float[Array, " n"],
+) -> Float[Array, " n"]:
+    """About where merging `m` with each partner is best, as `x = 1 - 2h` in `[0, 1]`.
 
-    Four are exact to 2e-6 where kappa > e^-1.5, and worse (2e-4) only about e^-2, where
-    a merge loses much and is not chosen; float32 cannot tell such losses apart.
+    Newton's method as in `merge_position`, unguarded: for pairs at an acute angle it
+    descends to the root from `x = 1`, and others are taken for orthogonal. Three steps
+    are exact to 1e-10 of the objective where kappa > 1/e, and to 1e-3 about
+    kappa = e^-2, where a merge loses most. Any `x` has a loss that can be had, so a
+    poor guess ranks a partner too low, never too high. float64 takes all the steps.
     """
-    return MERGE_STEPS if dtype == jnp.float64 else 4
+    r, c = _relative(m_length, n_lengths, products)
+    if decay.dtype == jnp.float64:
+        return _safeguarded(r, c, decay, jnp.ones_like(r), RANKING_STEPS + FINAL_STEPS)
+    x = jnp.ones_like(r)
+    for _ in range(RANKING_STEPS):
+        x = jnp.clip(_newton(r, jnp.maximum(c, 0), decay, x)[0], 0, 1)
+    return x
 
 
 def merge_position(
     m_length: Float[Array, ""],
-    n_lengths: Float[Array, "*n"],
-    products: Float[Array, "*n"],
+    n_length: Float[Array, "*n"],
+    product: Float[Array, "*n"],
     decay: Float[Array, "*n"],
-    steps: int = MERGE_STEPS,
+    guess: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    r"""The `h` in `[0, 1/2]` at which merging `m` with each partner loses least.
+    r"""The `h` in `[0, 1/2]` at which merging `m` with a partner loses least.
 
     With `p = kappa^((1-h)^2)` and `q = kappa^(h^2)` the objective is
     `g(h) = ||a_m||^2 p^2 + 2 <a_m, a_n> p q + ||a_n||^2 q^2`. Since `m` is the smaller,
@@ -341,41 +378,61 @@ def merge_position(
 
     with `r = ||a_n||^2 / ||a_m||^2` and `c = <a_m, a_n> / ||a_m||^2`: for equal signs
     the mean-field equation `x = tanh((log(r)/2 + x log(1/kappa)) / 2)`. Newton's method
-    from `x = 1` descends to the root; a step that leaves the bracket is halved.
+    descends to the root from above; a step that leaves the bracket becomes a bisection.
+    After a guess of three steps, six more give the objective to 3e-10 for every kappa,
+    length and angle.
 
     Args:
       m_length: `||a_m||^2`.
-      n_lengths: `||a_n||^2` of every partner, shape `(n,)`.
-      products: `<a_m, a_n>`, shape `(n,)`.
-      decay: `-log k(x_m, x_n)`, shape `(n,)`.
-      steps: of Newton's method.
-
-    Returns:
-      Shape `(n,)`.
+      n_length: `||a_n||^2` of the partner, at least as large.
+      product: `<a_m, a_n>`.
+      decay: `-log k(x_m, x_n)`.
+      guess: `x`, of `merge_guess`.
     """
-    # A zero m makes no difference to its partner; the bound keeps r^2 finite.
-    limits = jnp.finfo(n_lengths.dtype)
-    length = jnp.maximum(m_length, limits.tiny)
-    r = jnp.minimum(n_lengths / length, limits.max**0.5 / 16)
-    c = jnp.clip(products / length, -jnp.sqrt(r), jnp.sqrt(r))
-    x, low, high = jnp.ones_like(r), jnp.zeros_like(r), jnp.ones_like(r)
-    for _ in range(steps):
-        rho = jnp.exp(-decay * x)
-        inverse = 1 / jnp.maximum(r + rho * (2 * c + rho), limits.tiny)
-        gap = x - (r - rho * rho) * inverse
-        slope = 1 - 2 * decay * rho * inverse * inverse * (
-            2 * r * rho + c * (rho * rho + r)
-        )
-        above = gap >= 0
-        high = jnp.where(above, x, high)
-        low = jnp.where(above, low, x)
-        step = x - gap / slope
-        inside = (step >= low) & (step <= high)
-        x = jnp.where(inside, step, (low + high) / 2)
+    r, c = _relative(m_length, n_length, product)
+    x = _safeguarded(r, c, decay, jnp.where(c < 0, 1, guess), FINAL_STEPS)
     # h = rho (rho + c) / (r + 2 c rho + rho^2) holds the digits that 1 - x has lost.
     rho = jnp.exp(-decay * x)
-    h = rho * (rho + c) / jnp.maximum(r + rho * (2 * c + rho), limits.tiny)
-    return jnp.clip(h, 0, 0.5)
+    denominator = jnp.maximum(r + rho * (2 * c + rho), jnp.finfo(r.dtype).tiny)
+    return jnp.clip(rho * (rho + c) / denominator, 0, 0.5)
+
+
+def _relative(
+    m_length: Float[Array, ""],
+    n_lengths: Float[Array, "*n"],
+    products: Float[Array, "*n"],
+) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    """`r` and `c` of `merge_position`, bounded so that their products are finite."""
+    limits = jnp.finfo(n_lengths.dtype)
+    largest = limits.max**0.5 / 16
+    inverse = 1 / jnp.maximum(m_length, limits.tiny)
+    r = jnp.minimum(n_lengths * inverse, largest)
+    return r, jnp.clip(products * inverse, -(largest**0.5), largest**0.5)
+
+
+def _newton(r, c, decay, x):
+    """One step of Newton's method, and whether `x` was at or above the root.
+
+    With one division and one exponential: each is a loop of its own when compiled.
+    """
+    rho = jnp.exp(-decay * x)
+    denominator = r + rho * (2 * c + rho)
+    gap = x * denominator - (r - rho * rho)
+    growth = 2 * decay * rho * (2 * r * rho + c * (rho * rho + r))
+    slope = denominator * denominator - growth
+    return x - denominator * gap / slope, gap >= 0
+
+
+def _safeguarded(r, c, decay, x, steps):
+    """Newton's method kept in a shrinking bracket of the root."""
+    low, high = jnp.zeros_like(x), jnp.ones_like(x)
+    for _ in range(steps):
+        step, above = _newton(r, c, decay, x)
+        high = jnp.where(above, x, high)
+        low = jnp.where(above, low, x)
+        inside = (step >= low) & (step <= high)
+        x = jnp.where(inside, step, (low + high) / 2)
+    return x
 
 
 def merge_loss(

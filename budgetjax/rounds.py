@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, kernels, losses
-from budgetjax.expansion import NOWHERE, Newcomer, Row
+from budgetjax.expansion import NOWHERE, Expansion, Newcomer, Row
 from budgetjax.kernels import Kernel
 
 
@@ -23,7 +23,7 @@ class Edits(NamedTuple):
     """What a round changes in the support set.
 
     Attributes:
-      rows: the slots to write.
+      rows: the slots to write; the last one is the example's own.
       fold: what to multiply all stored coefficients by first, or None. A power of two,
         so that nothing is rounded.
     """
@@ -41,7 +41,8 @@ class Algorithm(NamedTuple):
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`, an empty model.
       violates: `violates(state, score, y) -> bool`, whether this round must change the
-        model. It sees the score of the example, shape `(columns,)`, and is cheap.
+        model. It sees the score of the example, shape `(columns,)`, and is cheap. A
+        mistake must violate.
       update: `update(state, score, y, newcomer) -> (state, edits)`, what changes then.
         The kernel row of the example comes with `newcomer`. `update` reads the support
         set and leaves it alone: what it would write there is in `edits`.
@@ -98,7 +99,12 @@ def start(
     )
     zero = jnp.zeros((), jnp.int32)
     return {
-        "kernel": jax.tree.map(lambda p: hyperparameters.as_leaf(p, dtype), kernel),
+        "kernel": jax.tree_util.tree_map_with_path(
+            lambda path, leaf: hyperparameters.as_leaf(
+                where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
+            ),
+            kernel,
+        ),
         "expansion": expansion,
         "num_seen": zero,
         "num_mistakes": zero,
@@ -107,7 +113,11 @@ def start(
 
 
 def score_and_step(
-    algorithm: Algorithm, state: Any, x: ArrayLike, y: ArrayLike
+    algorithm: Algorithm,
+    state: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    present: Bool[Array, ""] | None = None,
 ) -> tuple[Any, Float[Array, " columns"]]:
     """One example: the state after it, and its score before.
 
@@ -116,6 +126,7 @@ def score_and_step(
       state: of that algorithm.
       x: shape `(num_features,)`.
       y: a scalar label.
+      present: False to skip the example: it is scored, and changes nothing.
 
     Returns:
       The new state and `f(x)` of the old one, shape `(columns,)`.
@@ -127,35 +138,44 @@ def score_and_step(
     newcomer = _newcomer(state, x)
     score = support_set.scores(state.expansion, newcomer.kernel_row[None])[0]
     violated = algorithm.violates(state, score, y)
+    mistaken = losses.margin(score, y) <= 0
+    present = jnp.ones((), bool) if present is None else present
+    violated, mistaken = violated & present, mistaken & present
 
     def changed():
         new, edits = algorithm.update(state, score, y, newcomer)
         # The support set stays outside the branch: a branch copies what it returns.
         return new._replace(expansion=None), edits
 
-    blank = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(changed)[1]
-    )
+    unchanged = no_edits(jax.eval_shape(changed)[1])
     new, edits = jax.lax.cond(
-        violated, changed, lambda: (state._replace(expansion=None), blank)
+        violated, changed, lambda: (state._replace(expansion=None), unchanged)
     )
-    rows = tuple(
-        row._replace(slot=jnp.where(violated, row.slot, NOWHERE)) for row in edits.rows
-    )
-    expansion = state.expansion
-    if edits.fold is not None:
-        fold = jnp.where(violated, edits.fold, 1)
-        expansion = expansion._replace(coefficients=expansion.coefficients * fold)
-    expansion = support_set.write(expansion, rows)
-    mistaken = losses.margin(score, y) <= 0
+    expansion = apply(state.expansion, edits)
     new = new._replace(
         expansion=expansion,
-        num_seen=state.num_seen + 1,
+        num_seen=state.num_seen + present.astype(jnp.int32),
         num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),
         num_updates=state.num_updates + violated.astype(jnp.int32),
     )
     scale = algorithm.scale(new, new.num_seen)
     return new._replace(expansion=expansion._replace(scale=scale)), score
+
+
+def apply(expansion: Expansion, edits: Edits) -> Expansion:
+    """The support set after the edits."""
+    if edits.fold is not None:
+        expansion = expansion._replace(coefficients=expansion.coefficients * edits.fold)
+    return support_set.write(expansion, edits.rows)
+
+
+def no_edits(like: Edits) -> Edits:
+    """Edits of this structure that change nothing."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    rows = tuple(
+        row._replace(slot=jnp.full_like(row.slot, NOWHERE)) for row in blank.rows
+    )
+    return Edits(rows, None if blank.fold is None else jnp.ones_like(blank.fold))
 
 
 def _newcomer(state: Any, x: Float[Array, " features"]) -> Newcomer:
@@ -175,22 +195,37 @@ def _example(
     state: Any, x: ArrayLike, y: ArrayLike
 ) -> tuple[Float[Array, " features"], Shaped[Array, ""]]:
     """The example in the types of the state, if its shapes are right."""
-    features = state.expansion.vectors.shape[-1]
-    if jnp.shape(x) != (features,):
+    features = num_features("step", state)
+    x = hyperparameters.array("step", "x", x)
+    if x.shape != (features,):
         raise ValueError(
-            f"step: x must have shape ({features},) (num_features), got {jnp.shape(x)}"
+            f"step: x must have shape ({features},) (num_features), got {x.shape}"
         )
-    if jnp.shape(y) != ():
-        raise ValueError(f"step: y must be a scalar label, got shape {jnp.shape(y)}")
+    y = hyperparameters.array("step", "y", y)
+    if y.shape != ():
+        raise ValueError(f"step: y must be a scalar label, got shape {y.shape}")
     x = jnp.asarray(x, state.expansion.vectors.dtype)
     return x, labels("step", state, y)
 
 
+def num_features(where: str, state: Any) -> int:
+    """What a single model expects of an example."""
+    shape = state.expansion.vectors.shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"{where}: state must hold one model, got a stack of shape {shape[:-2]}; "
+            "use jax.vmap"
+        )
+    return shape[1]
+
+
 def labels(where: str, state: Any, y: ArrayLike) -> Shaped[Array, "..."]:
     """Labels in the type of the state: floats for one column, else integers."""
-    y = jnp.asarray(y)
     columns = state.expansion.coefficients.shape[-1]
+    y = jnp.asarray(hyperparameters.array(where, "y", y))
     if columns == 1:
+        if y.dtype == bool:
+            raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
         return y.astype(state.expansion.vectors.dtype)
     if not jnp.issubdtype(y.dtype, jnp.integer):
         raise ValueError(

@@ -10,14 +10,15 @@ import registry
 import budgetjax as bj
 from budgetjax import engine
 
-BUDGET, FEATURES = 37, 11
+BUDGET, FEATURES, BLOCK = 37, 11, 19
 
 
-def compiled_text(row):
+def compiled_text(row, block_size):
     state = row.init(budget=BUDGET, num_features=FEATURES)
-    X = jnp.zeros((50, FEATURES))
-    y = jnp.zeros((50,), jnp.float32 if row.num_classes == 2 else jnp.int32)
-    return engine._scan.lower(row.algorithm, state, X, y).compile().as_text()
+    X, y = row.stream(50, num_features=FEATURES)
+    X, y, mask = engine.stream("test", state, X, y, None)
+    program = engine._run.lower(row.algorithm, state, X, y, mask, block_size)
+    return program.compile().as_text()
 
 
 def copies_in_loops(text, shape):
@@ -39,14 +40,24 @@ def learners():
 
 
 @pytest.mark.parametrize("row", list(learners()))
-def test_no_copy_of_the_support_vectors_in_the_loop(row):
-    text = compiled_text(row)
-    assert f"f32[{BUDGET},{FEATURES}]" in text
+@pytest.mark.parametrize("block_size", [1, BLOCK])
+def test_no_copy_of_the_support_vectors_in_the_loop(row, block_size):
+    text = compiled_text(row, block_size)
+    vectors = f"{BUDGET + 1},{FEATURES}"
+    assert f"f32[{vectors}]" in text
     assert "while(" in text
-    assert copies_in_loops(text, f"{BUDGET},{FEATURES}") == []
+    assert copies_in_loops(text, vectors) == []
     # The loop's own buffer is made once, before it starts: so the pattern is right.
-    everything = re.findall(rf"= f32\[{BUDGET},{FEATURES}\]\S* copy\(", text)
+    everything = re.findall(rf"= f32\[{vectors}\]\S* copy\(", text)
     assert len(everything) <= 2
+
+
+@pytest.mark.parametrize("row", list(learners()))
+def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
+    text = compiled_text(row, BLOCK)
+    kernel_rows = f"{BLOCK},{BUDGET + 1}"
+    assert f"f32[{kernel_rows}]" in text
+    assert copies_in_loops(text, kernel_rows) == []
 
 
 def test_a_copy_in_a_loop_is_found():
@@ -68,7 +79,8 @@ def test_calls_with_the_same_shapes_share_one_program():
     algorithm = row.algorithm._replace(
         violates=lambda *given: traces.append(None) or row.algorithm.violates(*given)
     )
-    state = row.init()
-    for seed in range(3):
+    state, _ = bj.run(algorithm, row.init(), *row.stream(seed=0))
+    once = len(traces)
+    for seed in (1, 2):
         state, _ = bj.run(algorithm, state, *row.stream(seed=seed))
-    assert len(traces) == 1
+    assert len(traces) == once > 0

@@ -10,7 +10,7 @@ from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.expansion import Expansion, Newcomer
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import Maintenance, Merge
+from budgetjax.maintenance import Maintenance, Merge, started
 from budgetjax.rounds import Algorithm, Edits
 
 
@@ -131,12 +131,18 @@ def init(
         dtype=dtype,
     )
     strategy = Merge() if maintenance is None else maintenance
-    ball = Ball(jnp.ones((), dtype), jnp.zeros((), dtype)) if project_to_ball else None
+    project = hyperparameters.flag(where, "project_to_ball", project_to_ball)
+    ball = Ball(jnp.ones((), dtype), jnp.zeros((), dtype)) if project else None
     return State(
         **shared,
-        maintenance=strategy.start(shared["kernel"], shared["expansion"], seed),
+        maintenance=started(
+            where, strategy, shared["kernel"], shared["expansion"], seed
+        ),
         regularization=hyperparameters.as_leaf(
-            hyperparameters.positive(where, "regularization", regularization), dtype
+            where,
+            "regularization",
+            hyperparameters.positive(where, "regularization", regularization),
+            dtype,
         ),
         ball=ball,
     )

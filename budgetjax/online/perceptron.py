@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.expansion import Expansion, Newcomer
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import Maintenance, Unbudgeted
+from budgetjax.maintenance import Maintenance, Unbudgeted, started
 from budgetjax.rounds import Algorithm, Edits
 
 
@@ -114,9 +114,14 @@ def init(
     strategy = Unbudgeted() if maintenance is None else maintenance
     return State(
         **shared,
-        maintenance=strategy.start(shared["kernel"], shared["expansion"], seed),
+        maintenance=started(
+            where, strategy, shared["kernel"], shared["expansion"], seed
+        ),
         margin=hyperparameters.as_leaf(
-            hyperparameters.non_negative(where, "margin", margin), dtype
+            where,
+            "margin",
+            hyperparameters.non_negative(where, "margin", margin),
+            dtype,
         ),
     )
 

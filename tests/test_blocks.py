@@ -1,0 +1,95 @@
+"""The block engine gives what the plain scan of `step` gives."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import budgetjax as bj
+
+N = 60
+
+
+def assert_same_run(row, state, X, y, block_size, mask=None, rtol=1e-9):
+    """Same mistakes, slots and ages; floats to the order in which sums are rounded."""
+    expected = bj.run(row.algorithm, state, X, y, mask=mask, block_size=1)
+    actual = bj.run(row.algorithm, state, X, y, mask=mask, block_size=block_size)
+    chex.assert_trees_all_equal_structs(actual, expected)
+
+    def compare(path, left, right):
+        name = jax.tree_util.keystr(path)
+        # What the spare row holds is nobody's business.
+        if (".expansion" in name or ".responses" in name) and left.ndim:
+            left, right = left[:-1], right[:-1]
+        if jnp.issubdtype(left.dtype, jnp.floating):
+            scale = max(1.0, float(np.max(np.abs(right), initial=0.0)))
+            np.testing.assert_allclose(left, right, rtol, rtol * scale, err_msg=name)
+        else:
+            np.testing.assert_array_equal(left, right, err_msg=name)
+
+    jax.tree_util.tree_map_with_path(compare, actual, expected)
+
+
+@registry.each
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    block_size=st.sampled_from([7, 64]),
+    skipped=st.sampled_from([0.0, 0.3]),
+)
+def test_blocks_equal_the_plain_scan(row, seed, block_size, skipped):
+    jax.config.update("jax_enable_x64", True)
+    try:
+        X, y = row.stream(N, seed=seed)
+        mask = np.random.default_rng(seed).random(N) >= skipped
+        state = row.init(dtype=jnp.float64, capacity=row.budget + 2)
+        assert_same_run(row, state, X, y, block_size, mask)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+
+
+@registry.each
+@pytest.mark.parametrize("block_size", [16, 256])
+def test_blocks_equal_the_plain_scan_in_float32(row, block_size):
+    X, y = row.stream(N)
+    # Tolerance: sums of up to 60 float32 terms in another order, and the coefficients
+    # of merged vectors that follow from them.
+    assert_same_run(row, row.init(), X, y, block_size, rtol=1e-4)
+
+
+@registry.each
+def test_skipped_rows_are_as_if_they_were_not_there(row):
+    X, y = row.stream(N)
+    mask = np.random.default_rng(5).random(N) < 0.5
+    state, scores = bj.run(row.algorithm, row.init(), X, y, mask=mask)
+    expected, kept = bj.run(row.algorithm, row.init(), X[mask], y[mask])
+    scale = max(1.0, np.abs(kept).max())
+    np.testing.assert_allclose(scores[mask], kept, 1e-4, 1e-4 * scale)
+    assert int(state.num_seen) == mask.sum()
+    assert int(state.num_mistakes) == int(expected.num_mistakes)
+    np.testing.assert_array_equal(state.expansion.ages, expected.expansion.ages)
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
+def test_any_length_of_stream(n):
+    row = next(row for row in registry.ROWS if row.name == "pegasos-merge")
+    X, y = row.stream(n)
+    assert_same_run(row, row.init(), X, y, 64, rtol=1e-4)
+
+
+def test_a_partial_last_block_is_the_same_program():
+    row = registry.ROWS[0]
+    traces = []
+    algorithm = row.algorithm._replace(
+        update=lambda *given: traces.append(None) or row.algorithm.update(*given)
+    )
+    X, y = row.stream(200)
+    bj.run(algorithm, row.init(), X[:192], y[:192], block_size=64)
+    whole = len(traces)
+    traces.clear()
+    bj.run(algorithm, row.init(), X, y, block_size=64)
+    assert len(traces) == whole

@@ -1,0 +1,642 @@
+"""Bad input: one table of it. Every message says where, what, expected and got."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+
+import budgetjax as bj
+
+D, N, CLASSES = 3, 12, 4
+NAN = float("nan")
+
+
+@pytest.fixture(autouse=True)
+def as_installed():
+    """The package without the checker that tests run under: what a user meets."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+REQUIRED = {
+    "forgetron": {},
+    "perceptron": {"maintenance": bj.RemoveOldest()},
+    "pegasos": {"regularization": 0.1},
+}
+
+
+def init(name, **arguments):
+    """An empty model; only what a test is about needs to be said."""
+    arguments = {"num_features": D, "budget": 5} | REQUIRED[name] | arguments
+    kernel = arguments.pop("kernel", bj.RBF(0.5))
+    return getattr(bj, name).init(kernel, **arguments)
+
+
+def points(n=N, d=D):
+    return np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+
+
+def labels(n=N):
+    return np.where(points(n)[:, 0] > 0, 1, -1).astype(np.int32)
+
+
+def classes(n=N):
+    return (np.arange(n) % CLASSES).astype(np.int32)
+
+
+class Bad(NamedTuple):
+    """A call that must fail.
+
+    Attributes:
+      name: of the row.
+      call: fails.
+      says: what the message must hold in this order: where, name, expected, got.
+    """
+
+    name: str
+    call: Callable[[], Any]
+    says: tuple[str, ...]
+
+
+def check(call, says):
+    with pytest.raises(ValueError, match=r".+: .+ (must|needs) .+, got .+") as raised:
+        call()
+    # No subclass: an internal error of JAX or NumPy is not what was promised.
+    assert raised.type is ValueError
+    message, at = str(raised.value), 0
+    assert message.startswith(says[0])
+    for words in says:
+        assert words in message[at:], f"{words!r} is not in {message[at:]!r}"
+        at += message[at:].index(words) + len(words)
+
+
+def table(rows):
+    return pytest.mark.parametrize("row", list(rows), ids=lambda row: row.name)
+
+
+# Arguments of init: (argument, value, the rest of the message).
+
+SIZES = [
+    (0, "at least"),
+    (-1, "at least"),
+    (2.5, "integer"),
+    (True, "integer"),
+    ("10", "integer"),
+    (None, "integer"),
+    (NAN, "integer"),
+]
+FOR_ALL = [
+    *(("num_features", value, (expected,)) for value, expected in SIZES),
+    *(("budget", value, (expected,)) for value, expected in SIZES),
+    *(("capacity", value, (expected,)) for value, expected in SIZES if value),
+    ("capacity", 0, ("at least 1",)),
+    ("budget", np.array([1, 2]), ("scalar", "shape (2,)")),
+    ("budget", jnp.array([1, 2]), ("scalar", "shape (2,)")),
+    ("budget", [5], ("scalar", "shape (1,)")),
+    ("budget", np.float32(5), ("integer", "5.0")),
+    ("budget", np.array(True), ("integer", "True")),
+    *(
+        ("dtype", value, ("float", str(np.dtype(value))))
+        for value in (jnp.int32, "int32", bool, complex)
+    ),
+    *(
+        ("dtype", value, ("float64", "x64"))
+        for value in (float, jnp.float64, "float64")
+    ),
+    *(("dtype", value, ("float type", repr(value))) for value in ("abc", 5, None)),
+    *(
+        ("kernel", value, ("kernel", repr(value)))
+        for value in (bj.RBF, bj.Linear, "rbf", None, 0.5, (0.5,))
+    ),
+    ("kernel", bj.RBF(jnp.ones(5)), (".gamma", "scalar", "shape (5,)", "vmap")),
+    ("kernel", bj.RBF(1e60), (".gamma", "float32", "1e+60")),
+    ("kernel", bj.Linear() + bj.RBF(1e-60), (".right.gamma", "float32", "1e-60")),
+]
+FOR_STRATEGIES = [
+    *(
+        ("maintenance", value, ("strategy", repr(value)))
+        for value in (bj.Merge, bj.RemoveOldest, bj.RemoveRandom, "merge", 3)
+    ),
+    *(("num_classes", value, (expected,)) for value, expected in SIZES),
+    ("num_classes", 1, ("at least 2", "1")),
+    *(
+        ("seed", value, ("integer",))
+        for value in (1.5, True, np.array([1, 2]), NAN, "0", None)
+    ),
+    ("seed", 2**40, ("32 bits", str(2**40))),
+]
+FOR_PEGASOS = [
+    *(
+        ("regularization", value, ("above 0", repr(value)))
+        for value in (0, 0.0, -1, -1e-3, NAN, float("inf"), "a", None, True, 1j)
+    ),
+    ("regularization", 1e-60, ("float32", "1e-60")),
+    ("regularization", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+    *(
+        ("project_to_ball", value, ("True or False", repr(value)))
+        for value in ("yes", 1, None, np.ones(2))
+    ),
+]
+FOR_PERCEPTRON = [
+    *(
+        ("margin", value, ("at least 0", repr(value)))
+        for value in (-1, -1e-3, NAN, float("inf"), "a", None)
+    ),
+    ("margin", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+]
+ARGUMENTS = [
+    (name, argument, value, says)
+    for names, rows in (
+        (("forgetron", "perceptron", "pegasos"), FOR_ALL),
+        (("perceptron", "pegasos"), FOR_STRATEGIES),
+        (("pegasos",), FOR_PEGASOS),
+        (("perceptron",), FOR_PERCEPTRON),
+    )
+    for argument, value, says in rows
+    for name in names
+]
+
+
+@table(
+    Bad(
+        f"{name}-{argument}-{value!r}",
+        lambda name=name, argument=argument, value=value: init(
+            name, **{argument: value}
+        ),
+        (f"{name}.init: {argument}", *says),
+    )
+    for name, argument, value, says in ARGUMENTS
+)
+def test_arguments_of_init(row):
+    check(row.call, row.says)
+
+
+def combinations():
+    for name in REQUIRED:
+        yield Bad(
+            f"{name}-budget-above-capacity",
+            lambda name=name: init(name, budget=5, capacity=4),
+            (f"{name}.init: budget must be at most the capacity 4", "got 5"),
+        )
+        yield Bad(
+            f"{name}-traced-budget-without-capacity",
+            lambda name=name: jax.vmap(lambda b: init(name, budget=b))(jnp.arange(3)),
+            (f"{name}.init: capacity must be given", "traced", "got capacity=None"),
+        )
+        yield Bad(
+            f"{name}-traced-budget-of-reals",
+            lambda name=name: jax.vmap(lambda b: init(name, budget=b, capacity=4))(
+                jnp.array([1.0, 2.5])
+            ),
+            (f"{name}.init: budget must be an integer", "got float32"),
+        )
+        yield Bad(
+            f"{name}-traced-budget-of-two",
+            lambda name=name: jax.jit(lambda b: init(name, budget=b, capacity=4))(
+                jnp.array([1, 2])
+            ),
+            (f"{name}.init: budget must be an integer scalar", "got int32[2]"),
+        )
+        for size in ("capacity", "num_features"):
+            yield Bad(
+                f"{name}-traced-{size}",
+                lambda name=name, size=size: jax.jit(
+                    lambda value: init(name, **{size: value})
+                )(6),
+                (f"{name}.init: {size} must be an integer", "got"),
+            )
+    yield Bad(
+        "pegasos-traced-regularization-of-three",
+        lambda: jax.jit(lambda r: init("pegasos", regularization=r))(jnp.ones(3)),
+        ("pegasos.init: regularization must be a scalar", "got shape (3,)"),
+    )
+    for kernel in (
+        bj.Linear(),
+        bj.Polynomial(2),
+        bj.Laplacian(1.0),
+        bj.Normalized(bj.RBF(1.0)),
+        bj.RBF(1.0) + bj.RBF(2.0),
+    ):
+        for name in ("perceptron", "pegasos"):
+            kind = type(kernel).__name__
+            yield Bad(
+                f"{name}-merge-{kind}",
+                lambda name=name, kernel=kernel: init(
+                    name, kernel=kernel, maintenance=bj.Merge()
+                ),
+                ("Merge: kernel must be Gaussian (RBF)", f"got {kind}"),
+            )
+    yield Bad(
+        "pegasos-default-linear",
+        lambda: init("pegasos", kernel=bj.Linear()),
+        ("Merge: kernel must be Gaussian (RBF)", "got Linear"),
+    )
+    for value in ("no", 1, None, np.ones(2)):
+        yield Bad(
+            f"merge-{value!r}",
+            lambda value=value: bj.Merge(same_sign=value),
+            ("Merge: same_sign must be True or False", f"got {value!r}"),
+        )
+
+
+@table(combinations())
+def test_combinations_of_arguments(row):
+    check(row.call, row.says)
+
+
+# Examples: the state that sees them, a bad X or y, and the rest of the message.
+
+
+def binary():
+    return bj.forgetron, init("forgetron")
+
+
+def multiclass():
+    return bj.pegasos, init("pegasos", num_classes=CLASSES)
+
+
+def with_value(value, row, column):
+    X = points()
+    X[row, column] = value
+    return X
+
+
+def with_label(y, value, row):
+    y = y.copy()
+    y[row] = value
+    return y
+
+
+class BadStream(NamedTuple):
+    """A stream that `run` refuses."""
+
+    name: str
+    make: Callable[[], tuple]
+    X: Any
+    y: Any
+    says: tuple[str, ...]
+
+
+FEATURES = f"(n, {D})"
+X_ROWS = [
+    ("one-example", points()[0], ("shape", FEATURES, f"got ({D},)")),
+    ("one-column", points()[:, 0], ("shape", FEATURES, f"got ({N},)")),
+    ("a-number", 1.0, ("shape", FEATURES, "got ()")),
+    ("rank-3", points()[None], ("shape", FEATURES, f"got (1, {N}, {D})")),
+    ("one-feature", points()[:, :1], ("shape", FEATURES, f"got ({N}, 1)")),
+    ("more-features", points(d=D + 1), ("shape", FEATURES, f"got ({N}, {D + 1})")),
+    ("transposed", points().T, ("shape", FEATURES, f"got ({D}, {N})")),
+    ("empty-list", [], ("shape", FEATURES, "got (0,)")),
+    ("strings", points().astype(str), ("real numbers", "got", "<U")),
+    ("objects", points().astype(object), ("real numbers", "got", "object")),
+    ("complex", points() + 1j, ("real numbers", "got", "complex")),
+    ("none", None, ("real numbers", "got", "object")),
+    ("ragged", [[1.0] * D, [1.0]], ("array", "list")),
+]
+VALUES = [
+    ("nan", with_value(NAN, 4, 2), ("finite", "got nan in row 4, column 2")),
+    ("inf", with_value(np.inf, 0, 0), ("finite", "got inf in row 0, column 0")),
+    ("minus-inf", with_value(-np.inf, 11, 1), ("got -inf in row 11, column 1",)),
+]
+SHAPE = f"({N},)"
+Y_ROWS = [
+    ("short", lambda y: y[:-1], ("shape", SHAPE, f"got ({N - 1},)")),
+    ("one", lambda y: y[:1], ("shape", SHAPE, "got (1,)")),
+    ("a-number", lambda y: 1, ("shape", SHAPE, "got ()")),
+    ("column", lambda y: y[:, None], ("shape", SHAPE, f"got ({N}, 1)")),
+    ("row", lambda y: y[None], ("shape", SHAPE, f"got (1, {N})")),
+    ("one-hot", lambda y: np.eye(N), ("shape", SHAPE, f"got ({N}, {N})")),
+    ("strings", lambda y: y.astype(str), ("real numbers", "<U")),
+    ("objects", lambda y: y.astype(object), ("real numbers", "object")),
+    ("none", lambda y: None, ("real numbers", "object")),
+    ("complex", lambda y: y + 0j, ("real numbers", "complex")),
+]
+BINARY_LABELS = [
+    ("zero-one", (labels() + 1) // 2, ("-1 or +1", "got 0")),
+    ("one-two", (labels() + 3) // 2, ("-1 or +1", "got 2")),
+    ("one-wrong", with_label(labels(), 3, 7), ("-1 or +1", "got 3 in row 7")),
+    ("half", labels() * 0.5, ("-1 or +1", "0.5")),
+    ("nan", labels() * NAN, ("-1 or +1", "got nan in row 0")),
+    ("booleans", labels() > 0, ("-1 or +1", "got bool")),
+    ("classes", classes(), ("-1 or +1", "got 0 in row 0")),
+]
+CLASS_LABELS = [
+    ("floats", classes().astype(np.float32), ("integer", "0 .. 3", "got float32")),
+    ("doubles", classes().astype(np.float64), ("integer", "0 .. 3", "got float")),
+    ("booleans", classes() > 0, ("integer", "0 .. 3", "got bool")),
+    ("one-past", with_label(classes(), CLASSES, 5), ("0 .. 3", "got 4 in row 5")),
+    ("negative", with_label(classes(), -1, 2), ("0 .. 3", "got -1 in row 2")),
+    ("signs", labels(), ("0 .. 3", "got -1")),
+    ("huge", classes().astype(np.int64) + 2**32, ("0 .. 3", f"got {2**32} in row 0")),
+]
+
+
+def streams():
+    for make, y in ((binary, labels()), (multiclass, classes())):
+        for name, X, says in X_ROWS + VALUES:
+            name = f"{make.__name__}-X-{name}"
+            yield BadStream(name, make, X, y, ("run: X must", *says))
+        for name, spoil, says in Y_ROWS:
+            name = f"{make.__name__}-y-{name}"
+            yield BadStream(name, make, points(), spoil(y), ("run: y must", *says))
+    for make, rows in ((binary, BINARY_LABELS), (multiclass, CLASS_LABELS)):
+        for name, y, says in rows:
+            name = f"{make.__name__}-labels-{name}"
+            yield BadStream(name, make, points(), y, ("run: y must", *says))
+
+
+@table(streams())
+def test_streams(row):
+    algorithm, state = row.make()
+    y = labels() if row.make is binary else classes()
+    used, scores = bj.run(algorithm, state, points(), y)
+    kept = jax.tree.map(np.array, used)
+    check(lambda: bj.run(algorithm, used, row.X, row.y), row.says)
+    # The caller's states are as they were, and can go on.
+    assert equal(used, kept)
+    assert equal(bj.run(algorithm, state, points(), y), (used, scores))
+
+
+def equal(one, other):
+    return jax.tree.structure(one) == jax.tree.structure(other) and all(
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    )
+
+
+@table(
+    Bad(
+        f"{function.__name__}-{make.__name__}-{name}",
+        lambda function=function, make=make, X=X: function(make()[1], X),
+        (f"{function.__name__}: X must", *says),
+    )
+    for function in (bj.decision_function, bj.predict)
+    for make in (binary, multiclass)
+    for name, X, says in X_ROWS
+)
+def test_predictions(row):
+    check(row.call, row.says)
+
+
+def step_rows():
+    x = points()[0]
+    for make, y in ((binary, 1), (multiclass, 2)):
+        for name, bad, says in (
+            ("row", x[None], ("shape", f"({D},)", f"got (1, {D})")),
+            ("one-feature", x[:1], ("shape", f"({D},)", "got (1,)")),
+            ("a-number", 1.0, ("shape", f"({D},)", "got ()")),
+            ("strings", x.astype(str), ("real numbers", "<U")),
+            ("none", None, ("real numbers", "object")),
+        ):
+            yield Bad(
+                f"{make.__name__}-x-{name}",
+                lambda make=make, bad=bad, y=y: make()[0].step(make()[1], bad, y),
+                ("step: x must", *says),
+            )
+        for name, bad, says in (
+            ("array", np.array([y]), ("scalar", "got shape (1,)")),
+            ("list", [y], ("scalar", "got shape (1,)")),
+            ("string", str(y), ("real numbers", "<U")),
+            ("none", None, ("real numbers", "object")),
+            ("boolean", True, ("got bool",)),
+        ):
+            yield Bad(
+                f"{make.__name__}-y-{name}",
+                lambda make=make, bad=bad: make()[0].step(make()[1], x, bad),
+                ("step: y must", *says),
+            )
+    for y in (2.0, np.float32(2), jnp.float32(2)):
+        yield Bad(
+            f"float-label-{y!r}",
+            lambda y=y: bj.pegasos.step(multiclass()[1], x, y),
+            ("step: y must", "integer", "0 .. 3", "got float32"),
+        )
+
+
+@table(step_rows())
+def test_examples(row):
+    check(row.call, row.says)
+
+
+def stacks():
+    def states():
+        return jax.vmap(lambda gamma: init("forgetron", kernel=bj.RBF(gamma)))(
+            jnp.array([0.1, 1.0])
+        )
+
+    for where, call in (
+        ("run", lambda: bj.run(bj.forgetron, states(), points(), labels())),
+        ("step", lambda: bj.forgetron.step(states(), points()[0], 1)),
+        ("decision_function", lambda: bj.decision_function(states(), points())),
+        ("predict", lambda: bj.predict(states(), points())),
+    ):
+        says = (f"{where}: state must hold one model", "got", "(2,)", "vmap")
+        yield Bad(where, call, says)
+
+
+@table(stacks())
+def test_a_stack_of_models_needs_vmap(row):
+    check(row.call, row.says)
+
+
+# An unbudgeted Perceptron whose budget was reached.
+
+
+def apart():
+    """Points so far apart that every round is a mistake."""
+    return (100 * np.arange(N * D, dtype=np.float32)).reshape(N, D), labels()
+
+
+@pytest.mark.parametrize("budget", [1, 3, N - 1])
+def test_an_overflow_is_an_error_after_the_run(budget):
+    state = init("perceptron", budget=budget, maintenance=None)
+    kept = jax.tree.map(np.array, state)
+    with pytest.raises(
+        OverflowError,
+        match=rf"^run: a budget of {budget} .* {N - budget} examples .* maintenance=",
+    ):
+        bj.run(bj.perceptron, state, *apart())
+    assert equal(state, kept)
+    X, y = apart()
+    full, _ = bj.run(bj.perceptron, state, X[:budget], y[:budget])
+    assert int(full.num_updates) == budget
+    assert bool(full.expansion.full)
+
+
+def test_step_counts_what_a_full_model_refuses():
+    state = init("perceptron", budget=2, maintenance=None)
+    for x, y in zip(*apart(), strict=True):
+        state = bj.perceptron.step(state, x, y)
+    assert int(state.maintenance.num_refused) == N - 2
+    np.testing.assert_array_equal(bj.support(state).vectors, apart()[0][:2])
+
+
+@pytest.mark.parametrize("strategy", [bj.RemoveOldest(), bj.Merge()], ids=repr)
+def test_strategies_never_overflow(strategy):
+    state = init("perceptron", budget=1, maintenance=strategy)
+    assert int(bj.run(bj.perceptron, state, *apart())[0].num_updates) == N
+
+
+def test_an_overflow_of_kernel_values_is_an_error():
+    state = init("forgetron", kernel=bj.Polynomial(10))
+    kept = jax.tree.map(np.array, state)
+    X = points() * np.where(np.arange(N) < 6, 1, 1e6).astype(np.float32)[:, None]
+    check(
+        lambda: bj.run(bj.forgetron, state, X, labels()),
+        ("run: every score must be finite", "got", "in row 6", "overflow float32"),
+    )
+    assert equal(state, kept)
+
+
+# Inside jit and vmap values are unknown and shapes are not.
+
+
+def test_traced_values_are_not_checked():
+    algorithm, state = binary()
+    X, y = with_value(NAN, 4, 2), (labels() + 1) // 2
+
+    def run(X, y):
+        return bj.run(algorithm, state, X, y)[1]
+
+    assert jax.jit(run)(X, y).shape == (N,)
+    assert jax.vmap(run)(jnp.stack([X, X]), jnp.stack([y, y])).shape == (2, N)
+    state = init("perceptron", budget=1, maintenance=None)
+
+    def overflow(X, y):
+        return bj.run(bj.perceptron, state, X, y)[0]
+
+    new = jax.jit(overflow)(points(), labels())
+    assert int(new.maintenance.num_refused) > 0
+
+
+def traced(transform):
+    """Bad shapes and types inside a transformation, with its own axis in front."""
+
+    def lead(array):
+        return jnp.stack([array] * 2) if transform is jax.vmap else jnp.asarray(array)
+
+    x, X = points()[0], points()
+    for make, y in ((binary, labels()), (multiclass, classes())):
+        algorithm, state = make()
+        for where, function, arguments, says in (
+            ("run", bj.run, (X, y[:, None]), ("y must have shape", f"({N}, 1)")),
+            ("run", bj.run, (X, y[:-1]), ("y must have shape", f"({N - 1},)")),
+            ("run", bj.run, (X[0], y), ("X must have shape", f"({D},)")),
+            ("run", bj.run, (X[:, :1], y), ("X must have shape", f"({N}, 1)")),
+            ("step", None, (x[None], y[0]), ("x must have shape", f"(1, {D})")),
+            ("step", None, (x[:1], y[0]), ("x must have shape", "(1,)")),
+            ("step", None, (x, y[:1]), ("y must be a scalar", "(1,)")),
+        ):
+            if function is None:
+
+                def call(a, b, algorithm=algorithm, state=state):
+                    return algorithm.step(state, a, b)
+            else:
+
+                def call(a, b, algorithm=algorithm, state=state, function=function):
+                    return function(algorithm, state, a, b)
+
+            yield Bad(
+                f"{make.__name__}-{where}-{says}",
+                lambda call=call, arguments=arguments: transform(call)(
+                    *map(lead, arguments)
+                ),
+                (f"{where}: {says[0]}", "got", says[1]),
+            )
+        for function in (bj.decision_function, bj.predict):
+            for bad in (X[0], X[:, :1], X[None]):
+                yield Bad(
+                    f"{make.__name__}-{function.__name__}-{bad.shape}",
+                    lambda function=function, state=state, bad=bad: transform(
+                        lambda X: function(state, X)
+                    )(lead(bad)),
+                    (f"{function.__name__}: X must have shape", f"got {bad.shape}"),
+                )
+    state = multiclass()[1]
+    yield Bad(
+        "float-labels",
+        lambda: transform(lambda X, y: bj.run(bj.pegasos, state, X, y))(
+            lead(X), lead(classes().astype(np.float32))
+        ),
+        ("run: y must", "integer", "0 .. 3", "got float32"),
+    )
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap], ids=["jit", "vmap"])
+def test_traced_shapes_are_checked(transform):
+    for row in traced(transform):
+        check(row.call, row.says)
+
+
+# Input that is unusual, and fine.
+
+
+@pytest.mark.parametrize("make", [binary, multiclass])
+@pytest.mark.parametrize("started", [False, True], ids=["empty", "started"])
+def test_an_empty_stream(make, started):
+    algorithm, state = make()
+    y = labels() if make is binary else classes()
+    if started:
+        state, _ = bj.run(algorithm, state, points(), y)
+    new, scores = bj.run(algorithm, state, points()[:0], y[:0])
+    assert equal(new, state)
+    columns = () if make is binary else (CLASSES,)
+    assert scores.shape == (0, *columns)
+    assert scores.dtype == jnp.float32
+    values = bj.decision_function(state, points()[:0])
+    assert values.shape == (0, *columns)
+    assert values.dtype == jnp.float32
+    predictions = bj.predict(state, points()[:0])
+    assert predictions.shape == (0,)
+    assert predictions.dtype == jnp.int32
+
+
+@pytest.mark.parametrize("make", [binary, multiclass])
+def test_lists_bytes_and_other_dtypes_are_examples(make):
+    algorithm, state = make()
+    X = np.round(20 * np.abs(points()))
+    y = labels() if make is binary else classes()
+    expected = bj.run(algorithm, state, X.astype(np.float32), y)
+    for other in (
+        X.tolist(),
+        X.astype(np.uint8),
+        X.astype(np.int64),
+        X,
+        X.astype(np.float16),
+        jnp.asarray(X, jnp.int32),
+    ):
+        assert equal(bj.run(algorithm, state, other, y), expected)
+        assert equal(
+            bj.decision_function(expected[0], other),
+            bj.decision_function(expected[0], X),
+        )
+    kinds = [np.int64, np.int8] + ([np.float32, float] if make is binary else [])
+    for other in (y.tolist(), *(y.astype(kind) for kind in kinds), jnp.asarray(y)):
+        assert equal(bj.run(algorithm, state, X, other), expected)
+    for x, label in (([1, 2, 3], 1), (np.array([1, 2, 3], np.uint8), np.int64(1))):
+        assert equal(
+            algorithm.step(state, x, label),
+            algorithm.step(state, jnp.array([1.0, 2.0, 3.0]), jnp.int32(1)),
+        )
+
+
+@pytest.mark.parametrize(
+    "budget", [5, np.int64(5), np.uint8(5), np.array(5), jnp.array(5)], ids=repr
+)
+def test_integers_of_numpy_and_jax_are_budgets(budget):
+    state = init("forgetron", budget=budget, num_features=np.int64(D))
+    assert equal(state, init("forgetron"))
+    assert equal(init("forgetron", budget=budget, capacity=np.int64(5)), state)
+
+
+def test_scores_of_what_is_not_finite_are_not_finite():
+    algorithm, state = binary()
+    state, _ = bj.run(algorithm, state, points(), labels())
+    scores = np.asarray(bj.decision_function(state, with_value(NAN, 4, 2)))
+    np.testing.assert_array_equal(np.isnan(scores), np.arange(N) == 4)
