@@ -24,6 +24,7 @@ from budgetjax.online.forgetron import forgetron
 from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
 from budgetjax.rounds import Algorithm, Edits
+from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "RBF",
     "Algorithm",
     "Edits",
+    "Grid",
     "Kernel",
     "Laplacian",
     "Linear",
@@ -45,11 +47,15 @@ __all__ = [
     "Sigmoid",
     "Sum",
     "Support",
+    "Sweep",
+    "Table",
     "decision_function",
     "forgetron",
+    "grid",
     "pegasos",
     "perceptron",
     "predict",
     "run",
     "support",
+    "sweep",
 ]

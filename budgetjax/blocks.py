@@ -71,6 +71,7 @@ def run(
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     mask: Bool[Array, " size"],
+    axis: str | None = None,
 ) -> tuple[Any, Float[Array, "size columns"]]:
     """The examples of a block in order: the same as one `step` after the other.
 
@@ -88,6 +89,10 @@ def run(
       X: examples, shape `(size, num_features)`.
       y: labels, shape `(size,)`.
       mask: False where an example is to be skipped, shape `(size,)`.
+      axis: the name of a `jax.vmap` over models, or None. They then go through one loop
+        in lockstep, until the last has no violation left; a finished model writes
+        nowhere. With a loop condition a model, `vmap` would copy every model's arrays
+        in every iteration.
 
     Returns:
       The state after the block, and the score of each example by the model before it.
@@ -117,13 +122,20 @@ def run(
     edits = _without_example(rounds.no_edits(like))
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
     loop = Loop(state, kernel_rows, raw, scores, first, zero, edits, columns)
-    loop = jax.lax.while_loop(
-        lambda loop: loop.next < X.shape[0],
-        lambda loop: _violation(algorithm, block, loop),
-        loop,
-    )
+
+    def unfinished(loop):
+        alive = loop.next < X.shape[0]
+        return alive if axis is None else jax.lax.pmax(alive, axis)
+
+    def violation(loop):
+        new = _violation(algorithm, block, loop)
+        if axis is None:
+            return new
+        return _only_if(loop.next < X.shape[0], new, loop)
+
+    loop = jax.lax.while_loop(unfinished, violation, loop)
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
-    mistaken = (jax.vmap(losses.margin)(loop.scores, y) <= 0) & mask
+    mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & mask
     new = loop.state._replace(
         expansion=rounds.apply(loop.state.expansion, edits),
         num_seen=state.num_seen + jnp.sum(present, dtype=jnp.int32),
@@ -155,6 +167,32 @@ def _violation(algorithm: Algorithm, block: Block, loop: Loop) -> Loop:
     scores, following = _look(algorithm, block, state, raw, loop.scores, i + 1)
     edits = _without_example(edits)
     return Loop(state, kernel_rows, raw, scores, following, i, edits, columns)
+
+
+def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
+    """The loop after a violation, or, if there was none, with nothing pending.
+
+    The large arrays are those of `new` in both cases: they have taken the edits of the
+    last violation.
+    """
+    chosen = jax.tree.map(
+        lambda after, before: jnp.where(alive, after, before),
+        new._replace(
+            state=new.state._replace(expansion=None), kernel_rows=None, edits=None
+        ),
+        old._replace(
+            state=old.state._replace(expansion=None), kernel_rows=None, edits=None
+        ),
+    )
+    rows = tuple(
+        row._replace(slot=jnp.where(alive, row.slot, NOWHERE)) for row in new.edits.rows
+    )
+    fold = new.edits.fold
+    return chosen._replace(
+        state=chosen.state._replace(expansion=new.state.expansion),
+        kernel_rows=new.kernel_rows,
+        edits=Edits(rows, None if fold is None else jnp.where(alive, fold, 1)),
+    )
 
 
 def _look(
@@ -209,7 +247,7 @@ def _update(
         expansion=expansion._replace(scale=algorithm.scale(state, clock)),
     )
     new, edits = algorithm.update(now, scores[i], block.y[i], newcomer)
-    mistaken = losses.margin(scores[i], block.y[i]) <= 0
+    mistaken = losses.mistaken(scores[i], block.y[i])
     new = new._replace(
         expansion=expansion,
         num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),

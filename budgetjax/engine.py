@@ -128,6 +128,7 @@ def next_block(
     mask: Bool[Array, " n"],
     start: Integer[Array, ""],
     size: int,
+    axis: str | None = None,
 ) -> tuple[Any, Float[Array, "size columns"], Integer[Array, ""], Bool[Array, " size"]]:
     """Learns the `size` examples from `start` on, or what is left of the stream.
 
@@ -143,8 +144,34 @@ def next_block(
     rows, labels, present = (
         jax.lax.dynamic_slice_in_dim(array, at, size) for array in (X, y, mask)
     )
-    state, scores = blocks.run(algorithm, state, rows, labels, present & fresh)
+    state, scores = blocks.run(algorithm, state, rows, labels, present & fresh, axis)
     return state, scores, at, fresh
+
+
+def learn(
+    algorithm: Algorithm,
+    state: Any,
+    X: Float[Array, "n features"],
+    y: Shaped[Array, " n"],
+    mask: Bool[Array, " n"],
+    size: int,
+    axis: str | None,
+) -> tuple[Any, Integer[Array, " blocks"], Integer[Array, " blocks"]]:
+    """`run` without its scores: the state, and after every block what it counted.
+
+    Returns:
+      The state after the stream, and the mistakes made and examples seen by the end of
+      every block in this stream.
+    """
+
+    def body(carry, start):
+        new = next_block(algorithm, carry, X, y, mask, start, size, axis)[0]
+        mistakes = new.num_mistakes - state.num_mistakes
+        return new, (mistakes, new.num_seen - state.num_seen)
+
+    starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
+    new, (mistakes, seen) = jax.lax.scan(body, state, starts)
+    return new, mistakes, seen
 
 
 def _scan(

@@ -5,7 +5,7 @@ and +1; a multi-class model has a column a class and labels `0 .. C-1`.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 
 def margin(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
@@ -24,6 +24,11 @@ def margin(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Float[Array
     if score.shape[0] == 1:
         return y * score[0]
     return score[y] - jnp.max(_others(score, y))
+
+
+def mistaken(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Bool[Array, ""]:
+    """Whether the label's score is not ahead; true of a score that is not a number."""
+    return ~(margin(score, y) > 0)
 
 
 def direction(

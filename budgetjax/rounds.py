@@ -138,7 +138,7 @@ def score_and_step(
     newcomer = _newcomer(state, x)
     score = support_set.scores(state.expansion, newcomer.kernel_row[None])[0]
     violated = algorithm.violates(state, score, y)
-    mistaken = losses.margin(score, y) <= 0
+    mistaken = losses.mistaken(score, y)
     present = jnp.ones((), bool) if present is None else present
     violated, mistaken = violated & present, mistaken & present
 

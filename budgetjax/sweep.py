@@ -1,0 +1,242 @@
+"""Many models at once on one stream, and the grid they come from."""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Integer
+
+from budgetjax import engine, hyperparameters
+from budgetjax.rounds import Algorithm
+
+MODELS = "models"
+
+
+class Sweep(NamedTuple):
+    """What a sweep gives back.
+
+    Attributes:
+      states: the final states, stacked along their first axis.
+      rounds: examples seen at each point of the curves, shape `(points,)`.
+      errors: the progressive error of every model, mistakes so far by examples so far,
+        shape `(models, points)`.
+    """
+
+    states: Any
+    rounds: Integer[Array, " points"]
+    errors: Float[Array, "models points"]
+
+    @property
+    def error(self) -> Float[Array, " models"]:
+        """The progressive error over the whole stream, shape `(models,)`."""
+        return self.errors[:, -1]
+
+
+def sweep(
+    algorithm: Algorithm,
+    states: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    mask: ArrayLike | None = None,
+    how: str = "auto",
+    devices: Sequence[Any] | None = None,
+    block_size: int | None = None,
+) -> Sweep:
+    """Feeds one stream to many models, each as if it were alone.
+
+    Scores are not kept: memory is that of the models and of one model's block.
+
+    On a CPU the models of a device run one after the other (`how="map"`): side by side
+    every model would take every branch and wait for the slowest. To use the cores, give
+    JAX a device a core, `jax.config.update("jax_num_cpu_devices", cores)`, before
+    anything else is done with it. On an accelerator the models run side by side
+    (`how="vmap"`), in lockstep from violation to violation.
+
+    Args:
+      algorithm: for example `budgetjax.pegasos`.
+      states: stacked states, from `jax.vmap` over `init` or `Grid.init`.
+      X: examples, shape `(n, num_features)`, n at least 1.
+      y: labels, shape `(n,)`.
+      mask: booleans of shape `(n,)`, False where a row is to be skipped.
+      how: "map", "vmap", or "auto", which is "map" on CPUs and else "vmap".
+      devices: the models are spread over these; None takes all of the backend.
+      block_size: as for `budgetjax.run`; a point of the curve is the end of a block.
+
+    Returns:
+      A `Sweep`.
+
+    Raises:
+      ValueError: as `budgetjax.run`, or if `states` are not stacked or `how` is none of
+        the three.
+      OverflowError: as `budgetjax.run`.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import checkerboard
+      >>> X, y = checkerboard(2000, seed=0)
+      >>> grid = bj.grid(gamma=[1.0, 8.0], budget=[20, 50])
+      >>> states = grid.init(lambda gamma, budget: bj.pegasos.init(
+      ...     bj.RBF(gamma), num_features=2, budget=budget, capacity=50,
+      ...     regularization=1e-4))
+      >>> result = bj.sweep(bj.pegasos, states, X, y)
+      >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
+      ((4, 32), (8.0, 50))
+    """
+    if how not in ("auto", "map", "vmap"):
+        raise ValueError(f"sweep: how must be 'auto', 'map' or 'vmap', got {how!r}")
+    vectors = states.expansion.vectors
+    if vectors.ndim != 3:
+        raise ValueError(
+            "sweep: states must be stacked along one axis, vectors of shape (models, "
+            f"rows, features), got {vectors.shape}; use jax.vmap over init"
+        )
+    models = vectors.shape[0]
+    one = jax.tree.map(lambda leaf: leaf[0], states)
+    X, y, present = engine.stream("sweep", one, X, y, mask)
+    if X.shape[0] == 0:
+        raise ValueError("sweep: X must have at least 1 row, got 0")
+    size = engine.block_length("sweep", block_size)
+    if how == "auto":
+        how = "map" if jax.default_backend() == "cpu" else "vmap"
+
+    chosen = tuple(jax.devices() if devices is None else devices)[:models]
+    if not chosen:
+        raise ValueError("sweep: devices must not be empty, got ()")
+    # Every device takes as many models; the last one is repeated to fill them.
+    spare = -models % len(chosen)
+    index = np.minimum(np.arange(models + spare), models - 1)
+    padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
+    new, mistakes, rounds = _sharded(
+        algorithm, chosen, how, size, padded, X, y, present
+    )
+    new, mistakes = jax.tree.map(lambda leaf: leaf[:models], (new, mistakes))
+    rounds = rounds[0]
+    errors = mistakes / jnp.maximum(rounds, 1)[None]
+    errors = errors.astype(vectors.dtype)
+    engine.check_result("sweep", new, errors)
+    return Sweep(new, rounds, errors)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _sharded(algorithm, devices, how, size, states, X, y, mask):
+    """The final states, and mistakes and rounds of every model at every point."""
+    side_by_side = _vmap if how == "vmap" else jax.lax.map
+
+    def local(states, X, y, mask):
+        def learn(state):
+            # Without an axis to agree over, every model has a loop of its own.
+            axis = MODELS if how == "vmap" else None
+            return engine.learn(algorithm, state, X, y, mask, size, axis)
+
+        return side_by_side(learn, states)
+
+    mesh = Mesh(np.array(devices), ("devices",))
+    return jax.shard_map(
+        local,
+        mesh=mesh,
+        in_specs=(P("devices"), P(), P(), P()),
+        out_specs=P("devices"),
+        check_vma=False,
+    )(states, X, y, mask)
+
+
+def _vmap(function, states):
+    return jax.vmap(function, axis_name=MODELS)(states)
+
+
+class Grid(NamedTuple):
+    """Every combination of some hyperparameters, one a model.
+
+    Attributes:
+      names: of the hyperparameters.
+      columns: their values, one array of shape `(models,)` a name.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[np.ndarray, ...]
+
+    def init(self, init: Callable[..., Any]) -> Any:
+        """Stacked states: `jax.vmap` of `init`, which takes the names as keywords."""
+        return jax.vmap(
+            lambda *values: init(**dict(zip(self.names, values, strict=True)))
+        )(*self.columns)
+
+    def table(self, **results: ArrayLike) -> "Table":
+        """The grid beside results of its models, least first by the first result.
+
+        Args:
+          **results: arrays of shape `(models,)`, for example `error=result.error`.
+        """
+        columns = list(self.columns)
+        for name, values in results.items():
+            values = np.asarray(values)
+            if values.shape != self.columns[0].shape:
+                raise ValueError(
+                    f"Grid.table: {name} must have shape {self.columns[0].shape}, one "
+                    f"value a model, got {values.shape}"
+                )
+            columns.append(values)
+        first = columns[len(self.names)] if results else np.zeros(len(columns[0]))
+        order = np.argsort(first, kind="stable")
+        rows = tuple(zip(*(column[order].tolist() for column in columns), strict=True))
+        return Table((*self.names, *results), rows)
+
+
+class Table(NamedTuple):
+    """Names and rows. It prints aligned, and `to_pandas` makes it a frame."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    def __str__(self) -> str:
+        cells = [self.names, *([f"{value:.4g}" for value in row] for row in self.rows)]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(self.names))]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) for cell, width in zip(line, widths, strict=True)
+            )
+            for line in cells
+        )
+
+    def to_pandas(self):
+        """A `pandas.DataFrame` with these columns."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("Table.to_pandas needs pandas: pip install pandas") from (
+                error
+            )
+        return pandas.DataFrame(list(self.rows), columns=list(self.names))
+
+
+def grid(**axes: Sequence[float] | ArrayLike) -> Grid:
+    """Every combination of the values of some hyperparameters.
+
+    Args:
+      **axes: for example `gamma=[0.1, 1.0], budget=[50, 100]`; the last varies fastest.
+
+    Raises:
+      ValueError: if there is no axis, or one is empty or not a list of numbers.
+    """
+    if not axes:
+        raise ValueError("grid: at least one axis is needed, got none")
+    arrays = []
+    for name, values in axes.items():
+        array = np.asarray(hyperparameters.array("grid", name, values))
+        if array.ndim != 1 or array.size == 0:
+            raise ValueError(
+                f"grid: {name} must be a list of numbers, got shape {array.shape}"
+            )
+        arrays.append(array)
+    combinations = itertools.product(*(range(len(array)) for array in arrays))
+    index = np.array(list(combinations)).T
+    columns = tuple(array[i] for array, i in zip(arrays, index, strict=True))
+    return Grid(tuple(axes), columns)
