@@ -59,6 +59,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": versions,
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
         "command": "python " + " ".join(sys.argv),
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -70,7 +71,7 @@ def report(rows: list[dict[str, Any]], output: Path) -> None:
     def text(value):
         return f"{value:.2f}" if isinstance(value, float) else str(value)
 
-    names = list(rows[0])
+    names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names, *([text(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
     for line in cells:

@@ -169,7 +169,7 @@ class Grid(NamedTuple):
             lambda *values: init(**dict(zip(self.names, values, strict=True)))
         )(*self.columns)
 
-    def table(self, **results: ArrayLike) -> "Table":
+    def table(self, **results: Any) -> "Table":
         """The grid beside results of its models, least first by the first result.
 
         Args:
@@ -217,7 +217,7 @@ class Table(NamedTuple):
         return pandas.DataFrame(list(self.rows), columns=list(self.names))
 
 
-def grid(**axes: Sequence[float] | ArrayLike) -> Grid:
+def grid(**axes: Any) -> Grid:
     """Every combination of the values of some hyperparameters.
 
     Args:

@@ -3,6 +3,8 @@
 import jax
 import pytest
 
+# Two devices, so that sharding is tested.
+jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

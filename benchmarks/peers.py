@@ -1,0 +1,230 @@
+"""What a user would pick instead of budgetjax, on the same rows.
+
+A peer takes `X_train, y_train, X_test, y_test` (float32, and labels -1 and +1) and, by
+name, `budget`, `gamma`, `regularization` and `seed`. It makes one pass and gives back
+
+- `peer`: its name,
+- `us`: microseconds of fitting for an example it was fitted on; predicting, and reading
+  and writing files, are left out,
+- `accuracy`: on the test rows, in percent,
+- `vectors`: support vectors, or components of the feature map,
+
+or `None` where it is not there: scikit-learn is not installed, or the environment
+variable of a binary, `BUDGETEDSVM_TRAIN` or `KOL`, is not set. `gamma` is that of
+`exp(-gamma ||x - z||^2)` and `regularization` is lambda in
+`lambda / 2 ||f||^2 + mean hinge loss`; each peer translates them to its own.
+"""
+
+import os
+import re
+import resource
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import measure
+import numpy as np
+
+REPEATS = 3
+SUBSAMPLE = 2_000
+
+
+def nystroem(
+    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
+) -> dict[str, Any] | None:
+    """scikit-learn: a feature map of `budget` components, averaged SGD on top.
+
+    Wall time, the median of several fits, with all threads of BLAS for the feature map
+    or with one, whichever is faster: on a busy machine all can be many times slower.
+    SGD uses one. It shuffles the rows, and the features of all of them are in memory.
+    """
+    try:
+        from sklearn.kernel_approximation import Nystroem
+        from sklearn.linear_model import SGDClassifier
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return None
+    features = Nystroem(gamma=gamma, n_components=budget, random_state=seed)
+    options: dict[str, Any] = {
+        "loss": "hinge",
+        "alpha": regularization,
+        "average": True,
+        "max_iter": 1,
+        "tol": None,
+        "random_state": seed,
+    }
+    classifier = SGDClassifier(**options)
+
+    def fit():
+        classifier.fit(features.fit_transform(X_train), y_train)
+
+    seconds = []
+    for threads in (None, 1):
+        with threadpool_limits(threads):
+            seconds.append(measure.median(fit, REPEATS))
+    return {
+        "peer": "scikit-learn, Nystroem + SGD",
+        "us": min(seconds) / len(X_train) * 1e6,
+        "accuracy": _accuracy(classifier.predict(features.transform(X_test)), y_test),
+        "vectors": len(features.components_),
+    }
+
+
+def svc(
+    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
+) -> dict[str, Any] | None:
+    """scikit-learn: the exact SVM, with an intercept, of a random part of the rows.
+
+    Wall time for a row of that part, the median of several fits; one thread. The budget
+    plays no role: there are as many support vectors as the solution has.
+    """
+    try:
+        from sklearn.svm import SVC
+    except ImportError:
+        return None
+    num_rows = min(SUBSAMPLE, len(X_train))
+    rows = np.random.default_rng(seed).permutation(len(X_train))[:num_rows]
+    X, y = X_train[rows], y_train[rows]
+    classifier = SVC(kernel="rbf", gamma=gamma, C=1 / (regularization * num_rows))
+    seconds = measure.median(lambda: classifier.fit(X, y), REPEATS)
+    return {
+        "peer": f"scikit-learn, SVC on {num_rows:,} rows",
+        "us": seconds / num_rows * 1e6,
+        "accuracy": _accuracy(classifier.predict(X_test), y_test),
+        "vectors": len(classifier.support_),
+    }
+
+
+def budgetedsvm(
+    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
+) -> dict[str, Any] | None:
+    """BudgetedSVM in C++: Pegasos with merging, "BSGD"; one thread.
+
+    Djuric, Lan, Vucetic and Wang (2013), "BudgetedSVM: a toolbox for scalable SVM
+    approximations". `BUDGETEDSVM_TRAIN` names `budgetedsvm-train`, and
+    `budgetedsvm-predict` lies beside it. The time is the processor time that the binary
+    reports, which is without reading and writing.
+
+    Options: BSGD (`-A 4`), merging (`-m 1`), one epoch (`-e 1`; its default is 5), the
+    rows in the order given (`-r 0`; by default it shuffles them, so `seed` plays no
+    role) and in one chunk (`-z`), no bias (`-b 0`). Its kernel is
+    `exp(-gamma / 2 ||x - z||^2)`, so it gets twice our gamma. It keeps one function a
+    class, f and -f, and asks for `f(x) - (-f(x)) > 1`: that is our problem for `2 f`
+    when it gets twice our lambda. What differs is the first support vector, whose
+    coefficient in `2 f` is 2 in place of 1 / lambda; its golden section search, to
+    1e-4; and that an example equal to a support vector is merged with that one. Its
+    models are text, with six decimals of gamma.
+    """
+    train = os.environ.get("BUDGETEDSVM_TRAIN")
+    if not train:
+        return None
+    predict = Path(train).with_name(Path(train).name.replace("train", "predict"))
+    options = {
+        "-A": 4,
+        "-m": 1,
+        "-e": 1,
+        "-r": 0,
+        "-b": 0,
+        "-D": X_train.shape[1],
+        "-z": max(len(X_train), len(X_test)) + 1,
+        "-B": budget,
+        "-g": 2 * gamma,
+        "-L": 2 * regularization,
+        "-v": 1,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        rows, test_rows, model, labels = (
+            Path(folder) / name for name in ("train", "test", "model", "labels")
+        )
+        _write(rows, X_train, y_train)
+        _write(test_rows, X_test, y_test)
+        output = _run(train, *_flags(options), rows, model)
+        _run(predict, "-z", options["-z"], test_rows, model, labels)
+        predicted = np.loadtxt(labels)
+        vectors = _number(r"NUMBER_OF_WEIGHTS: (\d+)", model.read_text())
+    seconds = _number(r"Training completed in ([\d.]+) seconds", output)
+    return {
+        "peer": "BudgetedSVM, BSGD with merging",
+        "us": seconds / len(X_train) * 1e6,
+        "accuracy": _accuracy(predicted, y_test),
+        "vectors": int(vectors),
+    }
+
+
+def kol(
+    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
+) -> dict[str, Any] | None:
+    """KOL in C++: the Forgetron.
+
+    Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning". `KOL`
+    names the binary. It makes one pass in the order given, and has neither a
+    regularization nor a seed.
+
+    A second thread reads the file while the first learns, and the time it reports has
+    both. So the time here is the processor time of a run, user and system, minus that
+    of a run with a budget of 1, which does little more than read; the median of several
+    differences.
+    """
+    binary = os.environ.get("KOL")
+    if not binary:
+        return None
+    options = {"-opt": "kernel-forgetron", "-gamma": gamma}
+    with tempfile.TemporaryDirectory() as folder:
+        rows, test_rows = Path(folder) / "train", Path(folder) / "test"
+        _write(rows, X_train, y_train)
+        _write(test_rows, X_test, y_test)
+        command = (binary, "-i", rows, *_flags(options), "-B")
+
+        def seconds(budget):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            _run(*command, budget)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+        learning = statistics.median(
+            seconds(budget) - seconds(1) for _ in range(REPEATS)
+        )
+        output = _run(*command, budget, "-t", test_rows)
+    return {
+        "peer": "KOL, Forgetron",
+        "us": learning / len(X_train) * 1e6,
+        "accuracy": _number(r"Test acuracy: ([\d.]+)", output),
+        "vectors": int(_number(r"#SV:(\d+)", output)),
+    }
+
+
+PEERS: list[Callable[..., dict[str, Any] | None]] = [nystroem, svc, budgetedsvm, kol]
+
+
+def _accuracy(predicted: Any, y: np.ndarray) -> float:
+    return 100 * float(np.mean(predicted == y))
+
+
+def _write(path: Path, X: np.ndarray, y: np.ndarray) -> None:
+    """A LIBSVM text file; nine digits tell all float32 apart, and KOL reads no more."""
+    with path.open("w") as file:
+        for row, label in zip(np.asarray(X), np.asarray(y), strict=True):
+            (columns,) = np.nonzero(row)
+            pairs = zip(columns.tolist(), row[columns].tolist(), strict=True)
+            features = " ".join(f"{column + 1}:{value:.9g}" for column, value in pairs)
+            file.write(f"{int(label)} {features}\n")
+
+
+def _flags(options: dict[str, Any]) -> list[Any]:
+    return [part for option in options.items() for part in option]
+
+
+def _run(*command: Any) -> str:
+    """What the command prints; its error if it fails."""
+    parts = [str(part) for part in command]
+    return subprocess.run(parts, check=True, capture_output=True, text=True).stdout
+
+
+def _number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    if found is None:
+        raise ValueError(f"no {pattern!r} in the output {text[-500:]!r}")
+    return float(found.group(1))

@@ -1,0 +1,231 @@
+"""Microseconds an example: the plain scan, the block engine, and predicting.
+
+    python benchmarks/speed.py
+    python benchmarks/speed.py --data ijcnn1 --budget 500 --learner merge
+    python benchmarks/speed.py --sweep
+
+Every learner sees each stream once, in one order; the times are medians over runs of
+the whole stream from an empty model, side by side in one process, compilation excluded.
+"predict" scores the same examples with the final model: learning cannot be faster. The
+peers are what a user would pick instead (see `peers.py`). With `--sweep`, one model is
+compared with 64 on a CPU, and with up to 1,024 on an accelerator.
+
+On CPUs, versions of JAX before 0.12 make every operation in a loop a kernel of its own.
+With
+
+    XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000000
+
+set before Python starts they compile loops whole, as later versions do for small ones.
+The flag is part of the record.
+"""
+
+import argparse
+import functools
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import measure
+import numpy as np
+import peers
+
+import budgetjax as bj
+from budgetjax import datasets
+
+LEARNERS = ("oldest", "forgetron", "smallest", "merge")
+BUDGETS = (50, 100, 500)
+# Data: rows, gamma, regularization. ijcnn1 comes scaled; mnist is digits below 5
+# against the others, covtype the most frequent type against the others.
+DATA = {
+    "checkerboard": (20_000, 8.0, 1e-4),
+    "ijcnn1": (None, 2.0, 1e-5),
+    "covtype": (100_000, 0.06, 1e-5),
+    "mnist": (20_000, 0.004, 1e-4),
+}
+SWEEP_GAMMAS = 2.0 ** np.arange(-4, 4)
+SWEEP_REGULARIZATIONS = 10.0 ** np.linspace(-6, -2.5, 8)
+
+
+def load(name, most=None):
+    """The stream and a test set, binary."""
+    rows, gamma, regularization = DATA[name]
+    rows = most if rows is None else min(rows, most or rows)
+    data = datasets.load(name, standardise=name != "ijcnn1")
+    parts = []
+    for X, y in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
+        if name == "covtype":
+            y = np.where(y == 1, 1, -1)
+        elif name == "mnist":
+            y = np.where(y < 5, 1, -1)
+        parts += [X[:rows], y[:rows].astype(np.int32)]
+    return (*parts, gamma, regularization)
+
+
+def learner(name, gamma, regularization, num_features, budget):
+    """The algorithm and an empty model."""
+    shape = {"num_features": num_features, "budget": budget}
+    kernel = bj.RBF(gamma)
+    if name == "forgetron":
+        return bj.forgetron, bj.forgetron.init(kernel, **shape)
+    if name == "oldest":
+        strategy = bj.RemoveOldest()
+        return bj.perceptron, bj.perceptron.init(kernel, **shape, maintenance=strategy)
+    strategy = bj.Merge() if name == "merge" else bj.RemoveSmallest()
+    return bj.pegasos, bj.pegasos.init(
+        kernel, **shape, maintenance=strategy, regularization=regularization
+    )
+
+
+def compare(name, rows, budgets, learners, repeats):
+    """One row a learner and budget, and one a peer and budget."""
+    X, y, X_test, y_test, gamma, regularization = load(name, rows)
+    n, num_features = X.shape
+    X_device = jnp.asarray(X)
+    for budget in budgets:
+        for which in learners:
+            algorithm, state = learner(
+                which, gamma, regularization, num_features, budget
+            )
+            scan = measure.learning(algorithm, state, X_device, y, block_size=1)
+            blocks = measure.learning(algorithm, state, X_device, y)
+            (final, scores), (expected, _) = blocks(), scan()
+            accuracy = float(np.mean(np.asarray(bj.predict(final, X_test)) == y_test))
+            row = {
+                "data": name,
+                "B": budget,
+                "learner": which,
+                "violations": int(final.num_updates) / n,
+                "scan us": measure.median(scan, repeats) / n * 1e6,
+                "blocks us": measure.median(blocks, repeats) / n * 1e6,
+                "predict us": measure.median(
+                    lambda final=final: bj.decision_function(final, X_device), repeats
+                )
+                / n
+                * 1e6,
+            }
+            row["scan/blocks"] = row["scan us"] / row["blocks us"]
+            row["blocks/predict"] = row["blocks us"] / row["predict us"]
+            row["accuracy %"] = 100 * accuracy
+            row["mistakes %"] = 100 * int(final.num_mistakes) / n
+            same = np.array_equal(final.expansion.ages, expected.expansion.ages)
+            row["same model"] = "yes" if same else "no"
+            del scores
+            yield row
+            jax.clear_caches()
+        for peer in peers.PEERS:
+            found = peer(
+                X,
+                y,
+                X_test,
+                y_test,
+                budget=budget,
+                gamma=gamma,
+                regularization=regularization,
+                seed=0,
+            )
+            if found is not None:
+                yield {
+                    "data": name,
+                    "B": budget,
+                    "learner": found["peer"],
+                    "blocks us": found["us"],
+                    "accuracy %": found["accuracy"],
+                    "vectors": found["vectors"],
+                }
+
+
+def sweep(rows, repeats):
+    """Time a model and example of many models at once, on ijcnn1 with B = 100."""
+    X, y, *_ = load("ijcnn1", rows)
+    n, num_features = X.shape
+    X = jnp.asarray(X)
+    on_cpu = jax.default_backend() == "cpu"
+    for name in ("smallest", "merge"):
+        for copies in (1,) if on_cpu else (1, 4, 16):
+            models = stacked(name, num_features, copies)
+            count = models.expansion.vectors.shape[0]
+            runs = {}
+            if copies == 1:
+                # On an accelerator one model says it all: they would only queue up.
+                runs["one by one", 1] = (
+                    lambda alone: [call() for call in alone],
+                    count if on_cpu else 1,
+                    (alone_calls(models, X, y, count if on_cpu else 1),),
+                )
+            for how in ("map", "vmap") if on_cpu else ("vmap",):
+                for devices in sorted({1, len(jax.devices())}):
+                    call = functools.partial(
+                        bj.sweep, bj.pegasos, models, X, y, how=how
+                    )
+                    runs[how, devices] = (
+                        lambda call, used: call(devices=used),
+                        count,
+                        (call, jax.devices()[:devices]),
+                    )
+            for (how, devices), (function, measured, given) in runs.items():
+                seconds = measure.median(functools.partial(function, *given), repeats)
+                yield {
+                    "learner": name,
+                    "models": measured,
+                    "how": how,
+                    "devices": devices,
+                    "us a model and example": seconds / (n * measured) * 1e6,
+                }
+
+
+def stacked(name, num_features, copies):
+    """64 models, or several times the same 64."""
+    grid = bj.grid(
+        gamma=SWEEP_GAMMAS, regularization=SWEEP_REGULARIZATIONS, copy=range(copies)
+    )
+    return grid.init(
+        lambda gamma, regularization, copy: learner(
+            name, gamma, regularization, num_features, 100
+        )[1]
+    )
+
+
+def alone_calls(models, X, y, count):
+    """`run` of each of the first models, one program for all."""
+    return [
+        measure.learning(
+            bj.pegasos, jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y
+        )
+        for i in range(count)
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Learning beside predicting")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--budget", nargs="+", type=int, default=BUDGETS)
+    parser.add_argument("--learner", nargs="+", choices=LEARNERS, default=LEARNERS)
+    parser.add_argument("--rows", type=int, help="at most so many of each stream")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--sweep", action="store_true", help="many models at once")
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    name = "sweep" if arguments.sweep else "speed"
+    default = Path(__file__).parent / "results" / f"{name}-{jax.default_backend()}.json"
+    if arguments.sweep:
+        if jax.default_backend() == "cpu":
+            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+        rows = list(sweep(arguments.rows, arguments.repeats))
+    else:
+        rows = [
+            row
+            for data in arguments.data
+            for row in compare(
+                data,
+                arguments.rows,
+                arguments.budget,
+                arguments.learner,
+                arguments.repeats,
+            )
+        ]
+    measure.report(rows, arguments.output or default)
+
+
+if __name__ == "__main__":
+    main()

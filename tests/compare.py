@@ -1,0 +1,37 @@
+"""Comparing states."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def kept(state):
+    """The state as NumPy arrays, without the spare row, which is arbitrary."""
+
+    def keep(path, leaf):
+        name = jax.tree_util.keystr(path)
+        rows = ".expansion" in name or ".responses" in name
+        return np.asarray(leaf)[:-1] if rows and np.ndim(leaf) else np.asarray(leaf)
+
+    return jax.tree_util.tree_map_with_path(keep, state)
+
+
+def assert_same(actual, expected, rtol):
+    """Structure, types, integers and flags are identical, floats to a tolerance.
+
+    The tolerance is for the other order of sums in another compiled program: relative
+    to an array's largest entry.
+    """
+    chex.assert_trees_all_equal_structs(actual, expected)
+    chex.assert_trees_all_equal_shapes_and_dtypes(actual, expected)
+
+    def compare(path, left, right):
+        name = jax.tree_util.keystr(path)
+        if jnp.issubdtype(left.dtype, jnp.floating):
+            scale = max(1.0, float(np.max(np.abs(right), initial=0.0)))
+            np.testing.assert_allclose(left, right, rtol, rtol * scale, err_msg=name)
+        else:
+            np.testing.assert_array_equal(left, right, err_msg=name)
+
+    jax.tree_util.tree_map_with_path(compare, kept(actual), kept(expected))

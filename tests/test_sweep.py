@@ -1,0 +1,175 @@
+"""A sweep gives every model what it would have had alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+
+import budgetjax as bj
+
+GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
+BUDGETS = np.array([4, 10, 25])
+ROWS = [
+    pytest.param(row, id=row.name)
+    for row in registry.ROWS
+    if row.name
+    in (
+        "forgetron",
+        "perceptron-random",
+        "perceptron-largest-margin-multiclass",
+        "pegasos-merge",
+        "pegasos-merge-multiclass",
+        "pegasos-any-signs-ball",
+    )
+]
+
+
+def stacked(row):
+    return jax.vmap(
+        lambda gamma, budget: row.init(row.kernel_of(gamma), budget=budget, capacity=25)
+    )(GAMMAS, BUDGETS)
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("how", ["map", "vmap"])
+@pytest.mark.parametrize("num_devices", [1, 2])
+def test_every_model_equals_its_single_run(row, how, num_devices):
+    """Three models on two devices: one device has a model to spare."""
+    assert len(jax.devices()) >= 2
+    X, y = row.stream()
+    mask = np.arange(60) % 7 != 3
+    states = stacked(row)
+    result = bj.sweep(
+        row.algorithm,
+        states,
+        X,
+        y,
+        mask=mask,
+        how=how,
+        devices=jax.devices()[:num_devices],
+        block_size=16,
+    )
+    ends = [16, 32, 48, 60]
+    np.testing.assert_array_equal(result.rounds, [mask[:end].sum() for end in ends])
+    for index in range(3):
+        alone = jax.tree.map(lambda leaf, index=index: leaf[index], states)
+        state, scores = bj.run(row.algorithm, alone, X, y, mask=mask)
+        one = jax.tree.map(lambda leaf, index=index: leaf[index], result.states)
+        for name in ("num_seen", "num_mistakes", "num_updates"):
+            assert int(getattr(one, name)) == int(getattr(state, name))
+        np.testing.assert_array_equal(
+            one.expansion.ages[:-1], state.expansion.ages[:-1]
+        )
+        for actual, wanted in zip(bj.support(one), bj.support(state), strict=True):
+            # Tolerance: float32 sums of a batched program, in another order.
+            tolerance = 1e-4 * max(1.0, np.abs(wanted).max())
+            np.testing.assert_allclose(actual, wanted, 1e-4, tolerance)
+        wrong = mistakes(scores, y) & mask
+        expected = [wrong[:end].sum() / mask[:end].sum() for end in ends]
+        np.testing.assert_allclose(result.errors[index], expected, rtol=1e-6)
+        assert result.error[index] == result.errors[index, -1]
+
+
+def mistakes(scores, y):
+    scores = np.asarray(scores)
+    if scores.ndim == 1:
+        return scores * y <= 0
+    label = np.take_along_axis(scores, y[:, None], axis=1)[:, 0]
+    others = np.where(np.arange(scores.shape[1]) == y[:, None], -np.inf, scores)
+    return label <= others.max(axis=1)
+
+
+def test_auto_takes_all_devices_and_new_values_do_not_retrace():
+    row = next(row for row in registry.ROWS if row.name == "pegasos-oldest")
+    traces = []
+    algorithm = row.algorithm._replace(
+        update=lambda *given: traces.append(None) or row.algorithm.update(*given)
+    )
+    X, y = row.stream()
+    states = stacked(row)
+    result = bj.sweep(algorithm, states, X, y)
+    assert len(result.states.num_seen.sharding.device_set) >= 1
+    once = len(traces)
+    bj.sweep(algorithm, stacked(row), -X, -y)
+    assert len(traces) == once > 0
+
+
+def test_bad_input():
+    row = registry.ROWS[0]
+    X, y = row.stream()
+    states = stacked(row)
+    with pytest.raises(ValueError, match=r"sweep: how must be .* got 'fast'"):
+        bj.sweep(row.algorithm, states, X, y, how="fast")
+    with pytest.raises(ValueError, match="sweep: states must be stacked"):
+        bj.sweep(row.algorithm, row.init(), X, y)
+    with pytest.raises(ValueError, match="sweep: X must have at least 1 row"):
+        bj.sweep(row.algorithm, states, X[:0], y[:0])
+    with pytest.raises(ValueError, match="sweep: devices must not be empty"):
+        bj.sweep(row.algorithm, states, X, y, devices=())
+    with pytest.raises(ValueError, match="sweep: X must have shape"):
+        bj.sweep(row.algorithm, states, X[:, :2], y)
+    with pytest.raises(ValueError, match="sweep: block_size must be at least 1"):
+        bj.sweep(row.algorithm, states, X, y, block_size=0)
+    unbudgeted = jax.vmap(
+        lambda gamma: bj.perceptron.init(bj.RBF(gamma), num_features=3, budget=2)
+    )(GAMMAS)
+    with pytest.raises(OverflowError, match="sweep: a budget of"):
+        bj.sweep(bj.perceptron, unbudgeted, X, y)
+
+
+def test_a_model_that_overflows_is_not_the_best():
+    """Scores that are not numbers count as mistakes."""
+    kernels = jax.vmap(lambda gamma: bj.Polynomial(30, gamma))(jnp.array([1e-9, 1e3]))
+    states = jax.vmap(
+        lambda kernel: bj.perceptron.init(
+            kernel, num_features=3, budget=5, maintenance=bj.RemoveOldest()
+        )
+    )(kernels)
+    X, y = registry.ROWS[0].stream()
+    result = bj.sweep(bj.perceptron, states, 100 * X, y)
+    assert np.all(np.isfinite(result.errors))
+    assert result.error[1] > 0.9
+
+
+def test_grid_names_its_axes_and_sorts_its_table():
+    grid = bj.grid(gamma=[0.1, 1.0], budget=[5, 10, 20])
+    assert grid.names == ("gamma", "budget")
+    assert [column.tolist() for column in grid.columns] == [
+        [0.1, 0.1, 0.1, 1.0, 1.0, 1.0],
+        [5, 10, 20, 5, 10, 20],
+    ]
+    table = grid.table(error=[0.3, 0.1, 0.5, 0.1, 0.2, 0.4], vectors=range(6))
+    assert table.names == ("gamma", "budget", "error", "vectors")
+    assert table.rows[:3] == ((0.1, 10, 0.1, 1), (1.0, 5, 0.1, 3), (1.0, 10, 0.2, 4))
+    lines = str(table).splitlines()
+    assert lines[0].split() == ["gamma", "budget", "error", "vectors"]
+    assert lines[1].split() == ["0.1", "10", "0.1", "1"]
+    assert len({len(line) for line in lines}) == 1
+    frame = table.to_pandas()
+    assert frame.columns.tolist() == list(table.names)
+    assert frame["error"].is_monotonic_increasing
+
+
+def test_grid_inits_stacked_states():
+    grid = bj.grid(gamma=[0.5, 2.0], regularization=[1e-3, 1e-2], budget=[3, 6])
+    states = grid.init(
+        lambda gamma, regularization, budget: bj.pegasos.init(
+            bj.RBF(gamma),
+            num_features=2,
+            budget=budget,
+            capacity=6,
+            regularization=regularization,
+        )
+    )
+    np.testing.assert_array_equal(states.expansion.budget, grid.columns[2])
+    np.testing.assert_allclose(states.kernel.gamma, grid.columns[0])
+    np.testing.assert_allclose(states.regularization, grid.columns[1])
+
+
+@pytest.mark.parametrize("axes", [{}, {"gamma": []}, {"gamma": 1.0}, {"gamma": ["a"]}])
+def test_grid_bad_input(axes):
+    with pytest.raises(ValueError, match="grid: "):
+        bj.grid(**axes)
+    with pytest.raises(ValueError, match=r"Grid\.table: error must have shape"):
+        bj.grid(gamma=[1.0, 2.0]).table(error=[0.1])
