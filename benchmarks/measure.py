@@ -20,13 +20,20 @@ PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn")
 
 def median(call: Callable[[], Any], repeats: int) -> float:
     """The median seconds of a call, after one that is not counted."""
-    jax.block_until_ready(call())
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+    return medians({"": call}, repeats)[""]
+
+
+def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """The median seconds of some calls, taken in turn: all see the same noise."""
+    seconds = {name: [] for name in calls}
+    for call in calls.values():
         jax.block_until_ready(call())
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    for _ in range(repeats):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            jax.block_until_ready(call())
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:

@@ -89,20 +89,20 @@ def compare(name, rows, budgets, learners, repeats):
             )
             scan = measure.learning(algorithm, state, X_device, y, block_size=1)
             blocks = measure.learning(algorithm, state, X_device, y)
-            (final, scores), (expected, _) = blocks(), scan()
+            (final, _), (expected, _) = blocks(), scan()
             accuracy = float(np.mean(np.asarray(bj.predict(final, X_test)) == y_test))
+            calls = {
+                "scan us": scan,
+                "blocks us": blocks,
+                "predict us": functools.partial(bj.decision_function, final, X_device),
+            }
+            seconds = measure.medians(calls, repeats)
             row = {
                 "data": name,
                 "B": budget,
                 "learner": which,
                 "violations": int(final.num_updates) / n,
-                "scan us": measure.median(scan, repeats) / n * 1e6,
-                "blocks us": measure.median(blocks, repeats) / n * 1e6,
-                "predict us": measure.median(
-                    lambda final=final: bj.decision_function(final, X_device), repeats
-                )
-                / n
-                * 1e6,
+                **{key: value / n * 1e6 for key, value in seconds.items()},
             }
             row["scan/blocks"] = row["scan us"] / row["blocks us"]
             row["blocks/predict"] = row["blocks us"] / row["predict us"]
@@ -110,9 +110,9 @@ def compare(name, rows, budgets, learners, repeats):
             row["mistakes %"] = 100 * int(final.num_mistakes) / n
             same = np.array_equal(final.expansion.ages, expected.expansion.ages)
             row["same model"] = "yes" if same else "no"
-            del scores
             yield row
             jax.clear_caches()
+    for budget in budgets:
         for peer in peers.PEERS:
             found = peer(
                 X,
@@ -202,7 +202,7 @@ def main():
     parser.add_argument("--budget", nargs="+", type=int, default=BUDGETS)
     parser.add_argument("--learner", nargs="+", choices=LEARNERS, default=LEARNERS)
     parser.add_argument("--rows", type=int, help="at most so many of each stream")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sweep", action="store_true", help="many models at once")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()

@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import expansion as support_set
-from budgetjax import hyperparameters, losses
+from budgetjax import hyperparameters, losses, merging
 from budgetjax.expansion import NOWHERE, Expansion, Newcomer, Row
 from budgetjax.hyperparameters import Flag
 from budgetjax.kernels import RBF, Kernel
@@ -305,8 +305,8 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
 
         lengths = jnp.where(expansion.mask, lengths, 0)
         decay = -jnp.log(jnp.maximum(kappa, jnp.finfo(kappa.dtype).tiny))
-        guess = merge_guess(m_length, lengths, products, decay)
-        loss = merge_loss(m_length, lengths, products, decay, (1 - guess) / 2)
+        guess = merging.guess(m_length, lengths, products, decay)
+        loss = merging.loss(m_length, lengths, products, decay, (1 - guess) / 2)
         if self.same_sign and m.shape[0] == 1:
             # A loss is at most ||a_m||^2, so this puts other signs behind equal ones.
             loss = jnp.where(products > 0, loss, loss + 2 * m_length)
@@ -318,7 +318,7 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         n_vector = jnp.where(joins, newcomer.vector, expansion.vectors[n_slot])
         n = jnp.where(joins, newcomer.coefficients, expansion.coefficients[n_slot])
         decay = decay[n_slot]
-        h = merge_position(
+        h = merging.position(
             m_length, lengths[n_slot], products[n_slot], decay, guess[n_slot]
         )
         z = h * m_vector + (1 - h) * n_vector
@@ -329,128 +329,3 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
             Row(n_slot, z, z_square, a_z, ages[n_slot]),
             support_set.row(newcomer, newcomer_slot),
         )
-
-
-# Steps of Newton's method that rank the partners, and those that follow for the best.
-RANKING_STEPS = 3
-FINAL_STEPS = 6
-
-
-def merge_guess(
-    m_length: Float[Array, ""],
-    n_lengths: Float[Array, " n"],
-    products: Float[Array, " n"],
-    decay: Float[Array, " n"],
-) -> Float[Array, " n"]:
-    """About where merging `m` with each partner is best, as `x = 1 - 2h` in `[0, 1]`.
-
-    Newton's method as in `merge_position`, unguarded: for pairs at an acute angle it
-    descends to the root from `x = 1`, and others are taken for orthogonal. Three steps
-    are exact to 1e-10 of the objective where kappa > 1/e, and to 1e-3 about
-    kappa = e^-2, where a merge loses most. Any `x` has a loss that can be had, so a
-    poor guess ranks a partner too low, never too high. float64 takes all the steps.
-    """
-    r, c = _relative(m_length, n_lengths, products)
-    if decay.dtype == jnp.float64:
-        return _safeguarded(r, c, decay, jnp.ones_like(r), RANKING_STEPS + FINAL_STEPS)
-    x = jnp.ones_like(r)
-    for _ in range(RANKING_STEPS):
-        x = jnp.clip(_newton(r, jnp.maximum(c, 0), decay, x)[0], 0, 1)
-    return x
-
-
-def merge_position(
-    m_length: Float[Array, ""],
-    n_length: Float[Array, "*n"],
-    product: Float[Array, "*n"],
-    decay: Float[Array, "*n"],
-    guess: Float[Array, "*n"],
-) -> Float[Array, "*n"]:
-    r"""The `h` in `[0, 1/2]` at which merging `m` with a partner loses least.
-
-    With `p = kappa^((1-h)^2)` and `q = kappa^(h^2)` the objective is
-    `g(h) = ||a_m||^2 p^2 + 2 <a_m, a_n> p q + ||a_n||^2 q^2`. Since `m` is the smaller,
-    `g(h) - g(1-h) = (||a_m||^2 - ||a_n||^2) (p^2 - q^2) >= 0` on `[0, 1/2]`, so the
-    global maximum lies there, and it is the only local one there. In `x = 1 - 2h` and
-    `rho = p / q = kappa^x`, `g'(h) = 0` reads
-
-      `x = (r - rho^2) / (r + 2 c rho + rho^2)`,
-
-    with `r = ||a_n||^2 / ||a_m||^2` and `c = <a_m, a_n> / ||a_m||^2`: for equal signs
-    the mean-field equation `x = tanh((log(r)/2 + x log(1/kappa)) / 2)`. Newton's method
-    descends to the root from above; a step that leaves the bracket becomes a bisection.
-    After a guess of three steps, six more give the objective to 3e-10 for every kappa,
-    length and angle.
-
-    Args:
-      m_length: `||a_m||^2`.
-      n_length: `||a_n||^2` of the partner, at least as large.
-      product: `<a_m, a_n>`.
-      decay: `-log k(x_m, x_n)`.
-      guess: `x`, of `merge_guess`.
-    """
-    r, c = _relative(m_length, n_length, product)
-    x = _safeguarded(r, c, decay, jnp.where(c < 0, 1, guess), FINAL_STEPS)
-    # h = rho (rho + c) / (r + 2 c rho + rho^2) holds the digits that 1 - x has lost.
-    rho = jnp.exp(-decay * x)
-    denominator = jnp.maximum(r + rho * (2 * c + rho), jnp.finfo(r.dtype).tiny)
-    return jnp.clip(rho * (rho + c) / denominator, 0, 0.5)
-
-
-def _relative(
-    m_length: Float[Array, ""],
-    n_lengths: Float[Array, "*n"],
-    products: Float[Array, "*n"],
-) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """`r` and `c` of `merge_position`, bounded so that their products are finite."""
-    limits = jnp.finfo(n_lengths.dtype)
-    largest = limits.max**0.5 / 16
-    inverse = 1 / jnp.maximum(m_length, limits.tiny)
-    r = jnp.minimum(n_lengths * inverse, largest)
-    return r, jnp.clip(products * inverse, -(largest**0.5), largest**0.5)
-
-
-def _newton(r, c, decay, x):
-    """One step of Newton's method, and whether `x` was at or above the root.
-
-    With one division and one exponential: each is a loop of its own when compiled.
-    """
-    rho = jnp.exp(-decay * x)
-    denominator = r + rho * (2 * c + rho)
-    gap = x * denominator - (r - rho * rho)
-    growth = 2 * decay * rho * (2 * r * rho + c * (rho * rho + r))
-    slope = denominator * denominator - growth
-    return x - denominator * gap / slope, gap >= 0
-
-
-def _safeguarded(r, c, decay, x, steps):
-    """Newton's method kept in a shrinking bracket of the root."""
-    low, high = jnp.zeros_like(x), jnp.ones_like(x)
-    for _ in range(steps):
-        step, above = _newton(r, c, decay, x)
-        high = jnp.where(above, x, high)
-        low = jnp.where(above, low, x)
-        inside = (step >= low) & (step <= high)
-        x = jnp.where(inside, step, (low + high) / 2)
-    return x
-
-
-def merge_loss(
-    m_length: Float[Array, ""],
-    n_lengths: Float[Array, "*n"],
-    products: Float[Array, "*n"],
-    decay: Float[Array, "*n"],
-    h: Float[Array, "*n"],
-) -> Float[Array, "*n"]:
-    r"""What merging at `h` loses of the squared norm of the two terms.
-
-    `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, summed term by term as
-    `||a_m||^2 (1 - p^2) + ||a_n||^2 (1 - q^2) + 2 <a_m, a_n> (kappa - p q)`: the loss
-    is at most `||a_m||^2`, and would drown in the rounding of a larger `||a_n||^2`.
-    For the same reason `1 - e^(-2t)` is `tanh(t) (1 + e^(-2t))`.
-    """
-    p = jnp.exp(-decay * (1 - h) ** 2)
-    q = jnp.exp(-decay * h**2)
-    other = jnp.tanh(decay * h**2) * (1 + q * q)
-    cross = jnp.tanh(decay * h * (1 - h)) * (jnp.exp(-decay) + p * q)
-    return m_length * (1 - p * p) + n_lengths * other - 2 * products * cross

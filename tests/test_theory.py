@@ -9,7 +9,7 @@ from compare import kept
 from reference import maintenance as reference
 
 import budgetjax as bj
-from budgetjax import losses, maintenance
+from budgetjax import losses, merging
 
 
 def separable(n, seed=0):
@@ -163,9 +163,9 @@ def test_merge_position_against_a_grid(dtype, double):
         jnp.asarray(ratios * cosines, dtype),
         jnp.asarray(decay, dtype),
     )
-    guess = maintenance.merge_guess(*problem)
+    guess = merging.guess(*problem)
     assert np.all((guess >= 0) & (guess <= 1))
-    h = maintenance.merge_position(*problem, guess)
+    h = merging.position(*problem, guess)
     a_m = np.array([1.0, 0.0])
     for kappa, ratio, cosine, ours in zip(kappas, ratios, cosines, h, strict=True):
         a_n = ratio * np.array([cosine, np.sqrt(1 - cosine**2)])
@@ -180,7 +180,7 @@ def test_merge_position_against_a_grid(dtype, double):
 def test_merge_loss_against_its_definition(double):
     kappas, ratios, cosines = merge_problems()
     for h in (0.0, 0.2, 0.5):
-        loss = maintenance.merge_loss(
+        loss = merging.loss(
             jnp.asarray(1.0),
             jnp.asarray(ratios**2),
             jnp.asarray(ratios * cosines),
