@@ -206,11 +206,11 @@ def main():
     parser.add_argument("--sweep", action="store_true", help="many models at once")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    if arguments.sweep:
+        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     name = "sweep" if arguments.sweep else "speed"
     default = Path(__file__).parent / "results" / f"{name}-{jax.default_backend()}.json"
     if arguments.sweep:
-        if jax.default_backend() == "cpu":
-            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
         rows = list(sweep(arguments.rows, arguments.repeats))
     else:
         rows = [

@@ -60,23 +60,26 @@ def run(
         should have entered.
     """
     X, y, present = stream("run", state, X, y, mask)
-    size = block_length("run", block_size)
+    size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
     new, scores = _run(algorithm, state, X, y, present, size)
     check_result("run", new, scores)
     return new, scores
 
 
-def block_length(where: str, block_size: int | None) -> int:
-    """Examples to a block, the best for this backend if None.
+def block_length(where: str, block_size: int | None, capacity: int) -> int:
+    """Examples to a block, the best for this backend and capacity if None.
 
-    Long blocks make few large matrix products, and every violation touches all the
-    scores that are left in its block. Measured on CPUs at budgets of 50 to 500: 64 is
-    within a few percent of the best, 32 to 128 within a tenth. On a GPU each operation
-    of the loop is a launch, whatever its length, so blocks are longer there.
+    Long blocks make few large matrix products, and every violation touches all that is
+    left of its block. Measured on CPUs with budgets of 50, 100 and 500, a third of the
+    budget up to 64 is within a tenth of the best, whatever the number of features. On
+    an accelerator an operation of the loop is a launch, whatever its length, so blocks
+    are longer there.
     """
-    if block_size is None:
-        return 64 if jax.default_backend() == "cpu" else 256
-    return hyperparameters.size(where, "block_size", block_size)
+    if block_size is not None:
+        return hyperparameters.size(where, "block_size", block_size)
+    if jax.default_backend() != "cpu":
+        return 256
+    return max(16, min(64, capacity // 3))
 
 
 def check_result(where: str, state: Any, scores: Array) -> None:
