@@ -9,7 +9,8 @@ squared norms of its rows where the caller has them: a kernel row of a stored su
 set is then one matrix-vector product.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -92,6 +93,10 @@ class Kernel:
     # A NumPy number on the left would take the kernel for a sequence of numbers.
     __array_ufunc__ = None
 
+    # Of the NamedTuple that every kernel also is.
+    _fields: ClassVar[tuple[str, ...]]
+    _make: ClassVar[Callable[..., Any]]
+
     def __init_subclass__(cls) -> None:
         # A pytree must be rebuilt from any leaves (tracers, objects, axis numbers), so
         # the checks of `__new__` are for users only: `_make` goes round them.
@@ -101,11 +106,11 @@ class Kernel:
             lambda kernel: (
                 [
                     (jax.tree_util.GetAttrKey(name), getattr(kernel, name))
-                    for name in kernel._fields  # type: ignore[attr-defined]
+                    for name in kernel._fields
                 ],
                 None,
             ),
-            lambda _, leaves: cls._make(leaves),  # type: ignore[attr-defined]
+            lambda _, leaves: cls._make(leaves),
         )
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> Float[Array, ""]:

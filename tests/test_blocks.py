@@ -40,7 +40,7 @@ def test_blocks_equal_the_plain_scan(row, seed, block_size, skipped):
 
 
 @registry.each
-@pytest.mark.parametrize("block_size", [16, 256])
+@pytest.mark.parametrize("block_size", [2, 256])
 def test_blocks_equal_the_plain_scan_in_float32(row, block_size):
     X, y = row.stream(N)
     # Tolerance: sums of up to 60 float32 terms in another order, and the coefficients
