@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
-from compare import assert_same
+from compare import FLOAT32, assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,9 +43,7 @@ def test_blocks_equal_the_plain_scan(row, seed, block_size, skipped):
 @pytest.mark.parametrize("block_size", [2, 256])
 def test_blocks_equal_the_plain_scan_in_float32(row, block_size):
     X, y = row.stream(N)
-    # Tolerance: sums of up to 60 float32 terms in another order, and the coefficients
-    # of merged vectors that follow from them.
-    assert_same_run(row, row.init(), X, y, block_size, rtol=1e-4)
+    assert_same_run(row, row.init(), X, y, block_size, rtol=FLOAT32)
 
 
 @registry.each
@@ -55,7 +53,7 @@ def test_skipped_rows_are_as_if_they_were_not_there(row):
     state, scores = bj.run(row.algorithm, row.init(), X, y, mask=mask)
     expected, kept = bj.run(row.algorithm, row.init(), X[mask], y[mask])
     scale = max(1.0, np.abs(kept).max())
-    np.testing.assert_allclose(scores[mask], kept, 1e-4, 1e-4 * scale)
+    np.testing.assert_allclose(scores[mask], kept, FLOAT32, FLOAT32 * scale)
     assert int(state.num_seen) == mask.sum()
     assert int(state.num_mistakes) == int(expected.num_mistakes)
     np.testing.assert_array_equal(state.expansion.ages, expected.expansion.ages)
@@ -65,7 +63,7 @@ def test_skipped_rows_are_as_if_they_were_not_there(row):
 def test_any_length_of_stream(n):
     row = next(row for row in registry.ROWS if row.name == "pegasos-merge")
     X, y = row.stream(n)
-    assert_same_run(row, row.init(), X, y, 64, rtol=1e-4)
+    assert_same_run(row, row.init(), X, y, 64, rtol=FLOAT32)
 
 
 def test_a_partial_last_block_is_the_same_program():

@@ -6,12 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
-from compare import assert_same, kept
+from compare import FLOAT32, assert_same, kept
 
 import budgetjax as bj
-
-# Of float32: sums of some dozen terms in another order, and what follows from them.
-RTOL = 1e-4
 
 
 def loop(row, state, X, y):
@@ -39,7 +36,7 @@ def counted(row):
 def test_run_equals_loop_of_steps(row, x64):
     X, y = row.stream()
     state = row.init(dtype=jnp.float64 if x64 else jnp.float32)
-    rtol = 1e-12 if x64 else RTOL
+    rtol = 1e-12 if x64 else FLOAT32
     assert_same(bj.run(row.algorithm, state, X, y), loop(row, state, X, y), rtol)
 
 
@@ -50,7 +47,7 @@ def test_jit_equals_eager(row):
     if row.name == "perceptron-unbudgeted":
         state = row.init()
     compiled = jax.jit(row.algorithm.step)(state, X[0], y[0])
-    assert_same(compiled, row.algorithm.step(state, X[0], y[0]), RTOL)
+    assert_same(compiled, row.algorithm.step(state, X[0], y[0]), FLOAT32)
 
 
 @registry.each
@@ -59,7 +56,7 @@ def test_chunks_equal_one_run(row):
     whole, scores = bj.run(row.algorithm, row.init(), X, y)
     half, first = bj.run(row.algorithm, row.init(), X[:30], y[:30])
     state, second = bj.run(row.algorithm, half, X[30:], y[30:])
-    assert_same((state, jnp.concatenate([first, second])), (whole, scores), RTOL)
+    assert_same((state, jnp.concatenate([first, second])), (whole, scores), FLOAT32)
 
 
 @registry.each
@@ -98,7 +95,7 @@ def test_sweep_equals_single_runs_and_new_values_do_not_retrace(row):
     for index, (budget, gamma) in enumerate(zip(budgets, gammas, strict=True)):
         single = bj.run(algorithm, init(int(budget), gamma), X, y)
         one = jax.tree.map(lambda leaf, index=index: leaf[index], stacked)
-        assert_same(one, single, RTOL)
+        assert_same(one, single, FLOAT32)
         assert int(one[0].expansion.num_active) <= budget
     sweep(budgets[::-1], 2 * gammas)
     # The single runs have the shapes of the sweep's models, so they share its trace.
@@ -110,8 +107,8 @@ def test_sweep_equals_single_runs_and_new_values_do_not_retrace(row):
     )
     one = jax.tree.map(lambda leaf: leaf[1], stacked)
     for actual, wanted in zip(bj.support(one[0]), bj.support(exact[0]), strict=True):
-        tolerance = RTOL * max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(actual[: budgets[1]], wanted, RTOL, tolerance)
+        tolerance = FLOAT32 * max(1.0, np.abs(wanted).max())
+        np.testing.assert_allclose(actual[: budgets[1]], wanted, FLOAT32, tolerance)
         assert not np.any(actual[budgets[1] :]), "slots beyond the budget are empty"
 
 
@@ -199,7 +196,7 @@ def test_padding_columns_changes_nothing(row):
     padded = np.concatenate([X, np.zeros((60, 2), np.float32)], axis=1)
     new, new_scores = bj.run(row.algorithm, row.init(num_features=5), padded, y)
     scale = np.abs(scores).max()
-    np.testing.assert_allclose(new_scores, scores, rtol=RTOL, atol=RTOL * scale)
+    np.testing.assert_allclose(new_scores, scores, rtol=FLOAT32, atol=FLOAT32 * scale)
     assert int(new.num_mistakes) == int(state.num_mistakes)
     np.testing.assert_array_equal(kept(new).expansion.ages, kept(state).expansion.ages)
 
@@ -211,7 +208,7 @@ def test_scores_are_those_of_the_model_before(row):
     before, _ = bj.run(row.algorithm, row.init(), X[:30], y[:30])
     expected = bj.decision_function(before, X)[30]
     scale = np.abs(scores).max()
-    np.testing.assert_allclose(scores[30], expected, rtol=RTOL, atol=RTOL * scale)
+    np.testing.assert_allclose(scores[30], expected, rtol=FLOAT32, atol=FLOAT32 * scale)
     assert not np.any(scores[0]), "an empty model scores 0"
     shape = (60,) if row.num_classes == 2 else (60, row.num_classes)
     assert scores.shape == shape

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
+from compare import FLOAT32
 
 import budgetjax as bj
 
@@ -62,9 +63,8 @@ def test_every_model_equals_its_single_run(row, how, num_devices):
             one.expansion.ages[:-1], state.expansion.ages[:-1]
         )
         for actual, wanted in zip(bj.support(one), bj.support(state), strict=True):
-            # Tolerance: float32 sums of a batched program, in another order.
-            tolerance = 1e-4 * max(1.0, np.abs(wanted).max())
-            np.testing.assert_allclose(actual, wanted, 1e-4, tolerance)
+            tolerance = FLOAT32 * max(1.0, np.abs(wanted).max())
+            np.testing.assert_allclose(actual, wanted, FLOAT32, tolerance)
         wrong = mistakes(scores, y) & mask
         expected = [wrong[:end].sum() / mask[:end].sum() for end in ends]
         np.testing.assert_allclose(result.errors[index], expected, rtol=1e-6)
