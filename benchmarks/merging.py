@@ -41,7 +41,7 @@ def least(losses):
 def newton(m, n, product, decay):
     """As `Merge` does."""
     start = merging.guess(m, n, product, decay)
-    best = least(merging.loss(m, n, product, decay, (1 - start) / 2))
+    best = least(merging.loss(m, n, product, decay, start))
     h = merging.position(m, n[best], product[best], decay[best], start[best])
     return best, h
 
@@ -100,7 +100,7 @@ def table(m, n, product, decay):
         (1 - v) * flat[at + TABLE] + v * flat[at + TABLE + 1]
     )
     best = least(loss * (a_m + a_n) ** 2)
-    start = jnp.ones_like(decay[best])
+    start = jnp.zeros_like(decay[best])
     return best, merging.position(m, n[best], product[best], decay[best], start)
 
 

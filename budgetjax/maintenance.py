@@ -306,7 +306,7 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         lengths = jnp.where(expansion.mask, lengths, 0)
         decay = -jnp.log(jnp.maximum(kappa, jnp.finfo(kappa.dtype).tiny))
         guess = merging.guess(m_length, lengths, products, decay)
-        loss = merging.loss(m_length, lengths, products, decay, (1 - guess) / 2)
+        loss = merging.loss(m_length, lengths, products, decay, guess)
         if self.same_sign and m.shape[0] == 1:
             # A loss is at most ||a_m||^2, so this puts other signs behind equal ones.
             loss = jnp.where(products > 0, loss, loss + 2 * m_length)

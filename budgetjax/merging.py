@@ -25,21 +25,22 @@ def guess(
     products: Float[Array, " n"],
     decay: Float[Array, " n"],
 ) -> Float[Array, " n"]:
-    """About where merging `m` with each partner is best, as `x = 1 - 2h` in `[0, 1]`.
+    """About the best `h` of merging `m` with each partner, to rank them by their loss.
 
     Newton's method as in `position`, unguarded: for pairs at an acute angle it
     descends to the root from `x = 1`, and others are taken for orthogonal. Three steps
     are exact to 1e-10 of the objective where kappa > 1/e, and to 1e-3 about
-    kappa = e^-2, where a merge loses most. Any `x` has a loss that can be had, so a
-    poor guess ranks a partner too low, never too high. float64 takes all the steps.
+    kappa = e^-2, where a merge loses most. Any `h` has a loss that can be had, so a
+    poor guess ranks a partner too low, never too high. float64 places every partner.
     """
     r, c = _relative(m_length, n_lengths, products)
     if decay.dtype == jnp.float64:
-        return _safeguarded(r, c, decay, jnp.ones_like(r), RANKING_STEPS + FINAL_STEPS)
+        steps = RANKING_STEPS + FINAL_STEPS
+        return _place(r, c, decay, _safeguarded(r, c, decay, jnp.ones_like(r), steps))
     x = jnp.ones_like(r)
     for _ in range(RANKING_STEPS):
         x = jnp.clip(_newton(r, jnp.maximum(c, 0), decay, x)[0], 0, 1)
-    return x
+    return (1 - x) / 2
 
 
 def position(
@@ -70,11 +71,15 @@ def position(
       n_length: `||a_n||^2` of the partner, at least as large.
       product: `<a_m, a_n>`.
       decay: `-log k(x_m, x_n)`.
-      start: `x`, of `guess`.
+      start: where to start, of `guess`.
     """
     r, c = _relative(m_length, n_length, product)
-    x = _safeguarded(r, c, decay, jnp.where(c < 0, 1, start), FINAL_STEPS)
-    # h = rho (rho + c) / (r + 2 c rho + rho^2) holds the digits that 1 - x has lost.
+    x = jnp.where(c < 0, 1, 1 - 2 * start)
+    return _place(r, c, decay, _safeguarded(r, c, decay, x, FINAL_STEPS))
+
+
+def _place(r, c, decay, x):
+    """`h = rho (rho + c) / (r + 2 c rho + rho^2)`: it holds what `1 - x` has lost."""
     rho = jnp.exp(-decay * x)
     denominator = jnp.maximum(r + rho * (2 * c + rho), jnp.finfo(r.dtype).tiny)
     return jnp.clip(rho * (rho + c) / denominator, 0, 0.5)

@@ -141,14 +141,17 @@ def _cases():
         "polynomial", "pegasos", "digits", "smallest", polynomial, regularization=1e-3
     )
     yield case("any-signs", "pegasos", "parity", "merge-any", regularization=1e-3)
-    for strategy in ("merge", "largest-margin"):
+    # Over the first 1 / sqrt(lambda) rounds the ball shrinks the model by exp of that.
+    # With 1e-4 lengths differ by 1e43, and what a merge does with the least of them,
+    # which changes no score, is left to rounding.
+    for strategy, regularization in (("merge", 1e-2), ("largest-margin", 1e-4)):
         for data in ("digits", "banana"):
             yield case(
                 f"{strategy}-ball",
                 "pegasos",
                 data,
                 strategy,
-                regularization=1e-4,
+                regularization=regularization,
                 project_to_ball=True,
             )
 

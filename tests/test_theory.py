@@ -164,7 +164,7 @@ def test_merge_position_against_a_grid(dtype, double):
         jnp.asarray(decay, dtype),
     )
     guess = merging.guess(*problem)
-    assert np.all((guess >= 0) & (guess <= 1))
+    assert np.all((guess >= 0) & (guess <= 0.5))
     h = merging.position(*problem, guess)
     a_m = np.array([1.0, 0.0])
     for kappa, ratio, cosine, ours in zip(kappas, ratios, cosines, h, strict=True):
