@@ -10,12 +10,12 @@ the whole stream from an empty model, side by side in one process, compilation e
 peers are what a user would pick instead (see `peers.py`). With `--sweep`, one model is
 compared with 64 on a CPU, and with up to 1,024 on an accelerator.
 
-On CPUs, versions of JAX before 0.12 make every operation in a loop a kernel of its own.
+On CPUs, JAX 0.10 makes every operation in a loop a kernel of its own.
 With
 
     XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000000
 
-set before Python starts they compile loops whole, as later versions do for small ones.
+set before Python starts it compiles loops whole, as JAX 0.12 does for small ones.
 The flag is part of the record.
 """
 
