@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import measure
 import numpy as np
 
-from budgetjax import merging
+from budgetjax.maintenance import placing as merging
 
 BUDGETS = (100, 500)
 SETS = 2000

@@ -1,7 +1,8 @@
 """Kernel learning on a fixed budget of support vectors, in JAX."""
 
+from budgetjax import losses
 from budgetjax.engine import decision_function, predict, run
-from budgetjax.expansion import Support, support
+from budgetjax.expansion import Edits, Support, averaged, support
 from budgetjax.kernels import (
     RBF,
     Kernel,
@@ -15,15 +16,26 @@ from budgetjax.kernels import (
 )
 from budgetjax.maintenance import (
     Merge,
+    MergeBestPair,
+    MultiMerge,
+    Project,
+    ProjectOntoNearest,
+    ProjectOntoNewcomer,
     RemoveLargestMargin,
     RemoveOldest,
     RemoveRandom,
     RemoveSmallest,
 )
 from budgetjax.online.forgetron import forgetron
+from budgetjax.online.fourier import fourier
+from budgetjax.online.norma import norma
+from budgetjax.online.nystrom import kmeans_landmarks, nystrom
+from budgetjax.online.passive_aggressive import passive_aggressive
 from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
-from budgetjax.rounds import Algorithm, Edits
+from budgetjax.online.projectron import projectron
+from budgetjax.online.sgd import sgd
+from budgetjax.rounds import Algorithm
 from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
 
 __version__ = "0.1.0"
@@ -37,9 +49,14 @@ __all__ = [
     "Laplacian",
     "Linear",
     "Merge",
+    "MergeBestPair",
+    "MultiMerge",
     "Normalized",
     "Polynomial",
     "Product",
+    "Project",
+    "ProjectOntoNearest",
+    "ProjectOntoNewcomer",
     "RemoveLargestMargin",
     "RemoveOldest",
     "RemoveRandom",
@@ -49,13 +66,22 @@ __all__ = [
     "Support",
     "Sweep",
     "Table",
+    "averaged",
     "decision_function",
     "forgetron",
+    "fourier",
     "grid",
+    "kmeans_landmarks",
+    "losses",
+    "norma",
+    "nystrom",
+    "passive_aggressive",
     "pegasos",
     "perceptron",
     "predict",
+    "projectron",
     "run",
+    "sgd",
     "support",
     "sweep",
 ]

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import kernels, losses, rounds
-from budgetjax.expansion import NOWHERE, Newcomer, Row
-from budgetjax.rounds import Algorithm, Edits
+from budgetjax.expansion import NOWHERE, Edits, Newcomer, Row
+from budgetjax.rounds import Algorithm
 
 
 class Block(NamedTuple):
@@ -23,34 +23,41 @@ class Block(NamedTuple):
     Attributes:
       X: the examples, shape `(size, num_features)`.
       y: their labels, shape `(size,)`.
-      mask: False where an example is to be skipped, shape `(size,)`.
+      weights: 0 where an example is to be skipped, shape `(size,)`.
       squares: `||x||^2`, shape `(size,)`.
       selves: `k(x, x)`, shape `(size,)`.
       gram: `k(x_i, x_j)`, shape `(size, size)`.
-      clocks: rounds seen before each example, shape `(size,)`.
+      clocks: rounds seen before each example, and at the end: `ticks = size + 1`.
+      decay: what the rounds so far alone multiply the model of the block's start by,
+        shape `(ticks,)`.
+      averaged: the sum of the decays after those rounds so far that are in an average
+        of iterates, shape `(ticks,)`, or None.
     """
 
     X: Float[Array, "size features"]
     y: Shaped[Array, " size"]
-    mask: Bool[Array, " size"]
+    weights: Float[Array, " size"]
     squares: Float[Array, " size"]
     selves: Float[Array, " size"]
     gram: Float[Array, "size size"]
-    clocks: Integer[Array, " size"]
+    clocks: Integer[Array, " ticks"]
+    decay: Float[Array, " ticks"]
+    averaged: Float[Array, " ticks"] | None
 
 
 class Loop(NamedTuple):
     """What the loop over violations carries.
 
     Attributes:
-      state: of the learner, without the pending edits.
+      state: of the learner, without the pending edits. Its scale is that of the block's
+        start, times what the updates since have shrunk it by; the decay is in `Block`.
       kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
         `(size, rows)`, without the pending edits.
       raw: unscaled scores of the model with the pending edits, shape `(size, columns)`;
         those of the examples that are past are stale.
       scores: scores, each of the model that saw the example, shape `(size, columns)`.
       next: the example that violates next, or the size of the block.
-      last: the example whose edits are pending.
+      last: the example whose edits are pending; -1 if none ever were.
       edits: the pending edits. What they say of example `last` itself is looked up.
       columns: kernel columns of the pending rows, but for the last of them.
     """
@@ -70,7 +77,7 @@ def run(
     state: Any,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
-    mask: Bool[Array, " size"],
+    weights: Float[Array, " size"],
     axis: str | None = None,
 ) -> tuple[Any, Float[Array, "size columns"]]:
     """The examples of a block in order: the same as one `step` after the other.
@@ -88,7 +95,8 @@ def run(
       state: of that algorithm.
       X: examples, shape `(size, num_features)`.
       y: labels, shape `(size,)`.
-      mask: False where an example is to be skipped, shape `(size,)`.
+      weights: what scales an update, 0 where an example is to be skipped, shape
+        `(size,)`.
       axis: the name of a `jax.vmap` over models, or None. They then go through one loop
         in lockstep, until the last has no violation left; a finished model writes
         nowhere. With a loop condition a model, `vmap` would copy every model's arrays
@@ -98,30 +106,37 @@ def run(
       The state after the block, and the score of each example by the model before it.
     """
     squares = kernels.squared_norms(X)
-    present = mask.astype(jnp.int32)
+    present = weights > 0
+    seen = jnp.cumsum(present, dtype=jnp.int32)
+    clocks = state.num_seen + jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
+    decay = algorithm.decay(state, clocks)
     block = Block(
         X=X,
         y=y,
-        mask=mask,
+        weights=weights,
         squares=squares,
         selves=state.kernel.diag(X, squares),
         gram=state.kernel.gram(X, X, squares, squares),
-        clocks=state.num_seen + jnp.cumsum(present, dtype=jnp.int32) - present,
+        clocks=clocks,
+        decay=decay,
+        averaged=_averaged(state, clocks, decay, present),
     )
     kernel_rows = support_set.kernel_rows(state.kernel, state.expansion, X, squares)
     raw = jnp.matmul(kernel_rows, state.expansion.coefficients, precision="highest")
     zero = jnp.zeros((), jnp.int32)
     scores, first = _look(algorithm, block, state, raw, jnp.zeros_like(raw), zero)
+    none = zero - 1
     like = jax.eval_shape(
         lambda *given: _update(algorithm, block, *given)[1],
         state,
         kernel_rows,
         scores,
         first,
+        none,
     )
     edits = _without_example(rounds.no_edits(like))
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
-    loop = Loop(state, kernel_rows, raw, scores, first, zero, edits, columns)
+    loop = Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
 
     def unfinished(loop):
         alive = loop.next < X.shape[0]
@@ -135,14 +150,44 @@ def run(
 
     loop = jax.lax.while_loop(unfinished, violation, loop)
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
-    mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & mask
-    new = loop.state._replace(
-        expansion=rounds.apply(loop.state.expansion, edits),
-        num_seen=state.num_seen + jnp.sum(present, dtype=jnp.int32),
+    new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
+    average = expansion.average
+    if average is not None:
+        since = _since(block, new, loop.last, X.shape[0])
+        average = average._replace(since=since)
+    mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & present
+    return new._replace(
+        expansion=expansion._replace(
+            scale=rounds.decayed_scale(expansion.scale, decay[-1]), average=average
+        ),
+        num_seen=clocks[-1],
         num_mistakes=state.num_mistakes + jnp.sum(mistaken, dtype=jnp.int32),
+    ), loop.scores
+
+
+def _averaged(
+    state: Any,
+    clocks: Integer[Array, " ticks"],
+    decay: Float[Array, " ticks"],
+    present: Bool[Array, " size"],
+) -> Float[Array, " ticks"] | None:
+    """Sums of the decays after the rounds that are in the average of iterates."""
+    average = state.expansion.average
+    if average is None:
+        return None
+    counts = present & (clocks[1:] >= average.start)
+    return jnp.cumsum(
+        jnp.append(jnp.zeros_like(decay[:1]), jnp.where(counts, decay[1:], 0))
     )
-    scale = algorithm.scale(new, new.num_seen)
-    return new._replace(expansion=new.expansion._replace(scale=scale)), loop.scores
+
+
+def _since(
+    block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
+) -> Float[Array, ""]:
+    """The sum of the scales after round `last`, before which the model changed."""
+    expansion, averaged = state.expansion, block.averaged
+    quiet = averaged[i] - averaged[last + 1]
+    return expansion.average.since + expansion.scale * quiet
 
 
 def _violation(algorithm: Algorithm, block: Block, loop: Loop) -> Loop:
@@ -156,12 +201,12 @@ def _violation(algorithm: Algorithm, block: Block, loop: Loop) -> Loop:
     kernel_rows = loop.kernel_rows
     for row, column in zip(edits.rows, columns, strict=True):
         kernel_rows = support_set.put(kernel_rows, row.slot, column, axis=1)
-    expansion = rounds.apply(loop.state.expansion, edits)
+    expansion = support_set.write(loop.state.expansion, edits)
     state = loop.state._replace(expansion=expansion)
 
     i = loop.next
     state, edits, columns = _update(
-        algorithm, block, state, kernel_rows, loop.scores, i
+        algorithm, block, state, kernel_rows, loop.scores, i, loop.last
     )
     raw = _push(state, kernel_rows, loop.raw, *_complete(block, edits, columns, i))
     scores, following = _look(algorithm, block, state, raw, loop.scores, i + 1)
@@ -184,14 +229,25 @@ def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
             state=old.state._replace(expansion=None), kernel_rows=None, edits=None
         ),
     )
+    kept = jax.tree.map(
+        lambda after, before: jnp.where(alive, after, before),
+        (new.state.expansion.scale, new.state.expansion.average),
+        (old.state.expansion.scale, old.state.expansion.average),
+    )
+    nothing = rounds.no_edits(new.edits)
     rows = tuple(
         row._replace(slot=jnp.where(alive, row.slot, NOWHERE)) for row in new.edits.rows
     )
-    fold = new.edits.fold
+    others = jax.tree.map(
+        lambda after, blank: jnp.where(alive, after, blank),
+        new.edits._replace(rows=None),
+        nothing._replace(rows=None),
+    )
+    expansion = new.state.expansion._replace(scale=kept[0], average=kept[1])
     return chosen._replace(
-        state=chosen.state._replace(expansion=new.state.expansion),
+        state=chosen.state._replace(expansion=expansion),
         kernel_rows=new.kernel_rows,
-        edits=Edits(rows, None if fold is None else jnp.where(alive, fold, 1)),
+        edits=others._replace(rows=rows),
     )
 
 
@@ -209,14 +265,14 @@ def _look(
     """
     index = jnp.arange(raw.shape[0], dtype=jnp.int32)
     later = index >= start
-    scales = jax.vmap(algorithm.scale, in_axes=(None, 0))(state, block.clocks)
+    scales = rounds.decayed_scale(state.expansion.scale, block.decay[:-1])
     scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
     violations = jax.vmap(
         lambda clock, score, label: algorithm.violates(
             state._replace(num_seen=clock), score, label
         )
-    )(block.clocks, scores, block.y)
-    found = jnp.where(violations & later & block.mask, index, raw.shape[0])
+    )(block.clocks[:-1], scores, block.y)
+    found = jnp.where(violations & later & (block.weights > 0), index, raw.shape[0])
     return scores, jnp.min(found)
 
 
@@ -227,6 +283,7 @@ def _update(
     kernel_rows: Float[Array, "size rows"],
     scores: Float[Array, "size columns"],
     i: Integer[Array, ""],
+    last: Integer[Array, ""],
 ) -> tuple[Any, Edits, tuple[Float[Array, " size"], ...]]:
     """The update of example `i`: the state but for the support set, and the edits.
 
@@ -239,18 +296,27 @@ def _update(
         square=block.squares[i],
         coefficients=jnp.zeros_like(expansion.coefficients[0]),
         age=clock + 1,
+        weight=block.weights[i],
         kernel_row=kernel_rows[i],
         kernel_self=block.selves[i],
     )
-    now = state._replace(
-        num_seen=clock,
-        expansion=expansion._replace(scale=algorithm.scale(state, clock)),
+    decay, average = block.decay[i + 1], expansion.average
+    if average is not None:
+        average = average._replace(since=_since(block, state, last, i))
+    now = expansion._replace(
+        scale=rounds.decayed_scale(expansion.scale, decay), average=average
     )
-    new, edits = algorithm.update(now, scores[i], block.y[i], newcomer)
-    mistaken = losses.mistaken(scores[i], block.y[i])
+    new, edits = algorithm.update(
+        state._replace(num_seen=clock, expansion=now), scores[i], block.y[i], newcomer
+    )
+    edits = rounds.complete(now, edits)
+    scale = rounds.shrunk(expansion.scale, edits)
+    if average is not None:
+        own = block.averaged[i + 1] - block.averaged[i]
+        average = average._replace(since=scale * own)
     new = new._replace(
-        expansion=expansion,
-        num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),
+        expansion=expansion._replace(scale=scale, average=average),
+        num_seen=state.num_seen,
         num_updates=state.num_updates + 1,
     )
     columns = tuple(
@@ -274,9 +340,7 @@ def _complete(
 ) -> tuple[Edits, tuple[Float[Array, " size"], ...]]:
     """The edits and kernel columns with those of example `i` itself."""
     own = edits.rows[-1]
-    own = Row(
-        own.slot, block.X[i], block.squares[i], own.coefficients, block.clocks[i] + 1
-    )
+    own = Row(own.slot, block.X[i], block.squares[i], own.term, block.clocks[i] + 1)
     return edits._replace(rows=(*edits.rows[:-1], own)), (*columns, block.gram[i])
 
 
@@ -288,13 +352,21 @@ def _push(
     columns: tuple[Float[Array, " size"], ...],
 ) -> Float[Array, "size columns"]:
     """The unscaled scores of the model with the edits."""
+    num_columns = raw.shape[1]
     coefficients = state.expansion.coefficients
     if edits.fold is not None:
         raw, coefficients = raw * edits.fold, coefficients * edits.fold
+    if edits.spread is not None:
+        weights, term = edits.spread.weights, edits.spread.term[:num_columns]
+        received = jnp.matmul(kernel_rows, weights, precision="highest")
+        raw = raw + received[:, None] * term[None]
     for row, column in zip(edits.rows, columns, strict=True):
         slot = jnp.maximum(row.slot, 0)
         old = jax.lax.dynamic_index_in_dim(kernel_rows, slot, 1, keepdims=False)
-        change = column[:, None] * row.coefficients[None]
-        change -= old[:, None] * coefficients[slot][None]
+        gone = coefficients[slot]
+        if edits.spread is not None:
+            gone = gone + weights[slot] * term
+        change = column[:, None] * row.term[None, :num_columns]
+        change -= old[:, None] * gone[None]
         raw = raw + jnp.where(row.slot != NOWHERE, change, 0)
     return raw

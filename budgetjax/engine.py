@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import blocks, hyperparameters, kernels, rounds
 from budgetjax import expansion as support_set
+from budgetjax.features import FeatureAlgorithm
 from budgetjax.rounds import Algorithm
 
 # Examples predicted at once: their kernel rows fit in a CPU's cache.
@@ -19,12 +20,12 @@ PREDICTION_BLOCK = 1024
 
 
 def run(
-    algorithm: Algorithm,
+    algorithm: Algorithm | FeatureAlgorithm,
     state: Any,
     X: ArrayLike,
     y: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
     block_size: int | None = None,
 ) -> tuple[Any, Array]:
     """Feeds a stream to a learner, one example after the other, in one compiled loop.
@@ -43,9 +44,11 @@ def run(
       algorithm: for example `budgetjax.pegasos`.
       state: of that algorithm.
       X: examples, shape `(n, num_features)`.
-      y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`.
-      mask: booleans of shape `(n,)`, False where a row is to be skipped: it is scored,
-        and otherwise as if it were not there. None takes all rows.
+      y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
+        regressor real numbers.
+      weight: shape `(n,)`, what scales the update of each example, at least 0; booleans
+        too. A row of weight 0 is scored, and otherwise as if it were not there. None
+        is 1 for all.
       block_size: examples to a block; 1 is the plain scan of `step`. None chooses.
 
     Returns:
@@ -54,14 +57,15 @@ def run(
 
     Raises:
       ValueError: if a shape or type does not fit, a value of `X` is not finite, a label
-        is not one of the model's, or kernel values overflow. Inside `jit` or `vmap`,
-        where values are traced, only shapes and types are checked.
+        is not one of the model's, a weight is negative, or kernel values overflow.
+        Inside `jit` or `vmap`, where values are traced, only shapes and types are
+        checked.
       OverflowError: if the model has no maintenance and was full when another example
         should have entered.
     """
-    X, y, present = stream("run", state, X, y, mask)
+    X, y, weights = stream("run", algorithm, state, X, y, weight)
     size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
-    new, scores = _run(algorithm, state, X, y, present, size)
+    new, scores = _run(algorithm, state, X, y, weights, size)
     check_result("run", new, scores)
     return new, scores
 
@@ -103,15 +107,20 @@ def check_result(where: str, state: Any, scores: Array) -> None:
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
 def _run(
-    algorithm: Algorithm, state: Any, X: Array, y: Array, mask: Array, size: int
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: Array,
+    y: Array,
+    weights: Array,
+    size: int,
 ) -> tuple[Any, Array]:
-    n, columns = X.shape[0], state.expansion.coefficients.shape[1]
-    if size == 1 or n == 0:
-        return _scan(algorithm, state, X, y, mask)
+    n, columns = X.shape[0], state.expansion.num_columns
+    if (size == 1 or n == 0) and isinstance(algorithm, Algorithm):
+        return _scan(algorithm, state, X, y, weights)
 
     def body(carry, start):
         state, scores = carry
-        state, new, at, fresh = next_block(algorithm, state, X, y, mask, start, size)
+        state, new, at, fresh = next_block(algorithm, state, X, y, weights, start, size)
         known = jax.lax.dynamic_slice_in_dim(scores, at, new.shape[0])
         new = jnp.where(fresh[:, None], new, known)
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, at, 0)
@@ -124,11 +133,11 @@ def _run(
 
 
 def next_block(
-    algorithm: Algorithm,
+    algorithm: Algorithm | FeatureAlgorithm,
     state: Any,
     X: Float[Array, "n features"],
     y: Shaped[Array, " n"],
-    mask: Bool[Array, " n"],
+    weights: Float[Array, " n"],
     start: Integer[Array, ""],
     size: int,
     axis: str | None = None,
@@ -136,7 +145,7 @@ def next_block(
     """Learns the `size` examples from `start` on, or what is left of the stream.
 
     A last block starts early enough to be whole, so that all blocks are one program;
-    its head has been seen and is masked.
+    its head has been seen and weighs nothing.
 
     Returns:
       The state, the scores of the block, where it starts, and which of it are new.
@@ -144,19 +153,23 @@ def next_block(
     size = min(size, X.shape[0])
     at = jnp.minimum(start, X.shape[0] - size)
     fresh = at + jnp.arange(size, dtype=jnp.int32) >= start
-    rows, labels, present = (
-        jax.lax.dynamic_slice_in_dim(array, at, size) for array in (X, y, mask)
+    rows, labels, counts = (
+        jax.lax.dynamic_slice_in_dim(array, at, size) for array in (X, y, weights)
     )
-    state, scores = blocks.run(algorithm, state, rows, labels, present & fresh, axis)
+    counts = jnp.where(fresh, counts, 0)
+    if isinstance(algorithm, FeatureAlgorithm):
+        state, scores = algorithm.block(state, rows, labels, counts)
+    else:
+        state, scores = blocks.run(algorithm, state, rows, labels, counts, axis)
     return state, scores, at, fresh
 
 
 def learn(
-    algorithm: Algorithm,
+    algorithm: Algorithm | FeatureAlgorithm,
     state: Any,
     X: Float[Array, "n features"],
     y: Shaped[Array, " n"],
-    mask: Bool[Array, " n"],
+    weights: Float[Array, " n"],
     size: int,
     axis: str | None,
 ) -> tuple[Any, Integer[Array, " blocks"], Integer[Array, " blocks"]]:
@@ -168,7 +181,7 @@ def learn(
     """
 
     def body(carry, start):
-        new = next_block(algorithm, carry, X, y, mask, start, size, axis)[0]
+        new = next_block(algorithm, carry, X, y, weights, start, size, axis)[0]
         mistakes = new.num_mistakes - state.num_mistakes
         return new, (mistakes, new.num_seen - state.num_seen)
 
@@ -178,7 +191,11 @@ def learn(
 
 
 def _scan(
-    algorithm: Algorithm, state: Any, X: Array, y: Array, mask: Array
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: Array,
+    y: Array,
+    weights: Array,
 ) -> tuple[Any, Array]:
     """One `step` after the other."""
 
@@ -186,7 +203,7 @@ def _scan(
         state, score = rounds.score_and_step(algorithm, state, *example)
         return state, _flat(score)
 
-    return jax.lax.scan(body, state, (X, y, mask))
+    return jax.lax.scan(body, state, (X, y, weights))
 
 
 def decision_function(state: Any, X: ArrayLike) -> Array:
@@ -210,7 +227,7 @@ def decision_function(state: Any, X: ArrayLike) -> Array:
 @jax.jit
 def _decision_function(state: Any, X: Float[Array, "n features"]) -> Array:
     expansion = state.expansion
-    n, columns = X.shape[0], expansion.coefficients.shape[1]
+    n, columns = X.shape[0], expansion.num_columns
     size = min(n, PREDICTION_BLOCK)
 
     def block(index, scores):
@@ -255,9 +272,14 @@ def _flat(scores: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
 
 
 def stream(
-    where: str, state: Any, X: ArrayLike, y: ArrayLike, mask: ArrayLike | None
-) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Bool[Array, " n"]]:
-    """A stream and its mask in the types of the state, checked; see `run`."""
+    where: str,
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None,
+) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
+    """A stream and its weights in the types of the state, checked; see `run`."""
     X = _rows(where, state, X)
     y = hyperparameters.array(where, "y", y)
     if y.shape != X.shape[:1]:
@@ -265,29 +287,19 @@ def stream(
             f"{where}: y must have shape {X.shape[:1]}, one label a row of X, "
             f"got {y.shape}"
         )
-    mask = hyperparameters.array(
-        where, "mask", np.ones(X.shape[0], bool) if mask is None else mask
-    )
-    if mask.shape != X.shape[:1] or mask.dtype != bool:
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    weight = hyperparameters.array(where, "weight", weight)
+    if weight.shape != X.shape[:1]:
         raise ValueError(
-            f"{where}: mask must be booleans of shape {X.shape[:1]}, one a row of X, "
-            f"got {mask.dtype}{list(mask.shape)}"
+            f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
+            f"{weight.shape}"
         )
-    columns = state.expansion.coefficients.shape[-1]
+    _check_weights(where, hyperparameters.concrete(weight))
     given = hyperparameters.concrete(y)
     y = rounds.labels(where, state, y)
     if given is not None:
-        known = (
-            np.isin(given, (-1, 1))
-            if columns == 1
-            else (given >= 0) & (given < columns)
-        )
-        if not np.all(known):
-            row = int(np.argmin(known))
-            expected = "-1 or +1" if columns == 1 else f"in 0 .. {columns - 1}"
-            raise ValueError(
-                f"{where}: y must be {expected}, got {given[row]} in row {row}"
-            )
+        columns = state.expansion.num_columns
+        _check_labels(where, given, columns, algorithm.real_targets)
     if not isinstance(X, Tracer):
         row = int(_first_bad_row(X))
         if row < X.shape[0]:
@@ -296,7 +308,32 @@ def stream(
                 f"{where}: X must be finite, got {float(X[row, column])} in row {row}, "
                 f"column {column}"
             )
-    return X, y, jnp.asarray(mask)
+    return X, y, jnp.asarray(weight, X.dtype)
+
+
+def _check_weights(where: str, weight: np.ndarray | None) -> None:
+    """Raises unless all weights are finite and at least 0."""
+    if weight is not None:
+        good = np.isfinite(weight) & (weight >= 0)
+        if not np.all(good):
+            row = int(np.argmin(good))
+            raise ValueError(
+                f"{where}: weight must be finite and at least 0, got {weight[row]} in "
+                f"row {row}"
+            )
+
+
+def _check_labels(where: str, y: np.ndarray, columns: int, real_targets: bool) -> None:
+    """Raises unless all labels are the model's."""
+    if columns > 1:
+        known, expected = (y >= 0) & (y < columns), f"in 0 .. {columns - 1}"
+    elif real_targets:
+        known, expected = np.isfinite(y), "finite"
+    else:
+        known, expected = np.isin(y, (-1, 1)), "-1 or +1"
+    if not np.all(known):
+        row = int(np.argmin(known))
+        raise ValueError(f"{where}: y must be {expected}, got {y[row]} in row {row}")
 
 
 @jax.jit

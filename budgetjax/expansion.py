@@ -26,29 +26,57 @@ FREE = int(np.iinfo(np.int32).max)
 NOWHERE = -1
 
 
+class Average(NamedTuple):
+    """What an average of iterates must remember beside the sums in the support set.
+
+    Attributes:
+      start: the first round whose model is in the average.
+      since: the sum of the scales since the sums were last brought up to date: a round
+        that changes nothing but the scale costs one addition.
+    """
+
+    start: Integer[Array, ""]
+    since: Float[Array, ""]
+
+
 class Expansion(NamedTuple):
     """The support set of one model, in `capacity + 1` rows; the last one is spare.
 
     Attributes:
       vectors: `x_j`, shape `(rows, num_features)`; the spare row is arbitrary.
       squares: `||x_j||^2`, shape `(rows,)`; a kernel row is then one product.
-      coefficients: `u_j`, unscaled, shape `(rows, columns)`, zero in the spare row.
-        They are written once and not multiplied afterwards, so equal coefficients stay
-        equal to the last bit.
+      terms: what a vector carries, shape `(rows, columns)`, zero in the spare row: its
+        coefficients `u_j`, unscaled. They are written once and not multiplied
+        afterwards, so equal coefficients stay equal to the last bit. If iterates are
+        averaged, there are as many columns again, the sums of the true coefficients.
+        Every maintenance is a linear map of the rows, the same for both.
       ages: the round in which `x_j` was inserted, `FREE` where the slot is free and in
         the spare row, shape `(rows,)`. Rounds count from 1.
       scale: what multiplies all coefficients.
       num_active: the number of active slots.
       budget: the most slots that may be active, at most the capacity.
+      average: of the averaged iterates, or None.
     """
 
     vectors: Float[Array, "rows features"]
     squares: Float[Array, " rows"]
-    coefficients: Float[Array, "rows columns"]
+    terms: Float[Array, "rows both"]
     ages: Integer[Array, " rows"]
     scale: Float[Array, ""]
     num_active: Integer[Array, ""]
     budget: Integer[Array, ""]
+    average: Average | None = None
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of coefficients: 1, or one a class."""
+        both = self.terms.shape[-1]
+        return both if self.average is None else both // 2
+
+    @property
+    def coefficients(self) -> Float[Array | np.ndarray, "*models rows columns"]:
+        """`u_j`, unscaled, shape `(rows, columns)`."""
+        return self.terms[..., : self.num_columns]
 
     @property
     def mask(self) -> Bool[Array, "*models rows"]:
@@ -69,6 +97,7 @@ class Newcomer(NamedTuple):
       square: `||x||^2`.
       coefficients: `u`, unscaled, shape `(columns,)`.
       age: the round.
+      weight: how much the example counts; 1 unless the caller says otherwise.
       kernel_row: `k(x_j, x)` for every row, shape `(rows,)`; arbitrary where free.
       kernel_self: `k(x, x)`.
     """
@@ -77,18 +106,54 @@ class Newcomer(NamedTuple):
     square: Float[Array, ""]
     coefficients: Float[Array, " columns"]
     age: Integer[Array, ""]
+    weight: Float[Array, ""]
     kernel_row: Float[Array, " rows"]
     kernel_self: Float[Array, ""]
 
 
 class Row(NamedTuple):
-    """What one slot becomes; nothing where `slot` is `NOWHERE`."""
+    """What one slot becomes; nothing where `slot` is `NOWHERE`.
+
+    A slot becomes free by the age `FREE`, with zeros elsewhere.
+    """
 
     slot: Integer[Array, ""]
     vector: Float[Array, " features"]
     square: Float[Array, ""]
-    coefficients: Float[Array, " columns"]
+    term: Float[Array, " both"]
     age: Integer[Array, ""]
+
+
+class Spread(NamedTuple):
+    """A term that is divided among the support vectors: a change of rank one.
+
+    Attributes:
+      weights: how much of it each slot receives, shape `(rows,)`; 0 where free.
+      term: shape `(both,)`, as a row of `Expansion.terms`.
+    """
+
+    weights: Float[Array, " rows"]
+    term: Float[Array, " both"]
+
+
+class Edits(NamedTuple):
+    """What a round changes in the support set, in this order.
+
+    Attributes:
+      fold: what all stored coefficients are multiplied by, while the scale is divided
+        by it, or None. A power of two, so that nothing is rounded.
+      spread: what is added to many rows, or None.
+      rows: the slots to write; the last one is the example's own.
+      shrink: what multiplies the model then, the example's own term included, or None.
+      accrued: the sum of the scales that bring the sums up to date before all this. The
+        engine sets it where iterates are averaged.
+    """
+
+    rows: tuple[Row, ...]
+    spread: Spread | None = None
+    shrink: Float[Array, ""] | None = None
+    fold: Float[Array, ""] | None = None
+    accrued: Float[Array, ""] | None = None
 
 
 class Support(NamedTuple):
@@ -133,6 +198,7 @@ def empty(
     budget: ArrayLike,
     capacity: int | None,
     dtype: np.dtype,
+    average: Average | None = None,
 ) -> Expansion:
     """A support set with every slot free.
 
@@ -144,6 +210,7 @@ def empty(
         budget is clipped to `1 .. capacity`, because it cannot be checked.
       capacity: the number of slots; None takes the budget.
       dtype: of the vectors and coefficients.
+      average: of the averaged iterates, or None.
 
     Raises:
       ValueError: if a size is not an integer of at least 1, the budget is above the
@@ -172,14 +239,16 @@ def empty(
             f"{where}: capacity must be given as a Python integer when budget is "
             "traced, got capacity=None"
         )
+    columns = num_columns if average is None else 2 * num_columns
     return Expansion(
         vectors=jnp.zeros((capacity + 1, features), dtype),
         squares=jnp.zeros((capacity + 1,), dtype),
-        coefficients=jnp.zeros((capacity + 1, num_columns), dtype),
+        terms=jnp.zeros((capacity + 1, columns), dtype),
         ages=jnp.full((capacity + 1,), FREE, jnp.int32),
         scale=jnp.ones((), dtype),
         num_active=jnp.zeros((), jnp.int32),
         budget=jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity),
+        average=average,
     )
 
 
@@ -230,11 +299,34 @@ def oldest_least(
     return slot_of(expansion, jnp.min(jnp.where(least, expansion.ages, FREE)))
 
 
-def row(newcomer: Newcomer, slot: Integer[Array, ""]) -> Row:
+def term(expansion: Expansion, slot: Integer[Array, ""]) -> Float[Array, " both"]:
+    """What the vector in this slot carries, with its sums up to date."""
+    stored = expansion.terms[slot]
+    if expansion.average is None:
+        return stored
+    coefficients, sums = jnp.split(stored, 2)
+    sums = sums + expansion.average.since * coefficients
+    return jnp.concatenate([coefficients, sums])
+
+
+def newcomers_term(expansion: Expansion, newcomer: Newcomer) -> Float[Array, " both"]:
+    """What the newcomer carries: no model before this round has it."""
+    if expansion.average is None:
+        return newcomer.coefficients
+    nothing = jnp.zeros_like(newcomer.coefficients)
+    return jnp.concatenate([newcomer.coefficients, nothing])
+
+
+def row(expansion: Expansion, newcomer: Newcomer, slot: Integer[Array, ""]) -> Row:
     """The newcomer, in this slot."""
-    return Row(
-        slot, newcomer.vector, newcomer.square, newcomer.coefficients, newcomer.age
-    )
+    own = newcomers_term(expansion, newcomer)
+    return Row(slot, newcomer.vector, newcomer.square, own, newcomer.age)
+
+
+def freed(expansion: Expansion, slot: Integer[Array, ""]) -> Row:
+    """This slot, free."""
+    blank = jax.tree.map(lambda array: jnp.zeros_like(array[0]), expansion[:3])
+    return Row(slot, *blank, jnp.asarray(FREE, jnp.int32))
 
 
 def put(array: Array, slot: Integer[Array, ""], value: Array, axis: int = 0) -> Array:
@@ -243,42 +335,68 @@ def put(array: Array, slot: Integer[Array, ""], value: Array, axis: int = 0) -> 
     return jax.lax.dynamic_update_index_in_dim(array, value, index, axis)
 
 
-def write(expansion: Expansion, rows: tuple[Row, ...]) -> Expansion:
-    """Puts the rows into their slots; a slot just past the active ones becomes active.
+def fold_term(
+    expansion: Expansion, terms: Float[Array, "*rows both"], fold: Float[Array, ""]
+) -> Float[Array, "*rows both"]:
+    """The terms with their coefficients multiplied; sums are of true coefficients."""
+    if expansion.average is None:
+        return terms * fold
+    coefficients, sums = jnp.split(terms, 2, axis=-1)
+    return jnp.concatenate([coefficients * fold, sums], axis=-1)
 
-    Every write touches one row and reads none: a select over the whole array, or a read
-    beside the write, would copy it.
+
+def write(expansion: Expansion, edits: Edits) -> Expansion:
+    """Puts the edits into the arrays; the scale is left alone.
+
+    Every write of a row touches one row and reads none: a select over the whole array,
+    or a read beside the write, would copy it.
     """
-    for row in rows:
+    terms = expansion.terms
+    if edits.accrued is not None:
+        coefficients, sums = jnp.split(terms, 2, axis=1)
+        sums = sums + edits.accrued * coefficients
+        terms = jnp.concatenate([coefficients, sums], axis=1)
+    if edits.fold is not None:
+        terms = fold_term(expansion, terms, edits.fold)
+    if edits.spread is not None:
+        terms = terms + edits.spread.weights[:, None] * edits.spread.term[None]
+    vectors, squares, ages = expansion.vectors, expansion.squares, expansion.ages
+    for row in edits.rows:
         wanted = row.slot != NOWHERE
-        expansion = expansion._replace(
-            vectors=put(expansion.vectors, row.slot, row.vector),
-            squares=put(expansion.squares, row.slot, row.square),
-            coefficients=put(
-                expansion.coefficients,
-                row.slot,
-                jnp.where(wanted, row.coefficients, 0),
-            ),
-            ages=put(expansion.ages, row.slot, jnp.where(wanted, row.age, FREE)),
-            num_active=jnp.maximum(expansion.num_active, row.slot + 1),
-        )
-    return expansion
+        vectors = put(vectors, row.slot, row.vector)
+        squares = put(squares, row.slot, row.square)
+        terms = put(terms, row.slot, jnp.where(wanted, row.term, 0))
+        ages = put(ages, row.slot, jnp.where(wanted, row.age, FREE))
+    return expansion._replace(
+        vectors=vectors,
+        squares=squares,
+        terms=terms,
+        ages=ages,
+        num_active=jnp.sum(ages != FREE, dtype=jnp.int32),
+    )
 
 
 def squared_norm_after(
-    kernel: Kernel,
-    expansion: Expansion,
-    squared_norm: Float[Array, ""],
-    rows: tuple[Row, ...],
+    kernel: Kernel, expansion: Expansion, squared_norm: Float[Array, ""], edits: Edits
 ) -> Float[Array, ""]:
-    """`||sum_j u_j phi(x_j)||^2` once the rows are written, from its value before.
+    """`||sum_j u_j phi(x_j)||^2` after the rows and the spread, from its value before.
 
     With the change `g` of the function, `||f + g||^2 = ||f||^2 + 2 <f, g> + ||g||^2`.
-    One kernel row a new and one a replaced vector, O(B d).
+    One kernel row a new and one a replaced vector, O(B d). A spread changes all terms,
+    and then the whole kernel matrix is summed, O(B^2 d).
     """
+    rows, columns = edits.rows, expansion.num_columns
+    if edits.spread is not None:
+        after = write(expansion, edits)
+        responses = jnp.matmul(
+            kernel_rows(kernel, after, after.vectors, after.squares),
+            after.coefficients,
+            precision="highest",
+        )
+        return jnp.sum(after.coefficients * responses)
     wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
     slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
-    new = jnp.stack([row.coefficients for row in rows])
+    new = jnp.stack([row.term[:columns] for row in rows])
     changes = jnp.concatenate(
         [
             jnp.where(wanted, new, 0),
@@ -299,3 +417,41 @@ def squared_norm_after(
     among = kernel.gram(points, points, squares, squares)
     own = jnp.matmul(among, changes, precision="highest")
     return squared_norm + jnp.sum(changes * (2 * at_points + own))
+
+
+def averaged(state):
+    """The state with the average of its iterates as the model, to predict with.
+
+    The average over the rounds from `average` on (see `budgetjax.sgd.init`) of the
+    models after each round. Where a vector has left, its part of the average has left
+    too; where two were merged, their parts were. What is given back cannot go on
+    learning where `state` was: keep both.
+
+    Args:
+      state: of a learner that was made with `average=`; stacked states too.
+
+    Returns:
+      A state for `decision_function`, `predict` and `support`. Before the first round
+      of the average it is the last iterate.
+
+    Raises:
+      ValueError: if the learner does not average.
+    """
+    expansion = state.expansion
+    average = expansion.average
+    if average is None:
+        raise ValueError(
+            "averaged: state must be of a learner made with average=True, or from a "
+            "round on, got one without"
+        )
+    coefficients, sums = jnp.split(expansion.terms, 2, axis=-1)
+    count = state.num_seen - average.start + 1
+    sums = sums + average.since[..., None, None] * coefficients
+    means = sums / jnp.maximum(count, 1)[..., None, None].astype(sums.dtype)
+    true = expansion.scale[..., None, None] * coefficients
+    means = jnp.where(count[..., None, None] > 0, means, true)
+    return state._replace(
+        expansion=expansion._replace(
+            terms=means, scale=jnp.ones_like(expansion.scale), average=None
+        )
+    )

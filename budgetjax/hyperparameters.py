@@ -30,6 +30,14 @@ class Flag:
         return self.on
 
 
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """A number that belongs to the structure of a pytree, as `Flag` does."""
+
+    value: int
+
+
 def concrete(value: Any) -> np.ndarray | None:
     """`value` as a NumPy array, or None where it has no value yet."""
     if isinstance(value, Tracer):
@@ -76,6 +84,13 @@ def flag(where: str, name: str, value: Any) -> Flag:
     if not isinstance(value, bool | np.bool | Flag):
         raise ValueError(f"{where}: {name} must be True or False, got {value!r}")
     return Flag(bool(value))
+
+
+def count(where: str, name: str, value: Any, *, at_least: int) -> Count:
+    """`value` as a `Count`, if it is an integer of at least `at_least`."""
+    if isinstance(value, Count):
+        return value
+    return Count(size(where, name, value, at_least=at_least))
 
 
 def finite(where: str, name: str, value: ArrayLike) -> ArrayLike:

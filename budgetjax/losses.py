@@ -1,11 +1,23 @@
-"""What the losses of classification share: margins and directions.
+"""Margins, and the losses that optax lacks.
 
-One function serves both cases. A binary model has one column of scores and labels -1
-and +1; a multi-class model has a column a class and labels `0 .. C-1`.
+One function serves two classes and more. A binary model has one column of scores and
+labels -1 and +1; a multi-class model has a column a class and labels `0 .. C-1`.
+
+A loss is a function of a model's scores and one target: the score is a scalar, shape
+`()`, for a model with one column, and has shape `(C,)` otherwise. The losses of
+`optax.losses` are such functions too, for example `optax.losses.squared_error` and
+`optax.losses.huber_loss` for regression.
 """
 
+from collections.abc import Callable
+
+import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import hyperparameters
 
 
 def margin(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
@@ -51,3 +63,97 @@ def _others(
 ) -> Float[Array, " columns"]:
     classes = jnp.arange(score.shape[0], dtype=y.dtype)
     return jnp.where(classes == y, -jnp.inf, score)
+
+
+def hinge(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
+    """`max(0, 1 - margin)`, the loss of support vector machines.
+
+    Its gradient is minus `direction` where the margin is below 1, so that of several
+    best rivals the lowest moves, and no other.
+    """
+    score = jnp.atleast_1d(score)
+    ahead = jnp.dot(jax.lax.stop_gradient(direction(score, y)), score)
+    return jnp.where(ahead < 1, 1 - ahead, 0)
+
+
+def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
+    """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores."""
+    if jnp.ndim(score) == 0:
+        return jax.nn.softplus(-y * score)
+    return jax.nn.logsumexp(score) - score[y]
+
+
+def absolute(score: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:
+    """`|f - y|`, whose minimum is the median."""
+    return jnp.abs(score - y)
+
+
+def quantile(level: ArrayLike) -> Partial:
+    """The pinball loss: `level (y - f)` if `f < y`, else `(1 - level) (f - y)`.
+
+    Args:
+      level: which quantile of y to learn, between 0 and 1; a leaf, which can be swept.
+    """
+    hyperparameters.positive("losses.quantile", "level", level)
+    hyperparameters.positive("losses.quantile", "1 - level", 1 - level)
+    return Partial(_pinball, level=level)
+
+
+def _pinball(score, y, level):
+    error = y - score
+    return jnp.where(error > 0, level, level - 1) * error
+
+
+def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
+    """`max(0, |f - y| - epsilon)`, the loss of support vector regression.
+
+    Args:
+      epsilon: half the width of the tube in which nothing is learned, at least 0; a
+        leaf, which can be swept.
+    """
+    hyperparameters.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
+    return Partial(_outside_tube, epsilon=epsilon)
+
+
+def _outside_tube(score, y, epsilon):
+    distance = jnp.abs(score - y)
+    return jnp.where(distance > epsilon, distance - epsilon, 0)
+
+
+def gradient(
+    loss: Callable[..., Array], score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Float[Array, " columns"]:
+    """The derivative of a loss in the scores, shape `(columns,)`."""
+    if score.shape[0] == 1:
+        return jax.grad(loss)(score[0], y)[None]
+    return jax.grad(loss)(score, y)
+
+
+def as_leaves(
+    where: str, loss: Callable[..., Array], num_columns: int, dtype
+) -> Partial:
+    """A loss as a part of a state, if it is one; its numbers become leaves."""
+    if not callable(loss):
+        raise ValueError(
+            f"{where}: loss must be a function of (scores, y), got {loss!r}"
+        )
+    if not isinstance(loss, Partial):
+        loss = Partial(loss)
+    loss = jax.tree.map(
+        lambda leaf: hyperparameters.as_leaf(where, "loss", leaf, dtype), loss
+    )
+    score = jax.ShapeDtypeStruct(() if num_columns == 1 else (num_columns,), dtype)
+    y = jax.ShapeDtypeStruct((), dtype if num_columns == 1 else jnp.int32)
+    try:
+        value = jax.eval_shape(loss, score, y)
+    except Exception as error:
+        raise ValueError(
+            f"{where}: loss must be a function of scores of shape {score.shape} and "
+            f"one target, got {error}"
+        ) from error
+    if value.shape != ():
+        raise ValueError(
+            f"{where}: loss must give one number for scores of shape {score.shape}, "
+            f"got shape {value.shape}"
+        )
+    return loss

@@ -15,21 +15,13 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, kernels, losses
-from budgetjax.expansion import NOWHERE, Expansion, Newcomer, Row
+from budgetjax.expansion import NOWHERE, Average, Edits, Newcomer
 from budgetjax.kernels import Kernel
 
 
-class Edits(NamedTuple):
-    """What a round changes in the support set.
-
-    Attributes:
-      rows: the slots to write; the last one is the example's own.
-      fold: what to multiply all stored coefficients by first, or None. A power of two,
-        so that nothing is rounded.
-    """
-
-    rows: tuple[Row, ...]
-    fold: Float[Array, ""] | None = None
+def no_decay(state: Any, clocks: Integer[Array, " n"]) -> Float[Array, " n"]:
+    """Rounds alone never shrink a model."""
+    return jnp.ones(clocks.shape, state.expansion.scale.dtype)
 
 
 class Algorithm(NamedTuple):
@@ -41,30 +33,38 @@ class Algorithm(NamedTuple):
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`, an empty model.
       violates: `violates(state, score, y) -> bool`, whether this round must change the
-        model. It sees the score of the example, shape `(columns,)`, and is cheap. A
-        mistake must violate.
+        model. It sees the score of the example, shape `(columns,)`, and is cheap.
       update: `update(state, score, y, newcomer) -> (state, edits)`, what changes then.
         The kernel row of the example comes with `newcomer`. `update` reads the support
-        set and leaves it alone: what it would write there is in `edits`.
-      scale: `scale(state, num_seen) -> scalar`, what multiplies the stored coefficients
-        after `num_seen` rounds: decay is a function of the clock.
+        set, which has this round's decay already, and leaves it alone: what it would
+        write there is in `edits`.
+      decay: `decay(state, clocks) -> factors`, what the rounds from `state.num_seen` up
+        to each of some later clocks, shape `(n,)`, alone multiply all coefficients by.
+      real_targets: whether one column takes any real target, and not only -1 and +1.
     """
 
     init: Callable[..., Any]
     violates: Callable[[Any, Array, Array], Bool[Array, ""]]
     update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]]
-    scale: Callable[[Any, Integer[Array, ""]], Float[Array, ""]]
+    decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
+    real_targets: bool = False
 
-    def step(self, state: Any, x: ArrayLike, y: ArrayLike) -> Any:
+    def step(
+        self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
+    ) -> Any:
         """One example: the state after it.
 
-        Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`. The values of `x`
-        and `y` are not checked, as they may be traced; `budgetjax.run` checks them.
+        Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`. The values of `x`,
+        `y` and `weight` are not checked, as they may be traced; `budgetjax.run` checks
+        them.
 
         Args:
           state: of this algorithm.
           x: shape `(num_features,)`.
-          y: the label, -1 or +1, or an integer in `0 .. num_classes-1`.
+          y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor
+            a real number.
+          weight: what scales the update, at least 0. An example of weight 0 changes
+            nothing, the clock included. None is 1.
 
         Returns:
           The new state.
@@ -72,7 +72,7 @@ class Algorithm(NamedTuple):
         Raises:
           ValueError: if a shape, or the type of the label, is not what the state needs.
         """
-        return score_and_step(self, state, x, y)[0]
+        return score_and_step(self, state, x, y, weight)[0]
 
 
 def start(
@@ -80,22 +80,23 @@ def start(
     kernel: Kernel,
     *,
     num_features: int,
-    num_classes: int,
+    num_columns: int,
     budget: ArrayLike,
     capacity: int | None,
     dtype: np.dtype,
+    average: bool | int = False,
 ) -> dict[str, Any]:
     """The fields that all states share, of an empty model; errors name `where`."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"{where}: kernel must be a budgetjax kernel, got {kernel!r}")
-    classes = hyperparameters.size(where, "num_classes", num_classes, at_least=2)
     expansion = support_set.empty(
         where,
         num_features=num_features,
-        num_columns=1 if classes == 2 else classes,
+        num_columns=num_columns,
         budget=budget,
         capacity=capacity,
         dtype=dtype,
+        average=averaging(where, average, dtype),
     )
     zero = jnp.zeros((), jnp.int32)
     return {
@@ -112,12 +113,28 @@ def start(
     }
 
 
+def columns_of(where: str, num_classes: int) -> int:
+    """Columns of coefficients for so many classes: one for two."""
+    classes = hyperparameters.size(where, "num_classes", num_classes, at_least=2)
+    return 1 if classes == 2 else classes
+
+
+def averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | None:
+    """What `average=` of an `init` asks for: False, True, or the first round of it."""
+    if isinstance(average, bool) and not average:
+        return None
+    first = 1 if isinstance(average, bool) else average
+    hyperparameters.positive_integer(where, "average", first)
+    hyperparameters.scalar_integer(where, "average", first)
+    return Average(jnp.asarray(first, jnp.int32), jnp.zeros((), dtype))
+
+
 def score_and_step(
     algorithm: Algorithm,
     state: Any,
     x: ArrayLike,
     y: ArrayLike,
-    present: Bool[Array, ""] | None = None,
+    weight: ArrayLike | None = None,
 ) -> tuple[Any, Float[Array, " columns"]]:
     """One example: the state after it, and its score before.
 
@@ -126,7 +143,8 @@ def score_and_step(
       state: of that algorithm.
       x: shape `(num_features,)`.
       y: a scalar label.
-      present: False to skip the example: it is scored, and changes nothing.
+      weight: a scalar, or None for 1. With 0 the example is scored, and changes
+        nothing.
 
     Returns:
       The new state and `f(x)` of the old one, shape `(columns,)`.
@@ -134,39 +152,62 @@ def score_and_step(
     Raises:
       ValueError: if a shape, or the type of the label, is not what the state needs.
     """
-    x, y = _example(state, x, y)
-    newcomer = _newcomer(state, x)
-    score = support_set.scores(state.expansion, newcomer.kernel_row[None])[0]
-    violated = algorithm.violates(state, score, y)
+    x, y, weight = example(state, x, y, weight)
+    before = state.expansion
+    newcomer = _newcomer(state, x, weight)
+    score = support_set.scores(before, newcomer.kernel_row[None])[0]
     mistaken = losses.mistaken(score, y)
-    present = jnp.ones((), bool) if present is None else present
-    violated, mistaken = violated & present, mistaken & present
+    present = weight > 0
+    violated = algorithm.violates(state, score, y) & present
+    mistaken = mistaken & present
+
+    num_seen = state.num_seen + present.astype(jnp.int32)
+    decayed = decayed_scale(before.scale, algorithm.decay(state, num_seen[None]))[0]
+    now = state._replace(expansion=before._replace(scale=decayed))
 
     def changed():
-        new, edits = algorithm.update(state, score, y, newcomer)
+        new, edits = algorithm.update(now, score, y, newcomer)
         # The support set stays outside the branch: a branch copies what it returns.
-        return new._replace(expansion=None), edits
+        return new._replace(expansion=None), complete(before, edits)
 
     unchanged = no_edits(jax.eval_shape(changed)[1])
     new, edits = jax.lax.cond(
         violated, changed, lambda: (state._replace(expansion=None), unchanged)
     )
-    expansion = apply(state.expansion, edits)
-    new = new._replace(
-        expansion=expansion,
-        num_seen=state.num_seen + present.astype(jnp.int32),
+    expansion = support_set.write(before, edits)
+    scale = shrunk(decayed, edits)
+    average = before.average
+    if average is not None:
+        # An unchanged model is not brought up to date: its edits have accrued nothing.
+        held = jnp.where(violated, 0, average.since)
+        counts = present & (num_seen >= average.start)
+        average = average._replace(since=held + jnp.where(counts, scale, 0))
+    return new._replace(
+        expansion=expansion._replace(scale=scale, average=average),
+        num_seen=num_seen,
         num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),
         num_updates=state.num_updates + violated.astype(jnp.int32),
-    )
-    scale = algorithm.scale(new, new.num_seen)
-    return new._replace(expansion=expansion._replace(scale=scale)), score
+    ), score
 
 
-def apply(expansion: Expansion, edits: Edits) -> Expansion:
-    """The support set after the edits."""
-    if edits.fold is not None:
-        expansion = expansion._replace(coefficients=expansion.coefficients * edits.fold)
-    return support_set.write(expansion, edits.rows)
+def complete(expansion: support_set.Expansion, edits: Edits) -> Edits:
+    """The edits of an update, which bring the sums of an average up to date too."""
+    average = expansion.average
+    return edits if average is None else edits._replace(accrued=average.since)
+
+
+def decayed_scale(
+    scale: Float[Array, ""], decay: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """The scale after some decay; never 0, so that an update can divide by it."""
+    return jnp.maximum(scale * decay, jnp.finfo(scale.dtype).tiny)
+
+
+def shrunk(scale: Float[Array, ""], edits: Edits) -> Float[Array, ""]:
+    """The scale after the edits."""
+    if edits.shrink is not None:
+        scale = scale * edits.shrink
+    return scale if edits.fold is None else scale / edits.fold
 
 
 def no_edits(like: Edits) -> Edits:
@@ -175,10 +216,13 @@ def no_edits(like: Edits) -> Edits:
     rows = tuple(
         row._replace(slot=jnp.full_like(row.slot, NOWHERE)) for row in blank.rows
     )
-    return Edits(rows, None if blank.fold is None else jnp.ones_like(blank.fold))
+    one = jax.tree.map(jnp.ones_like, blank)
+    return blank._replace(rows=rows, shrink=one.shrink, fold=one.fold)
 
 
-def _newcomer(state: Any, x: Float[Array, " features"]) -> Newcomer:
+def _newcomer(
+    state: Any, x: Float[Array, " features"], weight: Float[Array, ""]
+) -> Newcomer:
     square = kernels.squared_norms(x[None])
     expansion = state.expansion
     return Newcomer(
@@ -186,14 +230,15 @@ def _newcomer(state: Any, x: Float[Array, " features"]) -> Newcomer:
         square=square[0],
         coefficients=jnp.zeros_like(expansion.coefficients[0]),
         age=state.num_seen + 1,
+        weight=weight,
         kernel_row=support_set.kernel_rows(state.kernel, expansion, x[None], square)[0],
         kernel_self=state.kernel.diag(x[None], square)[0],
     )
 
 
-def _example(
-    state: Any, x: ArrayLike, y: ArrayLike
-) -> tuple[Float[Array, " features"], Shaped[Array, ""]]:
+def example(
+    state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
+) -> tuple[Float[Array, " features"], Shaped[Array, ""], Float[Array, ""]]:
     """The example in the types of the state, if its shapes are right."""
     features = num_features("step", state)
     x = hyperparameters.array("step", "x", x)
@@ -204,8 +249,11 @@ def _example(
     y = hyperparameters.array("step", "y", y)
     if y.shape != ():
         raise ValueError(f"step: y must be a scalar label, got shape {y.shape}")
-    x = jnp.asarray(x, state.expansion.vectors.dtype)
-    return x, labels("step", state, y)
+    weight = hyperparameters.array("step", "weight", 1 if weight is None else weight)
+    if weight.shape != ():
+        raise ValueError(f"step: weight must be a scalar, got shape {weight.shape}")
+    dtype = state.expansion.vectors.dtype
+    return jnp.asarray(x, dtype), labels("step", state, y), jnp.asarray(weight, dtype)
 
 
 def num_features(where: str, state: Any) -> int:
@@ -221,7 +269,7 @@ def num_features(where: str, state: Any) -> int:
 
 def labels(where: str, state: Any, y: ArrayLike) -> Shaped[Array, "..."]:
     """Labels in the type of the state: floats for one column, else integers."""
-    columns = state.expansion.coefficients.shape[-1]
+    columns = state.expansion.num_columns
     y = jnp.asarray(hyperparameters.array(where, "y", y))
     if columns == 1:
         if y.dtype == bool:
@@ -241,7 +289,27 @@ SMALLEST_SCALE = 2.0**-20
 def fold(scale: Float[Array, ""]) -> Float[Array, ""]:
     """What to multiply the stored coefficients by before a small scale underflows.
 
-    1 while the scale is in a safe range, else a power of two, so that equal
-    coefficients stay equal. The scale is to be divided by it.
+    1 while the scale is in a safe range, else the power of two next below it, so that
+    equal coefficients stay equal. The scale is to be divided by it.
     """
-    return jnp.where(scale < SMALLEST_SCALE, SMALLEST_SCALE, 1).astype(scale.dtype)
+    exponent = jnp.frexp(scale)[1]
+    power = jnp.ldexp(jnp.ones_like(scale), jnp.maximum(exponent - 1, -126))
+    return jnp.where(scale < SMALLEST_SCALE, power, 1).astype(scale.dtype)
+
+
+def folded(expansion: support_set.Expansion, edits: Edits) -> Edits:
+    """Edits that keep the scale of a model that shrinks in a safe range.
+
+    Their rows and spread are given for the scale of `expansion`.
+    """
+    factor = fold(shrunk(expansion.scale, edits))
+    spread = edits.spread
+    if spread is not None:
+        spread = spread._replace(
+            term=support_set.fold_term(expansion, spread.term, factor)
+        )
+    rows = tuple(
+        row._replace(term=support_set.fold_term(expansion, row.term, factor))
+        for row in edits.rows
+    )
+    return edits._replace(rows=rows, spread=spread, fold=factor)

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import engine, hyperparameters
+from budgetjax.features import FeatureAlgorithm
 from budgetjax.rounds import Algorithm
 
 MODELS = "models"
@@ -40,12 +41,12 @@ class Sweep(NamedTuple):
 
 
 def sweep(
-    algorithm: Algorithm,
+    algorithm: Algorithm | FeatureAlgorithm,
     states: Any,
     X: ArrayLike,
     y: ArrayLike,
     *,
-    mask: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
     how: str = "auto",
     devices: Sequence[Any] | None = None,
     block_size: int | None = None,
@@ -69,7 +70,7 @@ def sweep(
       states: stacked states, from `jax.vmap` over `init` or `Grid.init`.
       X: examples, shape `(n, num_features)`, n at least 1.
       y: labels, shape `(n,)`.
-      mask: booleans of shape `(n,)`, False where a row is to be skipped.
+      weight: shape `(n,)`, as for `budgetjax.run`.
       how: "vmap", "map", or "auto", which is "vmap".
       devices: the models are spread over these; None takes all of the backend.
       block_size: as for `budgetjax.run`; a point of the curve is the end of a block.
@@ -104,7 +105,7 @@ def sweep(
         )
     models = vectors.shape[0]
     one = jax.tree.map(lambda leaf: leaf[0], states)
-    X, y, present = engine.stream("sweep", one, X, y, mask)
+    X, y, weights = engine.stream("sweep", algorithm, one, X, y, weight)
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
     size = engine.block_length("sweep", block_size, vectors.shape[1] - 1)
@@ -117,7 +118,7 @@ def sweep(
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
     new, mistakes, rounds = _sharded(
-        algorithm, chosen, how, size, padded, X, y, present
+        algorithm, chosen, how, size, padded, X, y, weights
     )
     new, mistakes = jax.tree.map(lambda leaf: leaf[:models], (new, mistakes))
     rounds = rounds[0]
@@ -128,15 +129,15 @@ def sweep(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _sharded(algorithm, devices, how, size, states, X, y, mask):
+def _sharded(algorithm, devices, how, size, states, X, y, weights):
     """The final states, and mistakes and rounds of every model at every point."""
     side_by_side = _vmap if how == "vmap" else jax.lax.map
 
-    def local(states, X, y, mask):
+    def local(states, X, y, weights):
         def learn(state):
             # Without an axis to agree over, every model has a loop of its own.
             axis = MODELS if how == "vmap" else None
-            return engine.learn(algorithm, state, X, y, mask, size, axis)
+            return engine.learn(algorithm, state, X, y, weights, size, axis)
 
         return side_by_side(learn, states)
 
@@ -147,7 +148,7 @@ def _sharded(algorithm, devices, how, size, states, X, y, mask):
         in_specs=(P("devices"), P(), P(), P()),
         out_specs=P("devices"),
         check_vma=False,
-    )(states, X, y, mask)
+    )(states, X, y, weights)
 
 
 def _vmap(function, states):

@@ -16,8 +16,11 @@ def kept(state):
 
     def keep(path, leaf):
         name = jax.tree_util.keystr(path)
+        leaf = np.asarray(leaf)
+        if name.endswith((".gram", ".root")):
+            return leaf[:-1, :-1]
         rows = ".expansion" in name or ".responses" in name
-        return np.asarray(leaf)[:-1] if rows and np.ndim(leaf) else np.asarray(leaf)
+        return leaf[:-1] if rows and leaf.ndim else leaf
 
     return jax.tree_util.tree_map_with_path(keep, state)
 

@@ -5,16 +5,24 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import budgetjax as bj
+from budgetjax import losses
 
 NUM_FEATURES = 3
 NUM_CLASSES = 4
 
 
+# What some learners do not promise, each with its reason.
+LEAVES_HOLES = "a merge of three frees a slot in the middle"
+FEW_ENTER = "an example near the span of the others is no support vector"
+FIXED_FEATURES = "the support vectors are random features, there from the start"
+
+
 class Row(NamedTuple):
-    """One learner under test."""
+    """One learner under test; 0 classes is regression."""
 
     name: str
     algorithm: Any
@@ -22,13 +30,17 @@ class Row(NamedTuple):
     num_classes: int = 2
     kernel: Any = bj.RBF(0.5)
     budget: int = 10
+    unlike: str = ""
 
     def init(self, kernel=None, budget=None, num_features=NUM_FEATURES, **more):
         """An empty model of this learner."""
         kernel = self.kernel if kernel is None else kernel
         budget = self.budget if budget is None else budget
         arguments = self.arguments | more
-        if self.algorithm is not bj.forgetron:
+        if self.algorithm in OUTPUTS:
+            outputs = 1 if self.num_classes <= 2 else self.num_classes
+            arguments = {"num_outputs": outputs} | arguments
+        elif self.algorithm is not bj.forgetron:
             arguments = {"num_classes": self.num_classes} | arguments
         return self.algorithm.init(
             kernel, num_features=num_features, budget=budget, **arguments
@@ -42,13 +54,30 @@ class Row(NamedTuple):
         """A noisy stream that keeps the learner busy."""
         random = np.random.default_rng(seed)
         X = random.normal(size=(n, num_features))
-        direction = random.normal(size=(num_features, self.num_classes))
-        scores = np.sin(2 * X) @ direction + 0.3 * random.normal(
-            size=(n, self.num_classes)
-        )
+        columns = max(self.num_classes, 2)
+        direction = random.normal(size=(num_features, columns))
+        scores = np.sin(2 * X) @ direction + 0.3 * random.normal(size=(n, columns))
+        if self.num_classes == 0:
+            return X.astype(np.float32), scores[:, 0].astype(np.float32)
         y = np.argmax(scores, axis=1)
         y = 2 * y - 1 if self.num_classes == 2 else y
         return X.astype(np.float32), y.astype(np.int32)
+
+    def counted(self):
+        """The algorithm, and a list that grows when it is traced."""
+        traces = []
+        name = "update" if hasattr(self.algorithm, "update") else "block"
+        traced = getattr(self.algorithm, name)
+
+        def counting(*given):
+            traces.append(None)
+            return traced(*given)
+
+        return self.algorithm._replace(**{name: counting}), traces
+
+
+# Learners that take any number of outputs and any target.
+OUTPUTS = (bj.sgd, bj.norma, bj.fourier, bj.nystrom)
 
 
 REMOVALS = {
@@ -67,10 +96,25 @@ def _rows():
         given = {"maintenance": strategy}
         yield Row(f"perceptron-{name}", bj.perceptron, given)
         yield Row(f"perceptron-{name}-multiclass", bj.perceptron, given, NUM_CLASSES)
-    for name, strategy in (REMOVALS | {"merge": bj.Merge()}).items():
-        given = {"maintenance": strategy, "regularization": 1e-2}
-        yield Row(f"pegasos-{name}", bj.pegasos, given)
-        yield Row(f"pegasos-{name}-multiclass", bj.pegasos, given, NUM_CLASSES)
+    for name, strategy, classes in (
+        ("oldest", bj.RemoveOldest(), 2),
+        ("random", bj.RemoveRandom(), NUM_CLASSES),
+        ("smallest", bj.RemoveSmallest(), NUM_CLASSES),
+        ("largest-margin", bj.RemoveLargestMargin(), 2),
+        ("merge", bj.Merge(), 2),
+        ("merge", bj.Merge(), NUM_CLASSES),
+        ("multi-merge", bj.MultiMerge(), NUM_CLASSES),
+        ("merge-best-pair", bj.MergeBestPair(), 2),
+        ("project", bj.Project(), NUM_CLASSES),
+        ("project-best", bj.Project(best=True), 2),
+    ):
+        yield Row(
+            f"pegasos-{name}" + ("-multiclass" if classes > 2 else ""),
+            bj.pegasos,
+            {"maintenance": strategy, "regularization": 1e-2},
+            classes,
+            unlike=LEAVES_HOLES if name == "multi-merge" else "",
+        )
     yield Row(
         "perceptron-margin",
         bj.perceptron,
@@ -95,8 +139,81 @@ def _rows():
             "project_to_ball": True,
         },
     )
+    yield Row(
+        "pegasos-ball-project-average",
+        bj.pegasos,
+        {
+            "maintenance": bj.Project(),
+            "regularization": 1e-2,
+            "project_to_ball": True,
+            "average": 20,
+        },
+    )
+    yield Row(
+        "pegasos-merge-average",
+        bj.pegasos,
+        {"regularization": 1e-2, "average": True},
+    )
+    yield Row(
+        "sgd-logistic-average-multiclass",
+        bj.sgd,
+        {
+            "loss": losses.logistic,
+            "learning_rate": 0.5,
+            "regularization": 0.1,
+            "maintenance": bj.MultiMerge(4),
+            "average": 20,
+        },
+        NUM_CLASSES,
+        unlike=LEAVES_HOLES,
+    )
+    yield Row(
+        "sgd-huber-regression",
+        bj.sgd,
+        {"loss": optax.losses.huber_loss, "learning_rate": SCHEDULE},
+        0,
+    )
+    yield Row("norma", bj.norma, {"learning_rate": 0.3, "regularization": 0.1})
+    yield Row("passive-aggressive", bj.passive_aggressive, {"variant": "PA-II"})
+    yield Row(
+        "passive-aggressive-onto-newcomer",
+        bj.passive_aggressive,
+        {"maintenance": bj.ProjectOntoNewcomer()},
+        kernel=polynomial,
+    )
+    yield Row(
+        "passive-aggressive-onto-nearest-multiclass",
+        bj.passive_aggressive,
+        {"maintenance": bj.ProjectOntoNearest(), "aggressiveness": 0.3},
+        NUM_CLASSES,
+    )
+    yield Row("projectron", bj.projectron, {"threshold": 0.3}, unlike=FEW_ENTER)
+    yield Row(
+        "projectron-margin-updates-multiclass",
+        bj.projectron,
+        {"threshold": 0.3, "margin_updates": True},
+        NUM_CLASSES,
+        unlike=FEW_ENTER,
+    )
+    yield Row("fourier-average", bj.fourier, {"average": True}, unlike=FIXED_FEATURES)
+    yield Row(
+        "nystrom-momentum-multiclass",
+        bj.nystrom,
+        {"optimizer": optax.sgd(0.1, momentum=0.5)},
+        NUM_CLASSES,
+        unlike=FEW_ENTER,
+    )
+    yield Row(
+        "nystrom-regression",
+        bj.nystrom,
+        {"loss": optax.losses.squared_error, "average": 20},
+        0,
+        unlike=FEW_ENTER,
+    )
 
 
+# One object: a schedule is a part of the program.
+SCHEDULE = optax.exponential_decay(0.5, 20, 0.7)
 ROWS = tuple(_rows())
 
 

@@ -21,17 +21,6 @@ def loop(row, state, X, y):
     return state, jnp.stack(scores)
 
 
-def counted(row):
-    """The row's algorithm, and a list that grows when its update is traced."""
-    traces = []
-
-    def update(*given):
-        traces.append(None)
-        return row.algorithm.update(*given)
-
-    return row.algorithm._replace(update=update), traces
-
-
 @registry.each
 def test_run_equals_loop_of_steps(row, x64):
     X, y = row.stream()
@@ -77,10 +66,10 @@ def test_resuming_from_stored_leaves_is_exact(row):
 @registry.each
 def test_sweep_equals_single_runs_and_new_values_do_not_retrace(row):
     X, y = row.stream()
-    budgets = np.array([4, 10, 25]) if row.budget < 60 else np.array([60, 70, 80])
+    budgets = np.array([4, 10, 26]) if row.budget < 60 else np.array([60, 70, 80])
     gammas = np.array([0.4, 1.0, 3.0], np.float32)
     capacity = int(budgets.max())
-    algorithm, traces = counted(row)
+    algorithm, traces = row.counted()
 
     def init(budget, gamma):
         return row.init(row.kernel_of(gamma), budget=budget, capacity=capacity)
@@ -139,20 +128,23 @@ def test_support_set_stays_in_order(row):
         expansion = jax.device_get(state.expansion)
         active = int(expansion.num_active)
         assert active <= budget
-        np.testing.assert_array_equal(
-            mask, np.arange(budget + 4) < active, "active slots come first"
-        )
+        assert active == mask.sum()
+        if row.unlike != registry.LEAVES_HOLES:
+            np.testing.assert_array_equal(
+                mask, np.arange(budget + 4) < active, "active slots come first"
+            )
+        free = ~mask[:-1]
         for array in (expansion.vectors, expansion.squares, expansion.coefficients):
-            assert not np.any(array[active:-1]), "free slots are zero"
+            assert not np.any(array[:-1][free]), "free slots are zero"
         assert not np.any(expansion.coefficients[-1]), (
             "the spare row counts for nothing"
         )
-        ages = expansion.ages[:active]
+        ages = expansion.ages[mask]
         assert len(set(ages)) == active
         np.testing.assert_allclose(
             expansion.squares, np.sum(expansion.vectors**2, axis=1), rtol=1e-4
         )
-    assert active == min(budget, int(state.num_updates)) or "merge" in row.name
+    assert row.unlike or active == min(budget, int(state.num_updates))
 
 
 @registry.each
@@ -183,8 +175,13 @@ def test_finite_on_odd_streams(row, make):
 def test_budget_beyond_the_stream_is_no_budget(row):
     X, y = row.stream(30)
     state, scores = bj.run(row.algorithm, row.init(budget=30, capacity=35), X, y)
-    wider, wider_scores = bj.run(row.algorithm, row.init(budget=35, capacity=35), X, y)
+    wider, wider_scores = bj.run(row.algorithm, row.init(budget=34, capacity=35), X, y)
+    if row.unlike == registry.FIXED_FEATURES:
+        return
     np.testing.assert_allclose(scores, wider_scores, rtol=1e-4, atol=1e-4)
+    if row.unlike == registry.FEW_ENTER:
+        assert int(state.expansion.num_active) == int(wider.expansion.num_active)
+        return
     assert int(state.expansion.num_active) == int(state.num_updates)
     assert int(wider.expansion.num_active) == int(state.num_updates)
 
@@ -193,6 +190,8 @@ def test_budget_beyond_the_stream_is_no_budget(row):
 def test_padding_columns_changes_nothing(row):
     X, y = row.stream()
     state, scores = bj.run(row.algorithm, row.init(), X, y)
+    if row.unlike == registry.FIXED_FEATURES:
+        return
     padded = np.concatenate([X, np.zeros((60, 2), np.float32)], axis=1)
     new, new_scores = bj.run(row.algorithm, row.init(num_features=5), padded, y)
     scale = np.abs(scores).max()
@@ -210,7 +209,7 @@ def test_scores_are_those_of_the_model_before(row):
     scale = np.abs(scores).max()
     np.testing.assert_allclose(scores[30], expected, rtol=FLOAT32, atol=FLOAT32 * scale)
     assert not np.any(scores[0]), "an empty model scores 0"
-    shape = (60,) if row.num_classes == 2 else (60, row.num_classes)
+    shape = (60,) if row.num_classes <= 2 else (60, row.num_classes)
     assert scores.shape == shape
 
 

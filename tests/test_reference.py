@@ -8,11 +8,27 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-from reference import forgetron, kernels, maintenance, pegasos, perceptron
+from reference import (
+    forgetron,
+    fourier,
+    gradients,
+    kernels,
+    maintenance,
+    nystrom,
+    passive_aggressive,
+    pegasos,
+    perceptron,
+    projectron,
+    sgd,
+    support,
+)
 from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
+from budgetjax import losses
+from budgetjax.span import RIDGE
 
 ROUNDS = 2000
 BUDGETS = (10, 50, 200)
@@ -61,6 +77,19 @@ def draw(seed):
     return lambda t, n: int(pick(jnp.int32(t), jnp.int32(n)))
 
 
+def curve():
+    """Regression: a noisy function of two variables."""
+    random = np.random.default_rng(3)
+    X = random.normal(size=(ROUNDS, 2))
+    noise = 0.1 * random.normal(size=ROUNDS)
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + noise
+
+
+def weights():
+    """Weights of the rounds, some of them 0."""
+    return np.random.default_rng(4).choice([0, 0.3, 1, 1.7], ROUNDS)
+
+
 class Case(NamedTuple):
     """A learner and its reference."""
 
@@ -71,6 +100,9 @@ class Case(NamedTuple):
     reference: Any
     kernel: Any
     reference_kernel: Any
+    budgets: tuple = BUDGETS
+    rounds: int = ROUNDS
+    weighted: bool = False
 
 
 def _cases():
@@ -84,32 +116,82 @@ def _cases():
         ),
         "merge": (bj.Merge(), lambda: maintenance.merge(same_sign=True)),
         "merge-any": (bj.Merge(same_sign=False), lambda: maintenance.merge(False)),
+        "multi-merge": (bj.MultiMerge(), maintenance.multi_merge),
+        "multi-merge-any": (
+            bj.MultiMerge(5, same_sign=False),
+            lambda: maintenance.multi_merge(5, False),
+        ),
+        "best-pair": (bj.MergeBestPair(), maintenance.merge_best_pair),
+        "project": (bj.Project(), lambda: maintenance.project(ridge=RIDGE)),
+        "project-best": (
+            bj.Project(best=True),
+            lambda: maintenance.project(best=True, ridge=RIDGE),
+        ),
+        "onto-newcomer": (
+            bj.ProjectOntoNewcomer(),
+            maintenance.project_onto_newcomer,
+        ),
+        "onto-nearest": (
+            bj.ProjectOntoNearest(),
+            lambda: maintenance.project_onto_nearest(ridge=RIDGE),
+        ),
     }
     sets = {
         "digits": (digits, 10, 0.05),
         "parity": (parity, 2, 0.05),
         "banana": (banana, 2, 1.0),
+        "curve": (curve, 0, 1.0),
     }
     polynomial = (
         bj.Polynomial(degree=3, gamma=0.1),
         kernels.polynomial(degree=3, gamma=0.1, coef0=1.0),
     )
 
-    def case(name, algorithm, data, strategy=None, kernel=None, **more):
+    modules = {
+        "perceptron": perceptron,
+        "pegasos": pegasos,
+        "forgetron": forgetron,
+        "passive_aggressive": passive_aggressive,
+        "projectron": projectron,
+        "sgd": sgd,
+        "norma": sgd,
+    }
+    with_strategy = ("perceptron", "pegasos", "passive_aggressive", "sgd")
+
+    def case(
+        name,
+        algorithm,
+        data,
+        strategy=None,
+        kernel=None,
+        ours=None,
+        theirs=None,
+        budgets=BUDGETS,
+        rounds=ROUNDS,
+        weighted=False,
+        **more,
+    ):
+        """A case with arguments that both take, only ours, or only the reference."""
         source, classes, gamma = sets[data]
-        ours, theirs = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
-        given, wanted = dict(more), dict(more)
-        module = {"perceptron": perceptron, "pegasos": pegasos}.get(algorithm)
-        if algorithm == "forgetron":
-            run = forgetron.run
-        else:
-            given |= {"num_classes": classes, "seed": 7}
+        kernel, plain = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
+        given, wanted = more | (ours or {}), more | (theirs or {})
+        module = modules[algorithm]
+        if algorithm in ("sgd", "norma"):
+            outputs = classes if classes > 2 else 1
+            given["num_outputs"] = wanted["num_outputs"] = outputs
+        elif algorithm != "forgetron":
+            given["num_classes"] = wanted["num_classes"] = classes
+        make = None
+        if algorithm in with_strategy:
+            given["seed"] = 7
             given["maintenance"] = strategies[strategy][0] if strategy else None
             make = strategies[strategy][1] if strategy else lambda: maintenance.refuse
-            wanted["num_classes"] = classes
+        elif algorithm == "norma":
+            make = strategies["oldest"][1]
 
-            def run(*args, **kwargs):
-                return module.run(*args, maintenance=make(), **kwargs)
+        def run(*args, **kwargs):
+            extra = {"maintenance": make()} if make else {}
+            return module.run(*args, **extra, **kwargs)
 
         return Case(
             f"{algorithm}-{name}-{data}",
@@ -117,8 +199,11 @@ def _cases():
             getattr(bj, algorithm),
             given,
             functools.partial(run, **wanted),
-            ours,
-            theirs,
+            kernel,
+            plain,
+            budgets,
+            rounds,
+            weighted,
         )
 
     for data in ("digits", "banana"):
@@ -155,46 +240,271 @@ def _cases():
                 project_to_ball=True,
             )
 
+    average = {"ours": {"average": 300}, "theirs": {"average_from": 300}}
+    for data in ("digits", "banana"):
+        for strategy in ("project", "multi-merge"):
+            yield case(strategy, "pegasos", data, strategy, regularization=1e-3)
+        yield case("average", "pegasos", data, "merge", regularization=1e-3, **average)
+    yield case(
+        "best",
+        "pegasos",
+        "parity",
+        "project-best",
+        (bj.RBF(0.05), kernels.rbf(0.05)),
+        budgets=(10,),
+        rounds=500,
+        regularization=1e-3,
+    )
+    yield case("multi-any", "pegasos", "parity", "multi-merge-any", regularization=1e-3)
+    for data in ("digits", "banana"):
+        yield case(
+            "best-pair",
+            "pegasos",
+            data,
+            "best-pair",
+            budgets=(10, 25),
+            rounds=800,
+            regularization=1e-3,
+        )
+    yield case(
+        "weights", "pegasos", "banana", "merge", weighted=True, regularization=1e-3
+    )
+    yield case("weights", "forgetron", "banana", weighted=True)
+    yield case("weights", "perceptron", "digits", "oldest", weighted=True)
+
+    # Any loss, schedule and strategy.
+    schedule = optax.exponential_decay(0.5, 500, 0.8)
+
+    def descent(name, data, strategy, loss, gradient, rate=0.3, **more):
+        theirs = {"gradient": gradient, "learning_rate": lambda t: rate}
+        if callable(rate):
+            # A schedule counts with integers of 32 bits, and divides them in float32.
+            theirs["learning_rate"] = lambda t: float(rate(jnp.int32(t - 1)))
+        ours = {"loss": loss, "learning_rate": rate}
+        if more.pop("averaged", False):
+            ours, theirs = ours | average["ours"], theirs | average["theirs"]
+        return case(name, "sgd", data, strategy, ours=ours, theirs=theirs, **more)
+
+    squared, huber = optax.losses.l2_loss, optax.losses.huber_loss
+    tube, third = losses.epsilon_insensitive(0.1), losses.quantile(0.3)
+    yield descent(
+        "logistic",
+        "digits",
+        "merge",
+        losses.logistic,
+        gradients.logistic,
+        schedule,
+        averaged=True,
+        weighted=True,
+        regularization=1e-3,
+    )
+    yield descent(
+        "squared-average",
+        "curve",
+        "project",
+        squared,
+        gradients.squared,
+        schedule,
+        averaged=True,
+        rounds=800,
+        budgets=(10, 50),
+    )
+    yield descent(
+        "huber", "curve", "multi-merge", huber, gradients.huber(), averaged=True
+    )
+    yield descent(
+        "tube", "curve", "largest-margin", tube, gradients.epsilon_insensitive(0.1)
+    )
+    yield descent("quantile", "curve", "oldest", third, gradients.quantile(0.3))
+    yield descent(
+        "absolute", "curve", "onto-nearest", losses.absolute, gradients.absolute
+    )
+    yield case(
+        "hinge",
+        "norma",
+        "banana",
+        ours={"learning_rate": 0.3},
+        theirs={"learning_rate": lambda t: 0.3, "gradient": gradients.hinge},
+        regularization=0.05,
+    )
+
+    yield case("PA", "passive_aggressive", "banana", "merge", variant="PA")
+    yield case(
+        "PA-II",
+        "passive_aggressive",
+        "digits",
+        "onto-nearest",
+        variant="PA-II",
+        aggressiveness=0.7,
+    )
+    yield case(
+        "PA-I", "passive_aggressive", "digits", "onto-newcomer", aggressiveness=0.3
+    )
+    yield case(
+        "polynomial",
+        "passive_aggressive",
+        "parity",
+        "onto-newcomer",
+        polynomial,
+        weighted=True,
+    )
+    for data in ("digits", "banana"):
+        for margin_updates in (False, True):
+            yield case(
+                "margin-updates" if margin_updates else "plain",
+                "projectron",
+                data,
+                threshold=0.3,
+                theirs={"ridge": RIDGE},
+                margin_updates=margin_updates,
+                weighted=margin_updates,
+                budgets=(10, 50),
+            )
+
 
 CASES = tuple(_cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equals_numpy(case, double):
-    X, y = case.data()
-    for budget in BUDGETS:
+    X, y = (array[: case.rounds] for array in case.data())
+    weight = weights()[: case.rounds] if case.weighted else None
+    extra = {} if weight is None else {"weights": weight}
+    for budget in case.budgets:
         state = case.algorithm.init(
             case.kernel,
             num_features=X.shape[1],
             budget=budget,
-            capacity=max(BUDGETS),
+            capacity=max(case.budgets),
             dtype=jnp.float64,
             **case.arguments,
         )
-        state, scores = bj.run(case.algorithm, state, X, y)
-        expected = case.reference(case.reference_kernel, X, y, budget=budget)
+        state, scores = bj.run(case.algorithm, state, X, y, weight=weight)
+        expected = case.reference(case.reference_kernel, X, y, budget=budget, **extra)
 
         scores = np.asarray(scores)
         scale = np.abs(expected.scores).max()
         np.testing.assert_allclose(scores, expected.scores, rtol=0, atol=1e-9 * scale)
-        assert mistakes(scores, y) == list(expected.mistakes)
-        assert int(state.num_mistakes) == len(expected.mistakes)
+        if not case.algorithm.real_targets:
+            rows = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
+            assert mistakes(scores[rows], y[rows]) == list(expected.mistakes)
+            assert int(state.num_mistakes) == len(expected.mistakes)
         assert int(state.num_updates) == len(expected.updates)
 
-        support = bj.support(state)
-        active = int(state.expansion.num_active)
-        np.testing.assert_array_equal(state.expansion.ages[:active], expected.ages)
-        np.testing.assert_allclose(
-            support.vectors[:active], expected.vectors, rtol=1e-9, atol=1e-9
-        )
-        np.testing.assert_allclose(
-            support.coefficients[:active],
-            expected.coefficients,
-            rtol=1e-9,
-            atol=1e-9 * np.abs(expected.coefficients).max(),
-        )
+        model = bj.support(state)
+        slots = np.flatnonzero(model.mask)
+        if expected.slots:
+            assert list(slots) == expected.slots
+        np.testing.assert_array_equal(state.expansion.ages[slots], expected.ages)
+        assert_close(model.vectors[slots], expected.vectors)
+        assert_close(model.coefficients[slots], expected.coefficients)
+        if state.expansion.average is not None:
+            means = bj.support(bj.averaged(state)).coefficients
+            assert_close(means[slots], expected.averaged)
         if case.algorithm is bj.forgetron:
             np.testing.assert_allclose(state.Q, expected.Q[-1], rtol=1e-9)
+
+
+def assert_close(actual, expected):
+    """Equal to a part of the largest entry."""
+    largest = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9 * largest)
+
+
+@pytest.mark.parametrize("outputs", [1, 10])
+def test_fourier_equals_numpy(outputs, double):
+    X, y = digits() if outputs > 1 else parity()
+    rate, weight = 0.2, weights()
+    state = bj.fourier.init(
+        bj.RBF(0.05),
+        num_features=64,
+        budget=100,
+        num_outputs=outputs,
+        loss=losses.logistic,
+        optimizer=optax.sgd(rate),
+        dtype=jnp.float64,
+    )
+    frequencies = np.asarray(bj.support(state).vectors)
+    np.testing.assert_array_equal(frequencies[::2], frequencies[1::2])
+    expected = fourier.run(
+        X,
+        y,
+        frequencies=frequencies[::2],
+        gradient=gradients.logistic,
+        learning_rate=lambda t: rate,
+        weights=weight,
+        num_outputs=outputs,
+    )
+    state, scores = bj.run(bj.fourier, state, X, y, weight=weight)
+    assert_close(scores, expected.scores)
+    coefficients = np.asarray(bj.support(state).coefficients)
+    assert_close(np.concatenate([coefficients[::2], coefficients[1::2]]), expected.W)
+
+
+@pytest.mark.parametrize("outputs", [1, 10])
+@pytest.mark.parametrize("block_size", [1, None])
+def test_nystrom_equals_numpy(outputs, block_size, double):
+    X, y = digits() if outputs > 1 else banana()
+    gamma, rate, weight = (0.05 if outputs > 1 else 1.0), 0.2, weights()
+    state = bj.nystrom.init(
+        bj.RBF(gamma),
+        num_features=X.shape[1],
+        budget=50,
+        num_outputs=outputs,
+        tolerance=0.01,
+        optimizer=optax.sgd(rate),
+        dtype=jnp.float64,
+    )
+    expected = nystrom.run(
+        kernels.rbf(gamma),
+        X,
+        y,
+        budget=50,
+        tolerance=0.01,
+        gradient=gradients.hinge,
+        learning_rate=lambda t: rate,
+        weights=weight,
+        num_outputs=outputs,
+    )
+    state, scores = bj.run(
+        bj.nystrom, state, X, y, weight=weight, block_size=block_size
+    )
+    assert_close(scores, expected.scores)
+    model = bj.support(state)
+    active = int(state.expansion.num_active)
+    assert active == len(expected.landmarks) > 10
+    np.testing.assert_array_equal(model.vectors[:active], X[expected.landmarks])
+    assert_close(model.coefficients[:active], expected.coefficients)
+
+
+@pytest.mark.parametrize("nearest", [False, True])
+def test_joint_updates_are_projections(nearest):
+    """BPA-S and BPA-NN, minimised jointly, leave what PA-I and a projection leave."""
+    random = np.random.default_rng(5)
+    kernel = kernels.rbf(0.5)
+    project = (
+        maintenance.project_onto_nearest
+        if nearest
+        else maintenance.project_onto_newcomer
+    )()
+    for _ in range(40):
+        C, label = random.choice([0.1, 10.0]), random.choice([-1, 1])
+        active = [
+            support.SupportVector(random.normal(size=3), random.normal(size=1), age)
+            for age in range(6)
+        ]
+        x = random.normal(size=3)
+        score = support.unscaled_scores(kernel, active, x, 1)[0]
+        loss = 1 - label * score
+        if loss <= 0:
+            continue
+        removed, _, beta, _ = passive_aggressive.joint_update(
+            kernel, active, x, label, aggressiveness=C, nearest=nearest
+        )
+        newcomer = support.SupportVector(x, np.array([label * min(C, loss)]), 6)
+        after = project(kernel, active, newcomer)
+        assert after[removed].age == 6
+        np.testing.assert_allclose(after[removed].coefficients[0], beta[0], atol=1e-12)
 
 
 def mistakes(scores, y):

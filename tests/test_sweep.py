@@ -10,7 +10,7 @@ from compare import FLOAT32
 import budgetjax as bj
 
 GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
-BUDGETS = np.array([4, 10, 25])
+BUDGETS = np.array([4, 10, 26])
 ROWS = [
     pytest.param(row, id=row.name)
     for row in registry.ROWS
@@ -22,13 +22,16 @@ ROWS = [
         "pegasos-merge",
         "pegasos-merge-multiclass",
         "pegasos-any-signs-ball",
+        "pegasos-project-multiclass",
+        "sgd-logistic-average-multiclass",
+        "nystrom-regression",
     )
 ]
 
 
 def stacked(row):
     return jax.vmap(
-        lambda gamma, budget: row.init(row.kernel_of(gamma), budget=budget, capacity=25)
+        lambda gamma, budget: row.init(row.kernel_of(gamma), budget=budget, capacity=26)
     )(GAMMAS, BUDGETS)
 
 
@@ -39,23 +42,23 @@ def test_every_model_equals_its_single_run(row, how, num_devices):
     """Three models on two devices: one device has a model to spare."""
     assert len(jax.devices()) >= 2
     X, y = row.stream()
-    mask = np.arange(60) % 7 != 3
+    weight = np.arange(60) % 7 != 3
     states = stacked(row)
     result = bj.sweep(
         row.algorithm,
         states,
         X,
         y,
-        mask=mask,
+        weight=weight,
         how=how,
         devices=jax.devices()[:num_devices],
         block_size=16,
     )
     ends = [16, 32, 48, 60]
-    np.testing.assert_array_equal(result.rounds, [mask[:end].sum() for end in ends])
+    np.testing.assert_array_equal(result.rounds, [weight[:end].sum() for end in ends])
     for index in range(3):
         alone = jax.tree.map(lambda leaf, index=index: leaf[index], states)
-        state, scores = bj.run(row.algorithm, alone, X, y, mask=mask)
+        state, scores = bj.run(row.algorithm, alone, X, y, weight=weight)
         one = jax.tree.map(lambda leaf, index=index: leaf[index], result.states)
         for name in ("num_seen", "num_mistakes", "num_updates"):
             assert int(getattr(one, name)) == int(getattr(state, name))
@@ -65,8 +68,8 @@ def test_every_model_equals_its_single_run(row, how, num_devices):
         for actual, wanted in zip(bj.support(one), bj.support(state), strict=True):
             tolerance = FLOAT32 * max(1.0, np.abs(wanted).max())
             np.testing.assert_allclose(actual, wanted, FLOAT32, tolerance)
-        wrong = mistakes(scores, y) & mask
-        expected = [wrong[:end].sum() / mask[:end].sum() for end in ends]
+        wrong = mistakes(scores, y) & weight
+        expected = [wrong[:end].sum() / weight[:end].sum() for end in ends]
         np.testing.assert_allclose(result.errors[index], expected, rtol=1e-6)
         assert result.error[index] == result.errors[index, -1]
 

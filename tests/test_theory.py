@@ -37,7 +37,7 @@ def test_forgetron_invariant_every_round(budget, double):
 
     def body(state, example):
         state = bj.forgetron.step(state, *example)
-        return state, (state.Q, state.num_mistakes)
+        return state, (state.Q, state.M)
 
     _, (Q, M) = jax.lax.scan(body, state, (jnp.array(X), jnp.array(y)))
     Q, M = np.asarray(Q), np.asarray(M)

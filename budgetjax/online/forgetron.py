@@ -8,9 +8,9 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds
-from budgetjax.expansion import Expansion, Newcomer
+from budgetjax.expansion import Edits, Expansion, Newcomer
 from budgetjax.kernels import Kernel
-from budgetjax.rounds import Algorithm, Edits
+from budgetjax.rounds import Algorithm
 
 
 class State(NamedTuple):
@@ -19,17 +19,17 @@ class State(NamedTuple):
     Attributes:
       kernel: with parameters of the state's dtype.
       expansion: the support set; the coefficient of a vector is `sigma_i y_i`.
-      shrinking: the product of all `phi` so far, up to the folds.
       Q: the sum of all `Psi`, the damage done by removals.
+      M: the sum of the weights of all mistakes, which is their number without weights.
       num_seen: rounds so far, t.
-      num_mistakes: M, rounds whose margin was at most 0.
+      num_mistakes: rounds whose margin was at most 0.
       num_updates: the same.
     """
 
     kernel: Kernel
     expansion: Expansion
-    shrinking: Float[Array, ""]
     Q: Float[Array, ""]
+    M: Float[Array, ""]
     num_seen: Integer[Array, ""]
     num_mistakes: Integer[Array, ""]
     num_updates: Integer[Array, ""]
@@ -59,11 +59,15 @@ def init(
     3. r leaves.
 
     The model is :math:`f(x) = \sum_i \sigma_i y_i k(x_i, x)`. ``state.Q`` and
-    ``state.num_mistakes`` are Q and M, and :math:`Q \le \frac{15}{32} M` in every
+    ``state.M`` are Q and M, and :math:`Q \le \frac{15}{32} M` in every
     round. If :math:`k(x, x) \le 1` and B >= 83, then for every g with
     :math:`\|g\| \le \frac14 \sqrt{(B + 1) / \log(B + 1)}`
 
     .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)).
+
+    An example of weight w enters with :math:`\sigma_t = w`, and
+    :math:`M \leftarrow M + w`; weights of at most 1 keep the bound, with M and the sum
+    of losses weighted.
 
     Cost: O(B d) a round, and a second kernel row on a mistake.
 
@@ -88,7 +92,7 @@ def init(
       >>> state = bj.forgetron.init(kernel, num_features=2, budget=1)
       >>> state = bj.forgetron.step(state, jnp.array([1.0, 0.0]), 1)
       >>> state = bj.forgetron.step(state, jnp.array([0.0, 1.0]), -1)
-      >>> int(state.num_mistakes), bool(state.Q <= 15 / 32 * 2)
+      >>> int(state.num_mistakes), bool(state.Q <= 15 / 32 * state.M)
       (2, True)
 
     References:
@@ -104,13 +108,13 @@ def init(
             where,
             kernel,
             num_features=num_features,
-            num_classes=2,
+            num_columns=1,
             budget=budget,
             capacity=capacity,
             dtype=dtype,
         ),
-        shrinking=jnp.ones((), dtype),
         Q=jnp.zeros((), dtype),
+        M=jnp.zeros((), dtype),
     )
 
 
@@ -140,31 +144,25 @@ def update(
     coefficient = expansion.scale * expansion.coefficients[oldest, 0]
     sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
     response = support_set.scores(expansion, kernel_row)[0, 0]
-    mu = label * (response + y * newcomer.kernel_row[oldest])
+    own = newcomer.weight * losses.direction(score, y)
+    mu = label * (response + own[0] * newcomer.kernel_row[oldest])
 
     # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M. Psi is
     # a phi^2 + b phi, and c > 0 since the constraint held the round before.
     a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
-    c = 15 / 32 * (state.num_mistakes + 1).astype(state.Q.dtype) - state.Q
+    M = state.M + newcomer.weight
+    c = 15 / 32 * M - state.Q
     fits = a + b <= c
     root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
     phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
     damage = jnp.where(full, a * phi * phi + b * phi, 0)
 
     # Every sigma shrinks by phi, the new one too: it enters before the shrinking.
-    shrinking = state.shrinking * phi
-    fold = rounds.fold(shrinking)
-    newcomer = newcomer._replace(
-        coefficients=fold * losses.direction(score, y) / state.shrinking
-    )
+    newcomer = newcomer._replace(coefficients=own / expansion.scale)
     slot = jnp.where(full, oldest, expansion.num_active)
-    state = state._replace(shrinking=shrinking / fold, Q=state.Q + damage)
-    return state, Edits((support_set.row(newcomer, slot),), fold)
+    row = support_set.row(expansion, newcomer, slot)
+    edits = rounds.folded(expansion, Edits((row,), shrink=phi))
+    return state._replace(Q=state.Q + damage, M=M), edits
 
 
-def scale(state: State, num_seen: Integer[Array, ""]) -> Float[Array, ""]:
-    """The product of the shrinkings."""
-    return state.shrinking
-
-
-forgetron = Algorithm(init, violates, update, scale)
+forgetron = Algorithm(init, violates, update)

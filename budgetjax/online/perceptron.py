@@ -7,10 +7,10 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import hyperparameters, losses, rounds
-from budgetjax.expansion import Expansion, Newcomer
+from budgetjax.expansion import Edits, Expansion, Newcomer
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Unbudgeted, started
-from budgetjax.rounds import Algorithm, Edits
+from budgetjax.rounds import Algorithm
 
 
 class State(NamedTuple):
@@ -106,7 +106,7 @@ def init(
         where,
         kernel,
         num_features=num_features,
-        num_classes=num_classes,
+        num_columns=rounds.columns_of(where, num_classes),
         budget=budget,
         capacity=capacity,
         dtype=dtype,
@@ -140,14 +140,12 @@ def update(
     newcomer: Newcomer,
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room for it."""
-    newcomer = newcomer._replace(coefficients=losses.direction(score, y))
-    maintenance, rows = state.maintenance.admit(state.kernel, state.expansion, newcomer)
-    return state._replace(maintenance=maintenance), Edits(rows)
+    direction = newcomer.weight * losses.direction(score, y)
+    newcomer = newcomer._replace(coefficients=direction)
+    maintenance, edits = state.maintenance.admit(
+        state.kernel, state.expansion, newcomer
+    )
+    return state._replace(maintenance=maintenance), edits
 
 
-def scale(state: State, num_seen: Integer[Array, ""]) -> Float[Array, ""]:
-    """Coefficients never shrink."""
-    return jnp.ones_like(state.expansion.scale)
-
-
-perceptron = Algorithm(init, violates, update, scale)
+perceptron = Algorithm(init, violates, update)

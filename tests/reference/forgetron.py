@@ -8,27 +8,37 @@ from . import support
 from .maintenance import replace
 
 
-def run(kernel, X, y, *, budget):
-    """One pass over binary data; a coefficient is sigma_i y_i."""
+def run(kernel, X, y, *, budget, weights=None):
+    """One pass over binary data; a coefficient is sigma_i y_i.
+
+    An example of weight w enters with sigma = w, and M is the sum of the weights of
+    the mistakes.
+    """
     X = np.asarray(X, dtype=np.float64)
+    weights = support.weight_array(weights, len(X))
     active = []
+    t = 0
     sigma = {}  # by age: sigma_i of the example inserted in round i
+    labels = {}  # by age as well
     Q, M = 0.0, 0
     scores, mistakes, Q_after_round = [], [], []
 
-    for t in range(1, len(X) + 1):
-        x, label = X[t - 1], int(y[t - 1])
+    for example in range(len(X)):
+        x, label, weight = X[example], int(y[example]), weights[example]
 
         f = support.unscaled_scores(kernel, active, x, 1)
         scores.append(f)
+        if weight == 0:
+            continue
+        t = t + 1
 
         if label * f[0] <= 0:
             mistakes.append(t)
-            M = M + 1
+            M = M + weight
 
             # Step (1): insert with weight 1.
-            sigma[t] = 1.0
-            newcomer = support.SupportVector(x, np.array([1.0 * label]), t)
+            sigma[t], labels[t] = weight, label
+            newcomer = support.SupportVector(x, np.array([weight * label]), t)
             everyone = active + [newcomer]
 
             if len(everyone) <= budget:
@@ -39,14 +49,13 @@ def run(kernel, X, y, *, budget):
                 position = ages.index(min(ages))
                 r = everyone[position]
                 s = sigma[r.age]
-                y_r = int(y[r.age - 1])
+                y_r = labels[r.age]
                 f_r = support.unscaled_scores(kernel, everyone, r.vector, 1)[0]
                 mu = y_r * f_r  # with the newcomer, before the shrinking
                 phi = largest_shrink(s, mu, 15 / 32 * M - Q)
                 for i in everyone:
                     sigma[i.age] = phi * sigma[i.age]
-                    y_i = int(y[i.age - 1])
-                    i.coefficients = np.array([sigma[i.age] * y_i])
+                    i.coefficients = np.array([sigma[i.age] * labels[i.age]])
                 Q = Q + psi(s, phi, mu)
 
                 # Step (3): the oldest leaves.
@@ -65,6 +74,7 @@ def run(kernel, X, y, *, budget):
         coefficients=coefficients,
         ages=ages,
         Q=Q_after_round,
+        slots=support.occupied_slots(active),
     )
 
 

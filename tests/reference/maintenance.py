@@ -3,14 +3,16 @@
 A strategy is a function (kernel, active, newcomer) -> the new active list, called
 when `active` already has as many members as the budget allows; the new list is as
 long as the old. The newcomer takes the position of the one that leaves and
-everyone else stays. If the newcomer itself is the one that leaves, the list is
-unchanged. All ties go to the smallest age.
+everyone else stays where it is. If the newcomer itself is the one that leaves, no
+position changes. Only `multi_merge` leaves free slots. All ties go to the smallest
+age.
 
 Strategies see unscaled coefficients. A common positive scale changes none of
-their choices, and every result is linear in the coefficients.
+their choices, and every result is linear in the coefficients: the sums of averaged
+coefficients, where there are such, go through the same map.
 
-`remove_oldest`, `remove_smallest` and `refuse` are strategies themselves;
-`remove_random(draw)`, `remove_largest_margin()` and `merge(same_sign)` return one.
+`remove_oldest`, `remove_smallest` and `refuse` are strategies themselves; all others
+are functions that return one.
 """
 
 import numpy as np
@@ -19,15 +21,18 @@ from .support import (
     Gram,
     SupportVector,
     margin_and_rival,
+    occupied,
     stack_coefficients,
     stack_vectors,
+    with_ridge,
 )
 
 
 def insert(kernel, active, newcomer, budget, maintenance):
     """The active list after the newcomer came, by `maintenance` if it was full."""
-    if len(active) < budget:
-        return active + [newcomer]
+    if len(occupied(active)) < budget:
+        free = [p for p, s in enumerate(active) if s is None] + [len(active)]
+        return active[: free[0]] + [newcomer] + active[free[0] + 1 :]
     return maintenance(kernel, active, newcomer)
 
 
@@ -109,6 +114,109 @@ def remove_largest_margin():
     return strategy
 
 
+# Projection
+
+
+def redistribute(everyone, leaving, receivers, factors):
+    """Everyone after a_j += factor_j a_leaving, for every receiver j; none removed."""
+    given = everyone[leaving]
+    everyone = list(everyone)
+    for j, factor in zip(receivers, factors, strict=True):
+        s = everyone[j]
+        everyone[j] = SupportVector(
+            vector=s.vector,
+            coefficients=s.coefficients + factor * given.coefficients,
+            age=s.age,
+            sums=None if s.sums is None else s.sums + factor * given.sums,
+        )
+    return everyone
+
+
+def project(best=False, ridge=0.0):
+    """Wang, Crammer, Vucetic, ICML 2010, section 4.2: p leaves, projected on the rest.
+
+    The others get a_j += delta_j a_p with delta = (K + ridge diag(K))^-1 k_p. p is
+    the smallest, or with `best` the one whose projection loses least,
+    ||a_p||^2 (k_pp (1 + ridge) - k_p^T (K + ridge diag(K))^-1 k_p), which for ridge 0
+    is the squared distance of its term to the span of the others.
+    """
+    gram = Gram()
+
+    def strategy(kernel, active, newcomer):
+        everyone = active + [newcomer]
+        indices = range(len(everyone))
+        K = gram(kernel, [s.vector for s in everyone])
+        a = stack_coefficients(everyone)
+
+        def solution(p):
+            others = [j for j in indices if j != p]
+            A = with_ridge(K[np.ix_(others, others)], ridge)
+            return others, np.linalg.solve(A, K[others, p])
+
+        values = norms(kernel, everyone)
+        if best:
+            for p in indices:
+                others, delta = solution(p)
+                distance = K[p, p] * (1 + ridge) - (K[others, p] * delta).sum()
+                values[p] = (a[p] ** 2).sum() * distance
+        p = first_by_value_then_age(values, indices, everyone)
+        others, delta = solution(p)
+        everyone = redistribute(everyone, p, others, delta)
+        return replace(everyone[:-1], p, everyone[-1])
+
+    return strategy
+
+
+def project_onto(basis, ridge):
+    """One of the old leaves, projected on the span of a few of the others.
+
+    `basis(K, everyone, r)` are the indices V of the few. Of all r but the newcomer
+    the one leaves whose term is nearest to that span: least
+    ||a_r||^2 (k_rr - k_r^T (K_VV + ridge diag(K_VV))^-1 k_r).
+    """
+    gram = Gram()
+
+    def strategy(kernel, active, newcomer):
+        everyone = active + [newcomer]
+        K = gram(kernel, [s.vector for s in everyone])
+        a = stack_coefficients(everyone)
+        values, projections = [], []
+        for r in range(len(active)):
+            V = basis(K, everyone, r)
+            beta = np.linalg.solve(with_ridge(K[np.ix_(V, V)], ridge), K[V, r])
+            distance = K[r, r] - (K[V, r] * beta).sum()
+            values.append((a[r] ** 2).sum() * distance)
+            projections.append((V, beta))
+        r = first_by_value_then_age(values, range(len(active)), everyone)
+        everyone = redistribute(everyone, r, *projections[r])
+        return replace(everyone[:-1], r, everyone[-1])
+
+    return strategy
+
+
+def newcomer_alone(K, everyone, r):
+    return [len(everyone) - 1]
+
+
+def newcomer_and_nearest(K, everyone, r):
+    """The newcomer, and of the old others the one whose phi is nearest to r's."""
+    last = len(everyone) - 1
+    others = [n for n in range(last) if n != r]
+    if not others:
+        return [last]
+    return [last, first_by_value_then_age(np.diag(K) - 2 * K[r], others, everyone)]
+
+
+def project_onto_newcomer():
+    """BPA-S of Wang, Vucetic, AISTATS 2010: the newcomer makes good the removal."""
+    return project_onto(newcomer_alone, 0.0)
+
+
+def project_onto_nearest(ridge=0.0):
+    """BPA-NN: the newcomer and the nearest neighbour of the removed make it good."""
+    return project_onto(newcomer_and_nearest, ridge)
+
+
 # Merging (Wang, Crammer, Vucetic, ICML 2010, section 4.3), Gaussian kernels only:
 # k(x_m, z) = kappa^((1-h)^2) and k(x_n, z) = kappa^(h^2) for z = h x_m + (1-h) x_n.
 
@@ -133,8 +241,9 @@ def merge_slope(mm, nn, mn, kappa, h):
 def merge_line_search(a_m, A_n, kappas, points=101, steps=54):
     """For every partner n, the h in [0, 1] that maximises ||a_z||^2 of eq. (21).
 
-    a_m is one row (C,) of coefficients, A_n one row a partner (P, C), kappas (P,).
-    a_m must be no longer than any row of A_n: m is the smallest support vector.
+    A_n has one row of coefficients a partner (P, C), and kappas is (P,). a_m is one
+    row (C,), or one a partner (P, C), and must be no longer than the partner's: m is
+    the smallest support vector.
 
     Only h <= 1/2 is searched. With g(h) = ||a_z||^2,
         g(h) - g(1-h) = (||a_n||^2 - ||a_m||^2) (kappa^(2 h^2) - kappa^(2 (1-h)^2)),
@@ -146,27 +255,29 @@ def merge_line_search(a_m, A_n, kappas, points=101, steps=54):
     it, and the best of them is taken. (The values of g on a grid would not do:
     for kappa near 1 they differ by less than their rounding errors.)
     """
-    mm = (a_m**2).sum()
+    A_m = np.broadcast_to(a_m, A_n.shape)
     nn = (A_n**2).sum(axis=1)
+    mm = np.broadcast_to((a_m**2).sum(axis=-1), nn.shape)
     mn = (A_n * a_m).sum(axis=1)
     if (mm > nn * (1 + 1e-12)).any():
-        raise ValueError("a_m must be the shortest row of coefficients")
+        raise ValueError("a_m must be the shorter row of coefficients")
     nn = np.maximum(nn, mm)  # equal lengths whose sums were rounded differently
 
     grid = np.linspace(0.0, 0.5, points)
-    slope = merge_slope(mm, nn[:, None], mn[:, None], kappas[:, None], grid)
+    slope = merge_slope(mm[:, None], nn[:, None], mn[:, None], kappas[:, None], grid)
 
     # Local maxima inside: the slope goes from positive to not positive.
     partner, cell = np.nonzero((slope[:, :-1] > 0) & (slope[:, 1:] <= 0))
     low, high = grid[cell], grid[cell + 1]
-    nn, mn, kappa = nn[partner], mn[partner], kappas[partner]
+    mm, nn, mn = mm[partner], nn[partner], mn[partner]
+    kappa = kappas[partner]
     for _ in range(steps):
         middle = (low + high) / 2
         rising = merge_slope(mm, nn, mn, kappa, middle) > 0
         low = np.where(rising, middle, low)
         high = np.where(rising, high, middle)
     root = (low + high) / 2
-    a_z = merged_coefficients(a_m, A_n[partner], kappa[:, None], root[:, None])
+    a_z = merged_coefficients(A_m[partner], A_n[partner], kappa[:, None], root[:, None])
     value = (a_z**2).sum(axis=1)
 
     # A local maximum at the end h = 0: the slope there is not positive. (At
@@ -190,7 +301,7 @@ def merge_degradation(a_m, A_n, kappas, h):
     """
     log = np.log(kappas)
     return (
-        -(a_m**2).sum() * np.expm1(2 * (1 - h) ** 2 * log)
+        -(a_m**2).sum(axis=-1) * np.expm1(2 * (1 - h) ** 2 * log)
         - (A_n**2).sum(axis=1) * np.expm1(2 * h**2 * log)
         - 2 * (A_n * a_m).sum(axis=1) * kappas * np.expm1(-2 * h * (1 - h) * log)
     )
@@ -206,6 +317,35 @@ def merge_grid(a_m, a_n, kappa, points=10001):
     return objective[best], h[best]
 
 
+def merged(m, n, kappa, h):
+    """The support vector z of m and n, with n's age."""
+    sums = None
+    if m.sums is not None:
+        sums = merged_coefficients(m.sums, n.sums, kappa, h)
+    return SupportVector(
+        vector=h * m.vector + (1 - h) * n.vector,  # eq. (20)
+        coefficients=merged_coefficients(m.coefficients, n.coefficients, kappa, h),
+        age=n.age,
+        sums=sums,
+    )
+
+
+def place_merged(active, newcomer, m, n, z):
+    """z in n's position and the newcomer in m's.
+
+    If the newcomer is one of the two, z stands in the position of the other one.
+    """
+    if n == len(active):
+        return replace(active, m, z)
+    active = replace(active, n, z)
+    return replace(active, m, newcomer)  # unchanged if m is the newcomer
+
+
+def same_signs(s, other):
+    """Whether two single coefficients have one sign."""
+    return np.sign(s.coefficients[0]) == np.sign(other.coefficients[0])
+
+
 def merge(same_sign=True):
     """Merge the smallest, m, with the partner n of least degradation.
 
@@ -217,7 +357,6 @@ def merge(same_sign=True):
 
     def strategy(kernel, active, newcomer):
         everyone = active + [newcomer]
-        last = len(active)  # the newcomer's index
         m = first_by_value_then_age(
             norms(kernel, everyone), range(len(everyone)), everyone
         )
@@ -225,11 +364,7 @@ def merge(same_sign=True):
 
         partners = [i for i in range(len(everyone)) if i != m]
         if same_sign and len(a_m) == 1:
-            alike = [
-                i
-                for i in partners
-                if np.sign(everyone[i].coefficients[0]) == np.sign(a_m[0])
-            ]
+            alike = [i for i in partners if same_signs(everyone[i], everyone[m])]
             partners = alike or partners
 
         others = [everyone[i] for i in partners]
@@ -239,16 +374,110 @@ def merge(same_sign=True):
         degradation = merge_degradation(a_m, A_n, kappas, h)
         best = first_by_value_then_age(degradation, range(len(others)), others)
 
-        n, h, kappa = partners[best], h[best], kappas[best]
-        x_n, a_n = everyone[n].vector, everyone[n].coefficients
-        z = SupportVector(
-            vector=h * x_m + (1 - h) * x_n,  # eq. (20)
-            coefficients=merged_coefficients(a_m, a_n, kappa, h),
-            age=everyone[n].age,
+        n = partners[best]
+        z = merged(everyone[m], everyone[n], kappas[best], h[best])
+        return place_merged(active, newcomer, m, n, z)
+
+    return strategy
+
+
+def multi_merge(count=3, same_sign=True):
+    """Merge `count` at once: Qaadan, Glasmachers 2018, as a cascade of merges of two.
+
+    The smallest, m, and its count - 1 partners of least degradation with m, n_1, n_2
+    and so on, are merged one after the other: z of m and n_1, then z of that z and
+    n_2, and so on. With `same_sign`, and one column, partners with the sign of a_m
+    come before all others. z has n_1's age. In every merge the shorter row is the
+    one that must be shorter; of equally long ones z.
+
+    z stands in n_1's position, the newcomer in m's, and the positions of n_2, ...
+    become free. If the newcomer is m, it needs no position; if it is n_1, z stands
+    in m's position; if it is one of n_2, ..., m's position becomes free.
+    """
+
+    def strategy(kernel, active, newcomer):
+        everyone = active + [newcomer]
+        last = len(active)  # the newcomer's index
+        m = first_by_value_then_age(
+            norms(kernel, everyone), range(len(everyone)), everyone
         )
-        if n == last:
-            return replace(active, m, z)
-        active = replace(active, n, z)
-        return replace(active, m, newcomer)  # unchanged if m is the newcomer
+        a_m = everyone[m].coefficients
+        others = [i for i in range(len(everyone)) if i != m]
+        A_n = stack_coefficients([everyone[i] for i in others])
+        kappas = kernel(
+            everyone[m].vector, stack_vectors([everyone[i] for i in others])
+        )
+        h = merge_line_search(a_m, A_n, kappas)
+        degradation = dict(
+            zip(others, merge_degradation(a_m, A_n, kappas, h), strict=True)
+        )
+
+        def rank(i):
+            last_resort = (
+                same_sign and len(a_m) == 1 and not same_signs(everyone[i], everyone[m])
+            )
+            return last_resort, degradation[i], everyone[i].age
+
+        first, *more = sorted(others, key=rank)[: count - 1]
+
+        z = everyone[m]
+        for i in [first, *more]:
+            short, long = z, everyone[i]
+            if (short.coefficients**2).sum() > (long.coefficients**2).sum():
+                short, long = long, short
+            kappa = kernel(short.vector, long.vector[None])
+            h = merge_line_search(short.coefficients, long.coefficients[None], kappa)
+            z = merged(short, long, kappa[0], h[0])
+        z.age = everyone[first].age
+
+        active = list(active)
+        for i in more:
+            if i != last:
+                active[i] = None
+        if first == last:
+            active[m] = z
+        else:
+            active[first] = z
+            if m != last:
+                active[m] = None if last in more else newcomer
+        return active
+
+    return strategy
+
+
+def merge_best_pair(same_sign=True):
+    """Merge the two of least degradation of all pairs.
+
+    The shorter row of a pair is its m, of equally long ones the older is; ages and
+    positions as in `merge`. With `same_sign`, and one column, the pairs are those of
+    one sign, or all if there is none. Of equal degradations that with the oldest m,
+    and then the oldest n; equal ones are unlikely, and were they equal in exact
+    arithmetic only, rounding would decide.
+    """
+    gram = Gram()
+
+    def strategy(kernel, active, newcomer):
+        everyone = active + [newcomer]
+        K = gram(kernel, [s.vector for s in everyone])
+        a = stack_coefficients(everyone)
+        lengths = (a**2).sum(axis=1)
+        order = [(lengths[i], s.age) for i, s in enumerate(everyone)]
+
+        indices = range(len(everyone))
+        pairs = [(m, n) for m in indices for n in indices if order[m] < order[n]]
+        if same_sign and a.shape[1] == 1:
+            alike = [(m, n) for m, n in pairs if same_signs(everyone[m], everyone[n])]
+            pairs = alike or pairs
+
+        m, n = np.array(pairs).T
+        h = merge_line_search(a[m], a[n], K[m, n])
+        degradation = merge_degradation(a[m], a[n], K[m, n], h)
+        best = min(
+            range(len(pairs)),
+            key=lambda i: (degradation[i], everyone[m[i]].age, everyone[n[i]].age),
+        )
+        m, n = pairs[best]
+        z = merged(everyone[m], everyone[n], K[m, n], h[best])
+        return place_merged(active, newcomer, m, n, z)
 
     return strategy

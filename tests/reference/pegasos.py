@@ -27,25 +27,37 @@ def run(
     maintenance,
     num_classes=2,
     project_to_ball=False,
+    weights=None,
+    average_from=None,
 ):
-    """One pass; an update when the margin of the round is below 1."""
+    """One pass; an update when the margin of the round is below 1.
+
+    With `average_from` the model after every round from that one on is averaged.
+    """
     X = np.asarray(X, dtype=np.float64)
     C = support.columns(num_classes)
+    weights = support.weight_array(weights, len(X))
     radius = 1 / math.sqrt(regularization)
     gram = support.Gram()
     active = []
     shrink = 1.0
+    t = 0
+    averaged_rounds = 0
     scores, mistakes, updates, refused = [], [], [], []
 
-    for t in range(1, len(X) + 1):
-        x, label = X[t - 1], int(y[t - 1])
+    for i in range(len(X)):
+        x, label = X[i], int(y[i])
 
         # f_t(x_t) with the old model, that is with the scale of round t-1.
         f = np.zeros(C)
         if active:
-            scale = shrink / (regularization * (t - 1))
+            scale = shrink / (regularization * t)
             f = scale * support.unscaled_scores(kernel, active, x, C)
         scores.append(f)
+        if weights[i] == 0:
+            continue
+        t = t + 1
+
         margin, rival = support.margin_and_rival(f, label)
         if margin <= 0:
             mistakes.append(t)
@@ -59,15 +71,16 @@ def run(
             if maintenance is refuse and len(active) == budget:
                 refused.append(t)
             # Lines 3 to 7.
-            row = support.newcomer_row(label, rival, C) / shrink
-            newcomer = support.SupportVector(x, row, t)
+            row = weights[i] * support.newcomer_row(label, rival, C) / shrink
+            sums = None if average_from is None else np.zeros(C)
+            newcomer = support.SupportVector(x, row, t, sums)
             active = insert(kernel, active, newcomer, budget, maintenance)
 
             # Line 8. It belongs to every round, but in a round without an update
             # the norm only shrinks, and it was inside the ball before.
             if project_to_ball:
                 u = support.stack_coefficients(active)
-                K = gram(kernel, [s.vector for s in active])
+                K = gram(kernel, [s.vector for s in support.occupied(active)])
                 # ||w||^2 = sum_ij <a_i, a_j> k(x_i, x_j); rounding may leave a
                 # zero slightly negative
                 norm = scale * math.sqrt(max(0.0, ((u @ u.T) * K).sum()))
@@ -78,8 +91,14 @@ def run(
                 # from it into the u, which rounds nothing.
                 if shrink < 1e-100:
                     shrink, power = math.frexp(shrink)
-                    for s in active:
+                    for s in support.occupied(active):
                         s.coefficients = np.ldexp(s.coefficients, power)
+
+        if average_from is not None and t >= average_from:
+            averaged_rounds = averaged_rounds + 1
+            scale = shrink / (regularization * t)
+            for s in support.occupied(active):
+                s.sums = s.sums + scale * s.coefficients
 
         assert len(active) <= budget
 
@@ -89,7 +108,9 @@ def run(
         mistakes=mistakes,
         updates=updates,
         vectors=vectors,
-        coefficients=shrink / (regularization * len(X)) * coefficients,
+        coefficients=shrink / (regularization * max(t, 1)) * coefficients,
         ages=ages,
         refused=refused,
+        slots=support.occupied_slots(active),
+        averaged=support.averaged_coefficients(active, averaged_rounds, C),
     )

@@ -13,18 +13,24 @@ from . import support
 from .maintenance import insert, refuse
 
 
-def run(kernel, X, y, *, budget, maintenance, num_classes=2, margin=0.0):
+def run(kernel, X, y, *, budget, maintenance, num_classes=2, margin=0.0, weights=None):
     """One pass; an update when the margin of the round is at most `margin`."""
     X = np.asarray(X, dtype=np.float64)
     C = support.columns(num_classes)
+    weights = support.weight_array(weights, len(X))
     active = []
+    t = 0
     scores, mistakes, updates, refused = [], [], [], []
 
-    for t in range(1, len(X) + 1):
-        x, label = X[t - 1], int(y[t - 1])
+    for i in range(len(X)):
+        x, label = X[i], int(y[i])
 
         f = support.unscaled_scores(kernel, active, x, C)
         scores.append(f)
+        if weights[i] == 0:
+            continue
+        t = t + 1
+
         round_margin, rival = support.margin_and_rival(f, label)
         if round_margin <= 0:
             mistakes.append(t)
@@ -33,7 +39,7 @@ def run(kernel, X, y, *, budget, maintenance, num_classes=2, margin=0.0):
             updates.append(t)
             if maintenance is refuse and len(active) == budget:
                 refused.append(t)
-            row = support.newcomer_row(label, rival, C)
+            row = weights[i] * support.newcomer_row(label, rival, C)
             newcomer = support.SupportVector(x, row, t)
             active = insert(kernel, active, newcomer, budget, maintenance)
 
@@ -48,4 +54,5 @@ def run(kernel, X, y, *, budget, maintenance, num_classes=2, margin=0.0):
         coefficients=coefficients,
         ages=ages,
         refused=refused,
+        slots=support.occupied_slots(active),
     )

@@ -1,6 +1,8 @@
 """Support vectors, the model they make, and the record of a run.
 
 A model is a plain list of support vectors; the position in the list is the slot.
+A free slot between the others is None; only strategies that merge more than two at
+once leave such. A newcomer to a model that is not full goes to the first free slot.
 """
 
 from dataclasses import dataclass, field
@@ -13,11 +15,19 @@ class SupportVector:
     vector: np.ndarray  # (d,)
     coefficients: np.ndarray  # (C,), unscaled; C = 1 when binary
     age: int  # the round in which it was inserted, counted from 1
+    # (C,), the sum of its true coefficients over the rounds that are averaged, where
+    # a run averages; every strategy maps the sums as it maps the coefficients
+    sums: np.ndarray | None = None
 
 
 @dataclass
 class Record:
-    scores: np.ndarray  # (n,) or (n, C): f_t(x_t), before the update of round t
+    """A run. Rounds are those with a weight other than 0, counted from 1.
+
+    An example of weight 0 is skipped: it has a score but is no round.
+    """
+
+    scores: np.ndarray  # (n,) or (n, C): f_t(x_t) before the update, every example
     mistakes: list  # rounds, counted from 1, with margin <= 0
     updates: list  # rounds in which a newcomer wanted in
     vectors: np.ndarray  # (m, d), by slot
@@ -25,6 +35,8 @@ class Record:
     ages: list  # (m,)
     refused: list = field(default_factory=list)  # rounds, with `refuse` only
     Q: list = field(default_factory=list)  # Forgetron only: after every round
+    slots: list = field(default_factory=list)  # (m,): those not free, ascending
+    averaged: np.ndarray | None = None  # (m, C): the mean of the true coefficients
 
 
 def columns(num_classes):
@@ -37,17 +49,42 @@ def weighted_sum(row, coefficients):
     return (row[:, None] * coefficients).sum(axis=0)
 
 
+def weight_array(weights, n):
+    """The weights of n examples: all 1 if there are none."""
+    return np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+
+
+def occupied(active):
+    """The support vectors of a model, in slot order, without the free slots."""
+    return [s for s in active if s is not None]
+
+
+def occupied_slots(active):
+    return [position for position, s in enumerate(active) if s is not None]
+
+
 def stack_vectors(active):
-    return np.array([s.vector for s in active])
+    return np.array([s.vector for s in occupied(active)])
 
 
 def stack_coefficients(active):
-    return np.array([s.coefficients for s in active])
+    return np.array([s.coefficients for s in occupied(active)])
+
+
+def kernel_matrix(kernel, vectors):
+    """k(x_i, x_j) of a list of vectors."""
+    Z = np.array(vectors)
+    return np.array([kernel(z, Z) for z in Z])
+
+
+def with_ridge(K, ridge):
+    """K + ridge diag(K)."""
+    return K + ridge * np.diag(np.diag(K))
 
 
 def unscaled_scores(kernel, active, x, C):
     """sum_j a_j k(x_j, x) with the unscaled coefficients; zero for an empty model."""
-    if not active:
+    if not occupied(active):
         return np.zeros(C)
     return weighted_sum(kernel(x, stack_vectors(active)), stack_coefficients(active))
 
@@ -84,10 +121,19 @@ def score_array(scores):
 
 def final_arrays(active, d, C):
     """Vectors, unscaled coefficients and ages of the model after the last round."""
-    if not active:
+    if not occupied(active):
         return np.zeros((0, d)), np.zeros((0, C)), []
-    ages = [s.age for s in active]
+    ages = [s.age for s in occupied(active)]
     return stack_vectors(active), stack_coefficients(active), ages
+
+
+def averaged_coefficients(active, rounds, C):
+    """The sums over the number of rounds they are of; None if there was none."""
+    if rounds == 0:
+        return None
+    if not occupied(active):
+        return np.zeros((0, C))
+    return np.array([s.sums for s in occupied(active)]) / rounds
 
 
 class Gram:

@@ -20,11 +20,11 @@ FINAL_STEPS = 6
 
 
 def guess(
-    m_length: Float[Array, ""],
-    n_lengths: Float[Array, " n"],
-    products: Float[Array, " n"],
-    decay: Float[Array, " n"],
-) -> Float[Array, " n"]:
+    m_length: Float[Array, "*m"],
+    n_lengths: Float[Array, "*n"],
+    products: Float[Array, "*n"],
+    decay: Float[Array, "*n"],
+) -> Float[Array, "*n"]:
     """About the best `h` of merging `m` with each partner, to rank them by their loss.
 
     Newton's method as in `position`, unguarded: for pairs at an acute angle it
@@ -44,7 +44,7 @@ def guess(
 
 
 def position(
-    m_length: Float[Array, ""],
+    m_length: Float[Array, "*m"],
     n_length: Float[Array, "*n"],
     product: Float[Array, "*n"],
     decay: Float[Array, "*n"],
@@ -86,15 +86,18 @@ def _place(r, c, decay, x):
 
 
 def _relative(
-    m_length: Float[Array, ""],
+    m_length: Float[Array, "*m"],
     n_lengths: Float[Array, "*n"],
     products: Float[Array, "*n"],
 ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
-    """`r` and `c` of `position`, bounded so that their products are finite."""
+    """`r` and `c` of `position`, bounded so that their products are finite.
+
+    `m` is the smaller, so `r >= 1`. Of a free slot, of length 0, nothing is asked.
+    """
     limits = jnp.finfo(n_lengths.dtype)
     largest = limits.max**0.5 / 16
     inverse = 1 / jnp.maximum(m_length, limits.tiny)
-    r = jnp.minimum(n_lengths * inverse, largest)
+    r = jnp.clip(n_lengths * inverse, 1, largest)
     return r, jnp.clip(products * inverse, -(largest**0.5), largest**0.5)
 
 
@@ -124,7 +127,7 @@ def _safeguarded(r, c, decay, x, steps):
 
 
 def loss(
-    m_length: Float[Array, ""],
+    m_length: Float[Array, "*m"],
     n_lengths: Float[Array, "*n"],
     products: Float[Array, "*n"],
     decay: Float[Array, "*n"],

@@ -1,0 +1,435 @@
+"""Test accuracy after one pass over the training data, for every way to keep a budget.
+
+    python benchmarks/accuracy.py
+    python benchmarks/accuracy.py --data letter usps --budgets 100 --quick
+
+Hyperparameters are chosen for each method, data set and budget on a held-out part, the
+last fifth of a fixed shuffle of the training data (of at most `TUNING_ROWS` rows), by a
+sweep; whether to standardise the features is chosen there too, once for a data set,
+with Pegasos and `Merge`. Then the method learns the whole training part in other
+orders. A learner that averages is judged twice, by its last iterate and by the average
+over the second half of the stream, each with its own hyperparameters. The test part is
+used for the table only. A run replaces its own rows of the results and keeps the rest.
+
+Gamma is in units of one over the total variance of the features.
+"""
+
+import argparse
+import functools
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import matplotlib as mpl
+import measure
+import numpy as np
+import optax
+from jax.tree_util import Partial
+from tqdm import tqdm
+
+import budgetjax as bj
+from budgetjax import datasets, losses
+
+TUNING_ROWS = 20_000
+HELD_OUT = 0.2
+ORDERS = 3
+# Gammas, in units of one over the total variance.
+DATA = {
+    "letter": (0.5, 1, 2, 4),
+    "usps": (0.25, 0.5, 1, 2),
+    "ijcnn1": (1, 2, 4, 8),
+    "checkerboard": (4, 8, 16, 32),
+}
+LAMBDAS = (1e-3, 3e-4, 1e-4, 1e-5)
+RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+class Task(NamedTuple):
+    """What a model is made for: the shape of the data, and the length of the stream."""
+
+    num_features: int
+    num_classes: int
+    budget: int
+    rows: int
+    seed: int = 0
+
+    @property
+    def num_outputs(self) -> int:
+        return self.num_classes if self.num_classes > 2 else 1
+
+    def shape(self, **given: Any) -> dict[str, Any]:
+        """Arguments that every `init` takes, and those given."""
+        return {"num_features": self.num_features, "budget": self.budget, **given}
+
+    @property
+    def average(self) -> int:
+        """The round from which on iterates are averaged."""
+        return self.rows // 2 + 1
+
+
+class Method(NamedTuple):
+    """How to make an empty model from hyperparameters, and which ones to try."""
+
+    algorithm: Any
+    init: Callable[..., Any]  # of (kernel, task, **hyperparameters)
+    grid: dict[str, tuple[float, ...]]
+    averages: bool = False
+    binary: bool = False
+    largest: float = np.inf
+    how: str = "vmap"
+
+
+def pegasos(maintenance, **limits) -> Method:
+    def init(kernel, task, regularization):
+        shape = task.shape(num_classes=task.num_classes, seed=task.seed)
+        shape |= {"regularization": regularization, "maintenance": maintenance}
+        return bj.pegasos.init(kernel, **shape, average=task.average)
+
+    return Method(bj.pegasos, init, {"regularization": LAMBDAS}, True, **limits)
+
+
+def passive_aggressive(maintenance, **limits) -> Method:
+    def init(kernel, task, aggressiveness):
+        shape = task.shape(num_classes=task.num_classes, maintenance=maintenance)
+        return bj.passive_aggressive.init(
+            kernel, **shape, aggressiveness=aggressiveness
+        )
+
+    grid = {"aggressiveness": (0.03, 0.1, 0.3, 1.0)}
+    return Method(bj.passive_aggressive, init, grid, **limits)
+
+
+def perceptron(kernel, task):
+    shape = task.shape(num_classes=task.num_classes, seed=task.seed)
+    return bj.perceptron.init(kernel, **shape, maintenance=bj.RemoveRandom())
+
+
+def projectron(kernel, task, threshold):
+    shape = task.shape(num_classes=task.num_classes, threshold=threshold)
+    return bj.projectron.init(kernel, **shape, margin_updates=True)
+
+
+def forgetron(kernel, task):
+    return bj.forgetron.init(kernel, **task.shape())
+
+
+def norma(kernel, task, learning_rate, regularization):
+    shape = task.shape(num_outputs=task.num_outputs, average=task.average)
+    rates = {"learning_rate": learning_rate, "regularization": regularization}
+    return bj.norma.init(kernel, **shape, **rates)
+
+
+@functools.cache
+def cosine(rows: int) -> Callable[..., Any]:
+    """From 1 to 0; what it multiplies is in the loss, where it can be swept."""
+    return optax.cosine_decay_schedule(1.0, rows)
+
+
+@functools.cache
+def optimizer(rows: int) -> optax.GradientTransformation:
+    return optax.sgd(cosine(rows))
+
+
+def scaled(loss, rate, score, y):
+    """A loss times a learning rate."""
+    return rate * loss(score, y)
+
+
+def at_rate(loss, rate) -> Partial:
+    loss = loss if isinstance(loss, Partial) else Partial(loss)
+    return Partial(scaled, loss, rate)
+
+
+def sgd(loss, maintenance, **limits) -> Method:
+    """Gradient descent whose rate falls to 0 along a cosine."""
+
+    def init(kernel, task, rate):
+        shape = task.shape(num_outputs=task.num_outputs, average=task.average)
+        shape |= {"loss": at_rate(loss, rate)}
+        shape |= {"learning_rate": cosine(task.rows), "maintenance": maintenance}
+        return bj.sgd.init(kernel, **shape)
+
+    return Method(bj.sgd, init, {"rate": RATES}, True, **limits)
+
+
+def linear(algorithm, loss=losses.hinge, factor=1) -> Method:
+    """Gradient descent on features, `factor` times as many as the budget."""
+
+    def init(kernel, task, rate):
+        shape = task.shape(num_outputs=task.num_outputs, average=task.average)
+        shape |= {"budget": factor * task.budget, "optimizer": optimizer(task.rows)}
+        if algorithm is bj.fourier:
+            shape["seed"] = task.seed
+        return algorithm.init(kernel, **shape, loss=at_rate(loss, rate))
+
+    return Method(algorithm, init, {"rate": RATES}, True)
+
+
+METHODS = {
+    "Pegasos, remove random": pegasos(bj.RemoveRandom()),
+    "Pegasos, remove smallest": pegasos(bj.RemoveSmallest()),
+    "Pegasos, project": pegasos(bj.Project(), how="map"),
+    "Pegasos, project best": pegasos(bj.Project(best=True), how="map"),
+    "Pegasos, merge": pegasos(bj.Merge()),
+    "Pegasos, merge any sign": pegasos(bj.Merge(same_sign=False), binary=True),
+    "Pegasos, merge 3": pegasos(bj.MultiMerge(3)),
+    "Pegasos, merge best pair": pegasos(bj.MergeBestPair(), largest=100, how="map"),
+    "SGD logistic, merge": sgd(losses.logistic, bj.Merge()),
+    "PA-I, merge": passive_aggressive(bj.Merge()),
+    "PA-I, project best": passive_aggressive(bj.Project(best=True), how="map"),
+    "PA-I, project onto nearest": passive_aggressive(
+        bj.ProjectOntoNearest(), how="map"
+    ),
+    "Projectron++": Method(
+        bj.projectron, projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}, how="map"
+    ),
+    "Perceptron, remove random": Method(bj.perceptron, perceptron, {}),
+    "Forgetron": Method(bj.forgetron, forgetron, {}, binary=True),
+    "NORMA": Method(
+        bj.norma,
+        norma,
+        {"learning_rate": (0.1, 0.3, 1.0), "regularization": (1e-4, 1e-3, 1e-2)},
+        True,
+    ),
+    "Fourier, B features": linear(bj.fourier),
+    "Fourier, 4B features": linear(bj.fourier, factor=4),
+    "Nystrom": linear(bj.nystrom),
+}
+SHOWN = (
+    "Pegasos, remove random",
+    "Pegasos, remove smallest",
+    "Pegasos, project best",
+    "Pegasos, merge",
+    "Pegasos, merge 3",
+    "PA-I, project best",
+    "Projectron++",
+    "Fourier, 4B features",
+    "Nystrom",
+)
+
+
+@jax.jit
+def mistakes(state, X, y):
+    """The share of wrong predictions, in percent."""
+    return 100 * (bj.predict(state, X) != y).mean()
+
+
+def judged(method: Method, state, judge, X, y, *, stacked=False) -> dict[str, Any]:
+    """What `judge` says of the last iterate, and of the average."""
+    judge = jax.vmap(judge, in_axes=(0, None, None)) if stacked else judge
+    errors = {"last": np.asarray(judge(state, X, y))}
+    if method.averages:
+        errors["average"] = np.asarray(judge(bj.averaged(state), X, y))
+    return errors
+
+
+def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
+    """For the last iterate and the average, the hyperparameters of least error."""
+    X, y, X_held, y_held = parts
+    grid = bj.grid(gamma=gammas, **method.grid)
+    task = task._replace(rows=len(X))
+    states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
+    states = bj.sweep(method.algorithm, states, X, y, how=method.how).states
+    errors = judged(method, states, judge, X_held, y_held, stacked=True)
+    found = {}
+    for kind, values in errors.items():
+        best = int(np.nanargmin(values))
+        chosen = [float(column[best]) for column in grid.columns]
+        found[kind] = {
+            "held out": float(values[best]),
+            "chosen": dict(zip(grid.names, chosen, strict=True)),
+        }
+    return found
+
+
+def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, Any]:
+    """The errors on the test part after learning in some orders."""
+    errors: dict[str, list[float]] = {kind: [] for kind in found}
+    for seed in range(1, orders + 1):
+        order = np.random.default_rng(seed).permutation(task.rows)
+        X, y = data.X_train[order], data.y_train[order]
+        known = {}
+        for kind, result in found.items():
+            key = tuple(result["chosen"].values())
+            if key not in known:
+                gamma, *rest = key
+                rest = dict(zip(method.grid, rest, strict=True))
+                state = method.init(bj.RBF(gamma), task._replace(seed=seed), **rest)
+                state, _ = bj.run(method.algorithm, state, X, y)
+                known[key] = judged(method, state, judge, data.X_test, data.y_test)
+            errors[kind].append(float(known[key][kind]))
+    return errors
+
+
+def parts_of(data, limit: int):
+    """What to learn from while tuning, and what is held out."""
+    order = np.random.default_rng(0).permutation(len(data.y_train))[:limit]
+    learn, held = np.split(order, [round(len(order) * (1 - HELD_OUT))])
+    return (
+        data.X_train[learn],
+        data.y_train[learn],
+        data.X_train[held],
+        data.y_train[held],
+    )
+
+
+def gammas_of(data, units, quick=False):
+    """Gammas for these features."""
+    total = float(data.X_train.var(axis=0, dtype=np.float64).sum())
+    return [unit / total for unit in (units[1:3] if quick else units)]
+
+
+def scaling(name: str, limit: int):
+    """The data, standardised or not: what is better where it is held out."""
+    found = {}
+    for standardise in (True, False):
+        data = datasets.load(name, standardise=standardise)
+        task = Task(data.X_train.shape[1], data.num_classes, 100, len(data.y_train))
+        parts = parts_of(data, limit)
+        method = METHODS["Pegasos, merge"]
+        best = tuned(method, task, gammas_of(data, DATA[name]), parts, mistakes)
+        found[standardise] = best["last"]["held out"], data
+    standardise = found[True][0] <= found[False][0]
+    return found[standardise][1], standardise
+
+
+def possible(method: Method, budget: int, num_classes: int) -> bool:
+    """Whether the method takes this budget and so many classes."""
+    return budget <= method.largest and (num_classes == 2 or not method.binary)
+
+
+def compare(names, budgets, methods, quick: bool):
+    """One row a data set, budget, method and model."""
+    limit, orders = (TUNING_ROWS // 4, 1) if quick else (TUNING_ROWS, ORDERS)
+    progress = tqdm(total=len(names) * len(budgets) * len(methods))
+    for name in names:
+        progress.set_description(name)
+        data, standardise = scaling(name, limit)
+        parts, gammas = parts_of(data, limit), gammas_of(data, DATA[name], quick)
+        n, d = data.X_train.shape
+        for budget, label in itertools.product(budgets, methods):
+            progress.set_description(f"{name} {budget} {label}")
+            progress.update()
+            method = METHODS[label]
+            if not possible(method, budget, data.num_classes):
+                continue
+            if quick:
+                grid = {axis: values[::2] for axis, values in method.grid.items()}
+                method = method._replace(grid=grid)
+            task = Task(d, data.num_classes, budget, n)
+            found = tuned(method, task, gammas, parts, mistakes)
+            errors = tested(method, task, found, data, mistakes, orders)
+            for kind, result in found.items():
+                yield {
+                    "data": name,
+                    "standardised": standardise,
+                    "B": budget,
+                    "method": label,
+                    "model": kind,
+                    "accuracy %": 100 - float(np.mean(errors[kind])),
+                    "deviation": float(np.std(errors[kind])),
+                    "held out %": 100 - result["held out"],
+                    "chosen": result["chosen"],
+                }
+            jax.clear_caches()
+
+
+def saved(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, if there is one."""
+    return json.loads(path.read_text())["rows"] if path.exists() else []
+
+
+def updated(path: Path, new: dict[str, Any], key: Callable[..., Any]) -> None:
+    """Writes a row into a file, in place of what it held under the same key."""
+    rows = {key(row): row for row in [*saved(path), new]}
+    rows = [row for _, row in sorted(rows.items(), key=lambda item: item[0])]
+    text = json.dumps({"machine": measure.machine(), "rows": rows}, indent=1)
+    path.write_text(text + "\n")
+
+
+def place(row) -> tuple[int, ...]:
+    """Where in the table a row stands."""
+    name, method = list(DATA).index(row["data"]), list(METHODS).index(row["method"])
+    return name, row["B"], method, row["model"] != "last"
+
+
+def table(rows) -> str:
+    """One line a method and model, one column a data set and budget."""
+    columns = list(dict.fromkeys((row["data"], row["B"]) for row in rows))
+    lines: dict[tuple[str, str], dict[Any, str]] = {}
+    for row in rows:
+        cell = f"{row['accuracy %']:.1f} ± {row['deviation']:.1f}"
+        line = lines.setdefault((row["method"], row["model"]), {})
+        line[row["data"], row["B"]] = cell
+    cells = [["method", "model", *(f"{name} {budget}" for name, budget in columns)]]
+    for names, line in lines.items():
+        cells.append([*names, *(line.get(column, "") for column in columns)])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        for line in cells
+    )
+
+
+def draw(rows, path: Path) -> None:
+    """Accuracy against budget, the model that was better where it was held out."""
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    figure, panels = plt.subplots(
+        1, len(names), figsize=(3.4 * len(names), 4.6), squeeze=False
+    )
+    for (panel, name), label in itertools.product(
+        zip(panels[0], names, strict=True), SHOWN
+    ):
+        best: dict[int, dict[str, Any]] = {}
+        for row in sorted(rows, key=lambda row: row["held out %"]):
+            if (row["data"], row["method"]) == (name, label):
+                best[row["B"]] = row
+        budgets = sorted(best)
+        means = [best[budget]["accuracy %"] for budget in budgets]
+        spreads = [best[budget]["deviation"] for budget in budgets]
+        panel.errorbar(budgets, means, spreads, label=label, marker="o", capsize=3)
+    for panel, name in zip(panels[0], names, strict=True):
+        panel.set(title=name, xlabel="budget", xscale="log")
+        panel.set_xticks(budgets := sorted({row["B"] for row in rows}), budgets)
+        panel.minorticks_off()
+    panels[0, 0].set_ylabel("test accuracy after one pass, %")
+    lines = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*lines, loc="lower center", ncols=5, frameon=False)
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    figure.savefig(path, dpi=130)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Accuracy after one pass")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--budgets", nargs="+", type=int, default=[100, 500])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument(
+        "--quick", action="store_true", help="one order, coarse grids, fewer rows"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print and draw what the file holds"
+    )
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", 2)
+    name = "accuracy-quick.json" if arguments.quick else "accuracy.json"
+    output = arguments.output or Path(__file__).parent / "results" / name
+    if not arguments.table:
+        for row in compare(
+            arguments.data, arguments.budgets, arguments.methods, arguments.quick
+        ):
+            updated(output, row, place)
+    rows = saved(output)
+    print(table(rows))
+    draw(rows, output.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Error of regression after one pass over cpusmall, beside scikit-learn.
+
+    python benchmarks/regression.py
+
+The root of the mean squared error on the test part, in the units of the target (0 to
+99, percent of time), its mean and deviation over orders of the training data.
+Hyperparameters are chosen on a held-out part as in `accuracy.py`, of `TUNING_ROWS`
+rows. Targets are standardised for learning. Beside it stand scikit-learn's
+`SGDRegressor` on `Nystroem` features, one pass with averaging, and `KernelRidge` with
+all of the training data: what a kernel can do here. A run replaces its own rows of the
+results and keeps the rest.
+"""
+
+import argparse
+from pathlib import Path
+
+import accuracy
+import jax
+import jax.numpy as jnp
+import measure
+import numpy as np
+import optax
+from accuracy import Task, gammas_of, linear, parts_of, sgd, tested, tuned
+from jax.tree_util import Partial
+from sklearn.kernel_approximation import Nystroem
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import SGDRegressor
+from tqdm import tqdm
+
+import budgetjax as bj
+from budgetjax import datasets, losses
+
+TUNING_ROWS = 4000
+GAMMAS = (0.06, 0.15, 0.4)
+PEER_RATES = (0.1, 0.3, 1.0, 2.0, 4.0)
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
+LOSSES = {
+    "squared": optax.losses.squared_error,
+    "Huber, 0.2": Partial(optax.losses.huber_loss, delta=0.2),
+    "absolute": losses.absolute,
+    "epsilon-insensitive, 0.05": losses.epsilon_insensitive(0.05),
+}
+METHODS = {
+    f"SGD {loss}, {name}": sgd(LOSSES[loss], maintenance, how=how)
+    for loss in LOSSES
+    for name, maintenance, how in (
+        ("merge", bj.Merge(), "vmap"),
+        ("project", bj.Project(), "map"),
+    )
+}
+METHODS |= {
+    "Fourier, B features": linear(bj.fourier, LOSSES["squared"]),
+    "Fourier, 4B features": linear(bj.fourier, LOSSES["squared"], factor=4),
+    "Nystrom": linear(bj.nystrom, LOSSES["squared"]),
+}
+
+NYSTROEM, RIDGE = "scikit-learn Nystroem, SGDRegressor", "scikit-learn KernelRidge"
+ALL = [*METHODS, NYSTROEM, RIDGE]
+
+
+@jax.jit
+def error(state, X, y):
+    """The root of the mean squared error."""
+    return jnp.sqrt(jnp.mean((bj.decision_function(state, X) - y) ** 2))
+
+
+def rms(difference) -> float:
+    return float(np.sqrt(np.mean(difference**2)))
+
+
+def nystroem(data, parts, gammas, budget: int, orders: int):
+    """scikit-learn's features and averaged gradient descent."""
+
+    def fitted(stream, gamma, rate, seed):
+        X, y, X_test, y_test = stream
+        features = Nystroem(gamma=gamma, n_components=budget, random_state=seed)
+        model = SGDRegressor(alpha=1e-7, eta0=rate, shuffle=False, average=True)
+        model.partial_fit(features.fit_transform(X), y)
+        return rms(model.predict(features.transform(X_test)) - y_test)
+
+    grid = [(gamma, rate) for gamma in gammas for rate in PEER_RATES]
+    held = [fitted(parts, *point, seed=0) for point in grid]
+    gamma, rate = grid[int(np.argmin(held))]
+    errors = []
+    for seed in range(1, orders + 1):
+        order = np.random.default_rng(seed).permutation(len(data.y_train))
+        stream = data.X_train[order], data.y_train[order], data.X_test, data.y_test
+        errors.append(fitted(stream, gamma, rate, seed))
+    return errors, min(held), {"gamma": gamma, "rate": rate}
+
+
+def ridge(data, parts, gammas):
+    """scikit-learn's kernel ridge regression, with as many vectors as rows."""
+
+    def fitted(stream, gamma, alpha):
+        X, y, X_test, y_test = (part.astype(np.float64) for part in stream)
+        model = KernelRidge(kernel="rbf", gamma=gamma, alpha=alpha).fit(X, y)
+        return rms(model.predict(X_test) - y_test)
+
+    grid = [(gamma, alpha) for gamma in gammas for alpha in RIDGES]
+    held = [fitted(parts, *point) for point in grid]
+    gamma, alpha = grid[int(np.argmin(held))]
+    stream = data.X_train, data.y_train, data.X_test, data.y_test
+    chosen = {"gamma": gamma, "alpha": alpha}
+    return [fitted(stream, gamma, alpha)], min(held), chosen
+
+
+def compare(budgets, methods, orders: int):
+    """One row a method, budget and model."""
+    data = datasets.load("cpusmall")
+    mean, unit = float(data.y_train.mean()), float(data.y_train.std())
+    data = data._replace(
+        y_train=(data.y_train - mean) / unit, y_test=(data.y_test - mean) / unit
+    )
+    parts = parts_of(data, TUNING_ROWS)
+    gammas = gammas_of(data, GAMMAS)
+
+    def row(method, budget, model, errors, held, chosen):
+        return {
+            "method": method,
+            "B": budget,
+            "model": model,
+            "RMSE": unit * float(np.mean(errors)),
+            "deviation": unit * float(np.std(errors)),
+            "held out": unit * held,
+            "chosen": ", ".join(f"{key} {value:.3g}" for key, value in chosen.items()),
+        }
+
+    n, d = data.X_train.shape
+    jobs = [
+        (label, budget)
+        for label in methods
+        for budget in (budgets if label != RIDGE else (n,))
+    ]
+    for label, budget in (progress := tqdm(jobs)):
+        progress.set_description(f"{label} {budget}")
+        if label == RIDGE:
+            yield row(label, budget, "exact", *ridge(data, parts, gammas))
+        elif label == NYSTROEM:
+            peer = nystroem(data, parts, gammas, budget, orders)
+            yield row(label, budget, "average", *peer)
+        else:
+            task = Task(d, data.num_classes, budget, n)
+            found = tuned(METHODS[label], task, gammas, parts, error)
+            errors = tested(METHODS[label], task, found, data, error, orders)
+            for kind, result in found.items():
+                held, chosen = result["held out"], result["chosen"]
+                yield row(label, budget, kind, errors[kind], held, chosen)
+            jax.clear_caches()
+
+
+def place(row) -> tuple[int, ...]:
+    """Where in the table a row stands."""
+    return row["B"], ALL.index(row["method"]), row["model"] != "last"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Regression after one pass")
+    parser.add_argument("--budgets", nargs="+", type=int, default=[100, 500])
+    parser.add_argument("--methods", nargs="+", choices=ALL, default=ALL)
+    parser.add_argument("--orders", type=int, default=3)
+    results = Path(__file__).parent / "results"
+    parser.add_argument("--output", type=Path, default=results / "regression.json")
+    arguments = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", 2)
+    for row in compare(arguments.budgets, arguments.methods, arguments.orders):
+        accuracy.updated(arguments.output, row, place)
+    measure.report(accuracy.saved(arguments.output), arguments.output)
+
+
+if __name__ == "__main__":
+    main()

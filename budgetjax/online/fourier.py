@@ -1,0 +1,183 @@
+"""Online learning on random Fourier features; see `init`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Float, Shaped
+
+from budgetjax import features, hyperparameters, losses, rounds
+from budgetjax.expansion import FREE
+from budgetjax.features import FeatureAlgorithm, State
+from budgetjax.kernels import RBF, Kernel, Laplacian
+
+
+class Waves(
+    Kernel,
+    NamedTuple(
+        "Waves", [("phases", Float[Array, " rows"]), ("amplitude", Float[Array, ""])]
+    ),
+):
+    """`sqrt(2 / B) cos(<x, w_j> - phase_j)`: a feature, written as a kernel.
+
+    The frequencies `w_j` stand where other models have support vectors, and there are
+    as many as phases.
+    """
+
+    __slots__ = ()
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        angles = jnp.matmul(X, Z.T, precision="highest") - self.phases[None]
+        return self.amplitude * jnp.cos(angles)
+
+    def diag(self, X, squares=None):
+        return jnp.ones(X.shape[0], X.dtype)
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    loss: Callable[..., Array] = losses.hinge,
+    optimizer: optax.GradientTransformation | None = None,
+    num_outputs: int = 1,
+    average: bool | int = False,
+    seed: ArrayLike = 0,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""A linear model on random features whose inner products are nearly the kernel.
+
+    With frequencies :math:`\omega_j` drawn from the Fourier transform of the kernel, a
+    Gaussian for `RBF` (:math:`\sqrt{2 \gamma}` times a standard normal) and a Cauchy
+    distribution for `Laplacian` (:math:`\gamma` times the standard one), the features
+    are
+
+    .. math:: p(x) = \sqrt{2 / B} \, (\cos \omega_1^T x, \sin \omega_1^T x, \cos
+        \omega_2^T x, \ldots), \qquad E[p(x)^T p(z)] = k(x, z),
+
+    and every round makes one step of the optimiser on the loss of :math:`W^T p(x_t)`.
+    The features do not depend on the data: a cheap rival of support vectors.
+
+    Cost: O(B (d + C)) a round.
+
+    Args:
+      kernel: an `RBF` or `Laplacian`.
+      num_features: d.
+      budget: B, the number of random features, even; may be traced where `capacity` is
+        given.
+      loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
+      optimizer: of optax; None is `optax.sgd(0.2)`. It is a part of the program:
+        give the same one again, or loops are compiled again.
+      num_outputs: C, columns of weights; 1 takes labels -1 and +1, or real targets,
+        more take labels ``0 .. num_outputs-1``.
+      average: True to keep the average of all iterates beside the last one, or the
+        round from which on; `budgetjax.averaged` gives the model.
+      seed: of the frequencies.
+      capacity: features to allocate, None for the budget.
+      dtype: of features, weights and kernel parameters.
+
+    Returns:
+      A model that scores 0 everywhere. Its support vectors are the frequencies.
+
+    Raises:
+      ValueError: if a size, a number, the loss, the optimiser or the kernel does not
+        fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.fourier.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
+      >>> state = bj.fourier.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()
+      [-1]
+
+    References:
+      Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning",
+      Algorithm 1 (FOGD). Rahimi and Recht (2007), "Random features for large-scale
+      kernel machines".
+
+    Differences from the paper: any optimiser.
+    """
+    where = "fourier.init"
+    kind = hyperparameters.float_dtype(where, dtype)
+    if not isinstance(kernel, RBF | Laplacian):
+        raise ValueError(
+            f"{where}: kernel must be an RBF or Laplacian, whose Fourier transform is "
+            f"known, got {type(kernel).__name__}"
+        )
+    known = hyperparameters.concrete(budget)
+    if known is not None and known.ndim == 0 and known % 2:
+        raise ValueError(f"{where}: budget must be even, got {budget}")
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        budget=budget,
+        capacity=capacity,
+        dtype=kind,
+        average=average,
+    )
+    expansion = shared["expansion"]
+    rows = expansion.ages.shape[0]
+    slots = jnp.arange(rows, dtype=jnp.int32)
+    active = slots < expansion.budget
+    key = jax.random.key(
+        jnp.asarray(hyperparameters.scalar_integer(where, "seed", seed), jnp.int32)
+    )
+    # Each frequency has a draw of its own, so that the first are those of any budget.
+    draw = jax.random.normal if isinstance(kernel, RBF) else jax.random.cauchy
+    drawn = jax.vmap(
+        lambda pair: draw(jax.random.fold_in(key, pair), (num_features,), kind)
+    )(slots // 2)
+    gamma = shared["kernel"].gamma
+    width = jnp.sqrt(2 * gamma) if isinstance(kernel, RBF) else gamma
+    frequencies = jnp.where(active[:, None], width * drawn, 0)
+    quarter = jnp.asarray(jnp.pi / 2, kind)
+    shared["kernel"] = Waves(
+        phases=jnp.where(slots % 2 == 1, quarter, 0),
+        amplitude=jnp.sqrt(2 / expansion.budget.astype(kind)),
+    )
+    shared["expansion"] = expansion._replace(
+        vectors=frequencies,
+        squares=jnp.sum(frequencies**2, axis=1),
+        ages=jnp.where(active, slots + 1, FREE),
+        num_active=expansion.budget,
+    )
+    return features.start(
+        where,
+        shared,
+        root=None,
+        tolerance=0.0,
+        loss=loss,
+        optimizer=features.OPTIMIZER if optimizer is None else optimizer,
+    )
+
+
+def block(
+    state: State,
+    X: Float[Array, "size features"],
+    y: Shaped[Array, " size"],
+    weights: Float[Array, " size"],
+) -> tuple[State, Float[Array, "size columns"]]:
+    """The examples in order, each a step of the optimiser."""
+    expansion = state.expansion
+    waves = state.kernel.gram(X, expansion.vectors)
+    waves = jnp.where(expansion.mask[None], waves, 0)
+
+    def body(state: State, example: tuple[Array, Array, Array]):
+        wave, label, weight = example
+        score = jnp.matmul(wave, state.weights, precision="highest")
+        return features.learn(state, wave, score, label, weight), score
+
+    state, scores = jax.lax.scan(
+        body, state._replace(expansion=expansion), (waves, y, weights)
+    )
+    return features.expanded(state), scores
+
+
+fourier = FeatureAlgorithm(init, block)

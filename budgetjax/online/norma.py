@@ -1,0 +1,93 @@
+"""NORMA, gradient descent that forgets the oldest; see `init`."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array
+
+from budgetjax import descent, hyperparameters, losses
+from budgetjax.kernels import Kernel
+from budgetjax.maintenance import RemoveOldest
+from budgetjax.rounds import Algorithm
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    learning_rate: ArrayLike,
+    regularization: ArrayLike,
+    loss: Callable[..., Array] = losses.hinge,
+    num_outputs: int = 1,
+    average: bool | int = False,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> descent.State:
+    r"""Gradient descent with a constant rate; the oldest support vector leaves.
+
+    Every round shrinks all coefficients by :math:`1 - \eta \lambda`, and an example
+    enters with :math:`-\eta \, \partial \ell / \partial f`, so a vector of age a weighs
+    :math:`(1 - \eta \lambda)^a` of what it did, and the oldest is the smallest. A model
+    that forgets follows a stream that drifts.
+
+    Cost: O(B (d + C)) a round.
+
+    Args:
+      kernel: any kernel.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given.
+      learning_rate: eta, a positive number.
+      regularization: lambda, at least 0.
+      loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
+      num_outputs: C, columns of coefficients; 1 takes labels -1 and +1, or real
+        targets, more take labels ``0 .. num_outputs-1``.
+      average: True to keep the average of all iterates beside the last one, or the
+        round from which on; `budgetjax.averaged` gives the model.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number, the loss or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.norma.init(
+      ...     bj.RBF(gamma=1.0), num_features=2, budget=10, learning_rate=0.5,
+      ...     regularization=0.01)
+      >>> state = bj.norma.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> bj.support(state).coefficients[0].tolist()
+      [-0.5]
+
+    References:
+      Kivinen, Smola and Williamson (2004), "Online learning with kernels", section III.
+
+    Differences from the paper: the margin of the loss is fixed (the paper's :math:`\nu`
+    trick adapts it), and there is no constant b beside the kernel expansion.
+    """
+    where = "norma.init"
+    return descent.start(
+        where,
+        kernel,
+        num_features=num_features,
+        budget=budget,
+        loss=loss,
+        learning_rate=hyperparameters.positive(where, "learning_rate", learning_rate),
+        regularization=regularization,
+        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        maintenance=RemoveOldest(),
+        average=average,
+        seed=0,
+        capacity=capacity,
+        dtype=dtype,
+    )
+
+
+norma = Algorithm(
+    init, descent.violates, descent.update, descent.decay, real_targets=True
+)

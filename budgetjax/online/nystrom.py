@@ -1,0 +1,231 @@
+"""Online learning on Nystrom features; see `init`."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Float, Integer, Shaped
+
+from budgetjax import expansion as support_set
+from budgetjax import features, hyperparameters, kernels, losses, rounds
+from budgetjax.expansion import NOWHERE, Expansion
+from budgetjax.features import FeatureAlgorithm, State
+from budgetjax.kernels import Kernel
+from budgetjax.span import RIDGE
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    loss: Callable[..., Array] = losses.hinge,
+    optimizer: optax.GradientTransformation | None = None,
+    landmarks: ArrayLike | None = None,
+    tolerance: ArrayLike = 1e-3,
+    num_outputs: int = 1,
+    average: bool | int = False,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""A linear model in the span of at most B landmarks, with an orthonormal basis.
+
+    With landmarks Z and :math:`R^T R = K_{ZZ}^{-1}` the features are
+    :math:`p(x) = R \, k(Z, x)`, whose inner products are those of the projections onto
+    the landmarks' span, and every round makes one step of the optimiser on the loss of
+    :math:`W^T p(x_t)`. Of the first examples with a gradient those become landmarks
+    that the landmarks before do not span already: R is the inverse of a Cholesky
+    factor, so a landmark adds a feature and leaves the others as they are.
+
+    Cost: O(B (d + B + C)) a round.
+
+    Args:
+      kernel: any positive definite kernel.
+      num_features: d.
+      budget: B, the most landmarks; may be traced where `capacity` is given.
+      loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
+      optimizer: of optax; None is `optax.sgd(0.2)`. It is a part of the program:
+        give the same one again, or loops are compiled again.
+      landmarks: shape `(m, num_features)` with m at most B, where they are known:
+        `budgetjax.kmeans_landmarks` are good ones. None takes them from the stream.
+      tolerance: an example becomes a landmark if its distance from the span of the
+        others, squared, is above this part of k(x, x).
+      num_outputs: C, columns of weights; 1 takes labels -1 and +1, or real targets,
+        more take labels ``0 .. num_outputs-1``.
+      average: True to keep the average of all iterates beside the last one, or the
+        round from which on; `budgetjax.averaged` gives the model.
+      capacity: landmarks to allocate, None for the budget.
+      dtype: of vectors, weights and kernel parameters.
+
+    Returns:
+      A model that scores 0 everywhere. Its support vectors are the landmarks.
+
+    Raises:
+      ValueError: if a size, a number, the loss, the optimiser, the landmarks or the
+        kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.nystrom.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
+      >>> state = bj.nystrom.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()
+      [-1]
+
+    References:
+      Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning",
+      Algorithm 2 (NOGD). Williams and Seeger (2001) for the features.
+
+    Differences from the paper: any optimiser; the basis is a Cholesky factor's, which
+    the eigenvectors' is a rotation of, so learning on features starts with the first
+    landmark, not with the last; and nearly dependent landmarks are not taken. Landmarks
+    that are given have a ridge of 0.001 of the diagonal of their kernel matrix.
+    """
+    where = "nystrom.init"
+    kind = hyperparameters.float_dtype(where, dtype)
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        budget=budget,
+        capacity=capacity,
+        dtype=kind,
+        average=average,
+    )
+    rows = shared["expansion"].ages.shape[0]
+    root = jnp.zeros((rows, rows), kind)
+    if landmarks is not None:
+        shared["expansion"], root = _given(
+            where, shared["kernel"], shared["expansion"], landmarks
+        )
+    return features.start(
+        where,
+        shared,
+        root=root,
+        tolerance=hyperparameters.positive(where, "tolerance", tolerance),
+        loss=loss,
+        optimizer=features.OPTIMIZER if optimizer is None else optimizer,
+    )
+
+
+def _given(
+    where: str, kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
+) -> tuple[Expansion, Float[Array, "rows rows"]]:
+    """The expansion with these landmarks, and the root for them."""
+    rows, width = expansion.vectors.shape
+    Z = hyperparameters.array(where, "landmarks", landmarks)
+    if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] < rows:
+        raise ValueError(
+            f"{where}: landmarks must have shape (m, {width}) with m from 1 to the "
+            f"capacity {rows - 1}, got {Z.shape}"
+        )
+    known = hyperparameters.concrete(Z)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
+    m = Z.shape[0]
+    vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
+    squares = kernels.squared_norms(vectors)
+    slots = jnp.arange(rows, dtype=jnp.int32)
+    gram = kernel.gram(vectors[:m], vectors[:m], squares[:m], squares[:m])
+    gram = gram + RIDGE * jnp.diag(jnp.diagonal(gram))
+    factor = jnp.linalg.cholesky(gram)
+    unit = jnp.eye(m, dtype=gram.dtype)
+    inverse = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
+    root = jnp.zeros((rows, rows), gram.dtype).at[:m, :m].set(inverse)
+    expansion = expansion._replace(
+        vectors=vectors,
+        squares=squares,
+        ages=jnp.where(slots < m, slots + 1 - m, support_set.FREE),
+        num_active=jnp.asarray(m, jnp.int32),
+    )
+    return expansion, root
+
+
+def block(
+    state: State,
+    X: Float[Array, "size features"],
+    y: Shaped[Array, " size"],
+    weights: Float[Array, " size"],
+) -> tuple[State, Float[Array, "size columns"]]:
+    """The examples in order; each may become a landmark, and is a step."""
+    kernel, expansion = state.kernel, state.expansion
+    squares = kernels.squared_norms(X)
+    gram = kernel.gram(X, X, squares, squares)
+    selves = kernel.diag(X, squares)
+    kernel_rows = support_set.kernel_rows(kernel, expansion, X, squares)
+    kernel_rows = jnp.where(expansion.mask[None], kernel_rows, 0)
+    known = jnp.matmul(kernel_rows, state.root.T, precision="highest")
+
+    def body(carry, i: Integer[Array, ""]):
+        state, known = carry
+        expansion = state.expansion
+        p, label, weight = known[i], y[i], weights[i]
+        score = jnp.matmul(p, state.weights, precision="highest")
+        beyond = selves[i] - jnp.dot(p, p, precision="highest")
+        enters = (
+            features.moved(weight * losses.gradient(state.loss, score, label))
+            & ~expansion.full
+            & (beyond > state.tolerance * selves[i])
+        )
+        slot = jnp.where(enters, expansion.num_active, NOWHERE)
+        # p(x) of one more landmark: what k(x_t, x) is beyond the others' features.
+        length = jnp.sqrt(jnp.where(enters, beyond, 1))
+
+        def added():
+            column = gram[i] - jnp.matmul(known, p, precision="highest")
+            row = -jnp.matmul(p, state.root, precision="highest")
+            here = jnp.arange(row.shape[0], dtype=jnp.int32) == slot
+            return column / length, jnp.where(here, 1, row) / length
+
+        column, row = jax.lax.cond(
+            enters,
+            added,
+            lambda: (jnp.zeros_like(known[:, 0]), jnp.zeros_like(state.root[0])),
+        )
+        known = support_set.put(known, slot, column, axis=1)
+        vectors = support_set.put(expansion.vectors, slot, X[i])
+        age = jnp.where(enters, state.num_seen + 1, support_set.FREE)
+        expansion = expansion._replace(
+            vectors=vectors,
+            squares=support_set.put(expansion.squares, slot, squares[i]),
+            ages=support_set.put(expansion.ages, slot, age),
+            num_active=expansion.num_active + enters.astype(jnp.int32),
+        )
+        state = state._replace(
+            expansion=expansion, root=support_set.put(state.root, slot, row)
+        )
+        return (features.learn(state, known[i], score, label, weight), known), score
+
+    index = jnp.arange(X.shape[0], dtype=jnp.int32)
+    (state, _), scores = jax.lax.scan(body, (state, known), index)
+    return features.expanded(state), scores
+
+
+def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int = 0) -> np.ndarray:
+    """Centres of scikit-learn's `MiniBatchKMeans`, as landmarks for `nystrom`.
+
+    Args:
+      X: a sample of the data, shape `(n, num_features)`, n at least `budget`.
+      budget: how many.
+      seed: of the clustering.
+
+    Returns:
+      Shape `(budget, num_features)`.
+
+    Raises:
+      ImportError: without scikit-learn.
+    """
+    try:
+        from sklearn.cluster import MiniBatchKMeans
+    except ImportError as error:
+        raise ImportError(
+            "kmeans_landmarks needs scikit-learn: pip install scikit-learn"
+        ) from error
+    clusters = MiniBatchKMeans(budget, random_state=seed, n_init=3).fit(X)
+    return clusters.cluster_centers_
+
+
+nystrom = FeatureAlgorithm(init, block)

@@ -1,0 +1,170 @@
+"""Passive-aggressive learning on a budget; see `init`."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import hyperparameters, losses, rounds
+from budgetjax.expansion import Edits, Expansion, Newcomer
+from budgetjax.kernels import Kernel
+from budgetjax.maintenance import Maintenance, Merge, started
+from budgetjax.rounds import Algorithm
+
+VARIANTS = ("PA", "PA-I", "PA-II")
+
+
+class State(NamedTuple):
+    """The state of a passive-aggressive learner.
+
+    Attributes:
+      kernel: with parameters of the state's dtype.
+      expansion: the support set; a coefficient is `tau y` until it is merged.
+      maintenance: the strategy, with what it remembers.
+      largest_step: the most that tau can be: C of PA-I, else the largest number.
+      damping: what is added to `k(x, x)`: 1 / (2 C) of PA-II, else 0.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0.
+      num_updates: rounds whose margin was below 1.
+    """
+
+    kernel: Kernel
+    expansion: Expansion
+    maintenance: Maintenance
+    largest_step: Float[Array, ""]
+    damping: Float[Array, ""]
+    num_seen: Integer[Array, ""]
+    num_mistakes: Integer[Array, ""]
+    num_updates: Integer[Array, ""]
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    num_classes: int = 2,
+    variant: str = "PA-I",
+    aggressiveness: ArrayLike = 1.0,
+    maintenance: Maintenance | None = None,
+    seed: ArrayLike = 0,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""The smallest change that gives each example a margin of 1, on a budget.
+
+    With the loss :math:`\ell_t = \max(0, 1 - y_t f_t(x_t))`, an example with a positive
+    loss enters with the coefficient :math:`\tau_t y_t`, where
+
+    * PA: :math:`\tau = \ell / k(x, x)`, the smallest change of the model that brings
+      the loss to 0;
+    * PA-I: :math:`\tau = \min(C, \ell / k(x, x))`, the minimum of
+      :math:`\frac12 \|w - w_t\|^2 + C \ell`;
+    * PA-II: :math:`\tau = \ell / (k(x, x) + \frac{1}{2C})`, that of
+      :math:`\frac12 \|w - w_t\|^2 + C \ell^2`.
+
+    With more classes the margin is :math:`f^{(y)} - f^{(r)}` with the best other class
+    r, the coefficients are :math:`+\tau` and :math:`-\tau` in columns y and r, and
+    :math:`k(x, x)` counts twice. If that makes B + 1 vectors, ``maintenance`` makes
+    them B. The joint updates of Wang and Vucetic are strategies here:
+    `ProjectOntoNewcomer` is BPA-S, `ProjectOntoNearest` BPA-NN, and
+    ``Project(best=True)`` BPA-P.
+
+    Cost: O(B (d + C)) a round; the maintenance adds its own cost to a loss.
+
+    Args:
+      kernel: any kernel; merging needs an `RBF`.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given.
+      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
+        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      variant: "PA", "PA-I" or "PA-II".
+      aggressiveness: C, a positive number; without effect on "PA".
+      maintenance: a strategy; None merges.
+      seed: for strategies that draw.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number, the variant or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.passive_aggressive.init(
+      ...     bj.RBF(gamma=1.0), num_features=2, budget=10, aggressiveness=0.5,
+      ...     maintenance=bj.ProjectOntoNewcomer())
+      >>> state = bj.passive_aggressive.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> bj.support(state).coefficients[0].tolist()
+      [-0.5]
+
+    References:
+      Crammer, Dekel, Keshet, Shalev-Shwartz and Singer (2006), "Online
+      passive-aggressive algorithms", Fig. 1. Wang and Vucetic (2010), "Online
+      passive-aggressive algorithms on a budget", for the budget.
+
+    Differences from the papers: joint and separate optimisation agree (see
+    `ProjectOntoNewcomer`), so any strategy goes with any variant.
+    """
+    where = "passive_aggressive.init"
+    dtype = hyperparameters.float_dtype(where, dtype)
+    if variant not in VARIANTS:
+        raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=rounds.columns_of(where, num_classes),
+        budget=budget,
+        capacity=capacity,
+        dtype=dtype,
+    )
+    C = hyperparameters.as_leaf(
+        where,
+        "aggressiveness",
+        hyperparameters.positive(where, "aggressiveness", aggressiveness),
+        dtype,
+    )
+    strategy = Merge() if maintenance is None else maintenance
+    return State(
+        **shared,
+        maintenance=started(
+            where, strategy, shared["kernel"], shared["expansion"], seed
+        ),
+        largest_step=C if variant == "PA-I" else jnp.full_like(C, jnp.finfo(dtype).max),
+        damping=1 / (2 * C) if variant == "PA-II" else jnp.zeros_like(C),
+    )
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True where the hinge loss is positive."""
+    return losses.margin(score, y) < 1
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """The example enters with tau; the strategy makes room for it."""
+    columns = 1 if score.shape[0] == 1 else 2
+    curvature = columns * newcomer.kernel_self + state.damping
+    # A kernel may be 0 at x: then no coefficient changes the margin.
+    step = (1 - losses.margin(score, y)) / jnp.where(curvature > 0, curvature, 1)
+    tau = jnp.minimum(state.largest_step, jnp.where(curvature > 0, step, 0))
+    direction = newcomer.weight * tau * losses.direction(score, y)
+    newcomer = newcomer._replace(coefficients=direction)
+    maintenance, edits = state.maintenance.admit(
+        state.kernel, state.expansion, newcomer
+    )
+    return state._replace(maintenance=maintenance), edits
+
+
+passive_aggressive = Algorithm(init, violates, update)

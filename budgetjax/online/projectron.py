@@ -1,0 +1,185 @@
+"""The Projectron and Projectron++; see `init`."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import expansion as support_set
+from budgetjax import hyperparameters, losses, rounds, span
+from budgetjax.expansion import NOWHERE, Edits, Expansion, Newcomer, Spread
+from budgetjax.hyperparameters import Flag
+from budgetjax.kernels import Kernel
+from budgetjax.rounds import Algorithm
+from budgetjax.span import Span
+
+
+class State(NamedTuple):
+    """The state of a Projectron.
+
+    Attributes:
+      kernel: with parameters of the state's dtype.
+      expansion: the support set.
+      span: of the support vectors, for projections.
+      threshold: eta, the distance up to which an example is projected.
+      margin_updates: whether it is a Projectron++.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0.
+      num_updates: the same, or rounds whose margin was below 1 with margin updates.
+    """
+
+    kernel: Kernel
+    expansion: Expansion
+    span: Span
+    threshold: Float[Array, ""]
+    margin_updates: Flag
+    num_seen: Integer[Array, ""]
+    num_mistakes: Integer[Array, ""]
+    num_updates: Integer[Array, ""]
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    num_classes: int = 2,
+    threshold: ArrayLike = 0.1,
+    margin_updates: bool = False,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""A Perceptron that projects a mistake onto its support vectors if they are near.
+
+    Round t, with the kernel matrix K of the support vectors, :math:`k_t` the kernel row
+    of :math:`x_t`, and the projection :math:`d = K^{-1} k_t` of :math:`\phi(x_t)` onto
+    their span, at the distance :math:`\delta`:
+
+    1. On a mistake, :math:`y_t f_t(x_t) \le 0`: if :math:`\delta \le \eta`
+       (``threshold``), or the budget is full, the coefficients change by
+       :math:`y_t d`; else :math:`x_t` enters with :math:`y_t`.
+    2. With ``margin_updates`` (Projectron++), on :math:`0 < y_t f_t(x_t) < 1` with the
+       loss :math:`\ell = 1 - y_t f_t(x_t)`: if :math:`\ell > \delta / \eta`, the
+       coefficients change by :math:`y_t \tau d`, where :math:`\tau = \min(1,
+       \ell / \nu, 2 (\ell - \delta / \eta) / \nu)` and :math:`\nu = k_t^T d`.
+
+    With more classes the margin is :math:`f^{(y)} - f^{(r)}` with the best other class
+    r, :math:`+d` and :math:`-d` go to columns y and r, and :math:`\nu` counts twice:
+    all classes share the support vectors and the projection.
+
+    Cost: O(B d) a round; a violation adds O(B^2 + B C).
+
+    Args:
+      kernel: any positive definite kernel.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given. A
+        support vector never leaves.
+      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
+        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      threshold: eta, at least 0, in units of :math:`\sqrt{k(x, x)}`. With 0 the model
+        is the Perceptron until the budget is full, and makes no margin updates.
+      margin_updates: also learn where the margin is too small.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.projectron.init(bj.RBF(gamma=1.0), num_features=1, budget=10)
+      >>> state = bj.projectron.step(state, jnp.array([0.0]), 1)
+      >>> state = bj.projectron.step(state, jnp.array([0.01]), -1)
+      >>> int(bj.support(state).mask.sum())  # the second is near the first
+      1
+
+    References:
+      Orabona, Keshet and Caputo (2009), "Bounded kernel-based online learning",
+      Algorithms 1 and 2.
+
+    Differences from the paper: the budget; and K has a ridge of 0.001 of its diagonal
+    (see `budgetjax/span.py`), so :math:`\delta` is the distance to the projection that
+    is made, which is larger than the least one, by about 0.001 for a duplicate.
+    """
+    where = "projectron.init"
+    dtype = hyperparameters.float_dtype(where, dtype)
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=rounds.columns_of(where, num_classes),
+        budget=budget,
+        capacity=capacity,
+        dtype=dtype,
+    )
+    return State(
+        **shared,
+        span=span.empty(shared["expansion"].ages.shape[0], dtype),
+        threshold=hyperparameters.as_leaf(
+            where,
+            "threshold",
+            hyperparameters.non_negative(where, "threshold", threshold),
+            dtype,
+        ),
+        margin_updates=hyperparameters.flag(where, "margin_updates", margin_updates),
+    )
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True on a mistake, or, with margin updates, where the hinge loss is positive."""
+    margin = losses.margin(score, y)
+    return margin < 1 if state.margin_updates else margin <= 0
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """Steps 1 and 2."""
+    expansion, mask = state.expansion, state.expansion.mask
+    kernel_row = jnp.where(mask, newcomer.kernel_row, 0)
+    d = span.solve(state.span, kernel_row)
+    d = span.refined(state.span, kernel_row, d, mask)
+    # || phi(x) - sum_j d_j phi(x_j) ||^2, where K itself has no ridge.
+    inside = jnp.dot(kernel_row, d, precision="highest")
+    selves = state.kernel.diag(expansion.vectors, expansion.squares)
+    ridge = span.RIDGE * jnp.sum(jnp.where(mask, d * d * selves, 0))
+    distance = jnp.sqrt(
+        jnp.maximum(newcomer.kernel_self - inside - ridge, jnp.finfo(inside.dtype).tiny)
+    )
+    direction = losses.direction(score, y)
+    margin = losses.margin(score, y)
+    mistake = margin <= 0
+    enters = mistake & (distance > state.threshold) & ~expansion.full
+
+    tau = jnp.ones_like(margin)
+    if state.margin_updates:
+        columns = 1 if score.shape[0] == 1 else 2
+        eta = jnp.where(state.threshold > 0, state.threshold, 1)
+        beyond = (1 - margin) - distance / eta
+        beyond = jnp.where(state.threshold > 0, beyond, -1)
+        length = columns * jnp.maximum(inside, jnp.finfo(inside.dtype).tiny)
+        small = jnp.minimum((1 - margin) / length, 2 * beyond / length)
+        small = jnp.where(beyond > 0, jnp.minimum(small, 1), 0)
+        tau = jnp.where(mistake, 1, small)
+
+    slot = jnp.where(enters, expansion.num_active, NOWHERE)
+    own = newcomer.weight * direction
+    row = support_set.row(expansion, newcomer._replace(coefficients=own), slot)
+    spread = Spread(jnp.where(enters, 0, tau * d), own)
+    gone = span.leaving(state.span, jnp.where(enters, slot, mask.shape[0] - 1))
+    changed = span.replace(state.span, slot, gone, d, kernel_row, newcomer.kernel_self)
+    changed = span.orthonormal(changed, gone.direction, expansion.num_active)
+    return state._replace(span=changed), Edits((row,), spread)
+
+
+projectron = Algorithm(init, violates, update)

@@ -1,0 +1,110 @@
+"""Kernel stochastic gradient descent on a budget; see `init`."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array
+
+from budgetjax import descent, hyperparameters
+from budgetjax.kernels import Kernel
+from budgetjax.maintenance import Maintenance
+from budgetjax.rounds import Algorithm
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    loss: Callable[..., Array],
+    learning_rate: ArrayLike | Callable[[Array], Array],
+    regularization: ArrayLike = 0.0,
+    num_outputs: int = 1,
+    maintenance: Maintenance | None = None,
+    average: bool | int = False,
+    seed: ArrayLike = 0,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> descent.State:
+    r"""Gradient descent on any loss, for classification and regression.
+
+    Minimises :math:`\frac{\lambda}{2} \|w\|^2 + \frac1n \sum_t \ell(f(x_t), y_t)` over
+    a stream, one example a step. Round t, with the score :math:`f_t(x_t)` of the old
+    model, ``learning_rate`` :math:`\eta_t` and ``regularization`` :math:`\lambda`:
+
+    1. All coefficients shrink by :math:`\max(0, 1 - \eta_t \lambda)`.
+    2. Where the loss has a gradient, :math:`x_t` enters with the coefficients
+       :math:`-\eta_t \, \partial \ell / \partial f`, one a column.
+    3. If that makes B + 1 vectors, ``maintenance`` makes them B.
+
+    With one output, targets are real numbers, or -1 and +1; with more they are labels
+    ``0 .. num_outputs-1``. The values that a regressor predicts are
+    `budgetjax.decision_function`.
+
+    Cost: O(B (d + C)) a round; the maintenance adds its own cost to every round with a
+    gradient, which under a squared loss is every round.
+
+    Args:
+      kernel: any kernel; merging needs an `RBF`.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given.
+      loss: a function of `(scores, y)`, differentiable in the scores, which have shape
+        `()` for one output and `(num_outputs,)` else: of `optax.losses`, of
+        `budgetjax.losses`, or your own. It is a part of the program: give the same
+        function again, not a new `lambda`, or loops are compiled again. A
+        `jax.tree_util.Partial` brings numbers that may change.
+      learning_rate: eta, a positive number, or an optax schedule: a function of the
+        number of rounds before this one.
+      regularization: lambda, at least 0.
+      num_outputs: C, columns of coefficients.
+      maintenance: a strategy; None merges.
+      average: True to keep the average of all iterates beside the last one, or the
+        round from which on; `budgetjax.averaged` gives the model.
+      seed: for strategies that draw.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number, the loss or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp, optax
+      >>> state = bj.sgd.init(
+      ...     bj.RBF(gamma=1.0), num_features=1, budget=10,
+      ...     loss=optax.losses.squared_error,
+      ...     learning_rate=optax.exponential_decay(0.5, 100, 0.9))
+      >>> state = bj.sgd.step(state, jnp.array([0.0]), 3.0)
+      >>> bj.decision_function(state, jnp.array([[0.0]])).tolist()
+      [3.0]
+
+    References:
+      Kivinen, Smola and Williamson (2004), "Online learning with kernels", section III,
+      for the step; Wang, Crammer and Vucetic (2010), Algorithm 1, for the budget.
+
+    Differences from the papers: any loss, schedule and maintenance.
+    """
+    return descent.start(
+        "sgd.init",
+        kernel,
+        num_features=num_features,
+        budget=budget,
+        loss=loss,
+        learning_rate=learning_rate,
+        regularization=regularization,
+        num_columns=hyperparameters.size("sgd.init", "num_outputs", num_outputs),
+        maintenance=maintenance,
+        average=average,
+        seed=seed,
+        capacity=capacity,
+        dtype=dtype,
+    )
+
+
+sgd = Algorithm(
+    init, descent.violates, descent.update, descent.decay, real_targets=True
+)

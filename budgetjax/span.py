@@ -1,0 +1,180 @@
+r"""The span of the support vectors: projections onto it, kept up to date.
+
+With the kernel matrix `K` of the support vectors, which has a ridge, the projection of
+`phi(x)` onto their span has the coefficients `K^-1 k(x)`. What is kept across rounds is
+a square root of that inverse, any matrix `R` with `R K R^T = I`: then `K^-1 = R^T R`,
+and `R k(x)` are the coordinates of the projection in an orthonormal basis.
+
+One vector replaced by another is one change of rank one, `R + u z^T`: the unit vector
+`u` along column `p` of `R` is the direction of the span that only the leaving vector
+`p` reaches, and takes up the new one. O(B^2), and no factor is triangular, so none is
+rotated back.
+
+The eigenvalues of a kernel matrix fall below the precision of float32. Three things
+keep `R` accurate, however long the stream:
+
+- The ridge bounds the condition number of `K` by `B / ridge`, also with duplicates.
+  That of `R` is its square root only, and `R^T R` is positive whatever was rounded.
+- `K` is kept too, and with every change the new direction of `R` is made orthonormal to
+  the others under `K` again, and one more row in turn: an error is forgotten after B
+  changes.
+- A solution that becomes coefficients is refined once by its residual.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Integer
+
+from budgetjax.expansion import NOWHERE
+
+# Relative to the diagonal of the kernel matrix.
+RIDGE = 1e-3
+
+
+class Span(NamedTuple):
+    """The kernel matrix of the support vectors and a root of its inverse.
+
+    Attributes:
+      gram: `K + RIDGE diag(K)`, shape `(rows, rows)`, arbitrary where a slot is free.
+      root: `R`, shape `(rows, rows)`, zero in the rows and columns of free slots.
+      turn: how many changes there were: which row is made orthonormal next.
+    """
+
+    gram: Float[Array, "rows rows"]
+    root: Float[Array, "rows rows"]
+    turn: Integer[Array, ""]
+
+
+def empty(rows: int, dtype) -> Span:
+    """The span of no vectors."""
+    zeros = jnp.zeros((rows, rows), dtype)
+    return Span(zeros, zeros, jnp.zeros((), jnp.int32))
+
+
+def _times(left: Array, right: Array) -> Array:
+    return jnp.matmul(left, right, precision="highest")
+
+
+def solve(span: Span, kernel_row: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    """The coefficients of the projection of `phi(x)`, 0 where free; O(B^2)."""
+    return _times(_times(span.root, kernel_row), span.root)
+
+
+def refined(
+    span: Span,
+    kernel_row: Float[Array, " rows"],
+    solution: Float[Array, " rows"],
+    mask: Bool[Array, " rows"],
+) -> Float[Array, " rows"]:
+    """The solution, closer by its residual; O(B^2)."""
+    residual = kernel_row - _times(span.gram, solution)
+    return solution + solve(span, jnp.where(mask, residual, 0))
+
+
+def beyond(
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+    solution: Float[Array, " rows"],
+) -> Float[Array, ""]:
+    """What the projection leaves of `||phi(x)||^2`, with the ridge.
+
+    At least what the ridge alone leaves, and not 0 where a kernel is 0 at `x`.
+    """
+    inside = jnp.dot(kernel_row, solution, precision="highest")
+    floor = jnp.maximum(RIDGE * kernel_self, jnp.finfo(inside.dtype).tiny)
+    return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
+
+
+class Leaving(NamedTuple):
+    """What is needed of a vector that leaves.
+
+    Attributes:
+      direction: `u`, shape `(rows,)`: of a free slot, the slot's own.
+      reach: `u^T R`, shape `(rows,)`, 0 for a free slot.
+      pivot: the square root of the inverse's diagonal entry, 0 for a free slot.
+    """
+
+    direction: Float[Array, " rows"]
+    reach: Float[Array, " rows"]
+    pivot: Float[Array, ""]
+
+
+def leaving(span: Span, slot: Integer[Array, ""]) -> Leaving:
+    """The vector in a slot, about to leave; O(B^2)."""
+    column = span.root[:, slot]
+    pivot = jnp.sqrt(jnp.sum(column * column))
+    free = (jnp.arange(column.shape[0], dtype=jnp.int32) == slot).astype(column.dtype)
+    direction = jnp.where(pivot > 0, column / jnp.where(pivot > 0, pivot, 1), free)
+    return Leaving(direction, _times(direction, span.root), pivot)
+
+
+def replace(
+    span: Span,
+    slot: Integer[Array, ""],
+    gone: Leaving,
+    solution: Float[Array, " rows"],
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+) -> Span:
+    """The span with a newcomer in a slot, free or not; O(B^2).
+
+    Args:
+      span: the span before.
+      slot: where the newcomer goes. `NOWHERE` leaves the span as it is.
+      gone: what is in the slot, of `leaving`.
+      solution: of the newcomer's projection onto the span before.
+      kernel_row: `k(x_j, x)` of the newcomer, 0 where free.
+      kernel_self: `k(x, x)`.
+    """
+    rows = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
+    entered = slot != NOWHERE
+    here = (rows == slot) & entered
+    # The projection of the newcomer onto the others only.
+    pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
+    own = jnp.sum(jnp.where(here, solution, 0)) / pivot
+    others = jnp.where(here, 0, solution - gone.reach * own)
+    kernel_row = jnp.where(here, 0, kernel_row)
+    left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
+    # Column `slot` of R - u u^T R is 0.
+    change = jnp.where(here, left, -others * left - gone.reach)
+    root = jnp.where(here[None], 0, span.root) + gone.direction[:, None] * change[None]
+    root = jnp.where(entered, root, span.root)
+    gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
+    return Span(gram, root, span.turn + entered.astype(jnp.int32))
+
+
+def orthonormal(
+    span: Span, direction: Float[Array, " rows"], num_active: Integer[Array, ""]
+) -> Span:
+    """The span with two directions of `R` made orthonormal under `K` again; O(B^2).
+
+    One is the newcomer's: dividing what is beyond the span by its small length has
+    magnified the errors of all. The other is a row, in turn.
+
+    With `E = R K R^T - I`, a direction `u`, of length 1, loses its parts along the
+    others, `E u`, and its own is scaled away to first order.
+    """
+    i = span.turn % jnp.maximum(num_active, 1)
+    rows = jnp.arange(direction.shape[0], dtype=jnp.int32)
+    both = jnp.stack([direction, (rows == i).astype(direction.dtype)], axis=1)
+    reach = _times(span.root.T, both)
+    errors = _times(span.root, _times(span.gram, reach)) - both
+    own = jnp.sum(both * errors, axis=0, keepdims=True)
+    parts = errors - both * own / 2
+    lost = _times(span.root.T, parts)
+    return span._replace(root=span.root - _times(both, lost.T))
+
+
+def crossed(
+    matrix: Float[Array, "rows rows"],
+    slot: Integer[Array, ""] | int,
+    row: Float[Array, " rows"],
+    diagonal: Float[Array, ""],
+) -> Float[Array, "rows rows"]:
+    """A symmetric matrix with one row and column set; `NOWHERE` is the spare one."""
+    index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
+    row = row.at[index].set(diagonal)
+    matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)
+    return jax.lax.dynamic_update_index_in_dim(matrix, row, index, 1)
