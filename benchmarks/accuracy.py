@@ -365,7 +365,9 @@ def table(rows) -> str:
         line = lines.setdefault((row["method"], row["model"]), {})
         line[row["data"], row["B"]] = cell
     cells = [["method", "model", *(f"{name} {budget}" for name, budget in columns)]]
-    for names, line in lines.items():
+    order = list(METHODS)
+    for names in sorted(lines, key=lambda names: order.index(names[0])):
+        line = lines[names]
         cells.append([*names, *(line.get(column, "") for column in columns)])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(

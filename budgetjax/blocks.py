@@ -186,6 +186,7 @@ def _since(
 ) -> Float[Array, ""]:
     """The sum of the scales after round `last`, before which the model changed."""
     expansion, averaged = state.expansion, block.averaged
+    assert averaged is not None, "a block sums decays where iterates are averaged"
     quiet = averaged[i] - averaged[last + 1]
     return expansion.average.since + expansion.scale * quiet
 
@@ -311,7 +312,7 @@ def _update(
     )
     edits = rounds.complete(now, edits)
     scale = rounds.shrunk(expansion.scale, edits)
-    if average is not None:
+    if average is not None and block.averaged is not None:
         own = block.averaged[i + 1] - block.averaged[i]
         average = average._replace(since=scale * own)
     new = new._replace(
@@ -356,16 +357,16 @@ def _push(
     coefficients = state.expansion.coefficients
     if edits.fold is not None:
         raw, coefficients = raw * edits.fold, coefficients * edits.fold
-    if edits.spread is not None:
-        weights, term = edits.spread.weights, edits.spread.term[:num_columns]
-        received = jnp.matmul(kernel_rows, weights, precision="highest")
-        raw = raw + received[:, None] * term[None]
+    spread = edits.spread
+    if spread is not None:
+        received = jnp.matmul(kernel_rows, spread.weights, precision="highest")
+        raw = raw + received[:, None] * spread.term[None, :num_columns]
     for row, column in zip(edits.rows, columns, strict=True):
         slot = jnp.maximum(row.slot, 0)
         old = jax.lax.dynamic_index_in_dim(kernel_rows, slot, 1, keepdims=False)
         gone = coefficients[slot]
-        if edits.spread is not None:
-            gone = gone + weights[slot] * term
+        if spread is not None:
+            gone = gone + spread.weights[slot] * spread.term[:num_columns]
         change = column[:, None] * row.term[None, :num_columns]
         change -= old[:, None] * gone[None]
         raw = raw + jnp.where(row.slot != NOWHERE, change, 0)

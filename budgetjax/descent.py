@@ -50,7 +50,7 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    loss: Partial
+    loss: Callable[..., Array]
     learning_rate: Float[Array, ""] | Partial | None
     regularization: Float[Array, ""]
     ball: Ball | None
@@ -110,10 +110,26 @@ def start(
 
 def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
     """A learning rate as a part of a state."""
-    if given is None or isinstance(given, Partial):
+    if given is None:
         return given
     if callable(given):
-        return Partial(given)
+        schedule = given if isinstance(given, Partial) else Partial(given)
+        try:
+            value = jax.eval_shape(
+                lambda t: jnp.asarray(schedule(t), dtype),
+                jax.ShapeDtypeStruct((), jnp.int32),
+            )
+        except Exception as error:
+            raise ValueError(
+                f"{where}: learning_rate must be a number or a function of the number "
+                f"of rounds, got {error}"
+            ) from error
+        if value.shape != ():
+            raise ValueError(
+                f"{where}: learning_rate must give one number a round, got shape "
+                f"{value.shape}"
+            )
+        return schedule
     rate = hyperparameters.positive(where, "learning_rate", given)
     return hyperparameters.as_leaf(where, "learning_rate", rate, dtype)
 
@@ -150,8 +166,7 @@ def update(
         limit = 1 / jnp.sqrt(state.regularization)
         shrink = jnp.minimum(1, limit / jnp.maximum(norm, limit))
         ball = Ball(ball.unit / shrink, squared_norm)
-    edits = rounds.folded(expansion, edits._replace(shrink=shrink))
-    fold = edits.fold
+    edits, fold = rounds.folded(expansion, edits._replace(shrink=shrink))
     if ball is not None:
         ball = Ball(ball.unit * fold, ball.squared_norm * fold * fold)
     return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits

@@ -191,7 +191,7 @@ def learn(
 
 
 def _scan(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     state: Any,
     X: Array,
     y: Array,

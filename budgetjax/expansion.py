@@ -325,8 +325,13 @@ def row(expansion: Expansion, newcomer: Newcomer, slot: Integer[Array, ""]) -> R
 
 def freed(expansion: Expansion, slot: Integer[Array, ""]) -> Row:
     """This slot, free."""
-    blank = jax.tree.map(lambda array: jnp.zeros_like(array[0]), expansion[:3])
-    return Row(slot, *blank, jnp.asarray(FREE, jnp.int32))
+    return Row(
+        slot,
+        vector=jnp.zeros_like(expansion.vectors[0]),
+        square=jnp.zeros_like(expansion.squares[0]),
+        term=jnp.zeros_like(expansion.terms[0]),
+        age=jnp.asarray(FREE, jnp.int32),
+    )
 
 
 def put(array: Array, slot: Integer[Array, ""], value: Array, axis: int = 0) -> Array:

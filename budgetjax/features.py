@@ -49,7 +49,7 @@ class State(NamedTuple):
     expansion: Expansion
     root: Float[Array, "rows rows"] | None
     tolerance: Float[Array, ""]
-    loss: Partial
+    loss: Callable[..., Array]
     weights: Float[Array, "rows columns"]
     sums: Float[Array, "rows columns"] | None
     optimizer: Partial
@@ -98,6 +98,17 @@ def start(
     expansion = shared["expansion"]
     dtype, columns = expansion.vectors.dtype, expansion.num_columns
     weights = jnp.zeros((expansion.ages.shape[0], columns), dtype)
+    # Numbers that an optimiser keeps may be weakly typed; no leaf of a state is.
+    memory = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), optimizer.init(weights)
+    )
+    try:
+        jax.eval_shape(optimizer.update, weights, memory, weights)
+    except Exception as error:
+        raise ValueError(
+            f"{where}: optimizer must be one of gradients alone, such as "
+            f"optax.sgd(0.1), got {error}"
+        ) from error
     return State(
         **shared,
         root=root,
@@ -106,11 +117,7 @@ def start(
         weights=weights,
         sums=None if expansion.average is None else weights,
         optimizer=Partial(optimizer.update),
-        # Numbers that an optimiser keeps may be weakly typed; no leaf of a state is.
-        optimizer_state=jax.tree.map(
-            lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype),
-            optimizer.init(weights),
-        ),
+        optimizer_state=memory,
     )
 
 
@@ -134,9 +141,9 @@ def learn(
         (state.weights, state.optimizer_state),
     )
     num_seen = state.num_seen + present.astype(jnp.int32)
-    sums = state.sums
-    if sums is not None:
-        counts = present & (num_seen >= state.expansion.average.start)
+    sums, average = state.sums, state.expansion.average
+    if sums is not None and average is not None:
+        counts = present & (num_seen >= average.start)
         sums = sums + jnp.where(counts, weights, 0)
     mistaken = losses.mistaken(score, y) & present
     return state._replace(

@@ -112,6 +112,17 @@ def non_negative(where: str, name: str, value: ArrayLike) -> ArrayLike:
     )
 
 
+def fraction(where: str, name: str, value: ArrayLike) -> ArrayLike:
+    """`value` if it is between 0 and 1 and neither, else a `ValueError`."""
+    return _checked(
+        where,
+        name,
+        value,
+        "a number above 0 and below 1",
+        lambda number: (number > 0) & (number < 1),
+    )
+
+
 def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
     """`value` if it is an integer of at least 1, else a `ValueError`."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)
@@ -178,7 +189,9 @@ def as_leaf(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Ar
     if known is not None:
         with np.errstate(over="ignore", under="ignore"):
             cast = known.astype(dtype)
-        if not np.isfinite(cast) or (cast == 0) != (known == 0):
+        # XLA may take a subnormal number for 0.
+        lost = known != 0 and np.abs(cast) < jnp.finfo(dtype).tiny
+        if not np.isfinite(cast) or lost:
             raise ValueError(
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
                 f"{value!r}"

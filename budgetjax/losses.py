@@ -94,8 +94,7 @@ def quantile(level: ArrayLike) -> Partial:
     Args:
       level: which quantile of y to learn, between 0 and 1; a leaf, which can be swept.
     """
-    hyperparameters.positive("losses.quantile", "level", level)
-    hyperparameters.positive("losses.quantile", "1 - level", 1 - level)
+    hyperparameters.fraction("losses.quantile", "level", level)
     return Partial(_pinball, level=level)
 
 
@@ -131,7 +130,7 @@ def gradient(
 
 def as_leaves(
     where: str, loss: Callable[..., Array], num_columns: int, dtype
-) -> Partial:
+) -> Callable[..., Array]:
     """A loss as a part of a state, if it is one; its numbers become leaves."""
     if not callable(loss):
         raise ValueError(
@@ -139,9 +138,12 @@ def as_leaves(
         )
     if not isinstance(loss, Partial):
         loss = Partial(loss)
-    loss = jax.tree.map(
-        lambda leaf: hyperparameters.as_leaf(where, "loss", leaf, dtype), loss
-    )
+
+    def number(leaf):
+        hyperparameters.array(where, "loss", leaf)
+        return hyperparameters.as_leaf(where, "loss", leaf, dtype)
+
+    loss = jax.tree.map(number, loss)
     score = jax.ShapeDtypeStruct(() if num_columns == 1 else (num_columns,), dtype)
     y = jax.ShapeDtypeStruct((), dtype if num_columns == 1 else jnp.int32)
     try:
@@ -151,9 +153,10 @@ def as_leaves(
             f"{where}: loss must be a function of scores of shape {score.shape} and "
             f"one target, got {error}"
         ) from error
-    if value.shape != ():
+    known = isinstance(value, jax.ShapeDtypeStruct)
+    if not known or value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(
-            f"{where}: loss must give one number for scores of shape {score.shape}, "
-            f"got shape {value.shape}"
+            f"{where}: loss must give one float for scores of shape {score.shape}, "
+            f"got {value}"
         )
     return loss

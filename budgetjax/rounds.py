@@ -297,8 +297,10 @@ def fold(scale: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(scale < SMALLEST_SCALE, power, 1).astype(scale.dtype)
 
 
-def folded(expansion: support_set.Expansion, edits: Edits) -> Edits:
-    """Edits that keep the scale of a model that shrinks in a safe range.
+def folded(
+    expansion: support_set.Expansion, edits: Edits
+) -> tuple[Edits, Float[Array, ""]]:
+    """Edits that keep the scale of a model that shrinks in a safe range; and the fold.
 
     Their rows and spread are given for the scale of `expansion`.
     """
@@ -312,4 +314,4 @@ def folded(expansion: support_set.Expansion, edits: Edits) -> Edits:
         row._replace(term=support_set.fold_term(expansion, row.term, factor))
         for row in edits.rows
     )
-    return edits._replace(rows=rows, spread=spread, fold=factor)
+    return edits._replace(rows=rows, spread=spread, fold=factor), factor

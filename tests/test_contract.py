@@ -29,7 +29,7 @@ def test_run_equals_loop_of_steps(row, x64):
     assert_same(bj.run(row.algorithm, state, X, y), loop(row, state, X, y), rtol)
 
 
-@registry.each
+@registry.some
 def test_jit_equals_eager(row):
     X, y = row.stream()
     state, _ = bj.run(row.algorithm, row.init(), X, y)
@@ -39,7 +39,7 @@ def test_jit_equals_eager(row):
     assert_same(compiled, row.algorithm.step(state, X[0], y[0]), FLOAT32)
 
 
-@registry.each
+@registry.some
 def test_chunks_equal_one_run(row):
     X, y = row.stream()
     whole, scores = bj.run(row.algorithm, row.init(), X, y)
@@ -48,7 +48,7 @@ def test_chunks_equal_one_run(row):
     assert_same((state, jnp.concatenate([first, second])), (whole, scores), FLOAT32)
 
 
-@registry.each
+@registry.some
 def test_resuming_from_stored_leaves_is_exact(row):
     X, y = row.stream()
     state, _ = bj.run(row.algorithm, row.init(), X[:30], y[:30])
@@ -171,7 +171,7 @@ def test_finite_on_odd_streams(row, make):
         assert np.all(np.isfinite(leaf))
 
 
-@registry.each
+@registry.some
 def test_budget_beyond_the_stream_is_no_budget(row):
     X, y = row.stream(30)
     state, scores = bj.run(row.algorithm, row.init(budget=30, capacity=35), X, y)
@@ -186,7 +186,7 @@ def test_budget_beyond_the_stream_is_no_budget(row):
     assert int(wider.expansion.num_active) == int(state.num_updates)
 
 
-@registry.each
+@registry.some
 def test_padding_columns_changes_nothing(row):
     X, y = row.stream()
     state, scores = bj.run(row.algorithm, row.init(), X, y)
@@ -200,7 +200,7 @@ def test_padding_columns_changes_nothing(row):
     np.testing.assert_array_equal(kept(new).expansion.ages, kept(state).expansion.ages)
 
 
-@registry.each
+@registry.some
 def test_scores_are_those_of_the_model_before(row):
     X, y = row.stream()
     _, scores = bj.run(row.algorithm, row.init(), X, y)
@@ -213,7 +213,7 @@ def test_scores_are_those_of_the_model_before(row):
     assert scores.shape == shape
 
 
-@registry.each
+@registry.some
 def test_run_leaves_the_old_state_alone(row):
     X, y = row.stream()
     state = row.init()

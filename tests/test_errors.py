@@ -7,9 +7,11 @@ import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
+import optax
 import pytest
 
 import budgetjax as bj
+from budgetjax import losses
 
 D, N, CLASSES = 3, 12, 4
 NAN = float("nan")
@@ -28,6 +30,12 @@ REQUIRED = {
     "forgetron": {},
     "perceptron": {"maintenance": bj.RemoveOldest()},
     "pegasos": {"regularization": 0.1},
+    "sgd": {"loss": optax.losses.squared_error, "learning_rate": 0.5},
+    "norma": {"learning_rate": 0.5, "regularization": 0.1},
+    "passive_aggressive": {},
+    "projectron": {},
+    "fourier": {"budget": 6},
+    "nystrom": {},
 }
 
 
@@ -48,6 +56,10 @@ def labels(n=N):
 
 def classes(n=N):
     return (np.arange(n) % CLASSES).astype(np.int32)
+
+
+def targets(n=N):
+    return points(n)[:, 1]
 
 
 class Bad(NamedTuple):
@@ -74,6 +86,13 @@ def check(call, says):
     for words in says:
         assert words in message[at:], f"{words!r} is not in {message[at:]!r}"
         at += message[at:].index(words) + len(words)
+
+
+def called(value):
+    """What names a row after a value: the same in every process."""
+    if isinstance(value, jax.tree_util.Partial):
+        return f"{called(value.func)}{value.args}"
+    return getattr(value, "__name__", None) or repr(value)
 
 
 def table(rows):
@@ -110,6 +129,8 @@ FOR_ALL = [
         for value in (float, jnp.float64, "float64")
     ),
     *(("dtype", value, ("float type", repr(value))) for value in ("abc", 5, None)),
+]
+FOR_ANY_KERNEL = [
     *(
         ("kernel", value, ("kernel", repr(value)))
         for value in (bj.RBF, bj.Linear, "rbf", None, 0.5, (0.5,))
@@ -123,13 +144,168 @@ FOR_STRATEGIES = [
         ("maintenance", value, ("strategy", repr(value)))
         for value in (bj.Merge, bj.RemoveOldest, bj.RemoveRandom, "merge", 3)
     ),
+]
+FOR_CLASSES = [
     *(("num_classes", value, (expected,)) for value, expected in SIZES),
     ("num_classes", 1, ("at least 2", "1")),
+]
+FOR_SEEDS = [
     *(
         ("seed", value, ("integer",))
         for value in (1.5, True, np.array([1, 2]), NAN, "0", None)
     ),
     ("seed", 2**40, ("32 bits", str(2**40))),
+]
+FOR_OUTPUTS = [("num_outputs", value, (expected,)) for value, expected in SIZES]
+FOR_AVERAGES = [
+    *(("average", value, ("at least 1", repr(value))) for value in (0, -1)),
+    *(
+        ("average", value, ("integer", repr(value)))
+        for value in (1.5, "all", None, NAN, np.array([1, 2]))
+    ),
+    ("average", 2**40, ("32 bits", str(2**40))),
+]
+
+
+def two_scores(score, y):
+    return jnp.stack([score, score])
+
+
+def a_scoreless_loss():
+    return 1.0
+
+
+def three_arguments(score, y, more):
+    return score
+
+
+def a_pair(score, y):
+    return score, y
+
+
+def nothing(score, y):
+    return None
+
+
+def whether(score, y):
+    return score > y
+
+
+def two_rates(t):
+    return jnp.ones(2)
+
+
+def no_number(t):
+    return None
+
+
+FOR_LOSSES = [
+    *(("loss", value, ("function", repr(value))) for value in ("hinge", None, 3)),
+    *(
+        ("loss", value, ("function of scores", "()", "argument"))
+        for value in (a_scoreless_loss, three_arguments, losses.quantile)
+    ),
+    ("loss", two_scores, ("one float", "shape=(2,)")),
+    ("loss", a_pair, ("one float", "(")),
+    ("loss", nothing, ("one float", "None")),
+    ("loss", whether, ("one float", "bool")),
+    *(
+        ("loss", jax.tree_util.Partial(losses.absolute, value), says)
+        for value, says in (
+            ("a", ("real numbers", "<U")),
+            (1j, ("real numbers", "complex")),
+            (NAN, ("float32", "nan")),
+            (np.ones(2), ("scalar", "shape (2,)", "vmap")),
+        )
+    ),
+]
+FOR_RATES = [
+    *(
+        ("learning_rate", value, ("above 0", repr(value)))
+        for value in (0, 0.0, -1, -1e-3, NAN, float("inf"), "a", None, True, 1j)
+    ),
+    ("learning_rate", 1e-60, ("float32", "1e-60")),
+    # XLA would take it for 0.
+    ("learning_rate", 1e-39, ("float32", "1e-39")),
+    ("learning_rate", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+    *(
+        ("regularization", value, ("at least 0", repr(value)))
+        for value in (-1, -1e-3, NAN, float("inf"), "a", None, True)
+    ),
+    ("regularization", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+]
+FOR_SGD = [
+    ("learning_rate", a_scoreless_loss, ("number", "function", "argument")),
+    ("learning_rate", no_number, ("number", "function", "None")),
+    ("learning_rate", two_rates, ("one number", "shape (2,)")),
+]
+FOR_PASSIVE_AGGRESSIVE = [
+    *(
+        ("variant", value, ("PA-I", repr(value)))
+        for value in ("PA-3", "pa", None, 1, ["PA"], np.array(["PA", "PA-I"]))
+    ),
+    *(
+        ("aggressiveness", value, ("above 0", repr(value)))
+        for value in (0, -1, NAN, float("inf"), "a", None)
+    ),
+    ("aggressiveness", 1e-39, ("float32", "1e-39")),
+    ("aggressiveness", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+]
+FOR_PROJECTRON = [
+    *(
+        ("threshold", value, ("at least 0", repr(value)))
+        for value in (-1, -1e-3, NAN, float("inf"), "a", None)
+    ),
+    ("threshold", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+    *(
+        ("margin_updates", value, ("True or False", repr(value)))
+        for value in ("yes", 1, None, np.ones(2))
+    ),
+]
+FOR_FEATURES = [
+    *(
+        ("optimizer", value, ("optax", called(value)))
+        for value in ("sgd", 0.1, (1, 2), optax.sgd)
+    ),
+]
+FOR_FOURIER = [
+    *(("budget", value, ("even", str(value))) for value in (1, 5, np.int64(7))),
+    *(
+        ("kernel", value, ("RBF or Laplacian", type(value).__name__))
+        for value in (
+            bj.Linear(),
+            bj.Normalized(bj.RBF(1.0)),
+            bj.RBF(1.0) + bj.RBF(2.0),
+            bj.RBF,
+            "rbf",
+            None,
+        )
+    ),
+    ("kernel", bj.Laplacian(jnp.ones(5)), (".gamma", "scalar", "shape (5,)", "vmap")),
+]
+FOR_NYSTROM = [
+    *(
+        ("landmarks", value, (f"(m, {D})", "budget 5", f"got {value.shape}"))
+        for value in (
+            np.ones((2, D + 1)),
+            np.ones((6, D)),
+            np.ones((0, D)),
+            np.ones(D),
+            np.ones((1, 2, D)),
+        )
+    ),
+    *(
+        ("landmarks", np.full((2, D), value), ("finite",))
+        for value in (NAN, np.inf, 1e60)
+    ),
+    ("landmarks", [[1.0] * D, [1.0]], ("array", "list")),
+    ("landmarks", [["a"] * D], ("real numbers", "<U")),
+    ("landmarks", [[1j] * D], ("real numbers", "complex")),
+    *(
+        ("tolerance", value, ("above 0", repr(value)))
+        for value in (0, -1, NAN, float("inf"), "a", None)
+    ),
+    ("tolerance", np.ones(3), ("scalar", "shape (3,)", "vmap")),
 ]
 FOR_PEGASOS = [
     *(
@@ -137,6 +313,7 @@ FOR_PEGASOS = [
         for value in (0, 0.0, -1, -1e-3, NAN, float("inf"), "a", None, True, 1j)
     ),
     ("regularization", 1e-60, ("float32", "1e-60")),
+    ("regularization", 1e-39, ("float32", "1e-39")),
     ("regularization", np.ones(3), ("scalar", "shape (3,)", "vmap")),
     *(
         ("project_to_ball", value, ("True or False", repr(value)))
@@ -150,13 +327,27 @@ FOR_PERCEPTRON = [
     ),
     ("margin", np.ones(3), ("scalar", "shape (3,)", "vmap")),
 ]
+STRATEGIES = ("perceptron", "pegasos", "sgd", "passive_aggressive")
 ARGUMENTS = [
     (name, argument, value, says)
     for names, rows in (
-        (("forgetron", "perceptron", "pegasos"), FOR_ALL),
-        (("perceptron", "pegasos"), FOR_STRATEGIES),
+        (tuple(REQUIRED), FOR_ALL),
+        (tuple(name for name in REQUIRED if name != "fourier"), FOR_ANY_KERNEL),
+        (STRATEGIES, FOR_STRATEGIES),
+        (("perceptron", "pegasos", "passive_aggressive", "projectron"), FOR_CLASSES),
+        ((*STRATEGIES, "fourier"), FOR_SEEDS),
+        (("sgd", "norma", "fourier", "nystrom"), FOR_OUTPUTS),
+        (("pegasos", "sgd", "norma", "fourier", "nystrom"), FOR_AVERAGES),
+        (("sgd", "norma", "fourier", "nystrom"), FOR_LOSSES),
+        (("sgd", "norma"), FOR_RATES),
+        (("sgd",), FOR_SGD),
         (("pegasos",), FOR_PEGASOS),
         (("perceptron",), FOR_PERCEPTRON),
+        (("passive_aggressive",), FOR_PASSIVE_AGGRESSIVE),
+        (("projectron",), FOR_PROJECTRON),
+        (("fourier", "nystrom"), FOR_FEATURES),
+        (("fourier",), FOR_FOURIER),
+        (("nystrom",), FOR_NYSTROM),
     )
     for argument, value, says in rows
     for name in names
@@ -165,7 +356,7 @@ ARGUMENTS = [
 
 @table(
     Bad(
-        f"{name}-{argument}-{value!r}",
+        f"{name}-{argument}-{called(value)}",
         lambda name=name, argument=argument, value=value: init(
             name, **{argument: value}
         ),
@@ -223,25 +414,82 @@ def combinations():
         bj.Normalized(bj.RBF(1.0)),
         bj.RBF(1.0) + bj.RBF(2.0),
     ):
-        for name in ("perceptron", "pegasos"):
-            kind = type(kernel).__name__
+        for name, strategy in (
+            ("perceptron", bj.Merge()),
+            ("pegasos", bj.Merge()),
+            ("sgd", bj.MultiMerge()),
+            ("passive_aggressive", bj.MergeBestPair()),
+        ):
+            kind, where = type(kernel).__name__, type(strategy).__name__
             yield Bad(
-                f"{name}-merge-{kind}",
-                lambda name=name, kernel=kernel: init(
-                    name, kernel=kernel, maintenance=bj.Merge()
+                f"{name}-{where}-{kind}",
+                lambda name=name, kernel=kernel, strategy=strategy: init(
+                    name, kernel=kernel, maintenance=strategy
                 ),
-                ("Merge: kernel must be Gaussian (RBF)", f"got {kind}"),
+                (f"{where}: kernel must be Gaussian (RBF)", f"got {kind}"),
             )
-    yield Bad(
-        "pegasos-default-linear",
-        lambda: init("pegasos", kernel=bj.Linear()),
-        ("Merge: kernel must be Gaussian (RBF)", "got Linear"),
-    )
-    for value in ("no", 1, None, np.ones(2)):
+    for name in ("pegasos", "sgd", "passive_aggressive"):
         yield Bad(
-            f"merge-{value!r}",
-            lambda value=value: bj.Merge(same_sign=value),
-            ("Merge: same_sign must be True or False", f"got {value!r}"),
+            f"{name}-default-linear",
+            lambda name=name: init(name, kernel=bj.Linear()),
+            ("Merge: kernel must be Gaussian (RBF)", "got Linear"),
+        )
+    for where, argument in (
+        ("Merge", "same_sign"),
+        ("MultiMerge", "same_sign"),
+        ("Project", "best"),
+    ):
+        for value in ("yes", 1, None, np.ones(2)):
+            yield Bad(
+                f"{where}-{argument}-{value!r}",
+                lambda where=where, argument=argument, value=value: getattr(bj, where)(
+                    **{argument: value}
+                ),
+                (f"{where}: {argument} must be True or False", f"got {value!r}"),
+            )
+    for value, expected in [*SIZES, (1, "at least 2")]:
+        yield Bad(
+            f"MultiMerge-count-{value!r}",
+            lambda value=value: bj.MultiMerge(count=value),
+            ("MultiMerge: count must be", expected, "got"),
+        )
+    for where, expected, values in (
+        ("quantile", "level must be a number above 0 and below 1", (0, 1, 1.5)),
+        ("epsilon_insensitive", "epsilon must be a finite number of at least 0", ()),
+    ):
+        for value in (*values, -1, -1e-3, NAN, float("inf"), "a", None, True, [-1, 1]):
+            yield Bad(
+                f"{where}-{value!r}",
+                lambda where=where, value=value: getattr(losses, where)(value),
+                (f"losses.{where}: {expected}", f"got {value!r}"),
+            )
+    # A loss that is for one output, given to several.
+    yield Bad(
+        "sgd-squared-error-of-classes",
+        lambda: init("sgd", num_outputs=CLASSES),
+        ("sgd.init: loss must be a function of scores of shape (4,)", "got"),
+    )
+    for name in ("fourier", "nystrom"):
+        yield Bad(
+            f"{name}-line-search",
+            lambda name=name: init(name, optimizer=optax.lbfgs()),
+            (f"{name}.init: optimizer must be one of gradients alone", "got"),
+        )
+    yield Bad(
+        "nystrom-landmarks-above-budget",
+        lambda: init("nystrom", budget=3, capacity=5, landmarks=points(4)),
+        ("nystrom.init: landmarks must have shape (m, 3)", "budget 3", "got (4, 3)"),
+    )
+    yield Bad(
+        "nystrom-landmarks-without-length",
+        lambda: init("nystrom", kernel=bj.Linear(), landmarks=np.zeros((2, D))),
+        ("nystrom.init: landmarks must have a positive definite", "got", "Linear"),
+    )
+    for name in REQUIRED:
+        yield Bad(
+            f"{name}-averaged",
+            lambda name=name: bj.averaged(init(name)),
+            ("averaged: state must be of a learner made with average=True", "got"),
         )
 
 
@@ -259,6 +507,13 @@ def binary():
 
 def multiclass():
     return bj.pegasos, init("pegasos", num_classes=CLASSES)
+
+
+def regression():
+    return bj.sgd, init("sgd", maintenance=bj.RemoveOldest())
+
+
+TARGETS = {binary: labels, multiclass: classes, regression: targets}
 
 
 def with_value(value, row, column):
@@ -281,6 +536,7 @@ class BadStream(NamedTuple):
     X: Any
     y: Any
     says: tuple[str, ...]
+    weight: Any = None
 
 
 FEATURES = f"(n, {D})"
@@ -335,6 +591,25 @@ CLASS_LABELS = [
     ("signs", labels(), ("0 .. 3", "got -1")),
     ("huge", classes().astype(np.int64) + 2**32, ("0 .. 3", f"got {2**32} in row 0")),
 ]
+REAL_TARGETS = [
+    ("nan", with_label(targets(), NAN, 3), ("finite", "got nan in row 3")),
+    ("inf", with_label(targets(), np.inf, 0), ("finite", "got inf in row 0")),
+    ("booleans", labels() > 0, ("got bool",)),
+]
+ONES = np.ones(N, np.float32)
+WEIGHTS = [
+    ("short", ONES[:-1], ("shape", SHAPE, f"got ({N - 1},)")),
+    ("a-number", 1.0, ("shape", SHAPE, "got ()")),
+    ("column", ONES[:, None], ("shape", SHAPE, f"got ({N}, 1)")),
+    ("row", ONES[None], ("shape", SHAPE, f"got (1, {N})")),
+    ("negative", with_label(ONES, -1, 5), ("at least 0", "got -1.0 in row 5")),
+    ("nan", with_label(ONES, NAN, 0), ("finite", "got nan in row 0")),
+    ("inf", with_label(ONES, np.inf, 11), ("finite", "got inf in row 11")),
+    ("strings", ONES.astype(str), ("real numbers", "<U")),
+    ("objects", ONES.astype(object), ("real numbers", "object")),
+    ("complex", ONES + 0j, ("real numbers", "complex")),
+    ("ragged", [[1.0] * D, [1.0]], ("array", "list")),
+]
 
 
 def streams():
@@ -345,7 +620,15 @@ def streams():
         for name, spoil, says in Y_ROWS:
             name = f"{make.__name__}-y-{name}"
             yield BadStream(name, make, points(), spoil(y), ("run: y must", *says))
-    for make, rows in ((binary, BINARY_LABELS), (multiclass, CLASS_LABELS)):
+        for name, weight, says in WEIGHTS:
+            name = f"{make.__name__}-weight-{name}"
+            says = ("run: weight must", *says)
+            yield BadStream(name, make, points(), y, says, weight)
+    for make, rows in (
+        (binary, BINARY_LABELS),
+        (multiclass, CLASS_LABELS),
+        (regression, REAL_TARGETS),
+    ):
         for name, y, says in rows:
             name = f"{make.__name__}-labels-{name}"
             yield BadStream(name, make, points(), y, ("run: y must", *says))
@@ -354,10 +637,10 @@ def streams():
 @table(streams())
 def test_streams(row):
     algorithm, state = row.make()
-    y = labels() if row.make is binary else classes()
+    y = TARGETS[row.make]()
     used, scores = bj.run(algorithm, state, points(), y)
     kept = jax.tree.map(np.array, used)
-    check(lambda: bj.run(algorithm, used, row.X, row.y), row.says)
+    check(lambda: bj.run(algorithm, used, row.X, row.y, weight=row.weight), row.says)
     # The caller's states are as they were, and can go on.
     assert equal(used, kept)
     assert equal(bj.run(algorithm, state, points(), y), (used, scores))
@@ -368,6 +651,42 @@ def equal(one, other):
         np.array_equal(a, b)
         for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     )
+
+
+def learners():
+    """What each learner takes as labels; none of these runs gets to compile."""
+    for name in (
+        "perceptron",
+        "pegasos",
+        "forgetron",
+        "passive_aggressive",
+        "projectron",
+    ):
+        for kind in ("zero-one", "half", "nan", "booleans"):
+            y, says = next(row[1:] for row in BINARY_LABELS if row[0] == kind)
+            yield name, {}, kind, y, says
+    for name in ("norma", "fourier", "nystrom"):
+        for kind, y, says in REAL_TARGETS:
+            yield name, {}, kind, y, says
+    for name in ("sgd", "norma", "fourier", "nystrom"):
+        arguments = {"num_outputs": CLASSES, "loss": losses.hinge}
+        for kind in ("floats", "one-past", "negative"):
+            y, says = next(row[1:] for row in CLASS_LABELS if row[0] == kind)
+            yield name, arguments, f"classes-{kind}", y, says
+
+
+@table(
+    Bad(
+        f"{name}-{kind}",
+        lambda name=name, arguments=arguments, y=y: bj.run(
+            getattr(bj, name), init(name, **arguments), points(), y
+        ),
+        ("run: y must", *says),
+    )
+    for name, arguments, kind, y, says in learners()
+)
+def test_labels_of_every_learner(row):
+    check(row.call, row.says)
 
 
 @table(
@@ -410,6 +729,17 @@ def step_rows():
                 f"{make.__name__}-y-{name}",
                 lambda make=make, bad=bad: make()[0].step(make()[1], x, bad),
                 ("step: y must", *says),
+            )
+        for name, bad, says in (
+            ("array", np.array([1.0]), ("scalar", "got shape (1,)")),
+            ("list", [1.0], ("scalar", "got shape (1,)")),
+            ("string", "1", ("real numbers", "<U")),
+            ("complex", 1j, ("real numbers", "complex")),
+        ):
+            yield Bad(
+                f"{make.__name__}-weight-{name}",
+                lambda make=make, bad=bad, y=y: make()[0].step(make()[1], x, y, bad),
+                ("step: weight must", *says),
             )
     for y in (2.0, np.float32(2), jnp.float32(2)):
         yield Bad(
@@ -560,6 +890,20 @@ def traced(transform):
                 )
     state = multiclass()[1]
     yield Bad(
+        "weights",
+        lambda: transform(
+            lambda weight: bj.run(bj.pegasos, state, X, classes(), weight=weight)
+        )(lead(ONES[:, None])),
+        ("run: weight must have shape", f"got ({N}, 1)"),
+    )
+    yield Bad(
+        "weight",
+        lambda: transform(lambda weight: bj.pegasos.step(state, x, 2, weight))(
+            lead(ONES)
+        ),
+        ("step: weight must be a scalar", f"got shape ({N},)"),
+    )
+    yield Bad(
         "float-labels",
         lambda: transform(lambda X, y: bj.run(bj.pegasos, state, X, y))(
             lead(X), lead(classes().astype(np.float32))
@@ -624,6 +968,24 @@ def test_lists_bytes_and_other_dtypes_are_examples(make):
             algorithm.step(state, x, label),
             algorithm.step(state, jnp.array([1.0, 2.0, 3.0]), jnp.int32(1)),
         )
+
+
+def test_booleans_lists_and_integers_are_weights():
+    algorithm, state = binary()
+    weight = (np.arange(N) % 3 != 1).astype(np.float32)
+    expected = bj.run(algorithm, state, points(), labels(), weight=weight)
+    assert int(expected[0].num_seen) == int(weight.sum())
+    for other in (weight > 0, weight.tolist(), weight.astype(np.int8)):
+        new = bj.run(algorithm, state, points(), labels(), weight=other)
+        assert equal(new, expected)
+
+
+def test_a_model_of_averages_starts_with_a_round():
+    state = init("sgd", average=True)
+    for other in (1, np.int64(1), jnp.int32(1)):
+        assert equal(init("sgd", average=other), state)
+    assert equal(init("sgd", average=False), init("sgd"))
+    assert bj.averaged(state).expansion.average is None
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import budgetjax as bj
+from budgetjax.features import FeatureAlgorithm
+
+ALGORITHMS = (bj.Algorithm, FeatureAlgorithm)
 ROOT = Path(__file__).parents[1]
 QUICKSTART = ROOT / "examples" / "quickstart.py"
+COMPARE = ROOT / "examples" / "compare.py"
 ROW = re.compile(
     r"^(?P<name>\S.*?) {2,}(?P<budget>[\dx ]+?) {2,}(?P<vectors>[\d,]+) {2,}"
     r"(?P<mistakes>[\d,]+) \((?P<error>[\d.]+)%\) {2,}(?P<accuracy>[\d.]+)% {2,}"
@@ -88,5 +93,81 @@ def test_quickstart_says_what_is_wrong(
     np.savez(tmp_path / "cpusmall.npz", X=np.ones((10, 2)), y=np.arange(10))
     with pytest.raises(SystemExit) as caught:
         main(arguments)
+    assert caught.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture
+def compare():
+    return runpy.run_path(str(COMPARE))
+
+
+def compared(output):
+    """The rows of the table of compare.py, the header first."""
+    rows = output.split("\n\n")[1].splitlines()
+    split = [re.split(r" {2,}", row) for row in rows if not row.startswith("---")]
+    return {row[0]: row[1:] for row in split}
+
+
+def test_compare_on_the_checkerboard(compare, tmp_path, capsys):
+    path = tmp_path / "c.png"
+    compare["main"](
+        ["--rows", "1500", "--budget", "41", "10", "--output", str(path)]
+        + ["--only", "Forgetron", "Pegasos, merge three", "Fourier"]
+    )
+    output = capsys.readouterr()
+    found = compared(output.out)
+    # An odd budget does not bother the Fourier features.
+    assert found.pop("test accuracy, budget") == ["10", "41"]
+    assert list(found) == ["Forgetron", "Pegasos, merge three", "Fourier features"]
+    for row in found.values():
+        assert all(40 < float(cell.removesuffix("%")) < 100 for cell in row)
+    assert "3/3" in output.err
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_on_digits(compare, tmp_path, capsys):
+    compare["main"](
+        ["--data", "digits", "--rows", "300", "--budget", "20", "--gamma", "0.05"]
+        + ["--only", "Forgetron", "remove oldest", "--output", str(tmp_path / "d.png")]
+    )
+    found = compared(capsys.readouterr().out)
+    accuracy = float(found["Perceptron, remove oldest"][0].removesuffix("%"))
+    assert accuracy > 50
+    assert found["Forgetron"] == ["left out, it is for two classes"]
+    assert (tmp_path / "d.png").is_file()
+
+
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_compare_has_every_learner(compare, num_classes):
+    learners = compare["learners"](num_classes, 1e-4, 0)
+    algorithms = {learner.algorithm for learner in learners}
+    known = {getattr(bj, name) for name in bj.__all__}
+    known = {one for one in known if isinstance(one, ALGORITHMS)}
+    assert known - algorithms == ({bj.forgetron} if num_classes > 2 else set())
+    for learner in learners:
+        state = learner.algorithm.init(
+            bj.RBF(1.0), num_features=3, budget=4, **learner.settings
+        )
+        assert state.expansion.num_columns == (1 if num_classes == 2 else num_classes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "nonsense"], "no data set 'nonsense'"),
+        (["--data", "cpusmall"], "cpusmall is for regression"),
+        (["--gamma", "-1"], "must be positive, got -1"),
+        (["--only", "SVM"], "no learner is named like"),
+        (["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
+    ],
+)
+def test_compare_says_what_is_wrong(
+    compare, arguments, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("BUDGETJAX_DATA", str(tmp_path))
+    np.savez(tmp_path / "cpusmall.npz", X=np.ones((10, 2)), y=np.arange(10))
+    with pytest.raises(SystemExit) as caught:
+        compare["main"](arguments)
     assert caught.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())

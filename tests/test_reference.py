@@ -242,8 +242,16 @@ def _cases():
 
     average = {"ours": {"average": 300}, "theirs": {"average_from": 300}}
     for data in ("digits", "banana"):
-        for strategy in ("project", "multi-merge"):
-            yield case(strategy, "pegasos", data, strategy, regularization=1e-3)
+        yield case("project", "pegasos", data, "project", regularization=1e-3)
+        yield case(
+            "multi",
+            "pegasos",
+            data,
+            "multi-merge",
+            budgets=(10, 25),
+            rounds=400,
+            regularization=1e-3,
+        )
         yield case("average", "pegasos", data, "merge", regularization=1e-3, **average)
     yield case(
         "best",
@@ -255,7 +263,15 @@ def _cases():
         rounds=500,
         regularization=1e-3,
     )
-    yield case("multi-any", "pegasos", "parity", "multi-merge-any", regularization=1e-3)
+    yield case(
+        "multi-any",
+        "pegasos",
+        "parity",
+        "multi-merge-any",
+        budgets=(10,),
+        rounds=500,
+        regularization=1e-3,
+    )
     for data in ("digits", "banana"):
         yield case(
             "best-pair",
@@ -310,14 +326,27 @@ def _cases():
         budgets=(10, 50),
     )
     yield descent(
-        "huber", "curve", "multi-merge", huber, gradients.huber(), averaged=True
+        "huber",
+        "curve",
+        "multi-merge",
+        huber,
+        gradients.huber(),
+        averaged=True,
+        budgets=(10,),
+        rounds=400,
     )
     yield descent(
         "tube", "curve", "largest-margin", tube, gradients.epsilon_insensitive(0.1)
     )
     yield descent("quantile", "curve", "oldest", third, gradients.quantile(0.3))
     yield descent(
-        "absolute", "curve", "onto-nearest", losses.absolute, gradients.absolute
+        "absolute",
+        "curve",
+        "onto-nearest",
+        losses.absolute,
+        gradients.absolute,
+        budgets=(10, 50),
+        rounds=1000,
     )
     yield case(
         "hinge",
@@ -336,6 +365,8 @@ def _cases():
         "onto-nearest",
         variant="PA-II",
         aggressiveness=0.7,
+        budgets=(10, 50),
+        rounds=1000,
     )
     yield case(
         "PA-I", "passive_aggressive", "digits", "onto-newcomer", aggressiveness=0.3

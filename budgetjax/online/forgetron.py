@@ -161,7 +161,7 @@ def update(
     newcomer = newcomer._replace(coefficients=own / expansion.scale)
     slot = jnp.where(full, oldest, expansion.num_active)
     row = support_set.row(expansion, newcomer, slot)
-    edits = rounds.folded(expansion, Edits((row,), shrink=phi))
+    edits, _ = rounds.folded(expansion, Edits((row,), shrink=phi))
     return state._replace(Q=state.Q + damage, M=M), edits
 
 

@@ -1,7 +1,7 @@
 """Online learning on random Fourier features; see `init`."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,26 +15,27 @@ from budgetjax.features import FeatureAlgorithm, State
 from budgetjax.kernels import RBF, Kernel, Laplacian
 
 
-class Waves(
-    Kernel,
-    NamedTuple(
-        "Waves", [("phases", Float[Array, " rows"]), ("amplitude", Float[Array, ""])]
-    ),
-):
+class Waves(Kernel, NamedTuple("Waves", [("phases", Any), ("amplitude", Any)])):
     """`sqrt(2 / B) cos(<x, w_j> - phase_j)`: a feature, written as a kernel.
 
     The frequencies `w_j` stand where other models have support vectors, and there are
     as many as phases.
+
+    Attributes:
+      phases: shape `(rows,)`.
+      amplitude: a scalar.
     """
 
     __slots__ = ()
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        angles = jnp.matmul(X, Z.T, precision="highest") - self.phases[None]
+        angles = (
+            jnp.matmul(X, jnp.asarray(Z).T, precision="highest") - self.phases[None]
+        )
         return self.amplitude * jnp.cos(angles)
 
     def diag(self, X, squares=None):
-        return jnp.ones(X.shape[0], X.dtype)
+        return jnp.ones(jnp.shape(X)[0], self.amplitude.dtype)
 
 
 def init(
@@ -109,9 +110,6 @@ def init(
             f"{where}: kernel must be an RBF or Laplacian, whose Fourier transform is "
             f"known, got {type(kernel).__name__}"
         )
-    known = hyperparameters.concrete(budget)
-    if known is not None and known.ndim == 0 and known % 2:
-        raise ValueError(f"{where}: budget must be even, got {budget}")
     shared = rounds.start(
         where,
         kernel,
@@ -122,6 +120,9 @@ def init(
         dtype=kind,
         average=average,
     )
+    known = hyperparameters.concrete(budget)
+    if known is not None and known % 2:
+        raise ValueError(f"{where}: budget must be even, got {budget}")
     expansion = shared["expansion"]
     rows = expansion.ages.shape[0]
     slots = jnp.arange(rows, dtype=jnp.int32)

@@ -117,11 +117,15 @@ def _given(
     """The expansion with these landmarks, and the root for them."""
     rows, width = expansion.vectors.shape
     Z = hyperparameters.array(where, "landmarks", landmarks)
-    if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] < rows:
+    budget = hyperparameters.concrete(expansion.budget)
+    most = rows - 1 if budget is None else int(budget)
+    if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
         raise ValueError(
             f"{where}: landmarks must have shape (m, {width}) with m from 1 to the "
-            f"capacity {rows - 1}, got {Z.shape}"
+            f"budget {most}, got {Z.shape}"
         )
+    with np.errstate(over="ignore"):
+        Z = jnp.asarray(Z, expansion.vectors.dtype)
     known = hyperparameters.concrete(Z)
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
@@ -132,6 +136,12 @@ def _given(
     gram = kernel.gram(vectors[:m], vectors[:m], squares[:m], squares[:m])
     gram = gram + RIDGE * jnp.diag(jnp.diagonal(gram))
     factor = jnp.linalg.cholesky(gram)
+    known = hyperparameters.concrete(factor)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(
+            f"{where}: landmarks must have a positive definite kernel matrix, got one "
+            f"of {type(kernel).__name__} that is not"
+        )
     unit = jnp.eye(m, dtype=gram.dtype)
     inverse = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
     root = jnp.zeros((rows, rows), gram.dtype).at[:m, :m].set(inverse)
@@ -157,6 +167,7 @@ def block(
     selves = kernel.diag(X, squares)
     kernel_rows = support_set.kernel_rows(kernel, expansion, X, squares)
     kernel_rows = jnp.where(expansion.mask[None], kernel_rows, 0)
+    assert state.root is not None, "landmarks have a root, frequencies have none"
     known = jnp.matmul(kernel_rows, state.root.T, precision="highest")
 
     def body(carry, i: Integer[Array, ""]):
@@ -224,8 +235,8 @@ def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int = 0) -> np.ndarray:
         raise ImportError(
             "kmeans_landmarks needs scikit-learn: pip install scikit-learn"
         ) from error
-    clusters = MiniBatchKMeans(budget, random_state=seed, n_init=3).fit(X)
-    return clusters.cluster_centers_
+    clusters = MiniBatchKMeans(budget, random_state=seed).fit(X)
+    return np.asarray(clusters.cluster_centers_)
 
 
 nystrom = FeatureAlgorithm(init, block)

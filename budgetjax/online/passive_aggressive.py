@@ -112,7 +112,7 @@ def init(
     """
     where = "passive_aggressive.init"
     dtype = hyperparameters.float_dtype(where, dtype)
-    if variant not in VARIANTS:
+    if not isinstance(variant, str) or variant not in VARIANTS:
         raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
     shared = rounds.start(
         where,

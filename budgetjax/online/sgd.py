@@ -88,15 +88,18 @@ def init(
 
     Differences from the papers: any loss, schedule and maintenance.
     """
+    where = "sgd.init"
+    if not callable(learning_rate):
+        hyperparameters.positive(where, "learning_rate", learning_rate)
     return descent.start(
-        "sgd.init",
+        where,
         kernel,
         num_features=num_features,
         budget=budget,
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
-        num_columns=hyperparameters.size("sgd.init", "num_outputs", num_outputs),
+        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
         maintenance=maintenance,
         average=average,
         seed=seed,

@@ -382,13 +382,13 @@ def merge(same_sign=True):
 
 
 def multi_merge(count=3, same_sign=True):
-    """Merge `count` at once: Qaadan, Glasmachers 2018, as a cascade of merges of two.
+    """Merge `count` at once, as a cascade of merges of two.
 
-    The smallest, m, and its count - 1 partners of least degradation with m, n_1, n_2
-    and so on, are merged one after the other: z of m and n_1, then z of that z and
-    n_2, and so on. With `same_sign`, and one column, partners with the sign of a_m
-    come before all others. z has n_1's age. In every merge the shorter row is the
-    one that must be shorter; of equally long ones z.
+    After Qaadan, Glasmachers 2018, but for the partners: the first, n_1, is the one of
+    least degradation with the smallest, m; each further one, n_2 and so on, that of
+    least degradation with what has been merged so far, z. With `same_sign`, and one
+    column, partners with the sign of z come before all others. z has n_1's age. In
+    every merge the shorter row is the one that must be shorter; of equally long ones z.
 
     z stands in n_1's position, the newcomer in m's, and the positions of n_2, ...
     become free. If the newcomer is m, it needs no position; if it is n_1, z stands
@@ -401,33 +401,28 @@ def multi_merge(count=3, same_sign=True):
         m = first_by_value_then_age(
             norms(kernel, everyone), range(len(everyone)), everyone
         )
-        a_m = everyone[m].coefficients
-        others = [i for i in range(len(everyone)) if i != m]
-        A_n = stack_coefficients([everyone[i] for i in others])
-        kappas = kernel(
-            everyone[m].vector, stack_vectors([everyone[i] for i in others])
-        )
-        h = merge_line_search(a_m, A_n, kappas)
-        degradation = dict(
-            zip(others, merge_degradation(a_m, A_n, kappas, h), strict=True)
-        )
-
-        def rank(i):
-            last_resort = (
-                same_sign and len(a_m) == 1 and not same_signs(everyone[i], everyone[m])
-            )
-            return last_resort, degradation[i], everyone[i].age
-
-        first, *more = sorted(others, key=rank)[: count - 1]
-
         z = everyone[m]
-        for i in [first, *more]:
-            short, long = z, everyone[i]
-            if (short.coefficients**2).sum() > (long.coefficients**2).sum():
-                short, long = long, short
-            kappa = kernel(short.vector, long.vector[None])
-            h = merge_line_search(short.coefficients, long.coefficients[None], kappa)
-            z = merged(short, long, kappa[0], h[0])
+        others = [i for i in range(len(everyone)) if i != m]
+        taken = []
+        while others and len(taken) < count - 1:
+            ranks, places = {}, {}
+            for i in others:
+                short, long = z, everyone[i]
+                if (short.coefficients**2).sum() > (long.coefficients**2).sum():
+                    short, long = long, short
+                kappa = kernel(short.vector, long.vector[None])
+                A_n = long.coefficients[None]
+                h = merge_line_search(short.coefficients, A_n, kappa)
+                loss = merge_degradation(short.coefficients, A_n, kappa, h)
+                unlike = same_sign and len(z.coefficients) == 1
+                unlike = unlike and not same_signs(everyone[i], z)
+                ranks[i] = unlike, loss[0], everyone[i].age
+                places[i] = short, long, kappa[0], h[0]
+            best = min(others, key=ranks.get)
+            z = merged(*places[best])
+            others.remove(best)
+            taken.append(best)
+        first, *more = taken
         z.age = everyone[first].age
 
         active = list(active)

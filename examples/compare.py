@@ -1,0 +1,279 @@
+"""Every learner on one stream: test accuracy against the budget, a table and a figure.
+
+    python examples/compare.py
+    python examples/compare.py --data digits --gamma 0.05 --regularization 1e-3
+
+All learners see the same examples once, in the same order, through the same kernel.
+For each of them `budgetjax.sweep` trains the models of all budgets side by side. The
+kernel and the regularization can be chosen; the other settings are constants below.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+import budgetjax as bj
+from budgetjax import datasets
+
+try:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+    from tqdm import tqdm
+except ImportError as error:
+    raise SystemExit(f'compare: {error}; pip install "budgetjax[examples]"') from error
+
+RATE = 0.5  # of gradient descent on support vectors
+OPTIMIZER = optax.sgd(0.2)  # on features
+PERCEPTRONS = "Perceptrons, passive-aggressive"
+KEEPING = "Pegasos, removing or projecting"
+MERGING = "Pegasos, merging"
+DESCENT = "Gradient descent: other losses, features"
+HEADER = "test accuracy, budget"
+REFERENCE = "Pegasos, merge"  # in grey in every panel but its own
+
+
+class Learner(NamedTuple):
+    """A learner in this comparison.
+
+    Attributes:
+      family: its panel of the figure.
+      name: in the table and the figure.
+      algorithm: of budgetjax.
+      settings: of its `init`, beside kernel, number of features and budget.
+    """
+
+    family: str
+    name: str
+    algorithm: Any
+    settings: dict[str, Any]
+
+
+def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
+    """All that learn so many classes; the Forgetron learns two."""
+    classes = {"num_classes": num_classes}
+    outputs = {"num_outputs": 1 if num_classes == 2 else num_classes}
+    found = []
+    for family, name, maintenance in (
+        (PERCEPTRONS, "Perceptron, remove oldest", bj.RemoveOldest()),
+        (PERCEPTRONS, "Perceptron, remove random", bj.RemoveRandom()),
+        (PERCEPTRONS, "Passive-aggressive, merge", bj.Merge()),
+        (PERCEPTRONS, "Passive-aggressive, BPA-NN", bj.ProjectOntoNearest()),
+        (KEEPING, "Pegasos, remove smallest", bj.RemoveSmallest()),
+        (KEEPING, "Pegasos, remove random", bj.RemoveRandom()),
+        (KEEPING, "Pegasos, project smallest", bj.Project()),
+        (KEEPING, "Pegasos, project best", bj.Project(best=True)),
+        (MERGING, "Pegasos, merge", bj.Merge()),
+        (MERGING, "Pegasos, merge three", bj.MultiMerge(3)),
+        (MERGING, "Pegasos, merge best pair", bj.MergeBestPair()),
+    ):
+        algorithm = getattr(bj, name.split(",")[0].lower().replace("-", "_"))
+        settings = classes | {"maintenance": maintenance, "seed": seed}
+        if algorithm is bj.pegasos:
+            settings["regularization"] = lam
+        found.append(Learner(family, name, algorithm, settings))
+    if num_classes == 2:
+        found.append(Learner(PERCEPTRONS, "Forgetron", bj.forgetron, {}))
+    settings = classes | {"margin_updates": True}
+    found.append(Learner(PERCEPTRONS, "Projectron++", bj.projectron, settings))
+    settings = outputs | {"learning_rate": RATE, "regularization": lam}
+    found.append(Learner(DESCENT, "NORMA", bj.norma, settings))
+    settings = settings | {"loss": bj.losses.logistic}
+    found.append(Learner(DESCENT, "SGD, logistic loss, merge", bj.sgd, settings))
+    settings = outputs | {"optimizer": OPTIMIZER, "average": True}
+    found.append(Learner(DESCENT, "Fourier features", bj.fourier, settings))
+    found.append(Learner(DESCENT, "Nystrom features", bj.nystrom, settings))
+    # In the order of the panels.
+    families = [PERCEPTRONS, KEEPING, MERGING, DESCENT]
+    return sorted(found, key=lambda learner: families.index(learner.family))
+
+
+def accuracies(
+    learner: Learner,
+    kernel: bj.Kernel,
+    budgets: Sequence[int],
+    data: datasets.Dataset,
+    rows: int | None,
+) -> np.ndarray:
+    """Trains a model a budget, all at once, and tests them."""
+    if learner.algorithm is bj.fourier:  # its features come in pairs
+        budgets = [budget + budget % 2 for budget in budgets]
+    X, y = data.X_train[:rows], data.y_train[:rows]
+    states = bj.grid(budget=budgets).init(
+        lambda budget: learner.algorithm.init(
+            kernel,
+            num_features=X.shape[1],
+            budget=budget,
+            capacity=max(budgets),
+            **learner.settings,
+        )
+    )
+    models = bj.sweep(learner.algorithm, states, X, y).states
+    if learner.settings.get("average"):
+        models = bj.averaged(models)
+    predict = jax.jit(jax.vmap(bj.predict, in_axes=(0, None)))
+    predicted = np.asarray(predict(models, data.X_test))
+    return (predicted == data.y_test).mean(axis=1)
+
+
+def table(
+    results: dict[str, np.ndarray], budgets: Sequence[int], num_classes: int
+) -> str:
+    """One row a learner, one column a budget."""
+    rows = [(name, *(f"{v:.1%}" for v in row)) for name, row in results.items()]
+    width = max(len(name) for name in (HEADER, *results))
+    cells = [(HEADER, *map(str, budgets)), *rows]
+    lines = [
+        f"{row[0]:<{width}}" + "".join(f"{cell:>8}" for cell in row[1:])
+        for row in cells
+    ]
+    if num_classes > 2:
+        lines.append(f"{'Forgetron':<{width}}  left out, it is for two classes")
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+STYLE: Any = {
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.linewidth": 0.7,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+}
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
+
+
+def figure(
+    compared: Sequence[Learner],
+    results: dict[str, np.ndarray],
+    budgets: Sequence[int],
+    title: str,
+    path: str,
+) -> None:
+    """Accuracy against the budget, one panel a family."""
+    with rc_context(STYLE):
+        families = list(dict.fromkeys(one.family for one in compared))
+        rows, columns = -(-len(families) // 2), min(2, len(families))
+        fig = Figure(figsize=(3.5 * columns, 2.8 * rows), layout="constrained")
+        fig.suptitle(title, fontsize=9, x=0.01, ha="left")
+        panels = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for panel in panels.flat[len(families) :]:
+            panel.set_visible(False)
+        for panel, family in zip(panels.flat, families, strict=False):
+            members = [one.name for one in compared if one.family == family]
+            if REFERENCE in results and REFERENCE not in members:
+                percent = 100 * results[REFERENCE]
+                panel.plot(budgets, percent, color="#aaaaaa", label=REFERENCE, lw=3)
+            for name, color, marker in zip(members, COLORS, MARKERS, strict=False):
+                label = name.removeprefix("Pegasos, ")
+                percent = 100 * results[name]
+                panel.plot(budgets, percent, marker + "-", color=color, label=label)
+            panel.set_title(family)
+            panel.set_xscale("log")
+            panel.set_xticks(budgets)
+            panel.xaxis.set_major_formatter(ScalarFormatter())
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            panel.grid(True)
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.legend(frameon=False, loc="lower right")
+        for panel in panels[-1]:
+            panel.set_xlabel("budget, or number of features")
+        for panel in panels[:, 0]:
+            panel.set_ylabel("test accuracy (%)")
+        fig.savefig(path, dpi=150)
+
+
+def positive(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A type of command-line numbers."""
+
+    def parse(text):
+        number = convert(text)
+        if not 0 < number < float("inf"):
+            raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+        return number
+
+    parse.__name__ = convert.__name__
+    return parse
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "--data",
+        default="checkerboard",
+        help="a name that budgetjax.datasets.load knows (default: checkerboard)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=positive(int),
+        nargs="+",
+        default=[20, 50, 100, 200],
+        help="to compare (default: 20 50 100 200)",
+    )
+    parser.add_argument(
+        "--rows", type=positive(int), help="of the training part, from its first"
+    )
+    parser.add_argument(
+        "--gamma",
+        type=positive(float),
+        help="of the Gaussian kernel (default: 8 for checkerboard, else 1 / features)",
+    )
+    parser.add_argument(
+        "--regularization",
+        type=positive(float),
+        default=1e-4,
+        help="of Pegasos, NORMA and SGD (default: 1e-4)",
+    )
+    parser.add_argument(
+        "--only", nargs="+", help="learners with one of these in their names"
+    )
+    parser.add_argument("--output", default="compare.png", help="where the figure goes")
+    parser.add_argument("--seed", type=int, default=0, help="of random removals")
+    options = parser.parse_args(arguments)
+    if not Path(options.output).absolute().parent.is_dir():
+        parser.error(f"--output: there is no folder {Path(options.output).parent}")
+    try:
+        data = datasets.load(options.data)
+    except (ValueError, ImportError) as error:
+        parser.error(str(error))
+    if data.num_classes == 0:
+        parser.error(f"--data: {data.name} is for regression, these learners classify")
+
+    num_features = data.X_train.shape[1]
+    default = 8.0 if data.name == "checkerboard" else 1 / num_features
+    gamma = default if options.gamma is None else options.gamma
+    lam, budgets = options.regularization, sorted(set(options.budget))
+    compared = [
+        learner
+        for learner in learners(data.num_classes, lam, options.seed)
+        if not options.only or any(part in learner.name for part in options.only)
+    ]
+    if not compared:
+        parser.error(f"--only: no learner is named like {options.only}")
+    results = {}
+    with tqdm(compared, unit="learner") as bar:
+        for learner in bar:
+            bar.set_description(f"{learner.name:26}")
+            results[learner.name] = accuracies(
+                learner, bj.RBF(gamma), budgets, data, options.rows
+            )
+    title = (
+        f"{data.name}: {len(data.y_train[: options.rows]):,} examples of "
+        f"{data.num_classes} classes, gamma {gamma:g}, regularization {lam:g}"
+    )
+    print(f"\n{title}\n\n{table(results, budgets, data.num_classes)}\n")
+    figure(compared, results, budgets, title, options.output)
+    print(f"Figure: {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""What learners and strategies promise beyond their formulas."""
+
+import os
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from sklearn.datasets import load_digits
+
+import budgetjax as bj
+from budgetjax import losses, span
+
+
+def digits(n):
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))[:n]
+    return (X[rows] / 16).astype(np.float32), y[rows].astype(np.int32)
+
+
+def parity(n):
+    X, y = digits(n)
+    return X, np.where(y % 2 == 0, 1, -1).astype(np.int32)
+
+
+def wide(n):
+    """Standardised rows: ijcnn1 where it is at hand, else generated."""
+    folder = os.environ.get("BUDGETJAX_DATA")
+    file = pathlib.Path(folder or ".") / "ijcnn1.npz"
+    if folder and file.exists():
+        with np.load(file) as data:
+            X, y = data["X_train"].astype(np.float32), data["y_train"]
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+        y = np.where(y == y.max(), 1, -1)
+    else:
+        random = np.random.default_rng(0)
+        X = random.normal(size=(50_000, 22)).astype(np.float32)
+        y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    index = np.resize(np.arange(len(X)), n)
+    return X[index], y[index].astype(np.int32)
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_projections_stay_accurate_in_float32(best):
+    """100,000 updates, every row twice; then against a dense solve in float64."""
+    X, y = wide(100_000)
+    gamma, budget = 0.05, 100
+    state = bj.perceptron.init(
+        bj.RBF(gamma),
+        num_features=22,
+        budget=budget,
+        margin=1e9,
+        maintenance=bj.Project(best=best),
+    )
+    state, _ = bj.run(bj.perceptron, state, X, y)
+    assert int(state.num_updates) == 100_000
+    assert isinstance(state.maintenance, bj.Project)
+    kept = state.maintenance.span
+    Z = np.asarray(bj.support(state).vectors, np.float64)
+
+    def kernel(A, B):
+        return np.exp(-gamma * ((A[:, None] - B[None]) ** 2).sum(axis=2))
+
+    gram = kernel(Z, Z) + span.RIDGE * np.eye(budget)
+    root = np.asarray(kept.root, np.float64)[:budget, :budget]
+    np.testing.assert_allclose(root @ gram @ root.T, np.eye(budget), atol=1e-2)
+    for row in kernel(X[:100].astype(np.float64), Z):
+        padded = jnp.append(jnp.asarray(row, jnp.float32), jnp.zeros(1))
+        given = span.refined(
+            kept, padded, span.solve(kept, padded), state.expansion.mask
+        )
+        wanted = np.linalg.solve(gram, row)
+        np.testing.assert_allclose(
+            given[:budget], wanted, atol=1e-3 * np.abs(wanted).max()
+        )
+
+
+def test_projectron_without_threshold_is_the_perceptron():
+    X, y = digits(600)
+    X[300:] = X[:300]  # duplicates are no exception
+    arguments = {"num_features": 64, "num_classes": 10}
+    state = bj.projectron.init(bj.RBF(0.05), budget=400, threshold=0, **arguments)
+    state, scores = bj.run(bj.projectron, state, X, y)
+    other = bj.perceptron.init(bj.RBF(0.05), budget=400, **arguments)
+    other, expected = bj.run(bj.perceptron, other, X, y)
+    assert 100 < int(state.expansion.num_active) < 400
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    np.testing.assert_array_equal(
+        bj.support(state).coefficients, bj.support(other).coefficients
+    )
+
+
+def test_a_full_projectron_goes_on_learning():
+    X, y = digits(1000)
+    state = bj.projectron.init(
+        bj.RBF(0.05), num_features=64, num_classes=10, budget=50, threshold=0.1
+    )
+    state, _ = bj.run(bj.projectron, state, X[:500], y[:500])
+    before = bj.support(state)
+    state, _ = bj.run(bj.projectron, state, X[500:], y[500:])
+    after = bj.support(state)
+    np.testing.assert_array_equal(before.vectors, after.vectors)
+    assert np.any(before.coefficients != after.coefficients)
+
+
+def test_multi_merge_of_two_is_merge():
+    X, y = digits(400)
+
+    def run(strategy):
+        state = bj.pegasos.init(
+            bj.RBF(0.05),
+            num_features=64,
+            num_classes=10,
+            budget=30,
+            regularization=1e-3,
+            maintenance=strategy,
+        )
+        return bj.run(bj.pegasos, state, X, y)
+
+    one, scores = run(bj.MultiMerge(2))
+    other, expected = run(bj.Merge())
+    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(one.expansion.ages, other.expansion.ages)
+
+
+def test_pegasos_is_gradient_descent():
+    """With the hinge loss and the learning rate 1 / (lambda t)."""
+    X, y = digits(300)
+    strength = 1e-2
+    arguments = {"num_features": 64, "budget": 40, "regularization": strength}
+    state = bj.sgd.init(
+        bj.RBF(0.05),
+        loss=losses.hinge,
+        learning_rate=lambda count: 1 / (strength * (count + 1).astype(jnp.float32)),
+        num_outputs=10,
+        maintenance=bj.RemoveOldest(),
+        **arguments,
+    )
+    _, scores = bj.run(bj.sgd, state, X, y)
+    state = bj.pegasos.init(
+        bj.RBF(0.05), num_classes=10, maintenance=bj.RemoveOldest(), **arguments
+    )
+    _, expected = bj.run(bj.pegasos, state, X, y)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-4 * scale)
+
+
+def test_a_model_that_shrinks_for_long_stays_finite():
+    """Coefficients and scale leave float32's range several times over."""
+    X, y = parity(1700)
+    state = bj.sgd.init(
+        bj.RBF(0.05),
+        num_features=64,
+        budget=20,
+        loss=losses.hinge,
+        learning_rate=0.5,
+        regularization=0.1,
+        average=True,
+    )
+    state, scores = bj.run(bj.sgd, state, X, y)
+    assert np.all(np.isfinite(scores))
+    for leaf in jax.tree.leaves((state, bj.averaged(state))):
+        assert np.all(np.isfinite(leaf))
+    assert np.mean(np.sign(scores[500:]) == y[500:]) > 0.55
+
+
+@pytest.mark.parametrize("start", [1, 150])
+def test_the_average_is_that_of_the_iterates(start):
+    X, y = parity(250)
+    kernel = bj.RBF(0.05)
+    for algorithm, arguments in (
+        (bj.pegasos, {"budget": 250, "regularization": 1e-2}),
+        (bj.nystrom, {"budget": 40}),
+        (bj.fourier, {"budget": 40}),
+    ):
+        state = algorithm.init(kernel, num_features=64, average=start, **arguments)
+        step = jax.jit(algorithm.step)
+        iterates, one = [], state
+        for x, label in zip(X, y, strict=True):
+            one = step(one, x, label)
+            iterates.append(bj.decision_function(one, X[:20]))
+        state, _ = bj.run(algorithm, state, X, y)
+        expected = np.mean(iterates[start - 1 :], axis=0)
+        for given in (one, state):
+            actual = bj.decision_function(bj.averaged(given), X[:20])
+            np.testing.assert_allclose(
+                actual, expected, atol=2e-3 * np.abs(expected).max()
+            )
+
+
+def test_before_its_first_round_the_average_is_the_last_iterate():
+    X, y = parity(50)
+    state = bj.norma.init(
+        bj.RBF(0.05),
+        num_features=64,
+        budget=20,
+        learning_rate=0.3,
+        regularization=0.1,
+        average=51,
+    )
+    state, _ = bj.run(bj.norma, state, X, y)
+    np.testing.assert_allclose(
+        bj.decision_function(bj.averaged(state), X),
+        bj.decision_function(state, X),
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("kernel", [bj.RBF(0.3), bj.Laplacian(0.2)])
+def test_fourier_features_are_nearly_the_kernel(kernel):
+    X = np.random.default_rng(1).normal(size=(30, 4)).astype(np.float32)
+    state = bj.fourier.init(kernel, num_features=4, budget=20_000)
+    features = state.kernel.gram(jnp.asarray(X), state.expansion.vectors)[:, :-1]
+    np.testing.assert_allclose(features @ features.T, kernel.gram(X, X), atol=0.05)
+
+
+def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
+    def init(budget, capacity):
+        return bj.fourier.init(
+            bj.RBF(0.3), num_features=4, budget=budget, capacity=capacity, seed=3
+        )
+
+    small, large = init(20, 20), init(20, 50)
+    np.testing.assert_array_equal(
+        bj.support(large).vectors[:20], bj.support(small).vectors
+    )
+    assert not np.any(bj.support(large).mask[20:])
+
+
+def test_given_landmarks():
+    X, y = digits(1200)
+    landmarks = bj.kmeans_landmarks(X, 50)
+    assert landmarks.shape == (50, 64)
+    state = bj.nystrom.init(
+        bj.RBF(0.05), num_features=64, budget=50, num_outputs=10, landmarks=landmarks
+    )
+    assert state.root is not None
+    gram = np.asarray(bj.RBF(0.05).gram(landmarks, landmarks), np.float64)
+    root = np.asarray(state.root, np.float64)[:50, :50]
+    inverse = np.linalg.inv(gram + span.RIDGE * np.eye(50))
+    np.testing.assert_allclose(
+        root.T @ root, inverse, atol=1e-2 * np.abs(inverse).max()
+    )
+    state, scores = bj.run(bj.nystrom, state, X, y)
+    np.testing.assert_allclose(bj.support(state).vectors, landmarks, rtol=1e-6)
+    assert np.mean(np.argmax(scores[600:], axis=1) == y[600:]) > 0.85
+
+
+def test_losses_are_those_of_optax():
+    random = np.random.default_rng(0)
+    scores = random.normal(size=(50, 5)).astype(np.float32)
+    labels = random.integers(0, 5, 50)
+    binary = random.choice([-1.0, 1.0], 50).astype(np.float32)
+
+    def each(loss, *given):
+        return jax.vmap(loss)(*given)
+
+    for ours, theirs, given in (
+        (losses.hinge, optax.losses.hinge_loss, (scores[:, 0], binary)),
+        (losses.hinge, optax.losses.multiclass_hinge_loss, (scores, labels)),
+        (
+            losses.logistic,
+            optax.losses.softmax_cross_entropy_with_integer_labels,
+            (scores, labels),
+        ),
+        (
+            losses.logistic,
+            lambda f, y: optax.losses.sigmoid_binary_cross_entropy(f, (y + 1) / 2),
+            (scores[:, 0], binary),
+        ),
+    ):
+        np.testing.assert_allclose(each(ours, *given), each(theirs, *given), rtol=1e-5)
+    f, y = scores[:, 0], scores[:, 1]
+    np.testing.assert_allclose(each(losses.absolute, f, y), np.abs(f - y))
+    np.testing.assert_allclose(
+        each(losses.quantile(0.3), f, y),
+        np.where(f < y, 0.3 * (y - f), 0.7 * (f - y)),
+        rtol=1e-5,
+    )
+    np.testing.assert_allclose(
+        each(losses.epsilon_insensitive(0.5), f, y),
+        np.maximum(np.abs(f - y) - 0.5, 0),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+def test_only_the_lowest_of_equal_rivals_moves():
+    slope = losses.gradient(losses.hinge, jnp.zeros(4), jnp.int32(2))
+    assert slope.tolist() == [1, 0, -1, 0]
+
+
+def test_regression_learns_a_quantile():
+    random = np.random.default_rng(2)
+    X = random.uniform(-1, 1, size=(4000, 1)).astype(np.float32)
+    y = (np.sin(3 * X[:, 0]) + random.uniform(-1, 1, 4000)).astype(np.float32)
+    state = bj.sgd.init(
+        bj.RBF(2.0),
+        num_features=1,
+        budget=50,
+        loss=losses.quantile(0.8),
+        learning_rate=optax.exponential_decay(0.5, 1000, 0.5),
+        average=2000,
+    )
+    state, _ = bj.run(bj.sgd, state, X, y)
+    below = y < bj.decision_function(bj.averaged(state), X)
+    assert abs(np.mean(below) - 0.8) < 0.05
+
+
+def test_numbers_of_a_loss_can_be_swept():
+    X, y = parity(60)
+
+    def run(level):
+        state = bj.sgd.init(
+            bj.RBF(0.05),
+            num_features=64,
+            budget=20,
+            loss=losses.quantile(level),
+            learning_rate=0.3,
+        )
+        return bj.run(bj.sgd, state, X, y.astype(np.float32))[1]
+
+    levels = np.array([0.2, 0.7], np.float32)
+    together = jax.vmap(run)(levels)
+    for level, scores in zip(levels, together, strict=True):
+        np.testing.assert_allclose(scores, run(float(level)), atol=1e-3)
