@@ -377,7 +377,7 @@ def table(rows) -> str:
 
 
 def draw(rows, path: Path) -> None:
-    """Accuracy against budget, the model that was better where it was held out."""
+    """Accuracy of last iterates against the budget."""
     mpl.use("agg")
     from matplotlib import pyplot as plt
 
@@ -388,13 +388,14 @@ def draw(rows, path: Path) -> None:
     for (panel, name), label in itertools.product(
         zip(panels[0], names, strict=True), SHOWN
     ):
-        best: dict[int, dict[str, Any]] = {}
-        for row in sorted(rows, key=lambda row: row["held out %"]):
-            if (row["data"], row["method"]) == (name, label):
-                best[row["B"]] = row
-        budgets = sorted(best)
-        means = [best[budget]["accuracy %"] for budget in budgets]
-        spreads = [best[budget]["deviation"] for budget in budgets]
+        drawn = [
+            row
+            for row in rows
+            if (row["data"], row["method"], row["model"]) == (name, label, "last")
+        ]
+        budgets, means, spreads = (
+            [row[key] for row in drawn] for key in ("B", "accuracy %", "deviation")
+        )
         panel.errorbar(budgets, means, spreads, label=label, marker="o", capsize=3)
     for panel, name in zip(panels[0], names, strict=True):
         panel.set(title=name, xlabel="budget", xscale="log")

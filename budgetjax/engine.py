@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import blocks, hyperparameters, kernels, rounds
+from budgetjax import blocks, hyperparameters, kernels, losses, rounds
 from budgetjax import expansion as support_set
 from budgetjax.features import FeatureAlgorithm
 from budgetjax.rounds import Algorithm
@@ -63,7 +63,7 @@ def run(
       OverflowError: if the model has no maintenance and was full when another example
         should have entered.
     """
-    X, y, weights = stream("run", algorithm, state, X, y, weight)
+    X, y, weights = stream("run", state, X, y, weight)
     size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
     new, scores = _run(algorithm, state, X, y, weights, size)
     check_result("run", new, scores)
@@ -273,7 +273,6 @@ def _flat(scores: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
 
 def stream(
     where: str,
-    algorithm: Algorithm | FeatureAlgorithm,
     state: Any,
     X: ArrayLike,
     y: ArrayLike,
@@ -294,12 +293,13 @@ def stream(
             f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
             f"{weight.shape}"
         )
-    _check_weights(where, hyperparameters.concrete(weight))
+    _check_weights(where, hyperparameters.concrete(weight), X.dtype)
     given = hyperparameters.concrete(y)
-    y = rounds.labels(where, state, y)
+    with np.errstate(over="ignore"):  # what overflows is told of below
+        y = rounds.labels(where, state, y)
     if given is not None:
-        columns = state.expansion.num_columns
-        _check_labels(where, given, columns, algorithm.real_targets)
+        any_real = not losses.of_labels(getattr(state, "loss", losses.hinge))
+        _check_labels(where, given, state.expansion.num_columns, any_real, X.dtype)
     if not isinstance(X, Tracer):
         row = int(_first_bad_row(X))
         if row < X.shape[0]:
@@ -311,10 +311,10 @@ def stream(
     return X, y, jnp.asarray(weight, X.dtype)
 
 
-def _check_weights(where: str, weight: np.ndarray | None) -> None:
-    """Raises unless all weights are finite and at least 0."""
+def _check_weights(where: str, weight: np.ndarray | None, dtype: np.dtype) -> None:
+    """Raises unless all weights are at least 0, and finite in the model's type."""
     if weight is not None:
-        good = np.isfinite(weight) & (weight >= 0)
+        good = (weight >= 0) & (weight <= jnp.finfo(dtype).max)
         if not np.all(good):
             row = int(np.argmin(good))
             raise ValueError(
@@ -323,12 +323,14 @@ def _check_weights(where: str, weight: np.ndarray | None) -> None:
             )
 
 
-def _check_labels(where: str, y: np.ndarray, columns: int, real_targets: bool) -> None:
+def _check_labels(
+    where: str, y: np.ndarray, columns: int, any_real: bool, dtype: np.dtype
+) -> None:
     """Raises unless all labels are the model's."""
     if columns > 1:
         known, expected = (y >= 0) & (y < columns), f"in 0 .. {columns - 1}"
-    elif real_targets:
-        known, expected = np.isfinite(y), "finite"
+    elif any_real:
+        known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
     else:
         known, expected = np.isin(y, (-1, 1)), "-1 or +1"
     if not np.all(known):

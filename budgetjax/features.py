@@ -65,12 +65,10 @@ class FeatureAlgorithm(NamedTuple):
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`.
       block: `block(state, X, y, weights) -> (state, scores)`, examples in order.
-      real_targets: as for `budgetjax.Algorithm`.
     """
 
     init: Callable[..., State]
     block: Callable[[State, Array, Array, Array], tuple[State, Array]]
-    real_targets: bool = True
 
     def step(
         self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None

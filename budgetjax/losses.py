@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
@@ -81,6 +82,12 @@ def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Arr
     if jnp.ndim(score) == 0:
         return jax.nn.softplus(-y * score)
     return jax.nn.logsumexp(score) - score[y]
+
+
+def of_labels(loss: Callable[..., Array]) -> bool:
+    """Whether the loss is one of margins: its targets are labels, not any number."""
+    function = loss.func if isinstance(loss, Partial) else loss
+    return function in (hinge, logistic, optax.losses.hinge_loss)
 
 
 def absolute(score: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:

@@ -28,7 +28,9 @@ class Algorithm(NamedTuple):
     """An online algorithm: a namespace of pure functions over its state.
 
     A state is a `NamedTuple` with the fields `kernel`, `expansion`, `num_seen`,
-    `num_mistakes`, `num_updates` and whatever else the algorithm needs.
+    `num_mistakes`, `num_updates` and whatever else the algorithm needs. With a field
+    `loss` that is not one of labels, one column takes any real target, and not only -1
+    and +1.
 
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`, an empty model.
@@ -40,14 +42,12 @@ class Algorithm(NamedTuple):
         write there is in `edits`.
       decay: `decay(state, clocks) -> factors`, what the rounds from `state.num_seen` up
         to each of some later clocks, shape `(n,)`, alone multiply all coefficients by.
-      real_targets: whether one column takes any real target, and not only -1 and +1.
     """
 
     init: Callable[..., Any]
     violates: Callable[[Any, Array, Array], Bool[Array, ""]]
     update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]]
     decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
-    real_targets: bool = False
 
     def step(
         self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None

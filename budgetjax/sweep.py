@@ -105,7 +105,7 @@ def sweep(
         )
     models = vectors.shape[0]
     one = jax.tree.map(lambda leaf: leaf[0], states)
-    X, y, weights = engine.stream("sweep", algorithm, one, X, y, weight)
+    X, y, weights = engine.stream("sweep", one, X, y, weight)
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
     size = engine.block_length("sweep", block_size, vectors.shape[1] - 1)

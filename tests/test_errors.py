@@ -594,6 +594,7 @@ CLASS_LABELS = [
 REAL_TARGETS = [
     ("nan", with_label(targets(), NAN, 3), ("finite", "got nan in row 3")),
     ("inf", with_label(targets(), np.inf, 0), ("finite", "got inf in row 0")),
+    ("overflow", with_label(targets().astype(float), 1e60, 2), ("float32", "1e+60")),
     ("booleans", labels() > 0, ("got bool",)),
 ]
 ONES = np.ones(N, np.float32)
@@ -605,6 +606,7 @@ WEIGHTS = [
     ("negative", with_label(ONES, -1, 5), ("at least 0", "got -1.0 in row 5")),
     ("nan", with_label(ONES, NAN, 0), ("finite", "got nan in row 0")),
     ("inf", with_label(ONES, np.inf, 11), ("finite", "got inf in row 11")),
+    ("overflow", with_label(ONES.astype(float), 1e60, 2), ("finite", "1e+60")),
     ("strings", ONES.astype(str), ("real numbers", "<U")),
     ("objects", ONES.astype(object), ("real numbers", "object")),
     ("complex", ONES + 0j, ("real numbers", "complex")),
@@ -666,8 +668,11 @@ def learners():
             y, says = next(row[1:] for row in BINARY_LABELS if row[0] == kind)
             yield name, {}, kind, y, says
     for name in ("norma", "fourier", "nystrom"):
+        for loss in (losses.hinge, losses.logistic):
+            y, says = next(row[1:] for row in BINARY_LABELS if row[0] == "zero-one")
+            yield name, {"loss": loss}, f"zero-one-{loss.__name__}", y, says
         for kind, y, says in REAL_TARGETS:
-            yield name, {}, kind, y, says
+            yield name, {"loss": losses.absolute}, kind, y, says
     for name in ("sgd", "norma", "fourier", "nystrom"):
         arguments = {"num_outputs": CLASSES, "loss": losses.hinge}
         for kind in ("floats", "one-past", "negative"):

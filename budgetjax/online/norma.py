@@ -88,6 +88,4 @@ def init(
     )
 
 
-norma = Algorithm(
-    init, descent.violates, descent.update, descent.decay, real_targets=True
-)
+norma = Algorithm(init, descent.violates, descent.update, descent.decay)

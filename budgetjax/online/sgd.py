@@ -108,6 +108,4 @@ def init(
     )
 
 
-sgd = Algorithm(
-    init, descent.violates, descent.update, descent.decay, real_targets=True
-)
+sgd = Algorithm(init, descent.violates, descent.update, descent.decay)
