@@ -77,7 +77,9 @@ def report(rows: list[dict[str, Any]], output: Path) -> None:
     """Prints a table and writes it, with the machine, as JSON."""
 
     def text(value):
-        return f"{value:.2f}" if isinstance(value, float) else str(value)
+        if not isinstance(value, float):
+            return str(value)
+        return f"{value:.1e}" if 0 < abs(value) < 0.005 else f"{value:.2f}"
 
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [names, *([text(row.get(name, "")) for name in names] for row in rows)]

@@ -1,4 +1,4 @@
-"""Microseconds a round of the plain scan, when every round changes the model.
+"""Microseconds a round, of the plain scan and in blocks, when every round is an update.
 
     python benchmarks/rounds.py
 
@@ -20,6 +20,8 @@ import budgetjax as bj
 
 SIZES = ((100, 22), (500, 54))
 ROWS = 20_000
+# Learners whose updates go over all pairs of support vectors get a tenth of the rows.
+OVER_PAIRS = ("project", "pair", "nearest")
 
 
 def learners(num_features):
@@ -46,6 +48,26 @@ def learners(num_features):
             bj.pegasos, maintenance=bj.RemoveSmallest(), **always
         ),
         "pegasos, merge": make(bj.pegasos, maintenance=bj.Merge(), **always),
+        "pegasos, multi-merge": make(bj.pegasos, maintenance=bj.MultiMerge(), **always),
+        "pegasos, merge best pair": make(
+            bj.pegasos, maintenance=bj.MergeBestPair(), **always
+        ),
+        "pegasos, project": make(bj.pegasos, maintenance=bj.Project(), **always),
+        "pegasos, project best": make(
+            bj.pegasos, maintenance=bj.Project(best=True), **always
+        ),
+        "passive-aggressive, onto newcomer": make(
+            bj.passive_aggressive, maintenance=bj.ProjectOntoNewcomer()
+        ),
+        "passive-aggressive, onto nearest": make(
+            bj.passive_aggressive, maintenance=bj.ProjectOntoNearest()
+        ),
+        "norma": make(bj.norma, learning_rate=0.1, regularization=1.0),
+        "projectron++, threshold 2": make(
+            bj.projectron, margin_updates=True, threshold=2.0
+        ),
+        "fourier": make(bj.fourier),
+        "nystrom": make(bj.nystrom),
     }
 
 
@@ -59,25 +81,29 @@ def main():
     table = []
     for budget, num_features in SIZES:
         random = np.random.default_rng(0)
-        X = jnp.asarray(random.normal(size=(ROWS, num_features)), jnp.float32)
-        y = jnp.asarray(random.choice([-1.0, 1.0], ROWS), jnp.float32)
+        points = jnp.asarray(random.normal(size=(ROWS, num_features)), jnp.float32)
+        labels = jnp.asarray(random.choice([-1.0, 1.0], ROWS), jnp.float32)
         for name, (algorithm, init) in learners(num_features).items():
+            rows = ROWS // 10 if any(word in name for word in OVER_PAIRS) else ROWS
+            X, y = points[:rows], labels[:rows]
             state, _ = bj.run(algorithm, init(budget), X, y)
             before = int(state.num_updates)
             scan = measure.learning(algorithm, state, X, y, block_size=1)
+            blocks = measure.learning(algorithm, state, X, y)
             new, _ = scan()
             table.append(
                 {
                     "learner": name,
                     "B": budget,
                     "d": num_features,
-                    "violations": (int(new.num_updates) - before) / ROWS,
-                    "scan us": measure.median(scan, arguments.repeats) / ROWS * 1e6,
+                    "violations": (int(new.num_updates) - before) / rows,
+                    "scan us": measure.median(scan, arguments.repeats) / rows * 1e6,
+                    "blocks us": measure.median(blocks, arguments.repeats) / rows * 1e6,
                     "predict us": measure.median(
                         lambda state=state, X=X: bj.decision_function(state, X),
                         arguments.repeats,
                     )
-                    / ROWS
+                    / rows
                     * 1e6,
                 }
             )

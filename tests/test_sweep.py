@@ -20,10 +20,9 @@ ROWS = [
         "perceptron-random",
         "perceptron-largest-margin-multiclass",
         "pegasos-merge",
-        "pegasos-merge-multiclass",
         "pegasos-any-signs-ball",
         "pegasos-project-multiclass",
-        "sgd-logistic-average-multiclass",
+        "pegasos-merge-average",
         "nystrom-regression",
     )
 ]
