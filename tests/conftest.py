@@ -23,3 +23,16 @@ def double():
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
+
+
+# Every compiled program takes memory maps, of which a process may have some 65,000.
+TESTS_TO_A_CLEARING = 120
+counted = iter(range(1, 10**9))
+
+
+@pytest.fixture(autouse=True)
+def room_for_programs():
+    """Drops compiled programs now and then, before the process runs out of maps."""
+    yield
+    if next(counted) % TESTS_TO_A_CLEARING == 0:
+        jax.clear_caches()

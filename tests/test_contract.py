@@ -21,7 +21,7 @@ def loop(row, state, X, y):
     return state, jnp.stack(scores)
 
 
-@registry.each
+@registry.some
 def test_run_equals_loop_of_steps(row, double):
     X, y = row.stream()
     state = row.init(dtype=jnp.float64)
@@ -146,7 +146,7 @@ def test_support_set_stays_in_order(row):
     assert row.unlike or active == min(budget, int(state.num_updates))
 
 
-@registry.each
+@registry.some
 @pytest.mark.parametrize(
     "make",
     [

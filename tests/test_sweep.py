@@ -18,11 +18,8 @@ ROWS = [
     in (
         "forgetron",
         "perceptron-random",
-        "perceptron-largest-margin-multiclass",
         "pegasos-merge",
-        "pegasos-any-signs-ball",
         "pegasos-project-multiclass",
-        "pegasos-merge-average",
         "nystrom-regression",
     )
 ]
