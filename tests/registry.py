@@ -217,7 +217,7 @@ SCHEDULE = optax.exponential_decay(0.5, 20, 0.7)
 ROWS = tuple(_rows())
 
 
-def _firsts():
+def firsts():
     """The first row of every algorithm, and of every strategy."""
     seen = set()
     for row in ROWS:
@@ -241,4 +241,4 @@ def each(test, rows=ROWS):
 
 def some(test):
     """As `each`, for enough rows that no algorithm and no strategy is left out."""
-    return each(test, tuple(_firsts()))
+    return each(test, tuple(firsts()))

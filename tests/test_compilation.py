@@ -39,7 +39,7 @@ OTHERS = ("perceptron-unbudgeted", "pegasos-ball-project-average")
 
 
 def learners():
-    for row in registry.ROWS:
+    for row in registry.firsts():
         if row.name not in OTHERS and isinstance(row.algorithm, bj.Algorithm):
             yield pytest.param(row, id=row.name)
 
