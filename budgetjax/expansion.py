@@ -430,11 +430,11 @@ def averaged(state):
     The average over the rounds from `average` on (see `budgetjax.sgd.init`) of the
     models after each round, mapped through every maintenance since: where a vector has
     left, its part of the average has left too; where it was projected or merged, its
-    part was. So the average is as good as the maintenance: over
-    the second half of a stream it gained 0.7 to 9 points of accuracy with `Project` and
-    100 vectors on letter, usps, ijcnn1 and checkerboard, nothing reliable with `Merge`,
-    and lost up to 15 with removal (`python benchmarks/accuracy.py`). What is given back cannot go on learning where `state`
-    was: keep both.
+    part was. So the average is as good as the maintenance: over the second half of a
+    stream it gained 0.7 to 9 points of accuracy with `Project` and 100 vectors on
+    letter, usps, ijcnn1 and checkerboard, nothing reliable with `Merge`, and lost up to
+    15 with removal (`python benchmarks/accuracy.py`). What is given back cannot go on
+    learning where `state` was: keep both.
 
     Args:
       state: of a learner that was made with `average=`; stacked states too.
