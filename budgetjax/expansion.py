@@ -277,26 +277,28 @@ def norms(kernel: Kernel, expansion: Expansion) -> Float[Array, " rows"]:
     return jnp.where(expansion.mask, lengths * selves, jnp.inf)
 
 
-def slot_of(expansion: Expansion, age: Integer[Array, ""]) -> Integer[Array, ""]:
+def slot_of(
+    ages: Integer[Array, " rows"], age: Integer[Array, ""]
+) -> Integer[Array, ""]:
     """The slot with this insertion round; ages are unique among active slots."""
-    slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
-    return jnp.max(jnp.where(expansion.ages == age, slots, 0))
+    slots = jnp.arange(ages.shape[0], dtype=jnp.int32)
+    return jnp.max(jnp.where(ages == age, slots, 0))
 
 
 def oldest(expansion: Expansion) -> Integer[Array, ""]:
     """The slot of the smallest insertion round."""
-    return slot_of(expansion, jnp.min(expansion.ages))
+    return slot_of(expansion.ages, jnp.min(expansion.ages))
 
 
 def oldest_least(
-    expansion: Expansion, values: Float[Array, " rows"]
+    ages: Integer[Array, " rows"], values: Float[Array, " rows"]
 ) -> Integer[Array, ""]:
     """The slot of the least value, the oldest of equal ones.
 
     A minimum and a comparison, because an `argmin` is not vectorised on CPUs.
     """
     least = values == jnp.min(values)
-    return slot_of(expansion, jnp.min(jnp.where(least, expansion.ages, FREE)))
+    return slot_of(ages, jnp.min(jnp.where(least, ages, FREE)))
 
 
 def term(expansion: Expansion, slot: Integer[Array, ""]) -> Float[Array, " both"]:

@@ -193,8 +193,8 @@ class MergeBestPair(NamedTuple):
         loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
 
         # Of equal losses the pair with the oldest m, then with the oldest n.
-        i = _oldest(ages, jnp.min(loss, axis=1), jnp.min(loss))
-        j = _oldest(ages, loss[i], jnp.min(loss[i]))
+        i = support_set.oldest_least(ages, jnp.min(loss, axis=1))
+        j = support_set.oldest_least(ages, loss[i])
 
         def member(index):
             is_newcomer = index == last
@@ -275,7 +275,7 @@ def _smallest(
     own_length = jnp.sum(newcomer.coefficients**2)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
 
-    slot = support_set.oldest_least(expansion, lengths)
+    slot = support_set.oldest_least(expansion.ages, lengths)
     newcomer_stays = own_length >= jnp.min(lengths)
     vector = jnp.where(newcomer_stays, expansion.vectors[slot], newcomer.vector)
     square = jnp.where(newcomer_stays, expansion.squares[slot], newcomer.square)
@@ -324,7 +324,7 @@ def _merged(
     expansion: Expansion, newcomer: Newcomer, smallest: Smallest
 ) -> tuple[Row, Bool[Array, ""]]:
     """The smallest merged with its best partner, and whether that is the newcomer."""
-    n = _best(smallest)
+    n = support_set.oldest_least(smallest.ages, smallest.loss)
     vector, term, joins = _partner(expansion, newcomer, smallest, n)
     merged = _place(
         smallest.vector,
@@ -394,7 +394,7 @@ def _one_more(
     expansion: Expansion, newcomer: Newcomer, partners: Smallest, merged: Row
 ) -> tuple[Row, Integer[Array, ""], Bool[Array, ""]]:
     """The row with its best partner, the slot this frees, and whether that entered."""
-    n = _best(partners)
+    n = support_set.oldest_least(partners.ages, partners.loss)
     vector, term, joins = _partner(expansion, newcomer, partners, n)
     # The shorter of the two takes the part of m.
     swap = partners.lengths[n] < partners.length
@@ -422,20 +422,6 @@ def _one_more(
     found = jnp.isfinite(partners.loss[n])
     both = jax.tree.map(lambda new, old: jnp.where(found, new, old), both, merged)
     return both, jnp.where(found, n, NOWHERE), joins & found
-
-
-def _best(smallest: Smallest) -> Integer[Array, ""]:
-    """The partner of least loss, the oldest of equal ones."""
-    return _oldest(smallest.ages, smallest.loss, jnp.min(smallest.loss))
-
-
-def _oldest(
-    ages: Integer[Array, " rows"], values: Float[Array, " rows"], least: Array
-) -> Integer[Array, ""]:
-    """The slot of the smallest age among those with the least value."""
-    age = jnp.min(jnp.where(values == least, ages, FREE))
-    slots = jnp.arange(ages.shape[0], dtype=jnp.int32)
-    return jnp.max(jnp.where(ages == age, slots, 0))
 
 
 def _partner(

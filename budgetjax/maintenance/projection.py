@@ -59,7 +59,7 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
         else:
             costs = support_set.norms(kernel, expansion)
             own_cost = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
-        smallest = support_set.oldest_least(expansion, costs)
+        smallest = support_set.oldest_least(expansion.ages, costs)
         stays = own_cost >= jnp.min(costs)
         place = jnp.where(full, smallest, expansion.num_active)
         slot = jnp.where(stays | ~full, place, NOWHERE)
@@ -120,7 +120,7 @@ class ProjectOntoNewcomer(NamedTuple):
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = lengths * jnp.maximum(selves - shares * newcomer.kernel_row, 0)
         costs = jnp.where(expansion.mask, costs, jnp.inf)
-        victim = support_set.oldest_least(expansion, costs)
+        victim = support_set.oldest_least(expansion.ages, costs)
         share = jnp.where(full, shares[victim], 0)
         slot = jnp.where(full, victim, expansion.num_active)
         row = support_set.row(expansion, newcomer, slot)
@@ -184,7 +184,7 @@ class ProjectOntoNearest(NamedTuple):
         distances = selves - to_newcomer * k_rt - to_nearest * k_rn
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = jnp.where(mask, lengths * jnp.maximum(distances, 0), jnp.inf)
-        victim = support_set.oldest_least(expansion, costs)
+        victim = support_set.oldest_least(expansion.ages, costs)
 
         slot = jnp.where(full, victim, expansion.num_active)
         leaving = support_set.term(expansion, victim)

@@ -91,7 +91,7 @@ class RemoveSmallest(NamedTuple):
     def admit(self, kernel, expansion, newcomer):
         norms = support_set.norms(kernel, expansion)
         own = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
-        smallest = support_set.oldest_least(expansion, norms)
+        smallest = support_set.oldest_least(expansion.ages, norms)
         victim = jnp.where(own < jnp.min(norms), NOWHERE, smallest)
         return self, _take_place(expansion, newcomer, victim)
 
@@ -133,7 +133,7 @@ class RemoveLargestMargin(NamedTuple):
         own_margin = _margin_without(
             own_response, newcomer.coefficients, newcomer.kernel_self
         )
-        largest = support_set.oldest_least(expansion, -margins)
+        largest = support_set.oldest_least(expansion.ages, -margins)
         victim = jnp.where(own_margin > jnp.max(margins), NOWHERE, largest)
         edits = _take_place(expansion, newcomer, victim)
         slot = edits.rows[0].slot
