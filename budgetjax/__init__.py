@@ -14,6 +14,7 @@ from budgetjax.kernels import (
     Sigmoid,
     Sum,
 )
+from budgetjax.landmarks import kmeans_landmarks
 from budgetjax.maintenance import (
     Merge,
     MergeBestPair,
@@ -26,15 +27,17 @@ from budgetjax.maintenance import (
     RemoveRandom,
     RemoveSmallest,
 )
+from budgetjax.online.arow import arow
 from budgetjax.online.forgetron import forgetron
 from budgetjax.online.fourier import fourier
 from budgetjax.online.norma import norma
-from budgetjax.online.nystrom import kmeans_landmarks, nystrom
+from budgetjax.online.nystrom import nystrom
 from budgetjax.online.passive_aggressive import passive_aggressive
 from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
 from budgetjax.online.projectron import projectron
 from budgetjax.online.sgd import sgd
+from budgetjax.refit import refit
 from budgetjax.rounds import Algorithm
 from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
 
@@ -66,6 +69,7 @@ __all__ = [
     "Support",
     "Sweep",
     "Table",
+    "arow",
     "averaged",
     "decision_function",
     "forgetron",
@@ -80,6 +84,7 @@ __all__ = [
     "perceptron",
     "predict",
     "projectron",
+    "refit",
     "run",
     "sgd",
     "support",

@@ -357,15 +357,14 @@ def _push(
     coefficients = state.expansion.coefficients
     if edits.fold is not None:
         raw, coefficients = raw * edits.fold, coefficients * edits.fold
-    spread = edits.spread
-    if spread is not None:
+    for spread in edits.spreads:
         received = jnp.matmul(kernel_rows, spread.weights, precision="highest")
         raw = raw + received[:, None] * spread.term[None, :num_columns]
     for row, column in zip(edits.rows, columns, strict=True):
         slot = jnp.maximum(row.slot, 0)
         old = jax.lax.dynamic_index_in_dim(kernel_rows, slot, 1, keepdims=False)
         gone = coefficients[slot]
-        if spread is not None:
+        for spread in edits.spreads:
             gone = gone + spread.weights[slot] * spread.term[:num_columns]
         change = column[:, None] * row.term[None, :num_columns]
         change -= old[:, None] * gone[None]

@@ -142,7 +142,7 @@ class Edits(NamedTuple):
     Attributes:
       fold: what all stored coefficients are multiplied by, while the scale is divided
         by it, or None. A power of two, so that nothing is rounded.
-      spread: what is added to many rows, or None.
+      spreads: what is added to many rows.
       rows: the slots to write; the last one is the example's own.
       shrink: what multiplies the model then, the example's own term included, or None.
       accrued: the sum of the scales that bring the sums up to date before all this. The
@@ -150,7 +150,7 @@ class Edits(NamedTuple):
     """
 
     rows: tuple[Row, ...]
-    spread: Spread | None = None
+    spreads: tuple[Spread, ...] = ()
     shrink: Float[Array, ""] | None = None
     fold: Float[Array, ""] | None = None
     accrued: Float[Array, ""] | None = None
@@ -262,6 +262,13 @@ def kernel_rows(
     return kernel.gram(X, expansion.vectors, squares, expansion.squares)
 
 
+def gram(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"]:
+    """`k(x_i, x_j)`, 0 where a slot is free; O(B^2 d)."""
+    mask = expansion.mask
+    rows = kernel_rows(kernel, expansion, expansion.vectors, expansion.squares)
+    return jnp.where(mask[:, None] & mask[None], rows, 0)
+
+
 def scores(
     expansion: Expansion, kernel_rows: Float[Array, "n rows"]
 ) -> Float[Array, "n columns"]:
@@ -365,8 +372,8 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
         terms = jnp.concatenate([coefficients, sums], axis=1)
     if edits.fold is not None:
         terms = fold_term(expansion, terms, edits.fold)
-    if edits.spread is not None:
-        terms = terms + edits.spread.weights[:, None] * edits.spread.term[None]
+    for spread in edits.spreads:
+        terms = terms + spread.weights[:, None] * spread.term[None]
     vectors, squares, ages = expansion.vectors, expansion.squares, expansion.ages
     for row in edits.rows:
         wanted = row.slot != NOWHERE
@@ -383,24 +390,26 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     )
 
 
+def whole_squared_norm(kernel: Kernel, expansion: Expansion) -> Float[Array, ""]:
+    """`||sum_j u_j phi(x_j)||^2`; O(B^2 (d + C))."""
+    responses = jnp.matmul(
+        gram(kernel, expansion), expansion.coefficients, precision="highest"
+    )
+    return jnp.sum(expansion.coefficients * responses)
+
+
 def squared_norm_after(
     kernel: Kernel, expansion: Expansion, squared_norm: Float[Array, ""], edits: Edits
 ) -> Float[Array, ""]:
-    """`||sum_j u_j phi(x_j)||^2` after the rows and the spread, from its value before.
+    """`||sum_j u_j phi(x_j)||^2` after the rows and spreads, from its value before.
 
     With the change `g` of the function, `||f + g||^2 = ||f||^2 + 2 <f, g> + ||g||^2`.
     One kernel row a new and one a replaced vector, O(B d). A spread changes all terms,
     and then the whole kernel matrix is summed, O(B^2 d).
     """
     rows, columns = edits.rows, expansion.num_columns
-    if edits.spread is not None:
-        after = write(expansion, edits)
-        responses = jnp.matmul(
-            kernel_rows(kernel, after, after.vectors, after.squares),
-            after.coefficients,
-            precision="highest",
-        )
-        return jnp.sum(after.coefficients * responses)
+    if edits.spreads:
+        return whole_squared_norm(kernel, write(expansion, edits))
     wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
     slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
     new = jnp.stack([row.term[:columns] for row in rows])

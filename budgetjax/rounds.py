@@ -302,16 +302,14 @@ def folded(
 ) -> tuple[Edits, Float[Array, ""]]:
     """Edits that keep the scale of a model that shrinks in a safe range; and the fold.
 
-    Their rows and spread are given for the scale of `expansion`.
+    Their rows and spreads are given for the scale of `expansion`.
     """
     factor = fold(shrunk(expansion.scale, edits))
-    spread = edits.spread
-    if spread is not None:
-        spread = spread._replace(
-            term=support_set.fold_term(expansion, spread.term, factor)
+    rows, spreads = (
+        tuple(
+            part._replace(term=support_set.fold_term(expansion, part.term, factor))
+            for part in parts
         )
-    rows = tuple(
-        row._replace(term=support_set.fold_term(expansion, row.term, factor))
-        for row in edits.rows
+        for parts in (edits.rows, edits.spreads)
     )
-    return edits._replace(rows=rows, spread=spread, fold=factor), factor
+    return edits._replace(rows=rows, spreads=spreads, fold=factor), factor

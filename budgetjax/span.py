@@ -27,7 +27,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax.expansion import NOWHERE
+from budgetjax import expansion as support_set
+from budgetjax.expansion import NOWHERE, Expansion
+from budgetjax.kernels import Kernel
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
@@ -51,6 +53,22 @@ def empty(rows: int, dtype) -> Span:
     """The span of no vectors."""
     zeros = jnp.zeros((rows, rows), dtype)
     return Span(zeros, zeros, jnp.zeros((), jnp.int32))
+
+
+def of(kernel: Kernel, expansion: Expansion) -> Span:
+    """The span of these support vectors; O(B^2 (d + B)).
+
+    The root is the inverse of a Cholesky factor: not finite where the kernel matrix,
+    with its ridge, is not positive definite.
+    """
+    mask = expansion.mask
+    gram = support_set.gram(kernel, expansion)
+    gram = gram + RIDGE * jnp.diag(jnp.diagonal(gram))
+    unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
+    factor = jnp.linalg.cholesky(jnp.where(mask[:, None], gram, unit))
+    root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
+    root = jnp.where(mask[:, None] & mask[None], root, 0)
+    return Span(gram, root, jnp.zeros((), jnp.int32))
 
 
 def _times(left: Array, right: Array) -> Array:
@@ -131,10 +149,7 @@ def replace(
     rows = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
     entered = slot != NOWHERE
     here = (rows == slot) & entered
-    # The projection of the newcomer onto the others only.
-    pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
-    own = jnp.sum(jnp.where(here, solution, 0)) / pivot
-    others = jnp.where(here, 0, solution - gone.reach * own)
+    _, others = _apart(here, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
     left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
     # Column `slot` of R - u u^T R is 0.
@@ -143,6 +158,57 @@ def replace(
     root = jnp.where(entered, root, span.root)
     gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
     return Span(gram, root, span.turn + entered.astype(jnp.int32))
+
+
+def _apart(
+    here: Bool[Array, " rows"], gone: Leaving, solution: Float[Array, " rows"]
+) -> tuple[Float[Array, ""], Float[Array, " rows"]]:
+    """The newcomer's part along `u`, and its projection onto all but one slot."""
+    pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
+    own = jnp.sum(jnp.where(here, solution, 0)) / pivot
+    return own, jnp.where(here, 0, solution - gone.reach * own)
+
+
+def cosine(
+    slot: Integer[Array, ""],
+    gone: Leaving,
+    solution: Float[Array, " rows"],
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Of the angle by which direction `u` turns when the newcomer takes a slot; O(B).
+
+    The projection from the old span onto the new one shortens `u` by it, and leaves
+    all directions orthogonal to `u` alone. 0 if the slot was free.
+    """
+    here = jnp.arange(kernel_row.shape[0], dtype=jnp.int32) == slot
+    own, others = _apart(here, gone, solution)
+    kernel_row = jnp.where(here, 0, kernel_row)
+    return jnp.clip(own / jnp.sqrt(beyond(kernel_row, kernel_self, others)), -1, 1)
+
+
+def shares(
+    slot: Integer[Array, ""],
+    gone: Leaving,
+    solution: Float[Array, " rows"],
+    beyond: Float[Array, ""],
+) -> Float[Array, " rows"]:
+    """The projection of the vector that leaves a slot onto all others; O(B).
+
+    The newcomer is one of them: its share stands in the slot. In the inverse of the
+    kernel matrix of all, a bordered matrix, it is the column of the one that leaves, by
+    its diagonal entry.
+
+    Args:
+      slot: of the one that leaves; what is given for a free slot is arbitrary.
+      gone: what is in the slot, of `leaving`.
+      solution: of the newcomer's projection onto the span before.
+      beyond: what that projection leaves, of `beyond`.
+    """
+    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    column = gone.reach * gone.pivot + solution * (solution[slot] / beyond)
+    diagonal = jnp.where(column[slot] > 0, column[slot], 1)
+    return -jnp.where(here, -solution[slot] / beyond, column) / diagonal
 
 
 def orthonormal(
@@ -158,11 +224,14 @@ def orthonormal(
     """
     i = span.turn % jnp.maximum(num_active, 1)
     rows = jnp.arange(direction.shape[0], dtype=jnp.int32)
-    both = jnp.stack([direction, (rows == i).astype(direction.dtype)], axis=1)
+    # Orthogonal to the first, or what both reach would be taken out twice.
+    other = (rows == i).astype(direction.dtype) - direction * direction[i]
+    length = jnp.sqrt(jnp.sum(other * other))
+    other = jnp.where(length > 0.1, other / jnp.where(length > 0.1, length, 1), 0)
+    both = jnp.stack([direction, other], axis=1)
     reach = _times(span.root.T, both)
     errors = _times(span.root, _times(span.gram, reach)) - both
-    own = jnp.sum(both * errors, axis=0, keepdims=True)
-    parts = errors - both * own / 2
+    parts = errors - _times(both, _times(both.T, errors)) / 2
     lost = _times(span.root.T, parts)
     return span._replace(root=span.root - _times(both, lost.T))
 

@@ -17,7 +17,7 @@ NUM_CLASSES = 4
 
 # What some learners do not promise, each with its reason.
 LEAVES_HOLES = "a merge of three frees a slot in the middle"
-FEW_ENTER = "an example near the span of the others is no support vector"
+FEW_ENTER = "an example may change the model and be no support vector"
 FIXED_FEATURES = "the support vectors are random features, there from the start"
 
 
@@ -192,6 +192,14 @@ def _rows():
         "projectron-margin-updates-multiclass",
         bj.projectron,
         {"threshold": 0.3, "margin_updates": True},
+        NUM_CLASSES,
+        unlike=FEW_ENTER,
+    )
+    yield Row("arow", bj.arow, {}, unlike=FEW_ENTER)
+    yield Row(
+        "arow-smallest-multiclass",
+        bj.arow,
+        {"maintenance": bj.RemoveSmallest(), "moves": 0.5},
         NUM_CLASSES,
         unlike=FEW_ENTER,
     )

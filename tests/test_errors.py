@@ -36,6 +36,7 @@ REQUIRED = {
     "projectron": {},
     "fourier": {"budget": 6},
     "nystrom": {},
+    "arow": {},
 }
 
 
@@ -283,7 +284,7 @@ FOR_FOURIER = [
     ),
     ("kernel", bj.Laplacian(jnp.ones(5)), (".gamma", "scalar", "shape (5,)", "vmap")),
 ]
-FOR_NYSTROM = [
+FOR_LANDMARKS = [
     *(
         ("landmarks", value, (f"(m, {D})", "budget 5", f"got {value.shape}"))
         for value in (
@@ -301,11 +302,26 @@ FOR_NYSTROM = [
     ("landmarks", [[1.0] * D, [1.0]], ("array", "list")),
     ("landmarks", [["a"] * D], ("real numbers", "<U")),
     ("landmarks", [[1j] * D], ("real numbers", "complex")),
+]
+FOR_NYSTROM = [
     *(
         ("tolerance", value, ("above 0", repr(value)))
         for value in (0, -1, NAN, float("inf"), "a", None)
     ),
     ("tolerance", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+]
+FOR_AROW = [
+    *(
+        ("confidence", value, ("above 0", repr(value)))
+        for value in (0, -1, NAN, float("inf"), "a", None)
+    ),
+    ("confidence", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+    *(
+        ("moves", value, ("at least 0", repr(value)))
+        for value in (-1, NAN, float("inf"), "a", None)
+    ),
+    ("moves", np.ones(3), ("scalar", "shape (3,)", "vmap")),
+    ("maintenance", bj.MultiMerge(), ("full budget", "MultiMerge")),
 ]
 FOR_PEGASOS = [
     *(
@@ -327,14 +343,17 @@ FOR_PERCEPTRON = [
     ),
     ("margin", np.ones(3), ("scalar", "shape (3,)", "vmap")),
 ]
-STRATEGIES = ("perceptron", "pegasos", "sgd", "passive_aggressive")
+STRATEGIES = ("perceptron", "pegasos", "sgd", "passive_aggressive", "arow")
 ARGUMENTS = [
     (name, argument, value, says)
     for names, rows in (
         (tuple(REQUIRED), FOR_ALL),
         (tuple(name for name in REQUIRED if name != "fourier"), FOR_ANY_KERNEL),
         (STRATEGIES, FOR_STRATEGIES),
-        (("perceptron", "pegasos", "passive_aggressive", "projectron"), FOR_CLASSES),
+        (
+            ("perceptron", "pegasos", "passive_aggressive", "projectron", "arow"),
+            FOR_CLASSES,
+        ),
         ((*STRATEGIES, "fourier"), FOR_SEEDS),
         (("sgd", "norma", "fourier", "nystrom"), FOR_OUTPUTS),
         (("pegasos", "sgd", "norma", "fourier", "nystrom"), FOR_AVERAGES),
@@ -347,7 +366,9 @@ ARGUMENTS = [
         (("projectron",), FOR_PROJECTRON),
         (("fourier", "nystrom"), FOR_FEATURES),
         (("fourier",), FOR_FOURIER),
+        (("nystrom", "arow"), FOR_LANDMARKS),
         (("nystrom",), FOR_NYSTROM),
+        (("arow",), FOR_AROW),
     )
     for argument, value, says in rows
     for name in names
@@ -428,7 +449,7 @@ def combinations():
                 ),
                 (f"{where}: kernel must be Gaussian (RBF)", f"got {kind}"),
             )
-    for name in ("pegasos", "sgd", "passive_aggressive"):
+    for name in ("pegasos", "sgd", "passive_aggressive", "arow"):
         yield Bad(
             f"{name}-default-linear",
             lambda name=name: init(name, kernel=bj.Linear()),
@@ -475,16 +496,19 @@ def combinations():
             lambda name=name: init(name, optimizer=optax.lbfgs()),
             (f"{name}.init: optimizer must be one of gradients alone", "got"),
         )
-    yield Bad(
-        "nystrom-landmarks-above-budget",
-        lambda: init("nystrom", budget=3, capacity=5, landmarks=points(4)),
-        ("nystrom.init: landmarks must have shape (m, 3)", "budget 3", "got (4, 3)"),
-    )
-    yield Bad(
-        "nystrom-landmarks-without-length",
-        lambda: init("nystrom", kernel=bj.Linear(), landmarks=np.zeros((2, D))),
-        ("nystrom.init: landmarks must have a positive definite", "got", "Linear"),
-    )
+    for name in ("nystrom", "arow"):
+        yield Bad(
+            f"{name}-landmarks-above-budget",
+            lambda name=name: init(name, budget=3, capacity=5, landmarks=points(4)),
+            (f"{name}.init: landmarks must have shape (m, 3)", "budget 3", "(4, 3)"),
+        )
+        yield Bad(
+            f"{name}-landmarks-without-length",
+            lambda name=name: init(
+                name, kernel=bj.Linear(), landmarks=np.zeros((2, D))
+            ),
+            (f"{name}.init: landmarks must have a positive definite", "got", "Linear"),
+        )
     for name in REQUIRED:
         yield Bad(
             f"{name}-averaged",
@@ -663,6 +687,7 @@ def learners():
         "forgetron",
         "passive_aggressive",
         "projectron",
+        "arow",
     ):
         for kind in ("zero-one", "half", "nan", "booleans"):
             y, says = next(row[1:] for row in BINARY_LABELS if row[0] == kind)

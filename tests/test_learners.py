@@ -248,6 +248,80 @@ def test_given_landmarks():
     assert np.mean(np.argmax(scores[600:], axis=1) == y[600:]) > 0.85
 
 
+@pytest.mark.parametrize(
+    "strategy", [bj.Merge(), bj.RemoveOldest()], ids=["merge", "oldest"]
+)
+def test_arow_stays_accurate_in_float32(strategy, double):
+    """Some 3,000 moves, and twice as many changes of a covariance.
+
+    A rounding decides whether an example changes the model, and from then on the runs
+    have other support vectors: what must agree is how good they are.
+    """
+    random = np.random.default_rng(0)
+    X = random.normal(size=(20_000, 2))
+    noise = 0.3 * random.normal(size=len(X))
+    y = np.where(np.sin(3 * X[:, 0]) + X[:, 1] + noise > 0, 1, -1)
+    mistakes = {}
+    for dtype in (jnp.float32, jnp.float64):
+        state = bj.arow.init(
+            bj.RBF(1.0),
+            num_features=2,
+            budget=30,
+            moves=20,
+            maintenance=strategy,
+            dtype=dtype,
+        )
+        state, _ = bj.run(bj.arow, state, X, y)
+        assert int(state.num_moves) > 2000
+        assert int(state.num_updates) > 5000
+        mistakes[dtype] = int(state.num_mistakes)
+
+        active = np.flatnonzero(bj.support(state).mask)
+        block = np.ix_(active, active)
+        S = np.asarray(state.covariance, np.float64)[block]
+        np.testing.assert_allclose(S, S.T, atol=1e-5)
+        eigenvalues = np.linalg.eigvalsh((S + S.T) / 2)
+        assert eigenvalues[0] > -1e-4
+        assert eigenvalues[-1] < 1 + 1e-4
+        Z = np.asarray(state.expansion.vectors, np.float64)[active]
+        gram = np.asarray(bj.RBF(1.0).gram(Z, Z)) + span.RIDGE * np.eye(len(Z))
+        root = np.asarray(state.span.root, np.float64)[block]
+        np.testing.assert_allclose(root @ gram @ root.T, np.eye(len(Z)), atol=1e-2)
+    assert mistakes[jnp.float32] < 1.03 * mistakes[jnp.float64]
+
+
+def test_arow_without_moves_keeps_the_first_to_enter():
+    """Far points, each twice: the second time Pegasos has it right, and AROW not yet.
+
+    Whoever enters later would have to be merged.
+    """
+    X = 10 * np.repeat(np.arange(40, dtype=np.float32), 2)[:, None]
+    y = np.where(np.arange(80) // 2 % 3 == 0, 1, -1)
+    state = bj.arow.init(bj.RBF(1.0), num_features=1, budget=7, moves=0)
+    state, _ = bj.run(bj.arow, state, X, y)
+    assert int(state.num_updates) == 80
+    assert int(state.num_moves) == 7
+    np.testing.assert_array_equal(state.expansion.ages[:7], np.arange(1, 15, 2))
+    np.testing.assert_array_equal(bj.support(state).vectors, X[:14:2])
+    assert not np.any(bj.predict(state, X[:14]) != y[:14])
+
+
+def test_arow_never_changes_given_landmarks():
+    X, y = digits(600)
+    landmarks = X[:30]
+    state = bj.arow.init(
+        bj.RBF(0.05), num_features=64, budget=40, num_classes=10, landmarks=landmarks
+    )
+    before = bj.support(state)
+    state, scores = bj.run(bj.arow, state, X, y)
+    after = bj.support(state)
+    np.testing.assert_array_equal(after.vectors, before.vectors)
+    np.testing.assert_array_equal(after.vectors[:30], landmarks)
+    np.testing.assert_array_equal(after.mask, np.arange(40) < 30)
+    assert int(state.num_moves) == 0
+    assert np.mean(np.argmax(scores[300:], axis=1) == y[300:]) > 0.8
+
+
 def test_losses_are_those_of_optax():
     random = np.random.default_rng(0)
     scores = random.normal(size=(50, 5)).astype(np.float32)

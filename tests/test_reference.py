@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 from reference import (
+    arow,
     forgetron,
     fourier,
     gradients,
@@ -148,6 +149,7 @@ def _cases():
     )
 
     modules = {
+        "arow": arow,
         "perceptron": perceptron,
         "pegasos": pegasos,
         "forgetron": forgetron,
@@ -156,7 +158,7 @@ def _cases():
         "sgd": sgd,
         "norma": sgd,
     }
-    with_strategy = ("perceptron", "pegasos", "passive_aggressive", "sgd")
+    with_strategy = ("arow", "perceptron", "pegasos", "passive_aggressive", "sgd")
 
     def case(
         name,
@@ -394,6 +396,37 @@ def _cases():
                 budgets=(10, 50),
             )
 
+    # The second order, in the span of support vectors that move.
+    for name, data, strategy, budgets, more in (
+        ("merge", "banana", "merge", (5, 20), {"moves": 1.0, "weighted": True}),
+        ("merge", "digits", "merge", (10,), {"moves": 2.0}),
+        ("oldest", "digits", "oldest", (15,), {"moves": 0.5, "weighted": True}),
+    ):
+        yield case(
+            name,
+            "arow",
+            data,
+            strategy,
+            budgets=budgets,
+            rounds=400,
+            confidence=0.01,
+            theirs={"ridge": RIDGE},
+            **more,
+        )
+    landmarks = parity()[0][:20]
+    yield case(
+        "landmarks",
+        "arow",
+        "parity",
+        budgets=(25,),
+        rounds=400,
+        weighted=True,
+        confidence=0.1,
+        moves=2.0,
+        landmarks=landmarks,
+        theirs={"ridge": RIDGE},
+    )
+
 
 CASES = tuple(_cases())
 
@@ -436,6 +469,11 @@ def test_equals_numpy(case, double):
             assert_close(means[slots], expected.averaged)
         if case.algorithm is bj.forgetron:
             np.testing.assert_allclose(state.Q, expected.Q[-1], rtol=1e-9)
+        if case.algorithm is bj.arow:
+            assert int(state.num_moves) == expected.moves
+            root = state.span.root
+            covariance = root.T @ state.covariance @ root
+            assert_close(covariance[np.ix_(slots, slots)], expected.covariance)
 
 
 def assert_close(actual, expected):

@@ -166,8 +166,7 @@ class MergeBestPair(NamedTuple):
 
     def start(self, kernel, expansion, seed):
         _gaussian("MergeBestPair", kernel)
-        rows = expansion.ages.shape[0]
-        return MergeBestPair(jnp.zeros((rows, rows), expansion.vectors.dtype))
+        return MergeBestPair(support_set.gram(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
         full, columns = expansion.full, expansion.num_columns

@@ -41,8 +41,7 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
         return super().__new__(cls, hyperparameters.flag("Project", "best", best), span)
 
     def start(self, kernel, expansion, seed):
-        rows, dtype = expansion.ages.shape[0], expansion.vectors.dtype
-        return self._replace(span=span.empty(rows, dtype))
+        return self._replace(span=span.of(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
         full, mask = expansion.full, expansion.mask
@@ -65,12 +64,9 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
         slot = jnp.where(stays | ~full, place, NOWHERE)
         gone = span.leaving(self.span, place)
 
-        # The column of that inverse, by its diagonal entry: what the others can say.
         here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
-        column = gone.reach * gone.pivot + solution * (solution[place] / beyond)
-        pivot = jnp.where(full, column[place], 1)
-        shares = -jnp.where(here, -solution[place] / beyond, column) / pivot
         target = jnp.where(here, newcomer.kernel_row[place], self.span.gram[place])
+        shares = span.shares(place, gone, solution, beyond)
         shares = jnp.where(stays, shares, solution)
         target = jnp.where(stays, target, kernel_row)
 
@@ -87,7 +83,7 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
         row = support_set.row(expansion, newcomer, slot)
         row = row._replace(term=own_term + share * left)
         spread = Spread(jnp.where(here, 0, shares), left)
-        return self._replace(span=changed), Edits((row,), spread)
+        return self._replace(span=changed), Edits((row,), (spread,))
 
     def rescale(self, factor):
         return self
@@ -151,8 +147,7 @@ class ProjectOntoNearest(NamedTuple):
     gram: Any = ()
 
     def start(self, kernel, expansion, seed):
-        rows = expansion.ages.shape[0]
-        return ProjectOntoNearest(jnp.zeros((rows, rows), expansion.vectors.dtype))
+        return ProjectOntoNearest(support_set.gram(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
         full, mask = expansion.full, expansion.mask
@@ -194,7 +189,7 @@ class ProjectOntoNearest(NamedTuple):
         share = jnp.where(full, to_nearest[victim], 0)
         spread = Spread(jnp.where(slots == n[victim], share, 0), leaving)
         gram = span.crossed(self.gram, slot, newcomer.kernel_row, newcomer.kernel_self)
-        return ProjectOntoNearest(gram), Edits((row,), spread)
+        return ProjectOntoNearest(gram), Edits((row,), (spread,))
 
     def rescale(self, factor):
         return self

@@ -117,7 +117,10 @@ class RemoveLargestMargin(NamedTuple):
     responses: Any = ()
 
     def start(self, kernel, expansion, seed):
-        return RemoveLargestMargin(jnp.zeros_like(expansion.coefficients))
+        gram = support_set.gram(kernel, expansion)
+        return RemoveLargestMargin(
+            jnp.matmul(gram, expansion.coefficients, precision="highest")
+        )
 
     def admit(self, kernel, expansion, newcomer):
         entering = newcomer.kernel_row[:, None] * newcomer.coefficients[None]

@@ -17,9 +17,9 @@ class Maintenance(Protocol):
     A strategy is a `NamedTuple`; what it must remember is its leaves. All ties go to
     the oldest support vector.
 
-    `start` gives the strategy as a part of a new state; `admit` the strategy after the
-    newcomer's entry, and the edits of the support set; `rescale` the strategy after all
-    stored coefficients were multiplied by `factor`.
+    `start` gives the strategy for a support set, be it empty or not; `admit` the
+    strategy after the newcomer's entry, and the edits of the support set; `rescale` the
+    strategy after all stored coefficients were multiplied by `factor`.
     """
 
     def start(

@@ -4,17 +4,16 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import features, hyperparameters, kernels, losses, rounds
-from budgetjax.expansion import NOWHERE, Expansion
+from budgetjax.expansion import NOWHERE
 from budgetjax.features import FeatureAlgorithm, State
 from budgetjax.kernels import Kernel
-from budgetjax.span import RIDGE
+from budgetjax.landmarks import given
 
 
 def init(
@@ -98,9 +97,10 @@ def init(
     rows = shared["expansion"].ages.shape[0]
     root = jnp.zeros((rows, rows), kind)
     if landmarks is not None:
-        shared["expansion"], root = _given(
+        shared["expansion"], basis = given(
             where, shared["kernel"], shared["expansion"], landmarks
         )
+        root = basis.root
     return features.start(
         where,
         shared,
@@ -109,49 +109,6 @@ def init(
         loss=loss,
         optimizer=features.OPTIMIZER if optimizer is None else optimizer,
     )
-
-
-def _given(
-    where: str, kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
-) -> tuple[Expansion, Float[Array, "rows rows"]]:
-    """The expansion with these landmarks, and the root for them."""
-    rows, width = expansion.vectors.shape
-    Z = hyperparameters.array(where, "landmarks", landmarks)
-    budget = hyperparameters.concrete(expansion.budget)
-    most = rows - 1 if budget is None else int(budget)
-    if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
-        raise ValueError(
-            f"{where}: landmarks must have shape (m, {width}) with m from 1 to the "
-            f"budget {most}, got {Z.shape}"
-        )
-    with np.errstate(over="ignore"):
-        Z = jnp.asarray(Z, expansion.vectors.dtype)
-    known = hyperparameters.concrete(Z)
-    if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
-    m = Z.shape[0]
-    vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
-    squares = kernels.squared_norms(vectors)
-    slots = jnp.arange(rows, dtype=jnp.int32)
-    gram = kernel.gram(vectors[:m], vectors[:m], squares[:m], squares[:m])
-    gram = gram + RIDGE * jnp.diag(jnp.diagonal(gram))
-    factor = jnp.linalg.cholesky(gram)
-    known = hyperparameters.concrete(factor)
-    if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError(
-            f"{where}: landmarks must have a positive definite kernel matrix, got one "
-            f"of {type(kernel).__name__} that is not"
-        )
-    unit = jnp.eye(m, dtype=gram.dtype)
-    inverse = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
-    root = jnp.zeros((rows, rows), gram.dtype).at[:m, :m].set(inverse)
-    expansion = expansion._replace(
-        vectors=vectors,
-        squares=squares,
-        ages=jnp.where(slots < m, slots + 1 - m, support_set.FREE),
-        num_active=jnp.asarray(m, jnp.int32),
-    )
-    return expansion, root
 
 
 def block(
@@ -213,30 +170,6 @@ def block(
     index = jnp.arange(X.shape[0], dtype=jnp.int32)
     (state, _), scores = jax.lax.scan(body, (state, known), index)
     return features.expanded(state), scores
-
-
-def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int = 0) -> np.ndarray:
-    """Centres of scikit-learn's `MiniBatchKMeans`, as landmarks for `nystrom`.
-
-    Args:
-      X: a sample of the data, shape `(n, num_features)`, n at least `budget`.
-      budget: how many.
-      seed: of the clustering.
-
-    Returns:
-      Shape `(budget, num_features)`.
-
-    Raises:
-      ImportError: without scikit-learn.
-    """
-    try:
-        from sklearn.cluster import MiniBatchKMeans
-    except ImportError as error:
-        raise ImportError(
-            "kmeans_landmarks needs scikit-learn: pip install scikit-learn"
-        ) from error
-    clusters = MiniBatchKMeans(budget, random_state=seed).fit(X)
-    return np.asarray(clusters.cluster_centers_)
 
 
 nystrom = FeatureAlgorithm(init, block)

@@ -179,7 +179,7 @@ def update(
     gone = span.leaving(state.span, jnp.where(enters, slot, mask.shape[0] - 1))
     changed = span.replace(state.span, slot, gone, d, kernel_row, newcomer.kernel_self)
     changed = span.orthonormal(changed, gone.direction, expansion.num_active)
-    return state._replace(span=changed), Edits((row,), spread)
+    return state._replace(span=changed), Edits((row,), (spread,))
 
 
 projectron = Algorithm(init, violates, update)

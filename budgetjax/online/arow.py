@@ -1,0 +1,390 @@
+"""AROW on a budget: second-order learning with a kernel; see `init`."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import expansion as support_set
+from budgetjax import hyperparameters, losses, rounds, span
+from budgetjax.expansion import NOWHERE, Edits, Newcomer, Row, Spread
+from budgetjax.kernels import Kernel
+from budgetjax.landmarks import given
+from budgetjax.maintenance import Maintenance, Merge, MultiMerge, started
+from budgetjax.rounds import Algorithm
+from budgetjax.span import Span
+
+# Lambda of the Pegasos that chooses the support vectors. Larger ones let fewer examples
+# move them early, smaller ones late; 1e-3 to 1e-5 differ by half a point at most.
+REGULARIZATION = 1e-4
+
+
+class State(NamedTuple):
+    """The state of AROW.
+
+    Attributes:
+      kernel: with parameters of the state's dtype.
+      expansion: the support set. Its coefficients are those of the mean weights.
+      maintenance: the strategy, with what it remembers, or None if the support vectors
+        are landmarks that stay.
+      counts: the coefficients of Pegasos, unscaled, which `maintenance` goes by, shape
+        `(rows, columns)`, or None.
+      span: the span of the support vectors, with an orthonormal basis.
+      covariance: S of the weights in that basis, shape `(rows, rows)`.
+      confidence: r.
+      moves: how many times B moves a doubling of the stream allows.
+      num_moves: rounds that moved support vectors.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0.
+      num_updates: rounds whose margin was below 1.
+    """
+
+    kernel: Kernel
+    expansion: support_set.Expansion
+    maintenance: Maintenance | None
+    counts: Float[Array, "rows columns"] | None
+    span: Span
+    covariance: Float[Array, "rows rows"]
+    confidence: Float[Array, ""]
+    moves: Float[Array, ""]
+    num_moves: Integer[Array, ""]
+    num_seen: Integer[Array, ""]
+    num_mistakes: Integer[Array, ""]
+    num_updates: Integer[Array, ""]
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    num_classes: int = 2,
+    confidence: ArrayLike = 0.01,
+    moves: ArrayLike = 2.0,
+    maintenance: Maintenance | None = None,
+    landmarks: ArrayLike | None = None,
+    seed: ArrayLike = 0,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""A classifier that knows how sure it is of every direction, in one pass.
+
+    The weights of the model, in the span of the support vectors, have a mean and a
+    covariance S, which is I where nothing is known. With orthonormal features
+    :math:`p(x) = R \, k(Z, x)`, :math:`R K_{ZZ} R^T = I`, and the margin :math:`m` of
+    the mean, :math:`y f(x)` or :math:`f^{(y)} - f^{(q)}` with the best other class q,
+    an example with :math:`m < 1` makes two steps:
+
+    1. The support vectors move. A Pegasos on a budget runs along on these examples. If
+       its own margin is at most 1 too, the example enters its support set, and
+       ``maintenance`` makes room. Mean and covariance follow by the projection P onto
+       the new span: :math:`S \leftarrow P S P^T + I - P P^T`. By round t the support
+       vectors have moved in at most :math:`B + B \cdot` ``moves``
+       :math:`\log_2(1 + t/B)` rounds: they come to rest, and the weights converge.
+    2. The weights learn, if the margin is still below 1. With :math:`s = S p`,
+       :math:`v = p^T s`, :math:`\beta = 1 / (c \, v + r)` and c = 1, or 2 with more
+       than two classes, the mean moves by :math:`(1 - m) \beta s` in column y and
+       against it in column q (by :math:`y (1 - m) \beta s` in the binary case), and
+       :math:`S \leftarrow S - \beta s s^T`.
+
+    An example of weight w has the noise r / w, and enters Pegasos with w.
+
+    Cost: O(B (d + C)) a round, O(B (B + d + C)) if its margin is below 1. Memory:
+    three B x B matrices.
+
+    Args:
+      kernel: any positive definite kernel; merging needs an `RBF`.
+      num_features: d.
+      budget: B, the most support vectors; may be traced where `capacity` is given.
+      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
+        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      confidence: r, positive: how noisy a label is. Larger is slower and steadier.
+      moves: how many times B rounds may move support vectors while the stream becomes
+        twice as long, at least 0.
+      maintenance: a strategy that keeps a full budget full; None merges.
+      landmarks: shape `(m, num_features)` with m at most B: support vectors that are
+        known and stay, as for `budgetjax.nystrom.init`. Then there is no step 1.
+      seed: for strategies that draw.
+      capacity: slots to allocate, None for the budget. One capacity for several budgets
+        lets `jax.vmap` sweep them.
+      dtype: of vectors, coefficients and kernel parameters.
+
+    Returns:
+      A model that scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number, the landmarks, the strategy or the kernel does
+        not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.arow.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
+      >>> state = bj.arow.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()
+      [-1]
+
+    References:
+      Crammer, Kulesza and Dredze (2009), "Adaptive regularization of weight vectors",
+      Figure 1. Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", for
+      the support vectors.
+
+    Differences from the papers: the weights live in the span of support vectors that
+    move; one covariance serves all classes; K has a ridge of 0.001 of its diagonal (see
+    `budgetjax/span.py`). The rounds of Pegasos are the updates of the model, its lambda
+    is 0.0001.
+    """
+    where = "arow.init"
+    kind = hyperparameters.float_dtype(where, dtype)
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=rounds.columns_of(where, num_classes),
+        budget=budget,
+        capacity=capacity,
+        dtype=kind,
+    )
+    confidence = hyperparameters.positive(where, "confidence", confidence)
+    moves = hyperparameters.non_negative(where, "moves", moves)
+    kernel, expansion = shared["kernel"], shared["expansion"]
+    strategy, counts = None, None
+    if landmarks is not None:
+        shared["expansion"], basis = given(where, kernel, expansion, landmarks)
+    else:
+        basis = span.empty(expansion.ages.shape[0], kind)
+        strategy = Merge() if maintenance is None else maintenance
+        if isinstance(strategy, MultiMerge):
+            raise ValueError(
+                f"{where}: maintenance must keep a full budget full, got {strategy!r}"
+            )
+        strategy = started(where, strategy, kernel, expansion, seed)
+        counts = jnp.zeros_like(expansion.terms)
+    return State(
+        **shared,
+        maintenance=strategy,
+        counts=counts,
+        span=basis,
+        covariance=jnp.eye(expansion.ages.shape[0], dtype=kind),
+        confidence=hyperparameters.as_leaf(where, "confidence", confidence, kind),
+        moves=hyperparameters.as_leaf(where, "moves", moves, kind),
+        num_moves=jnp.zeros((), jnp.int32),
+    )
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True where the hinge loss is positive."""
+    return losses.margin(score, y) < 1
+
+
+class Model(NamedTuple):
+    """What a moving support vector changes.
+
+    Attributes:
+      span: of the support vectors.
+      covariance: S.
+      terms: the coefficients.
+      mask: True where a slot is active.
+    """
+
+    span: Span
+    covariance: Float[Array, "rows rows"]
+    terms: Float[Array, "rows columns"]
+    mask: Bool[Array, " rows"]
+
+
+class Moved(NamedTuple):
+    """What step 1 gives to step 2.
+
+    Attributes:
+      model: the model on the new support vectors.
+      maintenance: the strategy.
+      counts: the coefficients of Pegasos.
+      kernel_row: of the example, on the new support vectors; 0 where free.
+      rows: what became of which slot; their terms are arbitrary.
+      spreads: the coefficients of each vector that left, on the others.
+    """
+
+    model: Model
+    maintenance: Maintenance | None
+    counts: Float[Array, "rows columns"] | None
+    kernel_row: Float[Array, " rows"]
+    rows: tuple[Row, ...]
+    spreads: tuple[Spread, ...]
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """Steps 1 and 2."""
+    moved, num_moves = _moved(state, y, newcomer)
+    model, kernel_row = moved.model, moved.kernel_row
+
+    # The loss of the mean as it is now, after the move.
+    now = jnp.matmul(kernel_row, model.terms, precision="highest")
+    loss = jnp.maximum(1 - losses.margin(now, y), 0)
+    root = model.span.root
+    p = jnp.matmul(root, kernel_row, precision="highest")
+    s = jnp.matmul(model.covariance, p, precision="highest")
+    v = jnp.maximum(jnp.dot(p, s, precision="highest"), 0)
+    columns = 1 if score.shape[0] == 1 else 2
+    # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
+    noise = state.confidence / newcomer.weight
+    beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
+    covariance = model.covariance - (beta * s)[:, None] * s[None]
+    step = Spread(
+        jnp.matmul(s, root, precision="highest"), loss * beta * losses.direction(now, y)
+    )
+
+    slots = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
+    written = jnp.zeros_like(model.mask)
+    for row in moved.rows:
+        written |= slots == row.slot
+    terms = model.terms + step.weights[:, None] * step.term[None]
+    rows = tuple(row._replace(term=terms[row.slot]) for row in moved.rows)
+    spreads = tuple(
+        spread._replace(weights=jnp.where(written, 0, spread.weights))
+        for spread in (*moved.spreads, step)
+    )
+    new = state._replace(
+        maintenance=moved.maintenance,
+        counts=moved.counts,
+        span=model.span,
+        covariance=covariance,
+        num_moves=num_moves,
+    )
+    return new, Edits(rows, spreads)
+
+
+def _moved(
+    state: State, y: Shaped[Array, ""], newcomer: Newcomer
+) -> tuple[Moved, Integer[Array, ""]]:
+    """Step 1, where it is allowed and asked for, and the number of moves."""
+    expansion = state.expansion
+    kernel_row = jnp.where(expansion.mask, newcomer.kernel_row, 0)
+    model = Model(state.span, state.covariance, expansion.terms, expansion.mask)
+    if state.counts is None:
+        nowhere = jnp.asarray(NOWHERE, jnp.int32)
+        row = support_set.row(expansion, newcomer, nowhere)
+        return Moved(model, None, None, kernel_row, (row,), ()), state.num_moves
+
+    counts = jnp.matmul(kernel_row, state.counts, precision="highest")
+    budget = expansion.budget.astype(counts.dtype)
+    doublings = jnp.log2(1 + newcomer.age.astype(budget.dtype) / budget)
+    allowed = budget * (1 + state.moves * doublings)
+    # Pegasos divides the counts by lambda t, here with t its own rounds.
+    limit = REGULARIZATION * state.num_updates.astype(budget.dtype)
+    moves = (state.num_moves.astype(budget.dtype) + 1 <= allowed) & (
+        losses.margin(counts, y) <= limit
+    )
+
+    def move():
+        return _move(state, model, counts, y, newcomer, kernel_row)
+
+    def stay():
+        like = jax.eval_shape(move)
+        nothing = rounds.no_edits(Edits(like.rows, like.spreads))
+        return Moved(
+            model,
+            state.maintenance,
+            state.counts,
+            kernel_row,
+            nothing.rows,
+            nothing.spreads,
+        )
+
+    return jax.lax.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
+
+
+def _move(
+    state: State,
+    model: Model,
+    counts: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+    kernel_row: Float[Array, " rows"],
+) -> Moved:
+    """The example enters Pegasos; the model follows, one slot after the other."""
+    kernel, expansion = state.kernel, state.expansion
+    assert state.maintenance is not None, "fixed landmarks never move"
+    assert state.counts is not None, "fixed landmarks never move"
+    one = jnp.ones_like(expansion.scale)
+    pegasos = expansion._replace(terms=state.counts, scale=one)
+    own = newcomer.weight * losses.direction(counts, y)
+    maintenance, edits = state.maintenance.admit(
+        kernel, pegasos, newcomer._replace(coefficients=own)
+    )
+    rows = edits.rows
+    points = jnp.stack([row.vector for row in rows])
+    squares = jnp.stack([row.square for row in rows])
+    kernel_rows = support_set.kernel_rows(kernel, expansion, points, squares)
+    among = kernel.gram(points, points, squares, squares)
+    selves = kernel.diag(points, squares)
+    spreads = []
+    for i, row in enumerate(rows):
+        known = jnp.where(model.mask, kernel_rows[i], 0)
+        for j in range(i):
+            known = _with(known, rows[j].slot, among[i, j])
+        model, spread = _exchanged(
+            model, row.slot, known, selves[i], expansion.num_active
+        )
+        spreads.append(spread)
+        kernel_row = _with(kernel_row, row.slot, among[-1, i])
+    counts = support_set.write(pegasos, edits).terms
+    return Moved(model, maintenance, counts, kernel_row, rows, tuple(spreads))
+
+
+def _with(
+    kernel_row: Float[Array, " rows"],
+    slot: Integer[Array, ""],
+    value: Float[Array, ""],
+) -> Float[Array, " rows"]:
+    """A kernel row with the entry of a slot, unless that is `NOWHERE`."""
+    slots = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
+    return jnp.where(slots == slot, value, kernel_row)
+
+
+def _exchanged(
+    model: Model,
+    slot: Integer[Array, ""],
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+    num_active: Integer[Array, ""],
+) -> tuple[Model, Spread]:
+    """The model projected onto the span with another vector in a slot.
+
+    And what the others receive of the one that leaves. O(B^2 + B C).
+    """
+    spare = model.mask.shape[0] - 1
+    place = jnp.where(slot == NOWHERE, spare, slot)
+    here = jnp.arange(spare + 1, dtype=jnp.int32) == slot
+    solution = span.solve(model.span, kernel_row)
+    gone = span.leaving(model.span, place)
+    beyond = span.beyond(kernel_row, kernel_self, solution)
+    mask = model.mask | here
+    shares = span.shares(place, gone, solution, beyond)
+    shares = jnp.where(mask & model.mask[place] & jnp.any(here), shares, 0)
+    left = model.terms[place]
+    terms = jnp.where(here[:, None], 0, model.terms) + shares[:, None] * left[None]
+
+    # With P = I - (1 - cosine) u u^T.
+    cosine = span.cosine(slot, gone, solution, kernel_row, kernel_self)
+    u = gone.direction
+    reach = jnp.matmul(model.covariance, u, precision="highest")
+    own = (1 - cosine**2) + (1 - cosine) ** 2 * jnp.dot(u, reach, precision="highest")
+    half = own * u / 2 - (1 - cosine) * reach
+    covariance = model.covariance + u[:, None] * half[None] + half[:, None] * u[None]
+    covariance = jnp.where(slot == NOWHERE, model.covariance, covariance)
+
+    changed = span.replace(model.span, slot, gone, solution, kernel_row, kernel_self)
+    changed = span.orthonormal(changed, gone.direction, num_active)
+    return Model(changed, covariance, terms, mask), Spread(shares, left)
+
+
+arow = Algorithm(init, violates, update)

@@ -1,0 +1,172 @@
+"""AROW in the span of support vectors that move: the mathematics, densely.
+
+After Crammer, Kulesza, Dredze, "Adaptive regularization of weight vectors", NIPS 2009,
+with the support vectors of Pegasos on a budget (Wang, Crammer, Vucetic, ICML 2010).
+
+No orthonormal basis is kept. Everything is in coordinates of the support vectors: the
+weights are w = sum_j a_j phi(z_j), with the mean of a and the covariance A of a, which
+is K^-1 where that of w is I. What R k(Z, x) is in an orthonormal basis is K^-1 k(Z, x)
+here, and what S p is, is A k(Z, x).
+
+Inner products have a ridge: every support vector has a coordinate of its own, of
+squared length ridge k(z, z). So <phi(z), phi(z)> has the ridge, but <phi(z), phi(z')>
+has none, however near z' is to z: not between two support vectors, nor between one
+that leaves and one that enters. An example has no such coordinate, also where it is
+itself a support vector: in its own position k(Z, x) is k(x, x).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import support
+from .maintenance import insert
+
+REGULARIZATION = 1e-4  # lambda of Pegasos
+
+
+@dataclass
+class Record(support.Record):
+    moves: int = 0  # rounds in which Pegasos took the example
+    covariance: np.ndarray | None = None  # (m, m): A, of the coefficients
+
+
+def run(
+    kernel,
+    X,
+    y,
+    *,
+    budget,
+    confidence,
+    moves,
+    maintenance,
+    ridge,
+    num_classes=2,
+    landmarks=None,
+    weights=None,
+):
+    """One pass; `confidence` is r. With `landmarks` the support vectors stay.
+
+    The updates are the rounds of a margin below 1, before the support vectors move. The
+    loss of step 2 is that of the mean after the move, and so is the rival class; if the
+    move alone has made the margin 1, nothing is learned.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    C = support.columns(num_classes)
+    weights = support.weight_array(weights, len(X))
+    active = []  # of Pegasos: the coefficients are its counts
+    mean = np.zeros((0, C))  # of a
+    covariance = np.zeros((0, 0))  # of a
+    if landmarks is not None:
+        m = len(landmarks)
+        Z = np.array(landmarks, dtype=np.float64)
+        active = [
+            support.SupportVector(z, np.zeros(C), age)
+            for z, age in zip(Z, range(1 - m, 1), strict=True)
+        ]
+        mean = np.zeros((m, C))
+        covariance = np.linalg.inv(products(kernel, ridge, vectors(active)))
+    t, num_moves = 0, 0
+    scores, mistakes, updates = [], [], []
+
+    for i in range(len(X)):
+        x, label = X[i], int(y[i])
+        k = kernel_row(kernel, active, x)
+        f = support.weighted_sum(k, mean)
+        scores.append(f)
+        if weights[i] == 0:
+            continue
+        t = t + 1
+        margin, _ = support.margin_and_rival(f, label)
+        if margin <= 0:
+            mistakes.append(t)
+        if margin >= 1:
+            continue
+
+        # Step 1. After n updates the coefficients of Pegasos are counts / (lambda n).
+        counts = support.unscaled_scores(kernel, active, x, C)
+        margin, rival = support.margin_and_rival(counts, label)
+        wanted = margin <= REGULARIZATION * len(updates)
+        allowed = num_moves + 1 <= budget * (1 + moves * np.log2(1 + t / budget))
+        if landmarks is None and wanted and allowed:
+            num_moves = num_moves + 1
+            row = weights[i] * support.newcomer_row(label, rival, C)
+            newcomer = support.SupportVector(x, row, t)
+            before = vectors(active)
+            active = insert(kernel, active, newcomer, budget, maintenance)
+            mean, covariance = follow(
+                kernel, ridge, before, vectors(active), x, mean, covariance
+            )
+            k = kernel_row(kernel, active, x)
+        updates.append(t)
+
+        # Step 2.
+        f = support.weighted_sum(k, mean)
+        margin, rival = support.margin_and_rival(f, label)
+        if margin < 1:
+            c = 1 if C == 1 else 2
+            s = covariance @ k
+            beta = 1 / (c * (k @ s) + confidence / weights[i])
+            direction = support.newcomer_row(label, rival, C)
+            mean = mean + (1 - margin) * beta * np.outer(s, direction)
+            covariance = covariance - beta * np.outer(s, s)
+
+        assert len(active) <= budget
+
+    Z, _, ages = support.final_arrays(active, X.shape[1], C)
+    return Record(
+        scores=support.score_array(scores),
+        mistakes=mistakes,
+        updates=updates,
+        vectors=Z,
+        coefficients=mean,
+        ages=ages,
+        slots=support.occupied_slots(active),
+        moves=num_moves,
+        covariance=covariance,
+    )
+
+
+def vectors(active):
+    return [s.vector for s in active]
+
+
+def kernel_row(kernel, active, x):
+    """k(z_j, x), without a ridge."""
+    return np.array([kernel(x, s.vector) for s in active])
+
+
+def products(kernel, ridge, rows, columns=None):
+    """<phi(u), phi(v)> of support vectors; the same one is the same object."""
+    columns = rows if columns is None else columns
+    result = np.zeros((len(rows), len(columns)))
+    for i, u in enumerate(rows):
+        for j, v in enumerate(columns):
+            result[i, j] = kernel(u, v) * (1 + ridge if u is v else 1)
+    return result
+
+
+def follow(kernel, ridge, before, after, x, mean, covariance):
+    """The mean and covariance on other support vectors, one exchanged after another.
+
+    A vector of a merge comes before the example, whatever their positions.
+    """
+    changed = [p for p, z in enumerate(after) if p >= len(before) or z is not before[p]]
+    changed.sort(key=lambda p: after[p] is x)
+    now = before
+    for p in changed:
+        new = now[:p] + [after[p]] + now[p + 1 :]
+        mean, covariance = project(kernel, ridge, now, new, mean, covariance)
+        now = new
+    return mean, covariance
+
+
+def project(kernel, ridge, old, new, mean, covariance):
+    """w -> P w; S -> P S P^T + I - P P^T, on the span of the new ones.
+
+    In coordinates P is T = K_new^-1 K_new,old, and I is the inverse kernel matrix.
+    """
+    K_old, K_new = products(kernel, ridge, old), products(kernel, ridge, new)
+    T = np.linalg.solve(K_new, products(kernel, ridge, new, old))
+    covariance = T @ (covariance - np.linalg.inv(K_old)) @ T.T + np.linalg.inv(K_new)
+    return T @ mean, covariance
