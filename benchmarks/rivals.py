@@ -65,14 +65,15 @@ def moved(gamma, task, X, y, penalty):
 
 def by_default(gamma, task, X, y):
     """Nothing chosen: gamma is one over the total variance."""
-    gamma = 1 / float(np.sum(np.var(X, axis=0, dtype=np.float64)))
-    state = streamed(gamma, task, X, y)
+    state = streamed(bj.default_gamma(X), task, X, y)
     return predictor(bj.refit(state, X, y)), {}
 
 
 def centres(gamma, task, X, y, penalty):
     """Centres of k-means in place of the support vectors of a stream."""
-    clusters = MiniBatchKMeans(task.budget, random_state=task.seed, n_init=1).fit(X)
+    clusters = MiniBatchKMeans(task.budget, random_state=task.seed, n_init="auto").fit(
+        X
+    )
     state = bj.arow.init(
         bj.RBF(gamma),
         num_features=task.num_features,
@@ -89,14 +90,13 @@ def nystroem(gamma, task) -> Nystroem:
 
 def nystroem_sgd(gamma, task, X, y, alpha):
     classifier = SGDClassifier(
-        alpha=alpha, average=True, max_iter=1, tol=None, random_state=task.seed
+        alpha=alpha, average=True, max_iter=1, tol=0.0, random_state=task.seed
     )
     return make_pipeline(nystroem(gamma, task), classifier).fit(X, y).predict, {}
 
 
 def nystroem_svm(gamma, task, X, y, penalty):
-    # The primal solver is the faster one where rows are many.
-    classifier = LinearSVC(C=penalty, fit_intercept=False, dual=False, tol=1e-3)
+    classifier = LinearSVC(C=penalty, fit_intercept=False, dual="auto", tol=1e-3)
     return make_pipeline(nystroem(gamma, task), classifier).fit(X, y).predict, {}
 
 

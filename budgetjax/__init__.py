@@ -13,6 +13,7 @@ from budgetjax.kernels import (
     Product,
     Sigmoid,
     Sum,
+    default_gamma,
 )
 from budgetjax.landmarks import kmeans_landmarks
 from budgetjax.maintenance import (
@@ -72,6 +73,7 @@ __all__ = [
     "arow",
     "averaged",
     "decision_function",
+    "default_gamma",
     "forgetron",
     "fourier",
     "grid",

@@ -123,6 +123,17 @@ def fraction(where: str, name: str, value: ArrayLike) -> ArrayLike:
     )
 
 
+def part(where: str, name: str, value: ArrayLike) -> ArrayLike:
+    """`value` if it is at least 0 and below 1, else a `ValueError`."""
+    return _checked(
+        where,
+        name,
+        value,
+        "a number of at least 0 and below 1",
+        lambda number: (number >= 0) & (number < 1),
+    )
+
+
 def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
     """`value` if it is an integer of at least 1, else a `ValueError`."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)

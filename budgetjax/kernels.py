@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
@@ -259,6 +260,42 @@ class RBF(Kernel, NamedTuple("RBF", [("gamma", Any), ("exact", Flag)])):
         return jnp.ones_like(
             squared_norms(_points(self, X)) if squares is None else squares
         )
+
+
+def default_gamma(X: ArrayLike) -> float:
+    """A `gamma` for `RBF` that needs no tuning: one over the total variance.
+
+    At `1 / sum_i var(x_i)` the kernel of two examples is `exp(-2)` on average of the
+    exponents. It is what scikit-learn calls `gamma="scale"` if all features have the
+    same mean. Standardise features of different units first; a model with a few hundred
+    support vectors and many rows can use a larger gamma, by a factor of 2 to 8.
+
+    Args:
+      X: examples, or a sample of them, shape `(n, num_features)`.
+
+    Returns:
+      A positive number.
+
+    Raises:
+      ValueError: if X has not two rows that differ, or is not finite.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
+      1.0
+    """
+    X = np.asarray(hyperparameters.array("default_gamma", "X", X), np.float64)
+    if X.ndim != 2 or not X.size:
+        raise ValueError(
+            f"default_gamma: X must have shape (n, num_features), got {X.shape}"
+        )
+    total = float(np.sum(np.var(X, axis=0)))
+    if not 0 < total < np.inf:
+        raise ValueError(
+            f"default_gamma: X must be finite and have rows that differ, got a total "
+            f"variance of {total}"
+        )
+    return 1 / total
 
 
 class Laplacian(Kernel, NamedTuple("Laplacian", [("gamma", Any)])):

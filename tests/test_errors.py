@@ -317,6 +317,10 @@ FOR_AROW = [
     ),
     ("confidence", np.ones(3), ("scalar", "shape (3,)", "vmap")),
     *(
+        ("drift", value, ("at least 0 and below 1", repr(value)))
+        for value in (-0.1, 1, NAN, "a", None)
+    ),
+    *(
         ("moves", value, ("at least 0", repr(value)))
         for value in (-1, NAN, float("inf"), "a", None)
     ),

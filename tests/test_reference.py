@@ -400,7 +400,13 @@ def _cases():
     for name, data, strategy, budgets, more in (
         ("merge", "banana", "merge", (5, 20), {"moves": 1.0, "weighted": True}),
         ("merge", "digits", "merge", (10,), {"moves": 2.0}),
-        ("oldest", "digits", "oldest", (15,), {"moves": 0.5, "weighted": True}),
+        (
+            "oldest",
+            "digits",
+            "oldest",
+            (15,),
+            {"moves": 0.5, "weighted": True, "drift": 0.03},
+        ),
     ):
         yield case(
             name,

@@ -41,11 +41,12 @@ def run(
     moves,
     maintenance,
     ridge,
+    drift=0.0,
     num_classes=2,
     landmarks=None,
     weights=None,
 ):
-    """One pass; `confidence` is r. With `landmarks` the support vectors stay.
+    """One pass; `confidence` is r, `drift` delta. `landmarks` are vectors that stay.
 
     The updates are the rounds of a margin below 1, before the support vectors move. The
     loss of step 2 is that of the mean after the move, and so is the rival class; if the
@@ -99,6 +100,10 @@ def run(
             )
             k = kernel_row(kernel, active, x)
         updates.append(t)
+
+        if drift > 0:
+            prior = np.linalg.inv(products(kernel, ridge, vectors(active)))
+            covariance = (1 - drift) * covariance + drift * prior
 
         # Step 2.
         f = support.weighted_sum(k, mean)
