@@ -352,8 +352,8 @@ def rival_row(label: str, task: Task, gammas, parts, data, orders) -> dict[str, 
     }
 
 
-def compare(names, budgets, methods, quick: bool):
-    """One row a data set, budget, method and model."""
+def compare(names, budgets, methods, quick: bool, known: set[tuple[str, int, str]]):
+    """One row a data set, budget, method and model, but for what is known."""
     limit, orders = (TUNING_ROWS // 4, 1) if quick else (TUNING_ROWS, ORDERS)
     progress = tqdm(total=len(names) * len(budgets) * len(methods))
     for name in names:
@@ -365,6 +365,8 @@ def compare(names, budgets, methods, quick: bool):
             progress.set_description(f"{name} {budget} {label}")
             progress.update()
             if not possible(label, budget, data.num_classes):
+                continue
+            if (name, budget, label) in known or (name, 0, label) in known:
                 continue
             task = Task(d, data.num_classes, budget, n)
             if label in RIVALS:
@@ -480,14 +482,25 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print and draw what the file holds"
     )
+    parser.add_argument(
+        "--missing", action="store_true", help="only what the file does not hold"
+    )
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", 2)
     name = "accuracy-quick.json" if arguments.quick else "accuracy.json"
     output = arguments.output or Path(__file__).parent / "results" / name
     if not arguments.table:
+        known = {
+            (row["data"], row["B"], row["method"])
+            for row in (saved(output) if arguments.missing else [])
+        }
         for row in compare(
-            arguments.data, arguments.budgets, arguments.methods, arguments.quick
+            arguments.data,
+            arguments.budgets,
+            arguments.methods,
+            arguments.quick,
+            known,
         ):
             updated(output, row, place)
     rows = saved(output)

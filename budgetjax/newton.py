@@ -259,6 +259,11 @@ def minimise(
         gain = np.asarray(jnp.sum(step * gradient, axis=1)) / 2
         best = jnp.where(lower[:, None], weights, best)
         value = np.where(lower, total, value)
+        curved = jnp.diagonal(sums.hessian, axis1=1, axis2=2)
+        finite = np.asarray(jnp.all(jnp.isfinite(curved + gradient), axis=1))
+        value = np.where(lower & ~finite, np.nan, value)
+        if not np.all(np.isfinite(value)):
+            break
         converged |= lower & (gain <= tolerance * total)
         following = jnp.where(lower[:, None], weights - step, (weights + best) / 2)
         weights = jnp.where(converged[:, None], best, following)
@@ -273,6 +278,7 @@ def one_pass(
     basis: Basis,
     blocks: Iterable[Block],
     penalties: Float[Array, " problems"],
+    report: Callable[[str], object] = lambda text: None,
 ) -> Float[Array, "problems features"]:
     """Near the least of every problem, from data that can be read once only.
 
@@ -282,6 +288,7 @@ def one_pass(
     Args:
       loss, basis, penalties: as for `minimise`.
       blocks: of one size.
+      report: is told after every block.
     """
     problems, width = penalties.shape[0], basis.root.shape[1]
     dtype = basis.root.dtype
@@ -298,4 +305,5 @@ def one_pass(
             hessian = past_hessian + sums.hessian
             pull = past_pull + here - sums.gradient
             weights = _step(hessian, pull)
+        report("a block at a time")
     return weights

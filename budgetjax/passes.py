@@ -1,11 +1,13 @@
 """Examples in blocks of one size, for algorithms that read them more than once."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import engine
 
@@ -110,9 +112,17 @@ def _sliced(whole: Block) -> Iterator[Block]:
     n = whole.weights.shape[0]
     size = min(BLOCK, n)
     for start in range(0, n, size):
-        at = min(start, n - size)
-        X, targets, weights = (array[at : at + size] for array in whole)
-        yield Block(X, targets, weights.at[: start - at].set(0))
+        yield _slice(whole, start, size)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _slice(whole: Block, start: Integer[Array, ""] | int, size: int) -> Block:
+    at = jnp.minimum(start, whole.weights.shape[0] - size)
+    X, targets, weights = (
+        jax.lax.dynamic_slice_in_dim(array, at, size) for array in whole
+    )
+    fresh = at + jnp.arange(size, dtype=at.dtype) >= start
+    return Block(X, targets, jnp.where(fresh, weights, 0))
 
 
 def _batches(
@@ -123,7 +133,7 @@ def _batches(
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise ValueError(
                 f"{where}: batch {i} must be (X, y) or (X, y, weight), got "
-                f"{type(batch).__name__}"
+                f"{_shown(batch)}"
             )
         X, y, *weight = batch
         yield _checked(
@@ -139,18 +149,30 @@ def _joined(where: str, batches: Iterator[Block]) -> Iterator[Block]:
         held.append([np.asarray(array) for array in batch])
         rows += batch.weights.shape[0]
         some = some or bool(np.any(held[-1][2] > 0))
-        while rows >= BLOCK:
+        if rows >= BLOCK:
             joined = [np.concatenate(arrays) for arrays in zip(*held, strict=True)]
-            yield Block(*(jnp.asarray(array[:BLOCK]) for array in joined))
-            held = [[array[BLOCK:] for array in joined]]
-            rows -= BLOCK
+            whole = rows - rows % BLOCK
+            for start in range(0, whole, BLOCK):
+                yield _block(array[start : start + BLOCK] for array in joined)
+            held = [[array[whole:].copy() for array in joined]]
+            rows -= whole
     if not some:
         raise ValueError(
             f"{where}: batches must have rows, and one of weight, got none"
         )
     if rows:
         joined = [np.concatenate(arrays) for arrays in zip(*held, strict=True)]
-        whole = [np.zeros((BLOCK, *array.shape[1:]), array.dtype) for array in joined]
-        for array, part in zip(whole, joined, strict=True):
-            array[:rows] = part
-        yield Block(*(jnp.asarray(array) for array in whole))
+        shapes = [(BLOCK - rows, *array.shape[1:]) for array in joined]
+        yield _block(
+            np.concatenate([array, np.zeros(shape, array.dtype)])
+            for array, shape in zip(joined, shapes, strict=True)
+        )
+
+
+def _block(arrays: Iterable[np.ndarray]) -> Block:
+    return Block(*(jnp.asarray(array) for array in arrays))
+
+
+def _shown(batch: Any) -> str:
+    kind = type(batch).__name__
+    return f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind

@@ -1,5 +1,6 @@
 """New coefficients for the support vectors that a stream chose; see `refit`."""
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +72,7 @@ def refit(
     *,
     weight: ArrayLike | None = None,
     loss: str | Callable[[Array, Array], Array] = "squared_hinge",
-    penalty: float | Sequence[float] = 10.0,
+    penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     held_out: float = 0.2,
     move_vectors: bool = False,
     epochs: int = 20,
@@ -112,8 +113,9 @@ def refit(
       weight: shape `(n,)`, what multiplies the loss of each example, at least 0.
       loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
-        target; or a convex function of a score and a target, both scalars, with a
-        continuous derivative: the same object again, or loops are compiled again.
+        target that the model takes; or a convex function of a score and a target, both
+        scalars, with a continuous derivative: the same object again, or loops are
+        compiled again.
       penalty: C. Several of them are solved at once; the one of fewest mistakes, or for
         regression least loss, on a part of the examples that is held out is taken, and
         solved again with all examples. 10 was within 0.2 points of the best of 1 to
@@ -164,73 +166,81 @@ def refit(
     """
     where = "refit"
     function = _loss(where, loss)
-    penalties = _penalties(where, penalty)
+    penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     hyperparameters.fraction(where, "held_out", held_out)
+    part = float(hyperparameters.as_leaf(where, "held_out", held_out, np.float32))
     hyperparameters.size(where, "max_passes", max_passes)
     hyperparameters.size(where, "epochs", epochs)
+    hyperparameters.scalar_integer(where, "seed", seed)
+    if int(seed) < 0:
+        raise ValueError(f"{where}: seed must be at least 0, got {seed!r}")
+    if optimizer is not None and not isinstance(
+        optimizer, optax.GradientTransformation
+    ):
+        raise ValueError(
+            f"{where}: optimizer must be of optax, such as optax.adam(0.01), got "
+            f"{optimizer!r}"
+        )
     moves = bool(hyperparameters.flag(where, "move_vectors", move_vectors))
+    if moves and isinstance(state, features.State) and state.root is None:
+        raise ValueError(
+            f"{where}: move_vectors must be False for random features, which are no "
+            "support vectors"
+        )
     rounds.num_features(where, state)
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     basis = Basis(state.kernel, state.expansion, _root(state))
     data = passes.data(where, state, X, y, weight, of_labels=function in OF_LABELS)
-    report = _reporter(where, progress)
+    if not data.again and (len(penalties) > 1 or moves):
+        raise ValueError(
+            f"{where}: X must be batches that can be read again, such as a list, for "
+            "several penalties or moving vectors, got an iterator"
+        )
     columns = state.expansion.num_columns
     each = jnp.asarray(np.repeat(penalties, columns), basis.root.dtype)
-
-    def solve(basis, blocks, each, start=None):
-        return _solved(function, basis, blocks, start, each, max_passes, report)
-
-    if not data.again:
-        if len(penalties) > 1 or moves:
-            raise ValueError(
-                f"{where}: X must be batches that can be read again, such as a list, "
-                "for several penalties or moving vectors, got an iterator"
+    with _reporting(where, progress) as report:
+        solve = functools.partial(_solved, function, max_passes, report)
+        if not data.again:
+            weights = newton.one_pass(function, basis, data.blocks(), each, report)
+        elif len(penalties) == 1:
+            weights = solve(basis, data.blocks, each)
+        else:
+            learn, held = (
+                functools.partial(_part, data.blocks, part, seed, keep)
+                for keep in (False, True)
             )
-        weights = newton.one_pass(function, basis, data.blocks(), each)
-    elif len(penalties) == 1:
-        weights = solve(basis, data.blocks, each)
-    else:
-        learn, held = (
-            functools.partial(_part, data.blocks, held_out, seed, keep)
-            for keep in (False, True)
-        )
-        weights = solve(basis, learn, each)
-        best = _best(function, basis, held(), weights, columns)
-        chosen = slice(best * columns, (best + 1) * columns)
-        each = each[chosen]
-        weights = solve(basis, data.blocks, each, weights[chosen])
-    if moves:
-        vectors = moving.moved(
-            function,
-            basis,
-            data.blocks,
-            weights,
-            float(each[0]),
-            epochs=epochs,
-            optimizer=optimizer,
-            seed=seed,
-            report=report,
-        )
-        state = _with_vectors(state, vectors)
-        basis = Basis(state.kernel, state.expansion, _root(state))
-        weights = solve(basis, data.blocks, each)
-    if not bool(jnp.all(jnp.isfinite(weights))):
-        raise ValueError(
-            f"{where}: every coefficient must be finite, got NaN or infinity: kernel "
-            "values overflow; scale X down"
-        )
+            weights = solve(basis, learn, each)
+            best = _best(function, basis, held(), weights, columns)
+            chosen = slice(best * columns, (best + 1) * columns)
+            each = each[chosen]
+            weights = solve(basis, data.blocks, each, weights[chosen])
+        if moves:
+            vectors = moving.moved(
+                function,
+                basis,
+                data.blocks,
+                weights,
+                float(each[0]),
+                epochs=epochs,
+                optimizer=optimizer,
+                seed=seed,
+                report=report,
+            )
+            state = _with_vectors(state, vectors)
+            basis = Basis(state.kernel, state.expansion, _root(state))
+            weights = solve(basis, data.blocks, each)
     return _with_weights(state, basis, weights)
 
 
 def _solved(
     loss: Callable[[Array, Array], Array],
-    basis: Basis,
-    blocks: Callable[[], Iterator[Block]],
-    start: Float[Array, "problems features"] | None,
-    penalties: Float[Array, " problems"],
     max_passes: int,
     report: Callable[[str], object],
+    basis: Basis,
+    blocks: Callable[[], Iterator[Block]],
+    penalties: Float[Array, " problems"],
+    start: Float[Array, "problems features"] | None = None,
 ) -> Float[Array, "problems features"]:
     """The weights of least objective."""
     if start is None:
@@ -261,11 +271,16 @@ def _solved(
         tolerance=TOLERANCE,
         report=report,
     )
+    if not np.all(np.isfinite(found.value)):
+        raise ValueError(
+            "refit: the objective must be finite, got NaN or infinity: kernel values "
+            "or losses overflow; scale X down"
+        )
     if not np.all(found.converged):
         warnings.warn(
             f"refit: {np.sum(~found.converged)} of {len(found.converged)} columns have "
             f"not converged in {max_passes} passes",
-            stacklevel=3,
+            stacklevel=4,
         )
     return found.weights
 
@@ -333,7 +348,19 @@ def _with_weights(
 ) -> Any:
     """The state with these weights of the features, ready to go on."""
     expansion = state.expansion
+    ball = getattr(state, "ball", None)
+    if ball is not None or getattr(state, "learning_rate", 0) is not None:
+        # Else the scale is a step size; see `descent.update`.
+        fold = rounds.fold(expansion.scale)
+        expansion = expansion._replace(scale=expansion.scale / fold)
+        if ball is not None:
+            ball = ball._replace(unit=ball.unit * fold)
     true = jnp.matmul(basis.root, weights.T, precision="highest")
+    if not bool(jnp.all(jnp.isfinite(true))):
+        raise ValueError(
+            "refit: every coefficient must be finite, got NaN or infinity: kernel "
+            "values overflow; scale X down"
+        )
     terms = jnp.where(expansion.mask[:, None], true / expansion.scale, 0)
     average = expansion.average
     if average is not None:
@@ -350,10 +377,14 @@ def _with_weights(
     strategy = getattr(state, "maintenance", None)
     if strategy is not None:
         seed = getattr(strategy, "seed", 0)
-        state = state._replace(
-            maintenance=strategy.start(state.kernel, expansion, seed)
-        )
-    ball = getattr(state, "ball", None)
+        # Of AROW it goes by the coefficients of its Pegasos.
+        counts = getattr(state, "counts", None)
+        model = expansion
+        if counts is not None:
+            model = expansion._replace(
+                terms=counts, scale=jnp.ones_like(expansion.scale)
+            )
+        state = state._replace(maintenance=strategy.start(state.kernel, model, seed))
     if ball is not None:
         norm = support_set.whole_squared_norm(state.kernel, expansion)
         state = state._replace(ball=ball._replace(squared_norm=norm))
@@ -364,11 +395,14 @@ def _loss(where: str, loss: str | Callable[..., Any]) -> Callable[..., Any]:
     """The loss by this name, or this loss, if it is one."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
     number = jax.ShapeDtypeStruct((), jnp.float32)
-    try:
-        good = callable(given) and (jax.eval_shape(given, number, number).shape == ())
-    except Exception:  # whatever a function that is none may raise
-        good = False
-    if not good or given is None:
+    good = callable(given)
+    if callable(given):
+        try:
+            value = jax.eval_shape(given, number, number)
+            good = value.shape == () and jnp.issubdtype(value.dtype, jnp.floating)
+        except Exception:  # whatever such a function may raise
+            good = False
+    if given is None or not good:
         raise ValueError(
             f"{where}: loss must be one of {', '.join(LOSSES)}, or a function of a "
             f"score and a target, scalars, got {loss!r}"
@@ -376,7 +410,7 @@ def _loss(where: str, loss: str | Callable[..., Any]) -> Callable[..., Any]:
     return given
 
 
-def _penalties(where: str, penalty: Any) -> list[float]:
+def _penalties(where: str, penalty: Any, dtype) -> list[float]:
     """One penalty or more."""
     given = np.atleast_1d(np.asarray(penalty, object))
     if given.ndim != 1 or not given.size:
@@ -385,7 +419,9 @@ def _penalties(where: str, penalty: Any) -> list[float]:
             f"{penalty!r}"
         )
     checked = [hyperparameters.positive(where, "penalty", one) for one in given]
-    return [float(np.asarray(one)) for one in checked]
+    return [
+        float(hyperparameters.as_leaf(where, "penalty", one, dtype)) for one in checked
+    ]
 
 
 def _root(state: Any) -> Float[Array, "rows features"]:
@@ -405,18 +441,20 @@ def _whitening(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"
     return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
 
 
-def _reporter(where: str, progress: bool) -> Callable[[str], object]:
+@contextlib.contextmanager
+def _reporting(where: str, progress: bool) -> Iterator[Callable[[str], object]]:
     """What is told of every pass: a progress bar, if wanted."""
-    if not progress:
-        return lambda text: None
+    if not hyperparameters.flag(where, "progress", progress):
+        yield lambda text: None
+        return
     try:
         from tqdm import tqdm
     except ImportError as error:
         raise ImportError(f"{where}: progress needs tqdm: pip install tqdm") from error
-    bar = tqdm(desc=where, unit=" passes")
+    with tqdm(desc=where, unit=" passes") as bar:
 
-    def report(text: str) -> None:
-        bar.set_postfix_str(text, refresh=False)
-        bar.update()
+        def report(text: str) -> None:
+            bar.set_postfix_str(text, refresh=False)
+            bar.update()
 
-    return report
+        yield report

@@ -1,0 +1,870 @@
+"""`refit`: the best coefficients of the support vectors that a stream chose."""
+
+import importlib
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import optax
+import pytest
+from compare import kept
+from reference import kernels
+from reference import refit as reference
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import LinearSVC
+
+import budgetjax as bj
+from budgetjax import expansion as support_set
+from budgetjax import losses, newton, passes
+
+# The module: the package has the function of the same name.
+module = importlib.import_module("budgetjax.refit")
+
+D, N, BUDGET, CLASSES = 3, 300, 20, 3
+GAMMA = 0.5
+KERNEL = kernels.rbf(GAMMA)
+
+
+def points(n=N, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, D)).astype(np.float32)
+
+
+def scores_of(X, seed=1, columns=CLASSES, noise=0.5):
+    random = np.random.default_rng(seed)
+    return np.sin(2 * X) @ random.normal(size=(D, columns)) + noise * random.normal(
+        size=(len(X), columns)
+    )
+
+
+def answers(X, num_classes, **more):
+    """Targets of a noisy problem; 0 classes is regression."""
+    scores = scores_of(X, **more)
+    if num_classes == 0:
+        return 3 * scores[:, 0].astype(np.float32)
+    if num_classes == 2:
+        return np.where(scores[:, 0] > 0, 1, -1).astype(np.int32)
+    return np.argmax(scores, axis=1).astype(np.int32)
+
+
+def weights_of(n=N):
+    """Some are 0."""
+    return np.random.default_rng(2).integers(0, 4, n).astype(np.float32) / 2
+
+
+def vectors(budget=BUDGET):
+    return points(budget, seed=3)
+
+
+def holding(state, Z):
+    """The state with these support vectors, and no coefficients."""
+    old = state.expansion
+    rows = jnp.zeros_like(old.vectors).at[: len(Z)].set(jnp.asarray(Z))
+    slots = jnp.arange(len(rows), dtype=jnp.int32)
+    return state._replace(
+        expansion=old._replace(
+            vectors=rows,
+            squares=jnp.sum(rows**2, axis=1),
+            ages=jnp.where(slots < len(Z), slots + 1, support_set.FREE),
+            num_active=jnp.asarray(len(Z), jnp.int32),
+        )
+    )
+
+
+def model(num_classes=2, Z=None, kernel=None, dtype=jnp.float32):
+    """A model with support vectors, of a learner that has nothing else."""
+    Z = vectors() if Z is None else Z
+    arguments = {
+        "num_features": Z.shape[1],
+        "budget": len(Z) + 2,  # two slots stay free
+        "maintenance": bj.RemoveOldest(),
+        "learning_rate": 0.5,
+        "num_outputs": num_classes if num_classes > 2 else 1,
+        "loss": losses.hinge if num_classes else optax.losses.squared_error,
+        "dtype": dtype,
+    }
+    kernel = bj.RBF(GAMMA) if kernel is None else kernel
+    return holding(bj.sgd.init(kernel, **arguments), Z.astype(dtype))
+
+
+def coefficients(state):
+    """Of the support vectors, in float64."""
+    support = bj.support(state)
+    mask = np.asarray(support.mask)
+    return np.asarray(support.coefficients, np.float64)[mask]
+
+
+def objective(state, X, y, num_classes=2, kernel=KERNEL, **problem):
+    support = bj.support(state)
+    mask = np.asarray(support.mask)
+    return reference.objective(
+        kernel,
+        np.asarray(support.vectors)[mask],
+        np.asarray(support.coefficients)[mask],
+        X,
+        reference.targets(y, num_classes),
+        **({"loss": "squared_hinge", "penalty": 10.0} | problem),
+    )
+
+
+@pytest.fixture
+def exact(double, monkeypatch):
+    """float64, and solutions to its precision."""
+    monkeypatch.setattr(module, "TOLERANCE", 1e-20)
+
+
+# The solution is right.
+
+PROBLEMS = [
+    ("squared_hinge", 2),
+    ("squared_hinge", CLASSES),
+    ("logistic", 2),
+    ("logistic", CLASSES),
+    ("squared", 0),
+    ("squared", CLASSES),
+    ("huber", 0),
+    ("huber", CLASSES),
+]
+
+
+# Of float32 those that other tests compile too.
+@pytest.mark.parametrize(
+    ("loss", "num_classes", "x64"),
+    [(*problem, True) for problem in PROBLEMS]
+    + [("squared_hinge", CLASSES, False), ("logistic", 2, False), ("huber", 0, False)],
+    indirect=["x64"],
+)
+def test_it_is_the_reference(loss, num_classes, x64, monkeypatch):
+    X = points()
+    y, weight = answers(X, num_classes), weights_of()
+    problem = {"loss": loss, "penalty": 3.0}
+    t = reference.targets(y, num_classes)
+    expected = reference.coefficients(
+        KERNEL, vectors(), X, t, weights=weight, **problem
+    )
+    if x64:
+        monkeypatch.setattr(module, "TOLERANCE", 1e-20)
+    state = model(num_classes, dtype=jnp.float64 if x64 else jnp.float32)
+    state = bj.refit(state, X, y, weight=weight, **problem)
+    least = objective(
+        model(num_classes), X, y, num_classes, weights=weight, **problem
+    )  # of no model
+    best = reference.objective(
+        KERNEL, vectors(), expected, X, t, weights=weight, **problem
+    )
+    assert best < 0.95 * least
+    given = objective(state, X, y, num_classes, weights=weight, **problem)
+    np.testing.assert_allclose(given, best, rtol=1e-12 if x64 else 1e-4)
+    if x64:
+        rows = reference.rows(KERNEL, X, vectors())
+        scores = np.asarray(bj.decision_function(state, X)).reshape(N, -1)
+        np.testing.assert_allclose(scores, rows @ expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic", "squared"])
+def test_it_is_scikit_learns(loss):
+    """Linear models on the same features, of float64."""
+    X = points()
+    y = answers(X, 0 if loss == "squared" else 2)
+    root = reference.whitening(reference.rows(KERNEL, vectors(), vectors()))
+    features = reference.rows(KERNEL, X, vectors()) @ root
+    penalty = 2.0
+    rival = {
+        "squared_hinge": LinearSVC(
+            C=penalty, fit_intercept=False, tol=1e-8, max_iter=10_000
+        ),
+        "logistic": LogisticRegression(
+            C=penalty, fit_intercept=False, tol=1e-8, max_iter=10_000
+        ),
+        "squared": Ridge(alpha=1 / penalty, fit_intercept=False),
+    }[loss].fit(features, y)
+    expected = reference.objective(
+        KERNEL,
+        vectors(),
+        root @ np.reshape(rival.coef_, (-1, 1)),
+        X,
+        reference.targets(y, 2),
+        loss=loss,
+        penalty=penalty,
+    )
+    state = bj.refit(model(0 if loss == "squared" else 2), X, y, loss=loss, penalty=2.0)
+    given = objective(state, X, y, loss=loss, penalty=penalty)
+    np.testing.assert_allclose(given, expected, rtol=1e-4)
+
+
+def test_a_loss_of_ones_own():
+    def own(score, target):
+        return (score - target) ** 2 / 2
+
+    X = points()
+    y = answers(X, 0)
+    np.testing.assert_array_equal(
+        coefficients(bj.refit(model(0), X, y, loss=own)),
+        coefficients(bj.refit(model(0), X, y, loss="squared")),
+    )
+
+
+# Arrays, batches and what else gives examples.
+
+
+class Again:
+    """Batches that are made anew in every pass."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        return self.make()
+
+
+SIZES = (1, 37, 0, 100, 5, 157)
+
+
+def batches(*arrays, sizes=SIZES):
+    ends = np.cumsum(sizes)
+    assert ends[-1] == len(arrays[0])
+    for end, size in zip(ends, sizes, strict=True):
+        yield tuple(array[end - size : end] for array in arrays)
+
+
+def test_batches_are_arrays(exact, monkeypatch):
+    X = points()
+    y, weight = answers(X, CLASSES), weights_of()
+    state = model(CLASSES, dtype=jnp.float64)
+    passed = []
+    minimise = newton.minimise
+
+    def spied(loss, basis, blocks, *given, **more):
+        passed.append(sum(block.weights.shape[0] for block in blocks()))
+        return minimise(loss, basis, blocks, *given, **more)
+
+    monkeypatch.setattr(newton, "minimise", spied)
+    one = coefficients(bj.refit(state, X, y, weight=weight))
+    assert passed == [N]
+    monkeypatch.setattr(passes, "BLOCK", 64)
+    monkeypatch.setattr(module, "ENOUGH", 1)
+    monkeypatch.setattr(module, "SAMPLE", 2)
+    for given, more in (
+        (X, {"y": y, "weight": weight}),
+        (list(batches(X, y, weight)), {}),
+        (Again(lambda: batches(X, y, weight)), {}),
+    ):
+        del passed[:]
+        other = coefficients(bj.refit(state, given, **more))
+        np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-8)
+        # The first steps saw every second row.
+        assert passed == [5 * 32, 5 * 64]
+    plain = coefficients(bj.refit(state, list(batches(X, y))))
+    expected = coefficients(bj.refit(state, X, y))
+    np.testing.assert_allclose(plain, expected, rtol=1e-8, atol=1e-8)
+    assert np.any(np.abs(plain - one) > 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("loss", "most"), [("squared_hinge", 0.005), ("squared", 1e-4)]
+)
+def test_a_generator_gets_near(loss, most, monkeypatch):
+    """1,500 rows once, in blocks of 256: measured 0.04 percent, and 1e-6."""
+    monkeypatch.setattr(passes, "BLOCK", 256)
+    X = points(1500)
+    y = answers(X, CLASSES)
+    sizes = (700, 1, 299, 500)
+    best = objective(
+        bj.refit(model(CLASSES), X, y, loss=loss), X, y, CLASSES, loss=loss
+    )
+    once = bj.refit(model(CLASSES), batches(X, y, sizes=sizes), loss=loss)
+    near = objective(once, X, y, CLASSES, loss=loss)
+    assert best * (1 - 1e-4) <= near <= best * (1 + most)
+
+
+def test_few_blocks_are_held(monkeypatch):
+    """Of forty: what is joined, the block made of it, and what still works on it."""
+    monkeypatch.setattr(passes, "BLOCK", 50)
+    most, blocks = [], []
+
+    class Batch(np.ndarray):
+        """An array that can be referred to weakly."""
+
+    def made():
+        held = []
+        for i in range(40):
+            X = points(50, seed=10 + i)
+            y = answers(X, 2)
+            X = X.view(Batch)
+            held.append(weakref.ref(X))
+            most.append(sum(one() is not None for one in held))
+            blocks.append(sum(array.shape == (50, D) for array in jax.live_arrays()))
+            yield X, y
+            del X
+
+    bj.refit(model(), Again(made))
+    assert len(most) >= 2 * 40
+    assert max(most) <= 4
+    assert max(blocks) <= 4
+
+
+# Which penalty.
+
+
+@pytest.mark.parametrize(
+    ("loss", "num_classes"),
+    [("squared_hinge", 2), ("squared_hinge", CLASSES), ("squared", 0)],
+)
+def test_the_penalty_of_the_best_held_out(loss, num_classes, exact):
+    """Sixty noisy examples for twenty vectors: large penalties learn the noise."""
+    penalties = (1e3, 1e-3, 1.0, 10.0)
+    X = points()
+    y = answers(X, num_classes)
+    weight = weights_of() * (np.arange(N) % 5 == 0)
+    held = np.random.default_rng(5).random(N) < 0.5
+    best, costs = reference.best_penalty(
+        KERNEL,
+        vectors(),
+        X,
+        reference.targets(y, num_classes),
+        loss=loss,
+        penalties=penalties,
+        held=held,
+        weights=weight,
+    )
+    assert max(costs) > 1.4 * min(costs)
+    assert best != penalties[0]
+    state = model(num_classes, dtype=jnp.float64)
+    problem = {"weight": weight, "loss": loss, "seed": 5}
+    chosen = bj.refit(state, X, y, penalty=penalties, held_out=0.5, **problem)
+    alone = bj.refit(state, X, y, penalty=best, **problem)
+    scores = [np.asarray(bj.decision_function(one, X)) for one in (chosen, alone)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-7, atol=1e-7)
+
+
+# float32 does not fall over.
+
+
+def in_lines(Z):
+    """More vectors than dimensions, of which a linear kernel sees three."""
+    return Z, bj.Linear(), kernels.linear()
+
+
+def twice(Z):
+    return np.concatenate([Z[:10], Z[:10]]), bj.RBF(GAMMA), KERNEL
+
+
+def all_one(Z):
+    return np.ones_like(Z), bj.RBF(GAMMA), KERNEL
+
+
+def near_rank_one(Z):
+    return Z, bj.RBF(1e-5), kernels.rbf(1e-5)
+
+
+def some_zero(Z):
+    return (
+        np.where(np.arange(len(Z))[:, None] < 10, 0, Z),
+        bj.Linear(),
+        kernels.linear(),
+    )
+
+
+def all_zero(Z):
+    return 0 * Z, bj.Linear(), kernels.linear()
+
+
+@pytest.mark.parametrize("penalty", [1e-6, 10.0, 1e6])
+@pytest.mark.parametrize(
+    "make", [in_lines, twice, all_one, near_rank_one, some_zero, all_zero]
+)
+def test_degenerate_support_vectors(make, penalty):
+    Z, kernel, plain = make(vectors())
+    X = points()
+    y = answers(X, CLASSES)
+    state = bj.refit(model(CLASSES, Z, kernel), X, y, penalty=penalty)
+    for leaf in jax.tree.leaves(state):
+        assert np.all(np.isfinite(leaf))
+    t = reference.targets(y, CLASSES)
+    problem = {"loss": "squared_hinge", "penalty": penalty}
+    if make is all_zero:
+        best = penalty * t.size
+    else:
+        a = reference.coefficients(plain, Z, X, t, **problem)
+        best = reference.objective(plain, Z, a, X, t, **problem)
+    given = objective(state, X, y, CLASSES, kernel=plain, **problem)
+    np.testing.assert_allclose(given, best, rtol=1e-4)
+
+
+def test_a_model_that_has_shrunk_for_long():
+    """Its scale is at the end of float32's range."""
+    state = model(0)
+    state = state._replace(
+        expansion=state.expansion._replace(scale=jnp.asarray(1e-37, jnp.float32))
+    )
+    X = points()
+    y = 1e3 * answers(X, 0)
+    state = bj.refit(state, X, y, loss="squared")
+    expected = bj.refit(model(0), X, y, loss="squared")
+    given, expected = (
+        np.asarray(bj.decision_function(s, X)) for s in (state, expected)
+    )
+    np.testing.assert_allclose(given, expected, rtol=1e-3, atol=1)
+
+
+# Labels that are missing.
+
+
+@pytest.mark.parametrize("label", [-1, 1])
+def test_one_class_of_two(label):
+    X = points()
+    state = bj.refit(model(), X, np.full(N, label))
+    near = np.asarray(reference.rows(KERNEL, X, vectors())).max(axis=1) > 0.5
+    assert np.mean(near) > 0.5
+    np.testing.assert_array_equal(np.asarray(bj.predict(state, X))[near], label)
+
+
+def test_one_class_of_many():
+    X = points()
+    state = bj.refit(model(CLASSES), X, np.full(N, 1))
+    near = reference.rows(KERNEL, X, vectors()).max(axis=1) > 0.5
+    np.testing.assert_array_equal(np.asarray(bj.predict(state, X))[near], 1)
+
+
+def test_a_class_that_is_never_seen(exact):
+    X = points()
+    y = answers(X, CLASSES)
+    three = bj.refit(model(CLASSES, dtype=jnp.float64), X, y)
+    # Class 1 is missing.
+    four = bj.refit(model(4, dtype=jnp.float64), X, np.where(y > 0, y + 1, y))
+    given = coefficients(four)
+    assert np.all(np.isfinite(given))
+    assert not np.any(np.asarray(bj.predict(four, X)) == 1)
+    np.testing.assert_allclose(
+        given[:, [0, 2, 3]], coefficients(three), rtol=1e-7, atol=1e-7
+    )
+
+
+# The result is an ordinary state.
+
+
+def onto(strategy, **more):
+    return {"regularization": 1e-2, "maintenance": strategy} | more
+
+
+MOMENTUM = optax.sgd(0.1, momentum=0.5)
+LEARNERS = {
+    "pegasos-merge": (bj.pegasos, onto(bj.Merge())),
+    "pegasos-best-pair": (bj.pegasos, onto(bj.MergeBestPair())),
+    "pegasos-project-average": (bj.pegasos, onto(bj.Project(), average=True)),
+    "pegasos-ball": (
+        bj.pegasos,
+        onto(bj.RemoveLargestMargin(), project_to_ball=True, regularization=0.1),
+    ),
+    "passive-aggressive-nearest": (
+        bj.passive_aggressive,
+        {"maintenance": bj.ProjectOntoNearest()},
+    ),
+    "forgetron": (bj.forgetron, {}),
+    "projectron": (bj.projectron, {"threshold": 0.3}),
+    "norma-average": (
+        bj.norma,
+        {"learning_rate": 0.3, "regularization": 0.1, "average": 1000},
+    ),
+    "nystrom-average": (bj.nystrom, {"average": 20, "optimizer": MOMENTUM}),
+    "fourier": (bj.fourier, {}),
+    "arow": (bj.arow, {}),
+    "arow-largest-margin": (bj.arow, {"maintenance": bj.RemoveLargestMargin()}),
+}
+
+
+def learn(algorithm, state, X, y, **more):
+    """A run by the loop that compiles soonest."""
+    return bj.run(algorithm, state, X, y, block_size=1, **more)
+
+
+def started(name, n=100, budget=10):
+    algorithm, arguments = LEARNERS[name]
+    state = algorithm.init(bj.RBF(GAMMA), num_features=D, budget=budget, **arguments)
+    X = points(n, seed=7)
+    y = answers(X, 2)
+    state, _ = learn(algorithm, state, X, y)
+    return algorithm, state, X, y
+
+
+def check_ordinary(new, old):
+    chex.assert_trees_all_equal_structs(new, old)
+    chex.assert_trees_all_equal_shapes_and_dtypes(new, old)
+    for leaf in jax.tree.leaves(new):
+        assert np.all(np.isfinite(leaf))
+        assert not getattr(leaf, "weak_type", False)
+    for name in ("ages", "num_active", "budget", "scale"):
+        np.testing.assert_array_equal(
+            getattr(new.expansion, name), getattr(old.expansion, name), err_msg=name
+        )
+
+
+def unscaled(state):
+    """The model that its strategy goes by."""
+    if getattr(state, "counts", None) is None:
+        return state.expansion
+    return state.expansion._replace(
+        terms=state.counts, scale=jnp.ones_like(state.expansion.scale)
+    )
+
+
+def check_caches(state, atol):
+    """What strategy and span keep is what the support vectors say."""
+    strategy = getattr(state, "maintenance", None)
+    mask = np.asarray(state.expansion.mask)
+    both = mask[:, None] & mask[None]
+    if isinstance(strategy, bj.MergeBestPair | bj.ProjectOntoNearest):
+        fresh = strategy.start(state.kernel, state.expansion, 0)
+        np.testing.assert_allclose(
+            np.where(both, strategy.gram, 0), fresh.gram, atol=atol
+        )
+    if isinstance(strategy, bj.RemoveLargestMargin):
+        fresh = strategy.start(state.kernel, unscaled(state), 0)
+        scale = np.abs(fresh.responses).max()
+        np.testing.assert_allclose(
+            strategy.responses[mask], fresh.responses[mask], atol=atol * scale
+        )
+    for owner in (strategy, state):
+        span = getattr(owner, "span", None)
+        if span is not None:
+            Z = np.asarray(state.expansion.vectors)[mask]
+            K = reference.rows(KERNEL, Z, Z)
+            K += module.span.RIDGE * np.eye(len(K))
+            R = np.asarray(span.root, np.float64)[:, mask][mask]
+            np.testing.assert_allclose(R @ K @ R.T, np.eye(len(K)), atol=10 * atol)
+            np.testing.assert_allclose(
+                np.asarray(span.gram)[:, mask][mask], K, atol=atol
+            )
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_it_goes_on_learning(name):
+    algorithm, state, X, y = started(name)
+    before = jax.tree.map(np.array, state)
+    check_caches(state, 1e-4)
+    new = bj.refit(state, X, y)
+    jax.tree.map(np.testing.assert_array_equal, state, before)
+    check_ordinary(new, state)
+    check_caches(new, 1e-4)
+    np.testing.assert_array_equal(
+        bj.support(new).vectors[:10], bj.support(state).vectors[:10]
+    )
+    hinge = [
+        np.sum(np.maximum(1 - y * np.asarray(bj.decision_function(one, X)), 0) ** 2)
+        for one in (state, new)
+    ]
+    assert hinge[1] < hinge[0]
+    # Rows without a weight change nothing.
+    same, _ = learn(algorithm, new, X, y, weight=np.zeros(len(X)))
+    scores = np.asarray(bj.decision_function(new, X))
+    np.testing.assert_allclose(bj.decision_function(same, X), scores, atol=1e-5)
+    other, first = learn(algorithm, new, X, y)
+    np.testing.assert_allclose(first[0], scores[0], atol=1e-5)
+    check_ordinary(same, state)
+    chex.assert_trees_all_equal_structs(other, state)
+    for leaf in jax.tree.leaves(kept(other)):
+        assert np.all(np.isfinite(leaf))
+    check_caches(other, 1e-3)
+    assert int(other.num_seen) == 2 * len(X)
+    assert int(other.num_updates) > int(new.num_updates)
+    assert np.any(np.asarray(bj.decision_function(other, X)) != scores)
+    if new.expansion.average is not None:
+        average = bj.decision_function(bj.averaged(new), X)
+        np.testing.assert_allclose(average, scores, atol=1e-5)
+        start = np.asarray(new.expansion.average.start)
+        assert start == (1000 if name == "norma-average" else len(X) + 1)
+        # Of the rounds since alone: of the first, where vectors leave.
+        one, iterates = new, []
+        for i in range(10 if algorithm is bj.nystrom else 1):
+            one, _ = learn(algorithm, one, X, y, weight=np.arange(len(X)) == i)
+            iterates.append(bj.decision_function(one, X))
+        expected = np.mean(iterates, axis=0)
+        average = bj.decision_function(bj.averaged(one), X)
+        np.testing.assert_allclose(
+            average, expected, atol=1e-4 * np.abs(expected).max()
+        )
+
+
+# Support vectors that move.
+
+
+@pytest.mark.parametrize(
+    "name", ["pegasos-project-average", "projectron", "nystrom-average", "arow"]
+)
+def test_moving_vectors_lower_the_objective(name):
+    algorithm, state, X, y = started(name)
+    problem: dict[str, Any] = {"penalty": 5.0}
+    fixed = bj.refit(state, X, y, **problem)
+    moves = {"move_vectors": True, "epochs": 10, "seed": 3}
+    moved = bj.refit(state, X, y, **problem, **moves)
+    assert objective(moved, X, y, **problem) < 0.97 * objective(fixed, X, y, **problem)
+    check_ordinary(moved, state)
+    check_caches(moved, 1e-4)
+    mask = np.asarray(state.expansion.mask)
+    old, new = (np.asarray(one.expansion.vectors) for one in (state, moved))
+    assert np.all(np.any(old != new, axis=1) == mask)
+    np.testing.assert_allclose(
+        moved.expansion.squares[mask], np.sum(new[mask] ** 2, axis=1), rtol=1e-5
+    )
+    again = bj.refit(state, X, y, **problem, **moves)
+    jax.tree.map(np.testing.assert_array_equal, again, moved)
+    if name == "arow":
+        S = np.asarray(moved.covariance)
+        np.testing.assert_allclose(S, S.T, atol=1e-5)
+        values = np.linalg.eigvalsh(S.astype(np.float64))
+        assert np.all((values > -1e-4) & (values < 1 + 1e-4))
+        assert values.min() < 0.5  # it still knows what it has learned
+    other, first = learn(algorithm, moved, X, y)
+    scores = np.asarray(bj.decision_function(moved, X[:1]))
+    np.testing.assert_allclose(first[:1], scores, atol=1e-4)
+    for leaf in jax.tree.leaves(kept(other)):
+        assert np.all(np.isfinite(leaf))
+    check_caches(other, 1e-3)
+    check_ordinary(other, other)
+    assert int(other.expansion.num_active) <= int(other.expansion.budget)
+
+
+def test_moving_vectors_of_batches_and_penalties(monkeypatch):
+    """Free slots stay free, whatever the optimiser; several classes."""
+    monkeypatch.setattr(passes, "BLOCK", N)
+    X = points()
+    y = answers(X, CLASSES)
+    state = model(CLASSES)
+    given = {
+        "move_vectors": True,
+        "epochs": 4,
+        "optimizer": optax.sgd(0.02, momentum=0.5),
+        "penalty": (1e-3, 10.0),
+    }
+    moved = bj.refit(state, Again(lambda: batches(X, y)), **given)
+    fixed = bj.refit(state, X, y)
+    check_ordinary(moved, state)
+    support = bj.support(moved)
+    assert not np.any(support.mask[BUDGET:])
+    assert not np.any(support.vectors[BUDGET:])
+    assert not np.any(support.coefficients[BUDGET:])
+    assert objective(moved, X, y, CLASSES) < objective(fixed, X, y, CLASSES)
+
+
+# Progress, warnings and errors.
+
+
+def test_a_bar_shows_the_progress(capfd):
+    pytest.importorskip("tqdm")
+    X = points()
+    quiet = bj.refit(model(), X, answers(X, 2))
+    assert capfd.readouterr() == ("", "")
+    shown = bj.refit(model(), X, answers(X, 2), progress=True)
+    out, err = capfd.readouterr()
+    assert not out
+    assert "refit" in err
+    assert "objective" in err
+    jax.tree.map(np.testing.assert_array_equal, shown, quiet)
+
+
+def test_a_bar_needs_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    X = points()
+    with pytest.raises(ImportError, match=r"^refit: .*pip install tqdm"):
+        bj.refit(model(), X, answers(X, 2), progress=True)
+    bj.refit(model(), X, answers(X, 2))
+
+
+def test_too_few_passes_are_a_warning():
+    X = points()
+    with pytest.warns(UserWarning, match=r"refit: 1 of 1 columns have not converged"):
+        state = bj.refit(model(), X, answers(X, 2), max_passes=1)
+    assert np.all(np.isfinite(coefficients(state)))
+
+
+X_, Y_ = points(), answers(points(), 2)
+
+
+def changed(array, row, value, dtype=None):
+    """The array with another value in one row."""
+    array = np.array(array, dtype)
+    array.flat[row * (array.size // len(array))] = value
+    return array
+
+
+def once():
+    yield from batches(X_, Y_)
+
+
+def stacked():
+    return jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), model())
+
+
+BAD = {
+    # name: (state, positional arguments, keywords, what the message must hold)
+    "no-rows": (model, (X_[:0], Y_[:0]), {}, "must have rows"),
+    "no-weight": (model, (X_, Y_), {"weight": np.zeros(N)}, "one of weight"),
+    "no-batches": (model, ([],), {}, "batches must have rows"),
+    "empty-batches": (model, ([(X_[:0], Y_[:0])],), {}, "batches must have rows"),
+    "weightless-batches": (model, ([(X_, Y_, np.zeros(N))],), {}, "one of weight"),
+    "an-empty-generator": (model, (iter(()),), {}, "batches must have rows"),
+    "an-empty-model": (lambda: model(Z=vectors()[:0]), (X_, Y_), {}, "support vectors"),
+    "a-stack": (stacked, (X_, Y_), {}, "state must hold one model"),
+    "a-label": (model, (X_, changed(Y_, 7, 3)), {}, "got 3 in row 7"),
+    "a-class": (
+        lambda: model(CLASSES),
+        (X_, changed(Y_ * 0, 7, CLASSES)),
+        {},
+        "0 .. 2, got 3 in row 7",
+    ),
+    "a-label-of-a-regressor": (
+        lambda: model(0),
+        (X_, changed(Y_, 7, 0.5, float)),
+        {},
+        "y must be .1 or .1 .* got 0.5 in row 7",
+    ),
+    "a-target": (
+        lambda: model(0),
+        (X_, changed(Y_, 7, np.nan, float)),
+        {"loss": "squared"},
+        "y must be finite .* got nan in row 7",
+    ),
+    "X": (
+        model,
+        (changed(X_, 5, np.nan), Y_),
+        {},
+        "X must be finite, got nan in row 5",
+    ),
+    "a-batch's-X": (
+        model,
+        ([(X_, Y_), (changed(X_, 5, np.nan), Y_)],),
+        {},
+        "batch 1: X must be finite, got nan in row 5",
+    ),
+    "a-batch's-label": (
+        model,
+        ([(X_, Y_), (X_, Y_), (X_, changed(Y_, 7, 3))],),
+        {},
+        "batch 2: y must be .* in row 7",
+    ),
+    "a-batch's-shape": (model, ([(X_[:, :1], Y_)],), {}, "batch 0: X must have shape"),
+    "a-batch's-length": (model, ([(X_, Y_[1:])],), {}, "batch 0: y must have shape"),
+    "a-batch's-weight": (
+        model,
+        ([(X_, Y_, changed(np.ones(N), 4, -1))],),
+        {},
+        "batch 0: weight must be .* got -1.0 in row 4",
+    ),
+    "no-pair": (model, ([(X_, Y_), X_],), {}, r"batch 1 must be \(X, y\)"),
+    "one-of-a-pair": (model, ([(X_,)],), {}, r"batch 0 must be \(X, y\)"),
+    "no-y": (model, (X_,), {}, "y must be given"),
+    "a-number": (model, (3,), {}, "y must be given .* int"),
+    "weight-of-batches": (
+        model,
+        ([(X_, Y_)],),
+        {"weight": np.ones(N)},
+        "weight must be in the batches",
+    ),
+    "a-weight": (
+        model,
+        (X_, Y_),
+        {"weight": changed(np.ones(N), 4, -1)},
+        "weight must be .* got -1.0 in row 4",
+    ),
+    **{
+        f"loss-{name}": (model, (X_, Y_), {"loss": loss}, "loss must be one of")
+        for name, loss in (
+            ("unknown", "hinge"),
+            ("none", None),
+            ("number", 3),
+            ("one-argument", jnp.abs),
+            ("a-pair", lambda score, target: (score, target)),
+            ("a-vector", lambda score, target: jnp.stack([score, target])),
+            ("boolean", lambda score, target: score > target),
+        )
+    },
+    **{
+        f"penalty-{penalty}": (
+            model,
+            (X_, Y_),
+            {"penalty": penalty},
+            "penalty must be",
+        )
+        for penalty in (0, -1.0, np.nan, np.inf, "10", (), [1.0, 0.0], [[1.0], [2.0]])
+    },
+    **{
+        f"held-out-{value}": (
+            model,
+            (X_, Y_),
+            {"held_out": value, "penalty": [1, 2]},
+            "held_out must be",
+        )
+        for value in (0, 1, 1.5, -0.1, np.nan)
+    },
+    "held-out-pair": (model, (X_, Y_), {"held_out": [0.1, 0.2]}, "held_out must be"),
+    **{
+        f"{name}-{value}": (model, (X_, Y_), {name: value}, f"{name} must be")
+        for name in ("max_passes", "epochs")
+        for value in (0, -1, 2.5, None)
+    },
+    "move-vectors": (model, (X_, Y_), {"move_vectors": 1}, "move_vectors must be"),
+    "optimizer": (
+        model,
+        (X_, Y_),
+        {"move_vectors": True, "optimizer": "adam"},
+        "optimizer must be of optax",
+    ),
+    **{
+        f"seed-{seed}": (
+            model,
+            (X_, Y_),
+            {"penalty": [1.0, 2.0], "seed": seed},
+            "seed must be",
+        )
+        for seed in (-1, 1.5, "a", None)
+    },
+    "moves-of-random-features": (
+        lambda: bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4),
+        (X_, Y_),
+        {"move_vectors": True},
+        "move_vectors must be False for random features",
+    ),
+    "progress": (model, (X_, Y_), {"progress": "yes"}, "progress must be"),
+    "a-large-penalty": (model, (X_, Y_), {"penalty": 1e60}, "float32"),
+    "penalties-of-a-generator": (
+        model,
+        (once(),),
+        {"penalty": (1, 10)},
+        "batches that can be read again",
+    ),
+    "moves-of-a-generator": (
+        model,
+        (once(),),
+        {"move_vectors": True},
+        "batches that can be read again",
+    ),
+}
+
+
+@pytest.fixture
+def as_installed():
+    """The package without the checker that tests run under: what a user meets."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_errors(name, as_installed):
+    make, given, more, says = BAD[name]
+    with pytest.raises(ValueError, match=rf"^refit: .*{says}") as raised:
+        bj.refit(make(), *given, **more)
+    assert raised.type is ValueError
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e6])
+def test_an_overflow_of_kernel_values_is_an_error(scale):
+    """Of their sums, and of the values themselves; at once, and without a warning."""
+    with pytest.raises(ValueError, match=r"^refit: .* overflow"):
+        bj.refit(model(kernel=bj.Polynomial(10)), scale * X_, Y_)
