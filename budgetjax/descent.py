@@ -17,6 +17,11 @@ from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
 
 
+# The factor of a round that forgets the model. A product that holds one must not be 0:
+# what later rounds add is divided by it.
+FORGOTTEN = 2.0**-40
+
+
 class Ball(NamedTuple):
     """What the projection onto the ball `||w|| <= 1 / sqrt(lambda)` remembers.
 
@@ -203,5 +208,5 @@ def decay(state: State, clocks: Integer[Array, " n"]) -> Float[Array, " n"]:
         return started / jnp.maximum(clocks, 1).astype(dtype)
     before = jnp.append(state.num_seen, clocks[:-1])
     rates = jax.vmap(lambda t: rate(state, t))(clocks)
-    factors = jnp.maximum(1 - rates * state.regularization, 0)
+    factors = jnp.maximum(1 - rates * state.regularization, FORGOTTEN)
     return jnp.cumprod(jnp.where(clocks > before, factors, 1))

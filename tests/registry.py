@@ -195,13 +195,8 @@ def _rows():
         NUM_CLASSES,
         unlike=FEW_ENTER,
     )
-    yield Row("arow", bj.arow, {}, unlike=FEW_ENTER)
     yield Row(
-        "arow-smallest-multiclass",
-        bj.arow,
-        {"maintenance": bj.RemoveSmallest(), "moves": 0.5},
-        NUM_CLASSES,
-        unlike=FEW_ENTER,
+        "arow-multiclass", bj.arow, {"drift": 0.01}, NUM_CLASSES, unlike=FEW_ENTER
     )
     yield Row("fourier-average", bj.fourier, {"average": True}, unlike=FIXED_FEATURES)
     yield Row(
