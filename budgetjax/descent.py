@@ -16,7 +16,6 @@ from budgetjax.expansion import Edits, Expansion, Newcomer
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
 
-
 # The factor of a round that forgets the model. A product that holds one must not be 0:
 # what later rounds add is divided by it.
 FORGOTTEN = 2.0**-40
