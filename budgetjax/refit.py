@@ -108,7 +108,9 @@ def refit(
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`. It is iterated once a pass and should then give the same
         examples again: a list, or an object whose `__iter__` reads a file anew. From a
-        generator, which can be read once only, the solution is approximate.
+        generator, which can be read once only, the solution is approximate: the
+        objective was 1 percent above the least on covtype, 19 on ijcnn1 and 57 on
+        letter, with 500 vectors.
       y: labels or targets, shape `(n,)`, or None where X is batches.
       weight: shape `(n,)`, what multiplies the loss of each example, at least 0.
       loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
@@ -118,8 +120,9 @@ def refit(
         compiled again.
       penalty: C. Several of them are solved at once; the one of fewest mistakes, or for
         regression least loss, on a part of the examples that is held out is taken, and
-        solved again with all examples. 10 was within 0.2 points of the best of 1 to
-        1000 on letter, ijcnn1, usps, covtype and a checkerboard.
+        solved again with all examples. With 100 vectors 10 was within 0.4 points of
+        accuracy of the best of 1 to 100 on letter, ijcnn1, usps, covtype and a
+        checkerboard.
       held_out: the part of the examples that is held out to choose the penalty.
       move_vectors: move the support vectors too, by gradient steps on the same
         objective. It gains most for small budgets: letter with 100 vectors 90.8 to 92.3
