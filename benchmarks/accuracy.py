@@ -229,6 +229,7 @@ SHOWN = (
     "scikit-learn SVC, few rows",
 )
 FULL = "scikit-learn SVC"
+PANELS = 4  # side by side
 
 
 @jax.jit
@@ -436,38 +437,37 @@ def table(rows) -> str:
 
 
 def draw(rows, path: Path) -> None:
-    """Accuracy of last iterates against the budget."""
+    """Accuracy of last iterates against the budget, with the whole SVM as a line."""
     mpl.use("agg")
     from matplotlib import pyplot as plt
 
     names = list(dict.fromkeys(row["data"] for row in rows))
+    lines = -(-len(names) // PANELS)
     figure, panels = plt.subplots(
-        1, len(names), figsize=(3.4 * len(names), 4.6), squeeze=False
+        lines, PANELS, figsize=(3.4 * PANELS, 3.4 * lines + 1), squeeze=False
     )
-    for (panel, name), label in itertools.product(
-        zip(panels[0], names, strict=True), SHOWN
-    ):
-        drawn = [
-            row
-            for row in rows
-            if (row["data"], row["method"], row["model"]) == (name, label, "last")
-        ]
-        budgets, means, spreads = (
-            [row[key] for row in drawn] for key in ("B", "accuracy %", "deviation")
-        )
-        panel.errorbar(budgets, means, spreads, label=label, marker="o", capsize=3)
-    for panel, name in zip(panels[0], names, strict=True):
-        for row in rows:
-            if (row["data"], row["method"]) == (name, FULL):
+    for panel in panels.flat[len(names) :]:
+        panel.remove()
+    for panel, name in zip(panels.flat, names, strict=False):
+        own = [row for row in rows if row["data"] == name and row["model"] == "last"]
+        for label in SHOWN:
+            drawn = [row for row in own if row["method"] == label]
+            budgets, means, spreads = (
+                [row[key] for row in drawn] for key in ("B", "accuracy %", "deviation")
+            )
+            panel.errorbar(budgets, means, spreads, label=label, marker=".", capsize=2)
+        for row in own:
+            if row["method"] == FULL:
                 panel.axhline(row["accuracy %"], color="black", label=FULL)
-        budgets = sorted({row["B"] for row in rows if row["B"]})
+        budgets = sorted({row["B"] for row in own if row["B"]})
         panel.set(title=name, xlabel="budget", xscale="log")
         panel.set_xticks(budgets, budgets)
         panel.minorticks_off()
-    panels[0, 0].set_ylabel("test accuracy, %")
-    lines = panels[0, 0].get_legend_handles_labels()
-    figure.legend(*lines, loc="lower center", ncols=5, frameon=False)
-    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    for panel in panels[:, 0]:
+        panel.set_ylabel("test accuracy, %")
+    legend = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*legend, loc="lower center", ncols=4, frameon=False)
+    figure.tight_layout(rect=(0, 0.13, 1, 1))
     figure.savefig(path, dpi=130)
 
 

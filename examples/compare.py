@@ -33,7 +33,7 @@ OPTIMIZER = optax.sgd(0.2)  # on features
 PERCEPTRONS = "Perceptrons, passive-aggressive"
 KEEPING = "Pegasos, removing or projecting"
 MERGING = "Pegasos, merging"
-DESCENT = "Gradient descent: other losses, features"
+DESCENT = "Other losses, features, second order"
 HEADER = "test accuracy, budget"
 REFERENCE = "Pegasos, merge"  # in grey in every panel but its own
 
@@ -88,6 +88,7 @@ def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
     settings = outputs | {"optimizer": OPTIMIZER, "average": True}
     found.append(Learner(DESCENT, "Fourier features", bj.fourier, settings))
     found.append(Learner(DESCENT, "Nystrom features", bj.nystrom, settings))
+    found.append(Learner(DESCENT, "AROW", bj.arow, classes))
     # In the order of the panels.
     families = [PERCEPTRONS, KEEPING, MERGING, DESCENT]
     return sorted(found, key=lambda learner: families.index(learner.family))

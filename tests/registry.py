@@ -92,10 +92,19 @@ def _rows():
     polynomial = bj.Normalized(bj.Polynomial(degree=3))
     yield Row("forgetron", bj.forgetron, {}, kernel=polynomial)
     yield Row("perceptron-unbudgeted", bj.perceptron, {}, budget=60)
-    for name, strategy in REMOVALS.items():
-        given = {"maintenance": strategy}
-        yield Row(f"perceptron-{name}", bj.perceptron, given)
-        yield Row(f"perceptron-{name}-multiclass", bj.perceptron, given, NUM_CLASSES)
+    # Two classes here are more below, and the other way round.
+    for name, classes in (
+        ("oldest", NUM_CLASSES),
+        ("random", 2),
+        ("smallest", 2),
+        ("largest-margin", NUM_CLASSES),
+    ):
+        yield Row(
+            f"perceptron-{name}" + ("-multiclass" if classes > 2 else ""),
+            bj.perceptron,
+            {"maintenance": REMOVALS[name]},
+            classes,
+        )
     for name, strategy, classes in (
         ("oldest", bj.RemoveOldest(), 2),
         ("random", bj.RemoveRandom(), NUM_CLASSES),
