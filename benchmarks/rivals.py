@@ -64,9 +64,8 @@ def moved(gamma, task, X, y, penalty):
 
 
 def by_default(gamma, task, X, y):
-    """Nothing chosen: gamma is one over the total variance."""
-    state = streamed(bj.default_gamma(X), task, X, y)
-    return predictor(bj.refit(state, X, y)), {}
+    """Nothing chosen: gamma is `budgetjax.default_gamma`, the penalty that of refit."""
+    return predictor(bj.refit(streamed(gamma, task, X, y), X, y)), {}
 
 
 def centres(gamma, task, X, y, penalty):
@@ -150,7 +149,7 @@ def tuned(rival: Fit, task, gammas, parts) -> dict[str, Any]:
     X, y = X[: rival.rows], y[: rival.rows]
     grid = {"gamma": tuple(gammas), **rival.grid}
     if rival.fit is by_default:
-        grid = {"gamma": tuple(gammas[:1])}
+        grid = {"gamma": (bj.default_gamma(X),)}
     chosen = {name: values[len(values) // 2] for name, values in grid.items()}
     known: dict[tuple, float] = {}
 

@@ -327,8 +327,6 @@ def _with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
     expansion = old._replace(vectors=vectors, squares=kernels.squared_norms(vectors))
     new = state._replace(expansion=expansion)
     if isinstance(state, features.State):
-        if state.root is None:
-            return new
         return new._replace(root=span.of(state.kernel, expansion).root)
     if hasattr(state, "span"):
         new = new._replace(span=span.of(state.kernel, expansion))
