@@ -406,8 +406,7 @@ def updated(path: Path, new: dict[str, Any], key: Callable[..., Any]) -> None:
     """Writes a row into a file, in place of what it held under the same key."""
     rows = {key(row): row for row in [*saved(path), new]}
     rows = [row for _, row in sorted(rows.items(), key=lambda item: item[0])]
-    text = json.dumps({"machine": measure.machine(), "rows": rows}, indent=1)
-    path.write_text(text + "\n")
+    measure.save(rows, path)
 
 
 def place(row) -> tuple[int, ...]:

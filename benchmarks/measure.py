@@ -75,6 +75,13 @@ def machine() -> dict[str, Any]:
 
 def report(rows: list[dict[str, Any]], output: Path) -> None:
     """Prints a table and writes it, with the machine, as JSON."""
+    show(rows)
+    save(rows, output)
+    print(f"{output}")
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Prints a table."""
 
     def text(value):
         if not isinstance(value, float):
@@ -90,6 +97,9 @@ def report(rows: list[dict[str, Any]], output: Path) -> None:
                 cell.rjust(width) for cell, width in zip(line, widths, strict=True)
             )
         )
+
+
+def save(rows: list[dict[str, Any]], output: Path) -> None:
+    """Writes results, with the machine, as JSON."""
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
-    print(f"{output}")

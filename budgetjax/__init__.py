@@ -1,6 +1,13 @@
 """Kernel learning on a fixed budget of support vectors, in JAX."""
 
 from budgetjax import losses
+from budgetjax.batch.budget_svm import budget_svm
+from budgetjax.batch.kernel_pegasos import kernel_pegasos
+from budgetjax.batch.model import KernelModel, prune
+from budgetjax.batch.sbp import sbp
+from budgetjax.batch.sdca import sdca
+from budgetjax.batch.smo import smo
+from budgetjax.batch.solve import BatchAlgorithm, History, Objective, Record, solve
 from budgetjax.engine import decision_function, predict, run
 from budgetjax.expansion import Edits, Support, averaged, support
 from budgetjax.kernels import (
@@ -47,20 +54,25 @@ __version__ = "0.1.0"
 __all__ = [
     "RBF",
     "Algorithm",
+    "BatchAlgorithm",
     "Edits",
     "Grid",
+    "History",
     "Kernel",
+    "KernelModel",
     "Laplacian",
     "Linear",
     "Merge",
     "MergeBestPair",
     "MultiMerge",
     "Normalized",
+    "Objective",
     "Polynomial",
     "Product",
     "Project",
     "ProjectOntoNearest",
     "ProjectOntoNewcomer",
+    "Record",
     "RemoveLargestMargin",
     "RemoveOldest",
     "RemoveRandom",
@@ -72,11 +84,13 @@ __all__ = [
     "Table",
     "arow",
     "averaged",
+    "budget_svm",
     "decision_function",
     "default_gamma",
     "forgetron",
     "fourier",
     "grid",
+    "kernel_pegasos",
     "kmeans_landmarks",
     "losses",
     "norma",
@@ -86,9 +100,14 @@ __all__ = [
     "perceptron",
     "predict",
     "projectron",
+    "prune",
     "refit",
     "run",
+    "sbp",
+    "sdca",
     "sgd",
+    "smo",
+    "solve",
     "support",
     "sweep",
 ]

@@ -1,6 +1,7 @@
 """Driving a learner over a stream, and using its model."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -227,23 +228,32 @@ def decision_function(state: Any, X: ArrayLike) -> Array:
 @jax.jit
 def _decision_function(state: Any, X: Float[Array, "n features"]) -> Array:
     expansion = state.expansion
-    n, columns = X.shape[0], expansion.num_columns
+
+    def scores(rows):
+        squares = kernels.squared_norms(rows)
+        kernel_rows = support_set.kernel_rows(state.kernel, expansion, rows, squares)
+        return support_set.scores(expansion, kernel_rows)
+
+    return _flat(in_blocks(scores, X, (expansion.num_columns,)))
+
+
+def in_blocks(
+    function: Callable[[Float[Array, "size features"]], Float[Array, "size ..."]],
+    X: Float[Array, "n features"],
+    shape: tuple[int, ...],
+) -> Float[Array, "n ..."]:
+    """What a function of rows, of this shape each, gives for all rows."""
+    n = X.shape[0]
     size = min(n, PREDICTION_BLOCK)
 
-    def block(index, scores):
+    def block(index, results):
         # The last block starts early enough to be whole: `dynamic_slice` clamps.
         start = index * size
-        rows = jax.lax.dynamic_slice_in_dim(X, start, size)
-        kernel_rows = support_set.kernel_rows(
-            state.kernel, expansion, rows, kernels.squared_norms(rows)
-        )
-        new = support_set.scores(expansion, kernel_rows)
-        return jax.lax.dynamic_update_slice_in_dim(scores, new, start, 0)
+        new = function(jax.lax.dynamic_slice_in_dim(X, start, size))
+        return jax.lax.dynamic_update_slice_in_dim(results, new, start, 0)
 
-    scores = jnp.zeros((n, columns), X.dtype)
-    if n:
-        scores = jax.lax.fori_loop(0, -(-n // size), block, scores)
-    return _flat(scores)
+    results = jnp.zeros((n, *shape), X.dtype)
+    return jax.lax.fori_loop(0, -(-n // size), block, results) if n else results
 
 
 def predict(state: Any, X: ArrayLike) -> Array:
@@ -300,15 +310,23 @@ def stream(
     if given is not None:
         any_real = not losses.of_labels(getattr(state, "loss", losses.hinge))
         _check_labels(where, given, state.expansion.num_columns, any_real, X.dtype)
-    if not isinstance(X, Tracer):
-        row = int(_first_bad_row(X))
-        if row < X.shape[0]:
-            column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
-            raise ValueError(
-                f"{where}: X must be finite, got {float(X[row, column])} in row {row}, "
-                f"column {column}"
-            )
+    check_finite(where, X)
     return X, y, jnp.asarray(weight, X.dtype)
+
+
+def check_finite(where: str, X: Float[Array, "n features"]) -> None:
+    """Raises if an example has a value that is not finite, unless it is traced."""
+    if isinstance(X, Tracer):
+        return
+    # Data that an outer `jit` closes over have values too.
+    with jax.ensure_compile_time_eval():
+        row = int(_first_bad_row(X))
+    if row < X.shape[0]:
+        column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
+        raise ValueError(
+            f"{where}: X must be finite, got {float(X[row, column])} in row {row}, "
+            f"column {column}"
+        )
 
 
 def _check_weights(where: str, weight: np.ndarray | None, dtype: np.dtype) -> None:

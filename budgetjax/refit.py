@@ -1,6 +1,5 @@
 """New coefficients for the support vectors that a stream chose; see `refit`."""
 
-import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from budgetjax import (
     moving,
     newton,
     passes,
+    progress_bar,
     rounds,
     span,
 )
@@ -202,7 +202,7 @@ def refit(
         )
     columns = state.expansion.num_columns
     each = jnp.asarray(np.repeat(penalties, columns), basis.root.dtype)
-    with _reporting(where, progress) as report:
+    with progress_bar.reporting(where, progress, "passes") as report:
         solve = functools.partial(_solved, function, max_passes, report)
         if not data.again:
             weights = newton.one_pass(function, basis, data.blocks(), each, report)
@@ -440,22 +440,3 @@ def _whitening(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"
     w, V = jnp.linalg.eigh(support_set.gram(kernel, expansion))
     keep = w > SMALLEST_EIGENVALUE * w[-1]
     return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
-
-
-@contextlib.contextmanager
-def _reporting(where: str, progress: bool) -> Iterator[Callable[[str], object]]:
-    """What is told of every pass: a progress bar, if wanted."""
-    if not hyperparameters.flag(where, "progress", progress):
-        yield lambda text: None
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError as error:
-        raise ImportError(f"{where}: progress needs tqdm: pip install tqdm") from error
-    with tqdm(desc=where, unit=" passes") as bar:
-
-        def report(text: str) -> None:
-            bar.set_postfix_str(text, refresh=False)
-            bar.update()
-
-        yield report

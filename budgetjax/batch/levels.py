@@ -1,0 +1,144 @@
+"""How high water stands: the slack that the Stochastic Batch Perceptron pours out.
+
+A volume of water is poured over the responses `c_i = y_i f(x_i)`, each the height of a
+column of ground. It collects over the lowest, up to one level `gamma`:
+`sum_i max(0, gamma - c_i) = volume`. Cotter, Shalev-Shwartz and Srebro (2012), Section
+3.2 and Appendix B, find the level with a sort or by selection; sorting costs more than
+a kernel row here, so that it is found by Newton's method: the volume under a level is
+convex and piecewise linear, so the method ends exactly, and from the level before it
+takes two or three passes over the responses.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+# Newton's method ends by itself; this ends it where rounding lets it go on.
+MOST_PASSES = 100
+
+
+def level(
+    heights: Float[Array, " n"], volume: Float[Array, ""], guess: Float[Array, ""]
+) -> Float[Array, ""]:
+    """`gamma` such that `sum_i max(0, gamma - heights_i) = volume`; O(n) a pass.
+
+    Args:
+      heights: shape `(n,)`; infinite ones are never covered.
+      volume: at least 0; no water stands at the lowest height.
+      guess: where to begin; any number gives the same level, a near one sooner.
+    """
+
+    def newton(gamma):
+        depth = gamma - heights
+        wet = jnp.sum(depth > 0, dtype=jnp.int32)
+        left = volume - jnp.sum(jnp.maximum(depth, 0))
+        return jax.lax.cond(
+            wet > 0,
+            lambda: gamma + left / wet.astype(heights.dtype),
+            lambda: lowest + volume,
+        )
+
+    # The first step ends above the level or at it, all others come down to it. A guess
+    # out of all bounds would cost digits.
+    lowest = jnp.min(heights)
+    above = newton(jnp.clip(guess, lowest, lowest + volume))
+
+    def body(carry):
+        _, lower, passes = carry
+        return lower, newton(lower), passes + 1
+
+    return jax.lax.while_loop(
+        lambda carry: (carry[1] < carry[0]) & (carry[2] < MOST_PASSES),
+        body,
+        (above, newton(above), jnp.int32(0)),
+    )[0]
+
+
+def balanced_level(
+    heights: Float[Array, " n"],
+    y: Float[Array, " n"],
+    volume: Float[Array, ""],
+    guess: tuple[Float[Array, ""], Float[Array, ""]],
+    reach: ArrayLike,
+    tolerance: ArrayLike = 0.0,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The highest level of `heights + y bias` over all biases, and that bias.
+
+    The level is concave and piecewise linear in the bias; its slope is the number of
+    positive examples under water less that of negative ones, over their sum. Two of its
+    tangents, one rising and one falling, meet at or above the highest level: the next
+    tangent is taken where they meet, until the level there is as high as they are. (The
+    paper sorts both classes instead; Appendix B.)
+
+    Args:
+      heights: shape `(n,)`.
+      y: -1 and +1, both of them, shape `(n,)`.
+      volume: at least 0.
+      guess: a level and a bias, to begin with.
+      reach: how far from the guessed bias to look first.
+      tolerance: how far below the highest the level may be; 0 is to rounding.
+
+    Returns:
+      The level and the bias. The bias need not be unique.
+    """
+    dtype = heights.dtype
+    epsilon = 4 * jnp.finfo(dtype).eps
+    lowest_positive, lowest_negative = (
+        jnp.min(jnp.where(y == sign, heights, jnp.inf)) for sign in (1, -1)
+    )
+    # Tangents as pairs of slope and value at 0. These two are those far away, where
+    # only one class is under water.
+    rising = (jnp.ones((), dtype), lowest_positive + volume)
+    falling = (-jnp.ones((), dtype), lowest_negative + volume)
+
+    def meeting(rising, falling):
+        bias = (falling[1] - rising[1]) / (rising[0] - falling[0])
+        return bias, rising[1] + rising[0] * bias
+
+    def tangent(bias, guess):
+        gamma = level(heights + y * bias, volume, guess)
+        wet = gamma > heights + y * bias
+        count = jnp.sum(wet, dtype=dtype)
+        slope = jnp.sum(jnp.where(wet, y, 0)) / jnp.maximum(count, 1)
+        # Without water, or with less than rounding shows, the lowest class counts.
+        dry = jnp.sign(lowest_negative - bias - (lowest_positive + bias))
+        return gamma, bias, jnp.where(count > 0, slope, dry)
+
+    def with_tangent(at, rising, falling):
+        gamma, bias, slope = at
+        line = (slope, gamma - slope * bias)
+        return (
+            at,
+            _where(slope > 0, line, rising),
+            _where(slope > 0, falling, line),
+        )
+
+    def unfinished(carry):
+        (gamma, _, slope), rising, falling, _, passes = carry
+        highest = meeting(rising, falling)[1]
+        slack = jnp.maximum(tolerance, epsilon * jnp.maximum(1, jnp.abs(highest)))
+        return (slope != 0) & (highest - gamma > slack) & (passes < MOST_PASSES)
+
+    def body(carry):
+        (gamma, bias, _), rising, falling, reach, passes = carry
+        next_bias = jnp.clip(meeting(rising, falling)[0], bias - reach, bias + reach)
+        lines = with_tangent(tangent(next_bias, gamma), rising, falling)
+        return *lines, 2 * reach, passes + 1
+
+    gamma, bias = guess
+    lines = with_tangent(tangent(bias, gamma), rising, falling)
+    carry = (*lines, jnp.asarray(reach, dtype), jnp.int32(0))
+    gamma, bias, _ = jax.lax.while_loop(unfinished, body, carry)[0]
+    return gamma, bias
+
+
+def _where(
+    condition: Bool[Array, ""],
+    line: tuple[Float[Array, ""], Float[Array, ""]],
+    other: tuple[Float[Array, ""], Float[Array, ""]],
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    return (
+        jnp.where(condition, line[0], other[0]),
+        jnp.where(condition, line[1], other[1]),
+    )

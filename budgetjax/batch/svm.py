@@ -1,0 +1,203 @@
+r"""The kernel SVM as a regularised loss: what its solvers share.
+
+All of them work on
+
+.. math:: P(w) = \frac{\lambda}{2} \|w\|^2 + \frac{1}{n} \sum_i \max(0, 1 - y_i
+    \langle w, \Phi(x_i) \rangle)
+
+and its dual :math:`D(\alpha) = \lambda (\sum_i \alpha_i - \frac{1}{2} \alpha^T Q
+\alpha)` with :math:`0 \le \alpha_i \le 1/(\lambda n)`, where :math:`w = \sum_i \alpha_i
+y_i \Phi(x_i)` and :math:`Q_{ij} = y_i y_j k(x_i, x_j)`. With a bias, :math:`\sum_i y_i
+\alpha_i = 0` as well. The penalty of other libraries is :math:`C = 1/(\lambda n)`.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Integer, Key
+
+from budgetjax import hyperparameters
+from budgetjax.batch import rows as kernel_rows
+from budgetjax.batch.rows import KernelRows
+from budgetjax.batch.training import training_set
+from budgetjax.hyperparameters import Flag
+from budgetjax.kernels import Kernel
+
+
+class State(NamedTuple):
+    """The state of a solver of the regularised SVM on `n` examples.
+
+    Attributes:
+      kernel: of the model.
+      rows: kernel rows.
+      regularization: lambda.
+      coefficients: alpha, shape `(n,)`, or what the solver keeps in its place.
+      responses: `Q coefficients`, shape `(n,)`.
+      num_visits: to drawn examples, so far.
+      num_updates: changes of a coefficient, or of a pair, so far.
+      key: of the draws.
+      fit_bias: whether the model has a bias.
+    """
+
+    kernel: Kernel
+    rows: KernelRows
+    regularization: Float[Array, ""]
+    coefficients: Float[Array, " n"]
+    responses: Float[Array, " n"]
+    num_visits: Integer[Array, ""]
+    num_updates: Integer[Array, ""]
+    key: Key[Array, ""]
+    fit_bias: Flag
+
+
+def start(
+    where: str,
+    kernel: Kernel,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    regularization: ArrayLike,
+    batch_size: int,
+    precompute: bool | str,
+    cache_size: float,
+    seed: ArrayLike = 0,
+    fit_bias: bool = False,
+) -> State:
+    """The state of the zero model; the arguments are those of the solvers' `init`."""
+    X, y = training_set(where, kernel, X, y)
+    hyperparameters.positive(where, "regularization", regularization)
+    batch = hyperparameters.size(where, "batch_size", batch_size)
+    rows = kernel_rows.start(
+        where,
+        kernel,
+        X,
+        y,
+        batch_size=min(batch, X.shape[0]),
+        precompute=precompute,
+        cache_size=cache_size,
+    )
+    zeros = jnp.zeros_like(rows.squares)
+    return State(
+        kernel=kernel,
+        rows=rows,
+        regularization=hyperparameters.as_leaf(
+            where, "regularization", regularization, X.dtype
+        ),
+        coefficients=zeros,
+        responses=zeros,
+        num_visits=jnp.int32(0),
+        num_updates=jnp.int32(0),
+        key=jax.random.key(hyperparameters.scalar_integer(where, "seed", seed)),
+        fit_bias=hyperparameters.flag(where, "fit_bias", fit_bias),
+    )
+
+
+def penalty(
+    regularization: Float[Array, ""], y: Float[Array, " n"]
+) -> Float[Array, ""]:
+    """C, the largest coefficient."""
+    return 1 / (regularization * y.shape[0])
+
+
+def primal(
+    squared_norm: Float[Array, ""],
+    responses: Float[Array, " n"],
+    regularization: Float[Array, ""],
+) -> Float[Array, ""]:
+    """`P` of a model of these margins."""
+    return regularization / 2 * squared_norm + jnp.mean(jnp.maximum(1 - responses, 0))
+
+
+def dual(
+    total: Float[Array, ""],
+    squared_norm: Float[Array, ""],
+    regularization: Float[Array, ""],
+) -> Float[Array, ""]:
+    """`D` of coefficients of this sum."""
+    return regularization * (total - squared_norm / 2)
+
+
+# What a visit to an example does: its coefficient, its response, `k(x, x)` and the
+# number of the visit, from 1, to what is added to its coefficient.
+Visit = Callable[
+    [Float[Array, ""], Float[Array, ""], Float[Array, ""], Integer[Array, ""]],
+    Float[Array, ""],
+]
+
+
+def visit(
+    state: State,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    drawn: Integer[Array, " batch"],
+    change: Visit,
+) -> State:
+    """Visits drawn examples one after another; O(batch^2 d), and O(n d) a change.
+
+    The responses of the drawn examples are kept right by the kernel values among them.
+    The kernel rows of those that have changed, often few, then bring all others up to
+    date.
+    """
+    batch = drawn.shape[0]
+    rows, block = kernel_rows.signed_block(state.kernel, state.rows, X, y, drawn)
+    start, responses = state.coefficients[drawn], state.responses[drawn]
+    diagonal = rows.diagonal[drawn]
+    # An example may be drawn twice.
+    same = (drawn[:, None] == drawn[None]).astype(start.dtype)
+
+    def body(j, steps):
+        step = change(
+            start[j] + jnp.sum(same[j] * steps),
+            responses[j] + jnp.sum(block[j] * steps),
+            diagonal[j],
+            state.num_visits + 1 + j,
+        )
+        return steps.at[j].set(step)
+
+    steps = jax.lax.fori_loop(
+        jnp.int32(0), jnp.int32(batch), body, jnp.zeros_like(start)
+    )
+    state = state._replace(
+        rows=rows,
+        num_visits=state.num_visits + batch,
+        num_updates=state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32),
+    )
+    return moved(state, X, y, drawn, steps)
+
+
+def moved(
+    state: State,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    drawn: Integer[Array, " batch"],
+    steps: Float[Array, " batch"],
+) -> State:
+    """The state after some coefficients have changed by `steps`."""
+    changed, steps = _merged(drawn, steps)
+    rows = kernel_rows.fetch(state.kernel, state.rows, X, y, drawn, changed)
+    order = jnp.argsort(~changed, stable=True)
+
+    # One kept row after another, and no copy of them.
+    def add(j, responses):
+        place = rows.places[drawn[order[j]]]
+        row = jax.lax.dynamic_index_in_dim(rows.kept, place, keepdims=False)
+        return responses + steps[order[j]] * row
+
+    count = jnp.sum(changed, dtype=jnp.int32)
+    responses = jax.lax.fori_loop(jnp.int32(0), count, add, state.responses)
+    coefficients = state.coefficients.at[drawn].add(steps)
+    return state._replace(rows=rows, coefficients=coefficients, responses=responses)
+
+
+def _merged(
+    drawn: Integer[Array, " batch"], steps: Float[Array, " batch"]
+) -> tuple[Bool[Array, " batch"], Float[Array, " batch"]]:
+    """All steps of an example at its first draw, and which draws then change it."""
+    same = drawn[:, None] == drawn[None]
+    order = jnp.arange(drawn.shape[0], dtype=jnp.int32)
+    first = jnp.argmax(same, axis=1).astype(jnp.int32) == order
+    steps = jnp.where(first, jnp.sum(jnp.where(same, steps[None], 0), axis=1), 0)
+    return steps != 0, steps

@@ -1,0 +1,1176 @@
+"""The batch learners, against plain NumPy and scikit-learn."""
+
+import functools
+import math
+import os
+import re
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from reference import kernel_svm, kernels
+from reference import sbp as reference
+from sklearn.svm import SVC
+
+import budgetjax as bj
+from budgetjax.batch import levels, training
+from budgetjax.batch import rows as kernel_rows
+from budgetjax.batch import solve as driver
+from budgetjax.datasets import load
+
+N, D = 60, 64
+GAMMA = 0.01
+LEARNERS = ("sbp", "kernel_pegasos", "sdca", "smo")
+RIVALS = LEARNERS[1:]
+
+
+@functools.cache
+def digits(n=N):
+    """3 against the rest, standardised."""
+    data = load("digits")
+    X = np.asarray(data.X_train[:n], np.float64)
+    return X, np.where(data.y_train[:n] == 3, 1.0, -1.0)
+
+
+@functools.cache
+def noisy(n=N, flipped=0.1):
+    """Two features and many that say nothing, with wrong labels; shaped as digits."""
+    random = np.random.default_rng(0)
+    X = np.zeros((n, D))
+    X[:, :2] = 8 * random.normal(size=(n, 2))
+    X[5] = X[7]  # a tie, of other labels perhaps
+    y = np.where(np.sin(X[:, 0] / 4) * X[:, 1] + random.normal(size=n) > 0, 1.0, -1.0)
+    return X, np.where(random.random(n) < flipped, -y, y)
+
+
+DATA = {"digits": digits, "noisy": noisy}
+
+
+@functools.cache
+def signed(name, n=N, gamma=GAMMA):
+    X, y = DATA[name](n)
+    return kernel_svm.signed_matrix(kernels.rbf(gamma), X, y)
+
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "sbp": {"slack": 0.05},
+    "kernel_pegasos": {"regularization": 1e-3},
+    "sdca": {"regularization": 1e-3},
+    "smo": {"regularization": 1e-3},
+}
+
+
+def algorithm_of(name):
+    return getattr(bj, name)
+
+
+def started(name, X, y, *, gamma=GAMMA, **given):
+    return algorithm_of(name).init(bj.RBF(gamma), X, y, **REQUIRED[name] | given)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def stepped(algorithm, state, X, y, steps):
+    """The states after each step, without their kernel rows, and the last one."""
+
+    def body(state, _):
+        state = algorithm.step(state, X, y)
+        return state, (state._replace(rows=None), state.rows.num_computed)
+
+    return jax.lax.scan(body, state, length=steps)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def objective(algorithm, state, X, y):
+    return algorithm.objective(state, X, y)
+
+
+def path_of(name, state, X, y, steps):
+    """As NumPy arrays, one row a step; and the last state."""
+    dtype = state.responses.dtype
+    last, (path, _) = stepped(
+        algorithm_of(name), state, jnp.asarray(X, dtype), jnp.asarray(y, dtype), steps
+    )
+    path = path._replace(key=None, kernel=None)
+    return jax.tree.map(np.asarray, path), last
+
+
+def close(actual, expected, rtol=1e-9):
+    """To a part of the largest."""
+    expected = np.asarray(expected)
+    scale = max(1.0, float(np.max(np.abs(expected))))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * scale)
+
+
+@pytest.fixture
+def as_installed():
+    """The package without the checker that tests run under: what a user meets."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+# Water levels.
+
+
+def grounds(cases, n, seed, padded):
+    """Heights, of which some are infinite if padded; volumes and where to begin.
+
+    Ties, steps, all the same, far apart; no water, little, and more than enough.
+    """
+    random = np.random.default_rng(seed)
+    kinds = random.integers(0, 5, cases)
+    heights = random.normal(size=(cases, n))
+    heights = np.where(kinds[:, None] == 1, np.round(heights), heights)
+    heights = np.where(kinds[:, None] == 2, heights[:, :1], heights)
+    heights = np.where(kinds[:, None] == 3, heights * 1e3, heights)
+    heights = np.where(kinds[:, None] == 4, heights + 50, heights)
+    if padded:
+        lengths = random.integers(1, n + 1, cases)
+        lengths[:50] = 1
+        heights = np.where(np.arange(n) < lengths[:, None], heights, np.inf)
+    volumes = random.choice([0, 1e-9, 0.1, 1, 10, 1e4], cases) * random.uniform(
+        0.5, 1, cases
+    )
+    # Whole volumes over whole heights fill up to exactly the next one.
+    volumes = np.where(kinds == 1, np.round(volumes), volumes)
+    guesses = random.choice([-1e4, -1, 0, 1, 1e4], cases) * random.random(cases)
+    return heights, volumes, guesses
+
+
+def size_of(heights, volume, guess=0.0):
+    """What rounding errors are relative to."""
+    return 1 + np.abs(heights).max() + volume + abs(guess)
+
+
+def test_levels(double):
+    heights, volumes, guesses = grounds(5000, 12, seed=0, padded=True)
+    many = jax.jit(jax.vmap(levels.level))
+    given = heights, volumes, guesses
+    ours, single = (
+        np.asarray(many(*(each.astype(dtype) for each in given)))
+        for dtype in (np.float64, np.float32)
+    )
+    assert single.dtype == np.float32
+    for case, (ground, volume) in enumerate(zip(heights, volumes, strict=True)):
+        ground = ground[np.isfinite(ground)]
+        size = size_of(ground, volume, guesses[case])
+        expected = reference.level(ground, volume)
+        assert abs(ours[case] - expected) <= 1e-14 * size
+        assert abs(single[case] - expected) <= 1e-6 * size
+        if case % 10 == 0:
+            other = reference.level_by_bisection(ground, volume)
+            assert abs(expected - other) <= 1e-13 * size
+
+
+@pytest.mark.parametrize("n", [2, 5, 12])
+def test_levels_with_a_bias(n, double):
+    cases = 2000
+    heights, volumes, guesses = grounds(cases, n, seed=n, padded=False)
+    random = np.random.default_rng(n)
+    y = np.where(random.random((cases, n)) < random.random((cases, 1)), 1.0, -1.0)
+    y[:, 0], y[:, 1] = 1, -1  # both classes
+    biases = random.choice([-1e3, -1, 0, 1, 1e3], cases) * random.random(cases)
+    reaches = random.choice([1e-3, 1, np.inf], cases)
+    best = jax.jit(jax.vmap(levels.balanced_level))
+    given = heights, y, volumes, (guesses, biases), reaches
+    ours, bias = (np.asarray(each) for each in best(*given))
+    near, near_bias = (np.asarray(each) for each in best(*given, np.full(cases, 0.1)))
+    for case, (ground, signs, volume) in enumerate(
+        zip(heights, y, volumes, strict=True)
+    ):
+        size = size_of(ground, volume, guesses[case])
+        expected, expected_bias = reference.balanced_level(ground, signs, volume)
+        assert abs(ours[case] - expected) <= 1e-13 * size
+        # A level is that of its bias, best or not.
+        for level, at in ((ours, bias), (near, near_bias)):
+            moved = ground + signs * at[case]
+            same = reference.level(moved, volume)
+            assert abs(level[case] - same) <= 1e-13 * size
+        assert expected - 0.1 - 1e-13 * size <= near[case] <= expected + 1e-13 * size
+        same = reference.level(ground + signs * expected_bias, volume)
+        assert abs(expected - same) <= 1e-13 * size
+        if case % 20 == 0:
+            other = reference.balanced_level_by_search(ground, signs, volume)
+            assert abs(expected - other) <= 1e-10 * size
+
+
+# Kernel rows.
+
+
+def rows_of(X, y, batch, **given):
+    X, y = training.training_set("test", bj.RBF(GAMMA), X, y)
+    given = {"precompute": False, "cache_size": 1e-9} | given
+    return kernel_rows.start("test", bj.RBF(GAMMA), X, y, batch_size=batch, **given)
+
+
+fetch = jax.jit(kernel_rows.fetch)
+product = jax.jit(kernel_rows.product)
+signed_block = jax.jit(kernel_rows.signed_block)
+
+
+@pytest.mark.parametrize("batch", [4, 40])
+@pytest.mark.parametrize("places", [2, 2.5, 1000])
+def test_kept_rows(batch, places, double):
+    """A ring of rows: those asked for are right, however often it has been round."""
+    n = 100
+    X, y = noisy(n)
+    Q = signed("noisy", n)
+    rows = rows_of(X, y, batch, cache_size=places * batch * n * 8 / 2**20)
+    size = min(n, int(places * batch))
+    assert rows.kept.shape == (size, n)
+    np.testing.assert_allclose(rows.diagonal, np.ones(n))
+    random = np.random.default_rng(0)
+    computed, seen = 0, set()
+    examples = np.arange(0)
+    for call in range(100):
+        # Sometimes those of before again, half of them or all, in another order.
+        again = examples[: (0, batch // 2, batch)[call % 3]]
+        others = random.permutation(np.setdiff1d(np.arange(n), again))
+        examples = np.append(again, others[: batch - len(again)]).astype(np.int32)
+        examples = random.permutation(examples)
+        wanted = random.random(batch) < random.choice([0, 0.2, 1])
+        rows = fetch(bj.RBF(GAMMA), rows, X, y, examples, wanted)
+        asked = examples[wanted]
+        kept, owners, where = (
+            np.asarray(each) for each in (rows.kept, rows.owners, rows.places)
+        )
+        np.testing.assert_allclose(kept[where[asked]], Q[asked], atol=1e-13)
+        # Whoever has a place owns it, and its row is there.
+        held = np.flatnonzero(where >= 0)
+        np.testing.assert_array_equal(owners[where[held]], held)
+        np.testing.assert_allclose(kept[where[held]], Q[held], atol=1e-13)
+        assert computed <= int(rows.num_computed) <= computed + len(asked)
+        computed = int(rows.num_computed)
+        seen |= set(asked.tolist())
+    assert kernel_rows.evaluations(rows) == n * computed
+    if size == n:
+        assert computed == len(seen)
+    else:
+        assert computed > 4 * size, "the ring should have gone round"
+
+
+def test_nothing_is_computed_where_all_is_known(double):
+    X, y = noisy(100)
+    Q = signed("noisy", 100)
+    rows = rows_of(X, y, 4, precompute=True)
+    np.testing.assert_allclose(rows.kept, Q, atol=1e-13)
+    examples = np.arange(4, dtype=np.int32)
+    rows = fetch(bj.RBF(GAMMA), rows, X, y, examples, np.ones(4, bool))
+    np.testing.assert_array_equal(rows.places, np.arange(100))
+    rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
+    np.testing.assert_allclose(block, Q[:4, :4], atol=1e-13)
+    assert kernel_rows.evaluations(rows) == 100 * 100
+    assert rows_of(X, y, 4, precompute="auto").complete
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_products_with_all_rows(n, double):
+    X, y = noisy(n)
+    Q = signed("noisy", n)
+    alpha = np.random.default_rng(0).random(n)
+    for precompute in (True, False):
+        rows = rows_of(X, y, 4, precompute=precompute)
+        close(product(bj.RBF(GAMMA), rows, X, y, alpha), Q @ alpha, 1e-13)
+    examples = np.array([7, 5, 7, 0], np.int32)
+    rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
+    np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
+    assert kernel_rows.evaluations(rows) == 16
+
+
+# Update by update.
+
+
+def check_sbp(Q, y, path, given):
+    """The steps of SBP against Algorithm 1, for the draws that they tell of."""
+    drawn = reference.draws(path.coefficients)
+    expected = reference.run(Q, drawn)
+    close(path.coefficients, expected.coefficients)
+    close(path.responses, expected.responses)
+    close(path.squared_norm, expected.squared_norms)
+    close(path.mean_coefficients[-1], expected.mean_coefficients)
+    close(path.mean_responses[-1], expected.mean_responses)
+    np.testing.assert_array_equal(path.num_updates, 1 + np.arange(len(drawn)))
+    # The bias is exact to a hundredth of what an update can change a response by.
+    rates = 1 / np.sqrt(1 + np.arange(len(drawn)))
+    slack = 0.01 * rates if given["fit_bias"] else 1e-12 * rates
+    for t, c in enumerate(expected.responses):
+        level, bias = float(path.level[t]), float(path.bias[t])
+        same = reference.level(c + y * bias, len(Q) * given["slack"])
+        assert abs(level - same) < 1e-12
+        if given["fit_bias"]:
+            best = reference.balanced_level(c, y, len(Q) * given["slack"])[0]
+            assert best - slack[t] <= level <= best + 1e-12
+        else:
+            assert bias == 0
+    # Whoever is drawn is under water; with a bias the classes take turns.
+    for t, i in enumerate(drawn[1:]):
+        height = expected.responses[t][i] + y[i] * path.bias[t]
+        assert height < path.level[t] + 1e-12
+    if given["fit_bias"]:
+        np.testing.assert_array_equal(y[drawn], np.resize([1, -1], len(drawn)))
+    return drawn
+
+
+@pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("slack", [0.0, 0.05, 2.0])
+@pytest.mark.parametrize("data", DATA)
+def test_sbp_against_its_reference(data, slack, fit_bias, double):
+    X, y = DATA[data]()
+    given = {"slack": slack, "fit_bias": fit_bias}
+    state = started("sbp", X, y, batch_size=1, **given)
+    path, _ = path_of("sbp", state, X, y, 300)
+    drawn = check_sbp(signed(data), y, path, given)
+    assert len(set(drawn)) > 15
+
+
+@pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
+def test_sbp_draws_each_example_under_water_as_likely(fit_bias, double):
+    X, y = digits()
+    state = started("sbp", X, y, batch_size=1, slack=0.05, fit_bias=fit_bias)
+    _, state = path_of("sbp", state, X, y, 300)
+    draws = 2000
+
+    def draw(key):
+        new = bj.sbp.step(state._replace(key=key), jnp.asarray(X), jnp.asarray(y))
+        return new.coefficients
+
+    new = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(state.key, draws)))
+    old = np.asarray(state.coefficients)
+    drawn = [reference.draws([old, each])[1] for each in new]
+    counts = np.bincount(drawn, minlength=N)
+    heights = np.asarray(state.responses) + y * float(state.bias)
+    wet = heights < float(state.level)
+    if fit_bias:
+        wet &= y > 0  # of an even number of updates so far
+    assert 3 < wet.sum() < N
+    assert np.all(counts[~wet] == 0)
+    expected = draws / wet.sum()
+    assert np.all(np.abs(counts[wet] - expected) < 5 * np.sqrt(expected))
+
+
+def check_counts(path, drawn):
+    np.testing.assert_array_equal(path.num_visits, 1 + np.arange(len(drawn)))
+    updates = np.cumsum([i is not None for i in drawn])
+    np.testing.assert_array_equal(path.num_updates, updates)
+
+
+@pytest.mark.parametrize("regularization", [1e-3, 0.1])
+@pytest.mark.parametrize("data", DATA)
+def test_kernel_pegasos_against_its_reference(data, regularization, double):
+    X, y = DATA[data]()
+    state = started("kernel_pegasos", X, y, batch_size=1, regularization=regularization)
+    path, _ = path_of("kernel_pegasos", state, X, y, 300)
+    # A violation tells whom the draw was, and a count that stays that it was none.
+    drawn = kernel_svm.changed(path.coefficients)
+    expected, margins = kernel_svm.pegasos(
+        signed(data), drawn, regularization=regularization
+    )
+    close(path.coefficients, expected)
+    close(path.responses, np.asarray(expected) @ signed(data))
+    check_counts(path, drawn)
+    for i, each in zip(drawn, margins, strict=True):
+        assert i is not None or each.max() >= 1
+    assert 3 < sum(i is None for i in drawn) < 290
+
+
+@pytest.mark.parametrize("regularization", [1e-3, 0.1])
+@pytest.mark.parametrize("data", DATA)
+def test_sdca_against_its_reference(data, regularization, double):
+    X, y = DATA[data]()
+    state = started("sdca", X, y, batch_size=1, regularization=regularization)
+    path, _ = path_of("sdca", state, X, y, 300)
+    drawn = kernel_svm.changed(path.coefficients)
+    expected = kernel_svm.sdca(signed(data), drawn, regularization=regularization)
+    close(path.coefficients, expected)
+    close(path.responses, np.asarray(expected) @ signed(data))
+    check_counts(path, drawn)
+    top = 1 / (regularization * N)
+    for i, a in zip(drawn[1:], expected, strict=False):
+        # A draw that changes nothing was of a coefficient at its best.
+        slopes = 1 - signed(data) @ a
+        still = (slopes <= 0) & (a == 0) | (slopes >= 0) & (a == top)
+        assert i is not None or still.any()
+
+
+@pytest.mark.parametrize("name", ["kernel_pegasos", "sdca"])
+def test_draws_of_a_batch_are_visited_one_after_another(name, double):
+    """The examples of a step, some of them twice, against single visits."""
+    X, y = noisy()
+    batch, steps = 16, 20
+    state = started(name, X, y, batch_size=batch)
+    path, _ = path_of(name, state, X, y, steps)
+    drawn, key = [], state.key
+    for _ in range(steps):
+        key, draw = jax.random.split(key)
+        drawn += jax.random.randint(draw, (batch,), 0, N, jnp.int32).tolist()
+    assert any(len(set(drawn[k : k + batch])) < batch for k in range(0, 320, batch))
+    if name == "sdca":
+        expected = kernel_svm.sdca(signed("noisy"), drawn, regularization=1e-3)
+    else:
+        expected, _ = kernel_svm.pegasos(signed("noisy"), drawn, regularization=1e-3)
+    close(path.coefficients, expected[batch - 1 :: batch])
+    close(path.responses, np.asarray(expected[batch - 1 :: batch]) @ signed("noisy"))
+    np.testing.assert_array_equal(path.num_visits, batch * (1 + np.arange(steps)))
+
+
+@pytest.mark.parametrize("regularization", [1e-3, 0.1])
+@pytest.mark.parametrize("data", DATA)
+def test_smo_without_a_bias_against_its_reference(data, regularization, double):
+    X, y = DATA[data]()
+    given = {"batch_size": 1, "fit_bias": False, "regularization": regularization}
+    path, _ = path_of("smo", started("smo", X, y, **given), X, y, 60)
+    expected, missed = kernel_svm.smo_single(
+        signed(data),
+        kernel_svm.changed(path.coefficients),
+        regularization=regularization,
+    )
+    assert max(missed) < 1e-9
+    close(path.coefficients, expected)
+    close(path.responses, np.asarray(expected) @ signed(data))
+    np.testing.assert_array_equal(path.num_updates, 1 + np.arange(60))
+
+
+@pytest.mark.parametrize("regularization", [1e-3, 0.02])
+@pytest.mark.parametrize("data", DATA)
+def test_smo_with_a_bias_against_its_reference(data, regularization, double):
+    X, y = DATA[data]()
+    given = {"batch_size": 2, "regularization": regularization}
+    path, _ = path_of("smo", started("smo", X, y, **given), X, y, 60)
+    expected, missed = kernel_svm.smo_pair(
+        signed(data),
+        y,
+        kernel_svm.changed_pairs(path.coefficients, y),
+        regularization=regularization,
+    )
+    assert np.max(missed) < 1e-9
+    close(path.coefficients, expected)
+    close(path.responses, np.asarray(expected) @ signed(data))
+    np.testing.assert_array_equal(path.num_updates, 1 + np.arange(60))
+
+
+# Batches.
+
+
+def dual_values(Q, path, regularization):
+    return np.array([kernel_svm.dual(Q, a, regularization) for a in path.coefficients])
+
+
+@pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
+@pytest.mark.parametrize("slack", [0.0, 1e-4, 0.05])
+def test_batches_of_sbp(slack, fit_bias, double):
+    X, y = noisy()
+    Q = signed("noisy")
+    state = started("sbp", X, y, batch_size=16, slack=slack, fit_bias=fit_bias)
+    path, _ = path_of("sbp", state, X, y, 150)
+    close(path.responses, path.coefficients @ Q, 1e-12)
+    close(path.mean_responses, path.mean_coefficients @ Q, 1e-12)
+    norms = np.sum(path.coefficients * path.responses, axis=1)
+    close(path.squared_norm, norms, 1e-12)
+    assert np.all(norms < 1 + 1e-12)
+    assert np.all(path.coefficients >= 0)
+    made = np.diff(path.num_updates, prepend=0)
+    assert made.min() >= 1
+    assert made.max() <= 16
+    assert slack < 0.01 or made.max() > 4, "no step made many updates"
+    for c, level, bias in zip(path.responses, path.level, path.bias, strict=True):
+        assert abs(reference.level(c + y * bias, N * slack) - level) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("sdca", {}), ("smo", {}), ("smo", {"fit_bias": False})],
+    ids=["sdca", "smo", "smo-no-bias"],
+)
+@pytest.mark.parametrize("regularization", [1e-3, 0.1])
+def test_batches_of_dual_solvers(name, given, regularization, double):
+    X, y = noisy()
+    Q = signed("noisy")
+    given = given | {"batch_size": 16, "regularization": regularization}
+    path, last = path_of(name, started(name, X, y, **given), X, y, 120)
+    top = 1 / (regularization * N)
+    close(path.responses, path.coefficients @ Q, 1e-12)
+    assert np.all(path.coefficients >= -1e-15 * top)
+    assert np.all(path.coefficients <= top * (1 + 1e-15))
+    if name == "smo" and given.get("fit_bias", True):
+        assert np.all(np.abs(path.coefficients @ y) < 1e-13 * top * N)
+    values = dual_values(Q, path, regularization)
+    assert np.all(np.diff(values) > -1e-14)
+    made = np.diff(path.num_updates, prepend=0)
+    assert np.all(made >= (name == "smo"))
+    # What is reported is what the reference says, and closes on the optimum.
+    primal, dual = objective(algorithm_of(name), last, jnp.asarray(X), jnp.asarray(y))
+    a = path.coefficients[-1]
+    bias = kernel_svm.best_bias(Q, y, a) if name == "smo" and len(given) == 2 else 0.0
+    close(dual, values[-1], 1e-12)
+    close(primal, kernel_svm.primal(Q, y, a, regularization, bias), 1e-12)
+    gap = float(primal - dual)
+    assert -1e-14 < gap < (0.3 if name == "sdca" else 1e-4) * primal
+
+
+@pytest.mark.parametrize("name", ["sbp", "sdca", "smo"])
+def test_a_small_cache_changes_nothing(name, double):
+    """All rows known, kept while there is room, and a ring that goes round."""
+    X, y = noisy()
+    # SBP prefers examples whose rows it has: only single updates are the same.
+    batch, steps = (1 if name == "sbp" else 4), 200
+    found = []
+    for given in ({"precompute": True}, {"precompute": False, "cache_size": 1e-9}):
+        state = started(name, X, y, batch_size=batch, **given)
+        path, last = path_of(name, state, X, y, steps)
+        close(path.responses, path.coefficients @ signed("noisy"), 1e-12)
+        found.append((path, last.rows))
+    (expected, whole), (path, ring) = found
+    if name == "smo":
+        # Of equal candidates rounding chooses, so that only the ends are the same.
+        close(path.responses[-1], expected.responses[-1], 1e-5)
+    else:
+        close(path.coefficients, expected.coefficients)
+        close(path.responses, expected.responses)
+    assert kernel_rows.evaluations(whole) == N * N
+    assert ring.kept.shape == (2 * batch, N)
+    computed, blocks = int(ring.num_computed), int(ring.num_blocks)
+    assert computed > 3 * N
+    assert blocks == (0 if name == "sbp" else steps)
+    assert kernel_rows.evaluations(ring) == computed * N + blocks * batch**2
+
+
+# Optima.
+
+
+@functools.cache
+def optimum(name, n, penalty, gamma, fit_bias):
+    """Of an independent solver: its P, and the slack and level that belong to it."""
+    y = DATA[name](n)[1]
+    Q = signed(name, n, gamma)
+    K = Q * y[:, None] * y
+    regularization = 1 / (penalty * n)
+    if fit_bias:
+        a, bias = kernel_svm.svc(K, y, regularization)
+        value = kernel_svm.primal(Q, y, a, regularization, bias)
+        c = Q @ a
+        return value, *kernel_svm.slack_of(c + y * bias, math.sqrt(a @ c))
+    return kernel_svm.linear_svc(K, y, regularization)
+
+
+# Steps on 500 digits; as many in all tests of them, which share a program.
+STEPS = {False: 180, True: 40}
+
+
+@pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
+def test_the_average_of_sbp_climbs_to_the_optimum(fit_bias, double):
+    """Within 1 % of the highest level, whatever the seed."""
+    n = 500
+    X, y = digits(n)
+    Q = signed("digits", n)
+    _, slack, best = optimum("digits", n, 0.1, GAMMA, fit_bias)
+    for seed in range(5):
+        state = started("sbp", X, y, slack=slack, fit_bias=fit_bias, seed=seed)
+        path, last = path_of("sbp", state, X, y, STEPS[fit_bias])
+        norms = np.sum(path.coefficients * path.responses, axis=1)
+        assert np.all(norms < 1 + 1e-12)
+        alpha, c = path.mean_coefficients[-1], path.mean_responses[-1]
+        if fit_bias:
+            reached = reference.balanced_level(c, y, n * slack)[0]
+            halves = [np.sum(alpha[y == sign]) for sign in y]
+            bound = reference.upper_bound(Q, alpha / np.array(halves) / 2, slack, y)
+        else:
+            reached = reference.level(c, n * slack)
+            bound = reference.upper_bound(Q, alpha / alpha.sum(), slack)
+        assert 0.99 * best < reached < best * (1 + 1e-6)
+        assert best * (1 - 1e-6) < bound < 1.7 * best
+        primal, dual = objective(bj.sbp, last, jnp.asarray(X), jnp.asarray(y))
+        close(primal, reached, 1e-12)
+        # With a bias what makes both classes weigh the same is estimated from above.
+        assert bound * (1 - 1e-9) <= dual <= bound * (1.01 if fit_bias else 1 + 1e-9)
+
+
+@pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
+def test_sbp_with_little_slack(fit_bias, double):
+    """Few examples are under water, of either class; it must not wait for others."""
+    n = 500
+    X, y = digits(n)
+    _, slack, best = optimum("digits", n, 10.0, GAMMA, fit_bias)
+    assert slack < 1e-4
+    state = started("sbp", X, y, slack=slack, fit_bias=fit_bias)
+    path, _ = path_of("sbp", state, X, y, STEPS[fit_bias])
+    assert np.all(np.diff(path.num_updates) >= 1)
+    level = [
+        reference.balanced_level(c, y, n * slack)[0]
+        if fit_bias
+        else reference.level(c, n * slack)
+        for c in path.mean_responses[[20, -1]]
+    ]
+    assert level[0] < level[1]
+    assert 0.7 * best < level[1] < best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("sdca", {}), ("smo", {"fit_bias": False}), ("smo", {})],
+    ids=["sdca", "smo-no-bias", "smo"],
+)
+def test_rivals_reach_the_optimum(name, given, double):
+    """Of scikit-learn, to 1e-4; the gap says how far it is."""
+    n, penalty = 500, 0.1
+    X, y = digits(n)
+    best = optimum("digits", n, penalty, GAMMA, not given and name == "smo")[0]
+    given = given | {"regularization": 1 / (penalty * n)}
+    state = started(name, X, y, **given)
+    state, history = bj.solve(
+        algorithm_of(name),
+        state,
+        X,
+        y,
+        max_steps=3000,
+        tolerance=5e-5,
+        callback_every=50,
+    )
+    assert np.all(history.gap >= 0)
+    assert history.gap[-1] <= 5e-5 * history.primal[-1]
+    assert np.all(history.dual <= best * (1 + 1e-7))
+    assert np.all(history.primal >= best * (1 - 1e-7))
+    assert np.all(np.diff(history.dual) > -1e-14)
+    np.testing.assert_allclose(history.primal[-1], best, rtol=1e-4)
+
+
+def test_kernel_pegasos_comes_down(double):
+    """Its objective falls towards the optimum, and its bound holds."""
+    n, penalty = 500, 0.1
+    X, y = digits(n)
+    best = optimum("digits", n, penalty, GAMMA, False)[0]
+    state = started("kernel_pegasos", X, y, regularization=1 / (penalty * n))
+    state, history = bj.solve(
+        bj.kernel_pegasos, state, X, y, max_steps=600, callback_every=50
+    )
+    assert history.primal[0] == 1
+    assert best < history.primal[-1] < 1.02 * best
+    assert np.all(history.dual <= best)
+    assert history.dual[-1] > 0.8 * best
+
+
+# Real data.
+
+
+def real(name):
+    if name != "checkerboard" and not os.environ.get("BUDGETJAX_DATA"):
+        pytest.skip(f"{name} is in the folder that BUDGETJAX_DATA names")
+    return load(name)
+
+
+def of_two(data, positive, rest=None, n=None):
+    """One class against another, or all others; the first n rows."""
+    parts = []
+    for X, y in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
+        keep = np.ones(len(y), bool) if rest is None else np.isin(y, (positive, rest))
+        parts += [X[keep], np.where(y[keep] == positive, 1, -1)]
+    X, y, X_test, y_test = parts
+    return X[:n], y[:n], X_test, y_test
+
+
+def test_sbp_decides_as_scikit_learn():
+    """A slack from a regularised optimum gives that optimum: usps, 3 against 8."""
+    X, y, X_test, _ = of_two(real("usps"), 3, 8)
+    gamma = bj.default_gamma(X)
+    svc = SVC(C=1.0, gamma=gamma, tol=1e-6).fit(X, y)
+    c = y * (svc.decision_function(X) - svc.intercept_)
+    norm = math.sqrt(np.abs(svc.dual_coef_[0]) @ c[svc.support_])
+    slack, best = kernel_svm.slack_of(c + y * svc.intercept_, norm)
+    state = started("sbp", X, y, gamma=gamma, slack=slack, fit_bias=True)
+    state, history = bj.solve(bj.sbp, state, X, y, max_steps=150)
+    assert 0.95 * best < history.primal[-1] < best * (1 + 1e-5)
+    model = bj.sbp.model(state, X, y)
+    ours, theirs = model.decision_function(X_test), svc.decision_function(X_test)
+    assert np.mean((np.asarray(ours) > 0) == (theirs > 0)) >= 0.995
+    # The values too: both have margins of 1.
+    assert np.mean(np.abs(ours - theirs)) < 0.05
+
+
+def one_of_usps():
+    return of_two(real("usps"), 3, n=1000)[:2]
+
+
+def banana():
+    return of_two(real("banana"), 1, n=2000)[:2]
+
+
+def a9a():
+    return of_two(real("a9a"), 1, n=3000)[:2]
+
+
+@pytest.mark.parametrize("data", [one_of_usps, banana, a9a])
+def test_smo_reaches_the_objective_of_scikit_learn(data):
+    """In float32 on the first rows; other libraries stop at a violation of 1e-3."""
+    X, y = data()
+    penalty, gamma = 1.0, bj.default_gamma(X)
+    n = len(X)
+    regularization = 1 / (penalty * n)
+    svc = SVC(C=penalty, gamma=gamma, tol=1e-4, cache_size=500).fit(X, y)
+    f = svc.decision_function(X)
+    norm = np.sum(svc.dual_coef_[0] * (f - svc.intercept_)[svc.support_])
+    best = regularization / 2 * norm + np.mean(np.maximum(0, 1 - y * f))
+
+    state = started("smo", X, y, gamma=gamma, regularization=regularization)
+    state, history = bj.solve(
+        bj.smo, state, X, y, max_steps=3000, tolerance=5e-5, callback_every=50
+    )
+    assert history.gap[-1] <= 5e-5 * history.primal[-1]
+    model = bj.smo.model(state, X, y)
+    f = np.asarray(model.decision_function(X), np.float64)
+    a = np.asarray(state.coefficients, np.float64)
+    norm = np.sum(a * y * (f - float(model.bias)))
+    primal = regularization / 2 * norm + np.mean(np.maximum(0, 1 - y * f))
+    np.testing.assert_allclose(primal, best, rtol=1e-4)
+    np.testing.assert_allclose(history.primal[-1], best, rtol=1e-4)
+    np.testing.assert_allclose(history.dual[-1], best, rtol=1e-4)
+
+
+# Sharded data, many values at once.
+
+
+@pytest.mark.parametrize("name", ["sbp", "sdca", "smo"])
+def test_data_sharded_by_rows(name, double):
+    """On two devices the same as on one."""
+    mesh = Mesh(np.array(jax.devices()[:2]), ("examples",))
+    split = NamedSharding(mesh, PartitionSpec("examples"))
+    data = tuple(jnp.asarray(each) for each in noisy())
+    ends = []
+    for X, y in (data, tuple(jax.device_put(each, split) for each in data)):
+        given = {"batch_size": 4, "precompute": False, "cache_size": 1e-9}
+        state = started(name, X, y, **given)
+        ends.append(stepped(algorithm_of(name), state, X, y, 200)[0])
+    one, two = ends
+    for array in (two.responses, two.coefficients, two.rows.kept):
+        assert len(array.devices()) == 2
+    if name == "smo":  # of equal candidates rounding chooses
+        close(two.responses, one.responses, 1e-5)
+    else:
+        close(two.responses, one.responses)
+        close(two.coefficients, one.coefficients)
+        assert int(two.rows.num_computed) == int(one.rows.num_computed)
+    model = algorithm_of(name).model(two, *noisy())
+    same = algorithm_of(name).model(one, *noisy())
+    X = noisy()[0]
+    close(model.decision_function(X), same.decision_function(X), 1e-5)
+
+
+def with_value(name, value):
+    return {"slack" if name == "sbp" else "regularization": value}
+
+
+@pytest.mark.parametrize("name", ["sbp", "sdca", "smo"])
+def test_many_values_at_once(name, double):
+    """`vmap` over `init` and `step` is a run for each value."""
+    X, y = (jnp.asarray(each) for each in noisy())
+
+    def end(value):
+        state = started(name, X, y, batch_size=4, **with_value(name, value))
+        last = stepped(algorithm_of(name), state, X, y, 200)[0]
+        reached = objective(algorithm_of(name), last, X, y)
+        return last.coefficients, last.responses, reached
+
+    values = [0.02, 0.05, 0.2]
+    many = jax.vmap(end)(jnp.asarray(values))
+    for each, value in enumerate(values):
+        alone = end(value)
+        # Of equal candidates rounding chooses.
+        first = 0 if name != "smo" else 1
+        jax.tree.map(
+            lambda ours, theirs, each=each: close(ours[each], theirs, 1e-6),
+            many[first:],
+            alone[first:],
+        )
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_new_values_compile_nothing(name):
+    X, y, state = settled(name)
+    bj.solve(algorithm_of(name), state, X, y, max_steps=3)
+    programs = driver._advance, driver._objective
+    compiled = [each._cache_size() for each in programs]
+    for value in (0.01, 0.3):
+        _, _, other = settled(name, **with_value(name, value))
+        other, _ = bj.solve(algorithm_of(name), other, X, y, max_steps=7)
+        bj.solve(algorithm_of(name), other, X, y, max_steps=2)
+    assert [each._cache_size() for each in programs] == compiled
+
+
+# The driver.
+
+
+BIASED: dict[str, dict[str, Any]] = {"sbp": {"fit_bias": True}}
+
+
+def settled(name="sdca", data=digits, **given):
+    """In float32, with a bias where there may be one: one program for many tests."""
+    X, y = data()
+    X = X.astype(np.float32)
+    given = BIASED.get(name, {}) | given
+    return X, y, started(name, X, y, batch_size=4, **given)
+
+
+def test_history():
+    X, y, state = settled()
+    state, history = bj.solve(bj.sdca, state, X, y, max_steps=25, callback_every=10)
+    assert history._fields == ("step", "primal", "dual", "gap", "kernel_evaluations")
+    np.testing.assert_array_equal(history.step, [0, 10, 20, 25])
+    assert history.primal[0] == 1
+    assert history.dual[0] == 0
+    np.testing.assert_array_equal(history.gap, np.abs(history.primal - history.dual))
+    assert np.all(np.diff(history.dual) > 0)
+    np.testing.assert_array_equal(history.kernel_evaluations, N * N)
+    assert all(isinstance(column, np.ndarray) for column in history)
+    _, nothing = bj.solve(bj.sdca, state, X, y, max_steps=0)
+    np.testing.assert_array_equal(nothing.step, [0])
+    assert nothing.primal[0] == history.primal[-1]
+
+
+def test_a_tolerance_ends_the_run():
+    X, y, state = settled("smo")
+    _, history = bj.solve(
+        bj.smo, state, X, y, max_steps=1000, tolerance=0.05, callback_every=2
+    )
+    small = history.gap <= 0.05 * history.primal
+    assert small[-1]
+    assert not np.any(small[:-1])
+    assert history.step[-1] < 1000
+
+
+def test_a_callback_ends_the_run():
+    X, y, state = settled()
+    records, models = [], []
+
+    def callback(state, record):
+        records.append(record)
+        models.append(bj.sdca.model(state, X, y))
+        return record.step >= 20 if record.step else None
+
+    _, history = bj.solve(
+        bj.sdca, state, X, y, max_steps=1000, callback_every=10, callback=callback
+    )
+    np.testing.assert_array_equal(history.step, [0, 10, 20])
+    for column, name in zip(history, records[0]._fields, strict=True):
+        np.testing.assert_array_equal(column, [getattr(r, name) for r in records])
+    assert len(models[0].vectors) == 0
+    assert np.all(np.isfinite(models[-1].decision_function(X)))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_run_goes_on(name):
+    """Two runs are one, and the state in between is left as it was."""
+    X, y, state = settled(name)
+    algorithm = algorithm_of(name)
+    before = jax.tree.map(np.array, state._replace(key=None))
+    once, _ = bj.solve(algorithm, state, X, y, max_steps=20)
+    first, _ = bj.solve(algorithm, state, X, y, max_steps=8)
+    between = jax.tree.map(np.array, first._replace(key=None))
+    twice, history = bj.solve(algorithm, first, X, y, max_steps=12)
+    again, _ = bj.solve(algorithm, first, X, y, max_steps=12)
+    for one, other in (
+        (state, before),
+        (first, between),
+        (twice, once),
+        (again, once),
+    ):
+        jax.tree.map(
+            np.testing.assert_array_equal,
+            one._replace(key=None),
+            other._replace(key=None),
+        )
+    np.testing.assert_array_equal(history.step, [0, 12])
+    for leaf in jax.tree.leaves(twice._replace(kernel=None)):
+        assert not getattr(leaf, "weak_type", False)
+
+
+def test_a_bar_shows_the_progress(capfd):
+    pytest.importorskip("tqdm")
+    X, y, state = settled()
+    given = {"max_steps": 20, "callback_every": 10}
+    _, quiet = bj.solve(bj.sdca, state, X, y, **given)
+    assert capfd.readouterr() == ("", "")
+    _, shown = bj.solve(bj.sdca, state, X, y, **given, progress=True)
+    out, err = capfd.readouterr()
+    assert not out
+    assert "solve" in err
+    assert "gap" in err
+    assert "20/20" in err
+    jax.tree.map(np.testing.assert_array_equal, shown, quiet)
+
+
+def test_a_bar_needs_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    X, y, state = settled()
+    with pytest.raises(ImportError, match=r"^solve: .*pip install tqdm"):
+        bj.solve(bj.sdca, state, X, y, max_steps=1, progress=True)
+
+
+# Models.
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_models(name):
+    """What the fields say is what it decides, and it has the margins of its state."""
+    X, y, state = settled(name, noisy)
+    state, history = bj.solve(algorithm_of(name), state, X, y, max_steps=100)
+    model = algorithm_of(name).model(state, X, y)
+    Z, a = (np.asarray(part, np.float64) for part in model[1:3])
+    k = kernels.rbf(GAMMA)
+    f = np.array([a @ k(x, Z) for x in X]) + float(model.bias)
+    ours = model.decision_function(X)
+    close(ours, f, 1e-5)
+    np.testing.assert_array_equal(model.predict(X), np.where(f > 0, 1, -1))
+    assert model.predict(X).dtype == jnp.int32
+    assert np.all(a != 0)
+    assert len(a) <= N
+    assert (float(model.bias) != 0) == (name in ("sbp", "smo"))
+    margins = y * f
+    if name == "sbp":
+        # Of margins over the level 1 is the level, of as much less water.
+        volume = N * REQUIRED["sbp"]["slack"] / history.primal[-1]
+        close(reference.level(margins, volume), 1.0, 1e-4)
+        close(reference.balanced_level(margins, y, volume)[0], 1.0, 1e-4)
+    else:
+        scale = 1e-3 * int(state.num_visits) if name == "kernel_pegasos" else 1.0
+        alpha = np.asarray(state.coefficients, np.float64) / scale
+        norm = alpha @ signed("noisy") @ alpha
+        primal = 1e-3 / 2 * norm + np.mean(np.maximum(0, 1 - margins))
+        close(history.primal[-1], primal, 1e-4)
+
+
+def test_pruned_models():
+    X, y, state = settled("smo", noisy)
+    state, _ = bj.solve(bj.smo, state, X, y, max_steps=50)
+    model = bj.smo.model(state, X, y)
+    model = model._replace(
+        coefficients=model.coefficients.at[2].set(-model.coefficients[4])
+    )
+    size = len(model.coefficients) // 2
+    small = bj.prune(model, size)
+    a = np.abs(np.asarray(model.coefficients))
+    kept = np.sort(sorted(range(len(a)), key=lambda i: (-a[i], i))[:size])
+    np.testing.assert_array_equal(small.coefficients, model.coefficients[kept])
+    np.testing.assert_array_equal(small.vectors, model.vectors[kept])
+    assert small.bias == model.bias
+    assert small.kernel == model.kernel
+    for size in (len(a), 1000):
+        same = bj.prune(model, size)
+        jax.tree.map(np.testing.assert_array_equal, same, model)
+
+
+def test_a_model_of_many_rows():
+    """More than are taken at once, and not a multiple."""
+    X, y, state = settled()
+    state, _ = bj.solve(bj.sdca, state, X, y, max_steps=10)
+    model = bj.sdca.model(state, X, y)
+    many = np.random.default_rng(0).normal(size=(2500, D)).astype(np.float32)
+    scores = np.asarray(model.decision_function(many))
+    assert scores.shape == (2500,)
+    for part in (slice(0, 3), slice(2490, 2500)):
+        some = np.asarray(model.decision_function(many[part]))
+        np.testing.assert_allclose(scores[part], some, atol=1e-6)
+    assert model.decision_function(many[:0]).shape == (0,)
+
+
+def test_integers_and_lists_are_data(as_installed):
+    X = [[0, 1], [1, 0], [3, 3], [4, 4]]
+    y = [-1, -1, 1, 1]
+    state = bj.smo.init(bj.RBF(1.0), X, y, regularization=0.1)
+    state, history = bj.solve(bj.smo, state, X, y, max_steps=0)
+    assert state.responses.dtype == jnp.float32
+    assert history.primal[0] == 1
+    assert bj.smo.model(state, X, y).vectors.shape == (0, 2)
+
+
+# Bad input.
+
+X_, Y_ = digits()
+X_ = X_.astype(np.float32)
+
+
+def changed(array, row, value):
+    array = np.array(array)
+    array.flat[row * (array.size // len(array))] = value
+    return array
+
+
+BAD_DATA = {
+    "one-class": (
+        (X_, np.ones(N)),
+        "y must have both classes, got +1 in all 60 rows",
+    ),
+    "a-nan": (
+        (changed(X_, 5, np.nan), Y_),
+        "X must be finite, got nan in row 5, column 0",
+    ),
+    "an-inf": (
+        (changed(X_, 7, -np.inf), Y_),
+        "X must be finite, got -inf in row 7, column 0",
+    ),
+    "labels": ((X_, changed(Y_, 3, 0)), "y must be -1 or +1, got 0 in row 3"),
+    "a-label-of-nan": (
+        (X_, changed(Y_, 3, np.nan)),
+        "y must be -1 or +1, got nan in row 3",
+    ),
+    "ragged": (
+        ([[1.0], [2.0, 3.0]], [1, -1]),
+        "X must be an array, got a ragged list",
+    ),
+    "ragged-labels": (
+        (X_, [[1], [1, 2]]),
+        "y must be an array, got a ragged list",
+    ),
+    "texts": ((X_, np.array(["a"] * N)), "y must hold real numbers, got dtype <U1"),
+    "y": (
+        (X_, Y_[1:]),
+        "y must have shape (60,), one label a row of X, got (59,)",
+    ),
+    "columns-of-y": (
+        (X_, Y_[:, None]),
+        "y must have shape (60,), one label a row of X, got (60, 1)",
+    ),
+    "X": ((X_[0], Y_), "X must have shape (n, d), n > 0, got (64,)"),
+    "no-rows": ((X_[:0], Y_[:0]), "X must have shape (n, d), n > 0, got (0, 64)"),
+}
+
+POSITIVE = "must be a finite number above 0"
+BAD_NUMBERS = {
+    # name of the argument: [(learners, value, message)]
+    "slack": [
+        (("sbp",), value, f"must be a finite number of at least 0, got {value!r}")
+        for value in (-0.1, np.nan, np.inf)
+    ],
+    "regularization": [
+        (RIVALS, value, f"{POSITIVE}, got {value!r}")
+        for value in (0, 0.0, -1.0, np.nan, np.inf, "1")
+    ],
+    "fit_bias": [
+        (("sbp", "smo"), value, f"must be True or False, got {value!r}")
+        for value in (1, None, "yes")
+    ],
+    "batch_size": [
+        (LEARNERS, 0, "must be at least 1, got 0"),
+        (LEARNERS, -1, "must be at least 1, got -1"),
+        (LEARNERS, 2.0, "must be an integer, got 2.0"),
+        (LEARNERS, True, "must be an integer, got True"),
+    ],
+    "precompute": [
+        (LEARNERS, value, f"must be True, False or 'auto', got {value!r}")
+        for value in ("yes", 1, None)
+    ],
+    "cache_size": [
+        (LEARNERS, value, f"{POSITIVE}, got {value!r}")
+        for value in (0, -1.0, np.nan, np.inf, None)
+    ],
+    "seed": [
+        (LEARNERS[:3], 1.5, "must be an integer scalar, got 1.5"),
+        (LEARNERS[:3], "a", "must be an integer scalar, got 'a'"),
+    ],
+}
+
+
+@pytest.mark.parametrize("bad", BAD_DATA)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_bad_data(name, bad, as_installed):
+    data, says = BAD_DATA[bad]
+    with pytest.raises(ValueError, match=f"^{name}.init: {re.escape(says)}$") as raised:
+        started(name, *data)
+    assert raised.type is ValueError
+
+
+@pytest.mark.parametrize("argument", BAD_NUMBERS)
+def test_bad_numbers(argument, as_installed):
+    for learners, value, says in BAD_NUMBERS[argument]:
+        for name in learners:
+            says_all = re.escape(f"{name}.init: {argument} {says}")
+            with pytest.raises(ValueError, match=f"^{says_all}$") as raised:
+                started(name, X_, Y_, **{"precompute": False, argument: value})
+            assert raised.type is ValueError
+
+
+@pytest.mark.parametrize("kernel", [None, "rbf", bj.RBF, lambda x, z: 1.0])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_bad_kernels(name, kernel, as_installed):
+    says = re.escape(f"{name}.init: kernel must be a kernel, got {kernel!r}")
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        algorithm_of(name).init(kernel, X_, Y_, **REQUIRED[name])
+
+
+BAD_RUNS = {
+    "rows": (
+        (X_[:50], Y_[:50]),
+        {},
+        "X must be the training set of the state, 60 rows of float32, got 50 of "
+        "float32, 64 features",
+    ),
+    "y": ((X_, Y_[1:]), {}, "y must have shape (60,), one label a row of X, got (59,)"),
+    "tolerance": (
+        (X_, Y_),
+        {"tolerance": -1e-3},
+        "tolerance must be a finite number of at least 0, got -0.001",
+    ),
+    "tolerance-nan": (
+        (X_, Y_),
+        {"tolerance": np.nan},
+        "tolerance must be a finite number of at least 0, got nan",
+    ),
+    "max-steps": ((X_, Y_), {"max_steps": -1}, "max_steps must be at least 0, got -1"),
+    "half-a-step": (
+        (X_, Y_),
+        {"max_steps": 1.5},
+        "max_steps must be an integer, got 1.5",
+    ),
+    "callback-every": (
+        (X_, Y_),
+        {"callback_every": 0},
+        "callback_every must be at least 1, got 0",
+    ),
+    "progress": (
+        (X_, Y_),
+        {"progress": "yes"},
+        "progress must be True or False, got 'yes'",
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_RUNS)
+def test_bad_runs(bad, as_installed):
+    data, given, says = BAD_RUNS[bad]
+    with pytest.raises(ValueError, match=f"^solve: {re.escape(says)}$") as raised:
+        bj.solve(bj.sdca, started("sdca", X_, Y_), *data, **{"max_steps": 2} | given)
+    assert raised.type is ValueError
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, None, True])
+def test_bad_sizes(size, as_installed):
+    model = bj.sdca.model(started("sdca", X_, Y_), X_, Y_)
+    number = isinstance(size, int) and not isinstance(size, bool)
+    says = f"at least 1, got {size}" if number else f"an integer, got {size!r}"
+    with pytest.raises(ValueError, match=f"^prune: size must be {says}$"):
+        bj.prune(model, size)
+
+
+def test_bad_rows_to_decide(as_installed):
+    model = bj.sdca.model(started("sdca", X_, Y_), X_, Y_)
+    for rows in (X_[0], X_[:, 1:]):
+        says = re.escape(
+            "decision_function: X must have shape (n, 64), 64 being the features of "
+            f"the support vectors, got {rows.shape}"
+        )
+        with pytest.raises(ValueError, match=f"^{says}$"):
+            model.decision_function(rows)
+
+
+@pytest.mark.parametrize("name", ["sbp", "smo"])
+def test_an_overflow_of_kernel_values_is_an_error(name):
+    def learn():
+        kernel = bj.Polynomial(9)
+        state = algorithm_of(name).init(kernel, 1e5 * X_, Y_, **REQUIRED[name])
+        bj.solve(algorithm_of(name), state, 1e5 * X_, Y_, max_steps=5)
+
+    with pytest.raises(ValueError, match=r"kernel values overflow float32"):
+        learn()

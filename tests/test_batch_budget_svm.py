@@ -1,0 +1,332 @@
+"""`budget_svm`: norms, projections, both solvers against a float64 optimum."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import budget_svm as reference
+from sklearn.svm import SVC
+
+import budgetjax as bj
+from budgetjax.batch import rows as kernel_rows
+from budgetjax.batch.budget_svm import POWER_ITERATIONS, budget_svm
+from budgetjax.batch.interpolation import OneInfinity, TwoInfinity
+from budgetjax.batch.model import prune
+from budgetjax.batch.solve import solve
+
+N, D, GAMMA = 60, 3, 0.5
+NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
+# Budget and penalty such that, in this order: the sum binds alone, the sum and the
+# other bound do, the other does alone, none does.
+SETTINGS = {
+    "l1": [(1.0, 1.0), (5.0, 0.5), (60.0, 0.3), (60.0, 1e3)],
+    "l2": [(1.5, 0.3), (20.0, 1.0), (60.0, 2.0), (60.0, 1e3)],
+}
+
+
+def training(dtype=np.float64, n=N):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(n, D))
+    y = np.where(X[:, 0] + 0.7 * random.normal(size=n) > 0, 1, -1)
+    return X.astype(dtype), y.astype(dtype)
+
+
+def gram(X):
+    return np.exp(-GAMMA * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+
+
+@functools.cache
+def optimum(norm, budget, penalty):
+    X, y = training()
+    return reference.solve(gram(X), y, budget=budget, penalty=penalty, norm=norm)
+
+
+def started(norm, solver, budget, penalty, dtype=np.float64, **more):
+    X, y = training(dtype)
+    return budget_svm.init(
+        bj.RBF(GAMMA),
+        X,
+        y,
+        budget=budget,
+        penalty=penalty,
+        norm=norm,
+        solver=solver,
+        **more,
+    )
+
+
+def solved(state, tolerance=1e-9, max_steps=3000, dtype=np.float64):
+    X, y = training(dtype)
+    return solve(
+        budget_svm,
+        state,
+        X,
+        y,
+        max_steps=max_steps,
+        tolerance=tolerance,
+        callback_every=250,
+    )
+
+
+def assert_within(a, y, budget, penalty, norm, tolerance=1e-6):
+    """Every constraint of the dual problem, relative to its bound."""
+    a, y = np.asarray(a, np.float64), np.asarray(y, np.float64)
+    most = reference.most(budget, penalty, norm)
+    assert a.min() >= 0
+    assert abs(y @ a) <= tolerance * most
+    assert a.sum() <= most * (1 + tolerance)
+    largest = a.max() if norm == "l1" else np.linalg.norm(a)
+    assert largest <= penalty * (1 + tolerance)
+
+
+@functools.cache
+def projecting(norm):
+    return jax.jit(
+        lambda v, y, budget, penalty: NORMS[norm](budget).project(v, y, penalty)
+    )
+
+
+def vectors(n=N):
+    random = np.random.default_rng(1)
+    normal = random.normal(size=n)
+    return {
+        "normal": normal,
+        "ties": np.round(normal),
+        "ones": np.ones(n),
+        "zero": np.zeros(n),
+        "below": -np.ones(n),
+        "small": 1e-3 * normal,
+        "huge": 1e3 * normal,
+    }
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_projections_find_the_nearest_point(norm, double):
+    _, y = training()
+    for budget, penalty in [(7.5, 1.0), (60.0, 0.2)]:
+        for name, v in vectors().items():
+            a = projecting(norm)(v, y, jnp.asarray(budget), jnp.asarray(penalty))
+            assert_within(a, y, budget, penalty, norm, 1e-12)
+            nearest = reference.project(v, y, budget=budget, penalty=penalty, norm=norm)
+            message = f"{name}, budget {budget}"
+            np.testing.assert_allclose(a, nearest, 0, 1e-6 * penalty, err_msg=message)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_projections_are_within_in_float32(norm):
+    # As many of each class: with a budget of all, sum and ball touch at one point.
+    y = np.where(np.arange(N) % 2, 1, -1).astype(np.float32)
+    values = {**vectors(), "beyond": 1e8 * vectors()["normal"]}
+    for budget in (1.0, 9.0, 60.0, 200.0):
+        for penalty in (1e-4, 1.0, 1e4):
+            for v in values.values():
+                v = jnp.asarray(v, jnp.float32)
+                a = projecting(norm)(v, y, jnp.float32(budget), jnp.float32(penalty))
+                assert_within(a, y, budget, penalty, norm)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_least_norm_over_biases(norm, double):
+    _, y = training()
+    least = jax.jit(lambda v, y, budget: NORMS[norm](budget).least(v, y))
+    biases = np.linspace(-4, 4, 41)
+    for budget in (1.0, 2.5, 4.0, 60.0):
+        for name, v in vectors().items():
+            value, bias = least(jnp.asarray(v), jnp.asarray(y), jnp.asarray(budget))
+
+            def worst(b, v=v, budget=budget):
+                return reference.VALUES[norm](np.maximum(v - y * b, 0), budget)
+
+            near = 1e-8 * np.abs(v).max()
+            assert abs(float(value) - worst(float(bias))) <= near, (name, budget)
+            for other in np.concatenate([biases, y * v])[::5]:
+                assert value <= worst(other) + near, (name, budget)
+
+
+def test_the_norms_bound_the_largest_entries():
+    # Theorem 1, of the norms that the others are compared to.
+    v = np.sort(np.abs(vectors()["normal"]))[::-1]
+    for budget in (1, 4, 17, N):
+        assert reference.l1_value(v, budget) == pytest.approx(v[:budget].sum())
+        largest = np.linalg.norm(v[:budget])
+        value = reference.l2_value(v, budget)
+        assert largest * (1 - 1e-9) <= value <= largest + budget**0.5 * v[budget - 1]
+
+
+def test_the_reference_closes_the_gap():
+    X, y = training()
+    for norm, settings in SETTINGS.items():
+        for budget, penalty in settings:
+            shape = {"budget": budget, "penalty": penalty, "norm": norm}
+            a, dual = optimum(norm, budget, penalty)
+            assert_within(a, y, budget, penalty, norm)
+
+            def above(bias, a=a, shape=shape):
+                return reference.primal(gram(X), y, a, bias, **shape)
+
+            # The least over the bias, which is convex.
+            low, high = -3.0, 3.0
+            for _ in range(60):
+                left, right = low + (high - low) / 3, high - (high - low) / 3
+                low, high = (low, right) if above(left) < above(right) else (left, high)
+            assert dual <= above(low) <= dual * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("solver", ["smo", "projected_gradient"])
+@pytest.mark.parametrize("norm", NORMS)
+def test_solvers_reach_the_optimum(norm, solver, double):
+    _, y = training()
+    for number, (budget, penalty) in enumerate(SETTINGS[norm]):
+        state, history = solved(started(norm, solver, budget, penalty))
+        _, dual = optimum(norm, budget, penalty)
+        assert_within(state.coefficients, y, budget, penalty, norm, 1e-12)
+        assert np.all(history.primal >= history.dual * (1 - 1e-12))
+        assert np.all(np.diff(history.dual) >= -1e-12 * dual)
+        assert dual >= history.dual[-1] * (1 - 1e-9)
+        if norm == "l2" and solver == "smo" and number in (1, 2):
+            # The ball binds: pairs jam on its surface.
+            assert 0.8 * dual < history.dual[-1] < dual * (1 - 1e-5)
+            continue
+        assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
+        assert history.gap[-1] <= 1e-6 * history.primal[-1]
+
+
+@pytest.mark.parametrize(
+    ("norm", "solver"), [("l1", "smo"), ("l2", "projected_gradient")]
+)
+def test_float32_closes_the_gap(norm, solver):
+    _, y = training(np.float32)
+    budget, penalty = SETTINGS[norm][0]
+    state = started(norm, solver, budget, penalty, np.float32)
+    state, history = solved(state, 1e-4, dtype=np.float32)
+    assert state.coefficients.dtype == np.float32
+    assert_within(state.coefficients, y, budget, penalty, norm)
+    assert -1e-6 <= history.gap[-1] / history.primal[-1] <= 1e-4
+    if solver == "smo":
+        # Moves are whole multiples of a quantum.
+        a = np.asarray(state.coefficients, np.float64)
+        assert a @ y == 0
+
+
+def test_all_examples_in_the_budget_make_an_ordinary_machine(double):
+    X, y = training()
+    penalty = 0.3
+    peer = SVC(C=penalty, kernel="rbf", gamma=GAMMA, tol=1e-8).fit(X, y)
+    a = peer.dual_coef_[0]
+    a_all = np.zeros(N)
+    a_all[peer.support_] = a
+    dual = np.abs(a).sum() - a_all @ gram(X) @ a_all / 2
+    state, history = solved(started("l1", "smo", N, penalty))
+    assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
+    model = budget_svm.model(state, X, y)
+    np.testing.assert_allclose(
+        model.decision_function(X), peer.decision_function(X), 0, 1e-4
+    )
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_model_has_the_margins_of_the_optimum(norm, double):
+    X, y = training()
+    budget, penalty = SETTINGS[norm][0]
+    shape = {"budget": budget, "penalty": penalty, "norm": norm}
+    state, history = solved(started(norm, "smo", budget, penalty))
+    model = budget_svm.model(state, X, y)
+    a = np.asarray(state.coefficients)
+    assert len(model.vectors) == np.sum(a > 0)
+    value = reference.primal(gram(X), y, a, float(model.bias), **shape)
+    assert value == pytest.approx(history.primal[-1], rel=1e-12)
+
+    margins = y * np.asarray(model.decision_function(X))
+    if norm == "l1":
+        # Theorem 2: coefficients only where the margin is among the worst.
+        free = margins[(a > 1e-6) & (a < penalty - 1e-6)]
+        np.testing.assert_allclose(free, free[0], 0, 1e-4)
+        assert np.all(a[margins > np.sort(margins)[int(budget) - 1] + 1e-4] < 1e-6)
+    else:
+        # Where the ball does not bind, all margins with a coefficient are the same.
+        supporting = margins[a > 1e-6]
+        np.testing.assert_allclose(supporting, supporting[0], 0, 1e-4)
+    assert prune(model, 3).vectors.shape == (3, D)
+
+
+@pytest.mark.parametrize(
+    ("norm", "solver"), [("l1", "smo"), ("l2", "projected_gradient")]
+)
+def test_many_budgets_at_once(norm, solver, double):
+    X, y = training()
+
+    @jax.jit
+    def trained(budgets, X, y):
+        def one(budget):
+            state = budget_svm.init(
+                bj.RBF(GAMMA),
+                X,
+                y,
+                budget=budget,
+                penalty=3 / budget,
+                norm=norm,
+                solver=solver,
+            )
+            return jax.lax.fori_loop(
+                0, 30, lambda _, state: budget_svm.step(state, X, y), state
+            ).coefficients
+
+        return jax.vmap(one)(budgets)
+
+    budgets = [2.0, 11.0, 40.0]
+    together = trained(jnp.asarray(budgets), X, y)
+    for budget, row in zip(budgets, together, strict=True):
+        alone, _ = solved(started(norm, solver, budget, 3 / budget), None, 30)
+        np.testing.assert_allclose(row, alone.coefficients, 0, 1e-9)
+    assert not np.allclose(together[0], together[2])
+
+
+def test_rows_on_demand_change_nothing(double):
+    known, unknown = (
+        solved(
+            started("l1", "smo", 5.0, 0.5, precompute=precompute, cache_size=0.005),
+            max_steps=20,
+        )
+        for precompute in (True, False)
+    )
+    np.testing.assert_allclose(known[0].coefficients, unknown[0].coefficients, 0, 1e-10)
+    assert known[1].kernel_evaluations[-1] == N * N
+    assert N < unknown[1].kernel_evaluations[-1] <= 20 * 5 * N
+    assert unknown[0].rows.kept.shape[0] < N
+
+
+def test_products_on_demand_are_counted(double):
+    known, unknown = (
+        started("l1", "projected_gradient", 5.0, 0.5, precompute=precompute)
+        for precompute in (True, False)
+    )
+    found, expected = unknown.momentum.curvature, known.momentum.curvature
+    assert float(found) == pytest.approx(float(expected), rel=1e-10)
+    assert kernel_rows.evaluations(known.rows) == N * N
+    assert kernel_rows.evaluations(unknown.rows) == POWER_ITERATIONS * N * N
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": np.ones(N)}, r"y must have both classes, got \+1 in all 60 rows"),
+        ({"y": np.arange(N)}, "y must be -1 or \\+1, got 0 in row 0"),
+        ({"X": np.full((N, D), np.nan)}, "X must be finite, got nan in row 0"),
+        ({"budget": 0}, "budget must be a finite number above 0, got 0"),
+        ({"budget": 0.5}, "budget must be at least 1, got 0.5"),
+        ({"penalty": 0.0}, "penalty must be a finite number above 0, got 0.0"),
+        ({"penalty": -1.0}, "penalty must be a finite number above 0, got -1.0"),
+        ({"norm": "l3"}, "norm must be 'l1' or 'l2', got 'l3'"),
+        (
+            {"solver": "newton"},
+            "solver must be 'smo' or 'projected_gradient', got 'newton'",
+        ),
+    ],
+)
+def test_errors(changes, message):
+    X, y = training(np.float32)
+    given = {"X": X, "y": y, "budget": 5, "penalty": 1.0} | changes
+    with pytest.raises(ValueError, match=f"budget_svm.init: {message}"):
+        budget_svm.init(bj.RBF(GAMMA), given.pop("X"), given.pop("y"), **given)
