@@ -8,8 +8,9 @@ reaching LIBSVM's error in a quarter of its time, with a bias, on Adult and MNIS
 all run in turn in one process: SVC first, whose optimum gives the slack, then each of
 ours, tested as it goes; testing is not timed, and neither is compilation, which is told
 beside it. Errors are in percent of the test part. `ours / SVC` is the share of SVC's
-time at which ours first has an error as low as SVC's, and `error at quarter` what it
-has after a quarter of it.
+time at which ours first has an error as low as SVC's, `to 0.1 more` to within 0.1
+points of it, as in the paper; `error at quarter` and `error at half` are what it has
+after these parts of SVC's time.
 
 `--covtype` trains on 522,910 examples of 54 features in a process of its own, and tells
 its largest memory.
@@ -42,8 +43,8 @@ METHODS = {
     "SBP, one draw": (bj.sbp, {"batch_size": 1}, 100),
     "SMO": (bj.smo, {}, 10),
 }
-# How long ours may take, in SVC's seconds.
-PATIENCE = 1.5
+# How long ours may take, as a part of SVC's time.
+PATIENCE = 0.6
 CACHE = 2000
 COVTYPE_TRAIN = 522_910
 COVTYPE_STEPS = 300
@@ -114,6 +115,8 @@ def compare(name: str) -> list[dict[str, Any]]:
         }
     ]  # fmt: skip
     for method, (algorithm, given, every) in METHODS.items():
+        if given and name != "mnist-20k":
+            continue
         if algorithm is bj.sbp:
             given = {**given, "slack": slack, "fit_bias": True}
         else:
@@ -122,12 +125,11 @@ def compare(name: str) -> list[dict[str, Any]]:
         timed(algorithm, given, every, kernel, data, 0)
         compiling = time.perf_counter() - begin
         curve = timed(algorithm, given, every, kernel, data, PATIENCE * svc_seconds)
-        reached = [seconds for seconds, error, _ in curve if error <= svc_error]
         at = {
             part: [
                 error for seconds, error, _ in curve if seconds <= part * svc_seconds
             ]
-            for part in (0.25, 1)
+            for part in (0.25, 0.5)
         }
         rows.append(
             {
@@ -136,15 +138,22 @@ def compare(name: str) -> list[dict[str, Any]]:
                 "seconds": curve[-1][0],
                 "error": curve[-1][1],
                 "gap": curve[-1][2],
-                "ours / SVC": reached[0] / svc_seconds if reached else "not reached",
+                "ours / SVC": first(curve, svc_error, svc_seconds),
+                "to 0.1 more": first(curve, svc_error + 0.1, svc_seconds),
                 "error at quarter": at[0.25][-1] if at[0.25] else "",
-                "error at SVC's time": at[1][-1] if at[1] else "",
+                "error at half": at[0.5][-1] if at[0.5] else "",
                 "first call": compiling,
                 "curve": [[round(value, 4) for value in point] for point in curve],
             }
         )
         jax.clear_caches()
     return rows
+
+
+def first(curve: list[tuple], error: float, svc_seconds: float) -> float | str:
+    """When the error first is as low, as a part of SVC's time."""
+    reached = [seconds for seconds, now, _ in curve if now <= error]
+    return reached[0] / svc_seconds if reached else "not reached"
 
 
 def covtype() -> list[dict[str, Any]]:
