@@ -1,9 +1,13 @@
 """Comparing states."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+import budgetjax as bj
 
 # For float32 in two compiled programs. Sums come in another order, and a merged vector
 # lies where a flat function is largest: an error of 1e-7 there moves it by 3e-4, its
@@ -43,3 +47,20 @@ def assert_same(actual, expected, rtol):
             np.testing.assert_array_equal(left, right, err_msg=name)
 
     jax.tree_util.tree_map_with_path(compare, kept(actual), kept(expected))
+
+
+@functools.cache
+def compiled_step(algorithm):
+    """One object for each algorithm, so that tests share what it compiles."""
+    return jax.jit(algorithm.step)
+
+
+def loop(algorithm, state, X, y, weight=None):
+    """The definition of a run: one compiled step after the other."""
+    step = compiled_step(algorithm)
+    weight = np.ones(len(X)) if weight is None else weight
+    scores = []
+    for x, label, count in zip(X, y, weight, strict=True):
+        scores.append(bj.decision_function(state, x[None]))
+        state = step(state, x, label, count)
+    return state, np.concatenate(scores)

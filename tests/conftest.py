@@ -25,14 +25,50 @@ def double():
     jax.config.update("jax_enable_x64", False)
 
 
-# Every compiled program takes memory maps, of which a process may have some 65,000.
-TESTS_TO_A_CLEARING = 120
-counted = iter(range(1, 10**9))
+# Every compiled program takes memory maps, of which a process may have some 65,000:
+# enough for some 1,300 programs.
+PROGRAMS_TO_A_CLEARING = 500
+compiled = []
 
 
-@pytest.fixture(autouse=True)
-def room_for_programs():
-    """Drops compiled programs now and then, before the process runs out of maps."""
-    yield
-    if next(counted) % TESTS_TO_A_CLEARING == 0:
+def count_program(event, duration, **more):
+    if event.endswith("/backend_compile_duration"):
+        compiled.append(event)
+
+
+jax.monitoring.register_event_duration_secs_listener(count_program)
+
+
+def group(nodeid):
+    """What follows an @ in the name of a test; without one, the name."""
+    return nodeid.rpartition("@")[2].rstrip("]")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Drops compiled programs now and then, before the process runs out of maps.
+
+    Not between tests that share them.
+    """
+    last = nextitem is None or group(item.nodeid) != group(nextitem.nodeid)
+    if last and len(compiled) >= PROGRAMS_TO_A_CLEARING:
+        compiled.clear()
         jax.clear_caches()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `--dist loadgroup`, tests of a group follow each other in one process.
+
+    Groups are read from the names of tests: pytest-xdist 3.8 appends its own groups to
+    attributes that pytest 9.2 no longer reads.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group(nodeid)
+
+    return GroupScheduling(config, log)

@@ -13,6 +13,10 @@ from budgetjax import losses
 
 NUM_FEATURES = 3
 NUM_CLASSES = 4
+# Room for so many support vectors, whatever the budget, and so many examples: one
+# compiled program then serves many tests of a row.
+CAPACITY = 64
+N = 60
 
 
 # What some learners do not promise, each with its reason.
@@ -46,11 +50,15 @@ class Row(NamedTuple):
             kernel, num_features=num_features, budget=budget, **arguments
         )
 
+    def roomy(self, **more):
+        """An empty model of the shapes that tests share."""
+        return self.init(**{"capacity": CAPACITY} | more)
+
     def kernel_of(self, gamma):
         """A kernel of the row's structure with another parameter."""
         return jax.tree.map(lambda leaf: jnp.asarray(leaf) * gamma, self.kernel)
 
-    def stream(self, n=60, seed=0, num_features=NUM_FEATURES):
+    def stream(self, n=N, seed=0, num_features=NUM_FEATURES):
         """A noisy stream that keeps the learner busy."""
         random = np.random.default_rng(seed)
         X = random.normal(size=(n, num_features))
@@ -244,11 +252,8 @@ def each(test, rows=ROWS):
 
     Compiled loops are then shared between the tests.
     """
-    marked = [
-        pytest.param(row, id=row.name, marks=pytest.mark.xdist_group(row.name))
-        for row in rows
-    ]
-    return pytest.mark.parametrize("row", marked)(test)
+    named = [pytest.param(row, id=f"@{row.name}") for row in rows]
+    return pytest.mark.parametrize("row", named)(test)
 
 
 def some(test):

@@ -1,5 +1,6 @@
 """The compiled loop: no copy of a support matrix, one program for all values."""
 
+import functools
 import re
 
 import jax
@@ -41,10 +42,13 @@ OTHERS = ("perceptron-unbudgeted", "pegasos-ball-project-average")
 def learners():
     for row in registry.firsts():
         if row.name not in OTHERS and isinstance(row.algorithm, bj.Algorithm):
-            yield pytest.param(row, id=row.name)
+            yield row
 
 
-@pytest.mark.parametrize("row", list(learners()))
+LEARNERS = tuple(learners())
+
+
+@functools.partial(registry.each, rows=LEARNERS)
 @pytest.mark.parametrize("block_size", [1, BLOCK])
 def test_no_copy_of_the_support_vectors_in_the_loop(row, block_size):
     text = compiled_text(row, block_size)
@@ -57,7 +61,7 @@ def test_no_copy_of_the_support_vectors_in_the_loop(row, block_size):
     assert len(everything) <= 2
 
 
-@pytest.mark.parametrize("row", list(learners()))
+@functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     text = compiled_text(row, BLOCK)
     kernel_rows = f"{BLOCK},{BUDGET + 1}"

@@ -166,17 +166,22 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     assert np.mean(np.sign(scores[500:]) == y[500:]) > 0.55
 
 
-@pytest.mark.parametrize("start", [1, 150])
-def test_the_average_is_that_of_the_iterates(start):
-    X, y = parity(250)
-    kernel = bj.RBF(0.05)
-    for algorithm, arguments in (
+@pytest.mark.parametrize(
+    ("algorithm", "arguments"),
+    [
         (bj.pegasos, {"budget": 250, "regularization": 1e-2}),
         (bj.nystrom, {"budget": 40}),
         (bj.fourier, {"budget": 40}),
-    ):
-        state = algorithm.init(kernel, num_features=64, average=start, **arguments)
-        step = jax.jit(algorithm.step)
+    ],
+    ids=["pegasos", "nystrom", "fourier"],
+)
+def test_the_average_is_that_of_the_iterates(algorithm, arguments):
+    X, y = parity(250)
+    step = jax.jit(algorithm.step)
+    for start in (1, 150):
+        state = algorithm.init(
+            bj.RBF(0.05), num_features=64, average=start, **arguments
+        )
         iterates, one = [], state
         for x, label in zip(X, y, strict=True):
             one = step(one, x, label)

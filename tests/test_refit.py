@@ -542,7 +542,8 @@ def check_caches(state, atol):
             )
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+# The @ is of `conftest.group`: the tests of a learner share its compiled loop.
+@pytest.mark.parametrize("name", LEARNERS, ids="@{}".format)
 def test_it_goes_on_learning(name):
     algorithm, state, X, y = started(name)
     before = jax.tree.map(np.array, state)
@@ -594,7 +595,9 @@ def test_it_goes_on_learning(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["pegasos-project-average", "projectron", "nystrom-average", "arow"]
+    "name",
+    ["pegasos-project-average", "projectron", "nystrom-average", "arow"],
+    ids="@{}".format,
 )
 def test_moving_vectors_lower_the_objective(name):
     algorithm, state, X, y = started(name)
