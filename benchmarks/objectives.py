@@ -47,7 +47,7 @@ def value(norm: float, margins: np.ndarray, regularization: float) -> float:
     return regularization / 2 * norm + float(np.mean(np.maximum(0, 1 - margins)))
 
 
-def svc(X: np.ndarray, y: np.ndarray, gamma: float, penalty: float) -> float:
+def svc(X: np.ndarray, y: np.ndarray, gamma: Any, penalty: float) -> float:
     """P of SVC."""
     machine = SVC(C=penalty, gamma=gamma, tol=1e-6, cache_size=1000)
     machine.fit(X.astype(np.float64), y)
