@@ -162,9 +162,9 @@ def ahead(rows: list[dict[str, Any]]) -> None:
     for name in SETTINGS:
         curves = {row["method"]: row for row in rows if row["data"] == name}
         for method in METHODS[1:]:
-            pair = [curves.get(each) for each in ("SBP", method)]
-            if not all(pair):
+            if not {"SBP", method} <= curves.keys():
                 continue
+            pair = curves["SBP"], curves[method]
             changes = [np.array(row["changes"]) for row in pair]
             start, end = max(c[0] for c in changes), min(c[-1] for c in changes)
             grid = np.geomspace(start, end, 200)

@@ -283,6 +283,22 @@ def test_products_with_all_rows(n, double):
     assert kernel_rows.evaluations(rows) == 16
 
 
+@pytest.mark.parametrize("name", ["sbp", "smo"])
+def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
+    """Rows are written where they are, and computed in loops over what is missing."""
+    batch = 8
+    X, y = (jnp.asarray(array, jnp.float32) for array in noisy())
+    state = started(name, X, y, batch_size=batch, precompute=False, cache_size=1e-9)
+    program = jax.jit(algorithm_of(name).step, donate_argnums=0)
+    text = program.lower(state, X, y).compile().as_text()
+    assert re.search(rf"f32\[{2 * batch},{N}\]", text)
+    assert not re.search(rf"= f32\[{2 * batch},{N}\]\S* copy\(", text)
+    # The matrix product of new rows.
+    shape = rf"= f32\[{batch},{N}\]\S* (fusion|dot|custom-call)\("
+    assert re.search(shape, text)
+    assert not re.search(shape, text[text.index("ENTRY") :])
+
+
 # Update by update.
 
 
