@@ -183,8 +183,8 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         first,
     )
     state = state._replace(rows=rows, num_updates=state.num_updates + part.made)
-    state = svm.moved(state, X, y, chosen, part.steps)
-    return state._replace(coefficients=jnp.clip(state.coefficients, 0, most))
+    steps = jnp.clip(start + part.steps, 0, most) - start
+    return svm.moved(state, X, y, chosen, steps)
 
 
 def _most(state: State) -> Float[Array, ""]:
