@@ -47,7 +47,7 @@ METHODS = {
 PATIENCE = 0.6
 CACHE = 2000
 COVTYPE_TRAIN = 522_910
-COVTYPE_STEPS = 2000
+COVTYPE_STEPS = 300
 
 
 def data_of(setting: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
