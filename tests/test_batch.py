@@ -276,7 +276,10 @@ def test_products_with_all_rows(n, double):
     alpha = np.random.default_rng(0).random(n)
     for precompute in (True, False):
         rows = rows_of(X, y, 4, precompute=precompute)
-        close(product(bj.RBF(GAMMA), rows, X, y, alpha), Q @ alpha, 1e-13)
+        after, found = product(bj.RBF(GAMMA), rows, X, y, alpha)
+        close(found, Q @ alpha, 1e-13)
+        computed = int(after.num_computed) - int(rows.num_computed)
+        assert computed == (0 if rows.complete else n)
     examples = np.array([7, 5, 7, 0], np.int32)
     rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
     np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)

@@ -320,7 +320,7 @@ def _gradient_step(
     alpha, point = state.coefficients, momentum.point
     ascent = (1 - momentum.responses) / momentum.curvature
     found = state.norm.project(point + ascent, y, state.penalty)
-    rows, responses = _product(state.kernel, state.rows, X, y, found)
+    rows, responses = kernel_rows.product(state.kernel, state.rows, X, y, found)
 
     # From the change, whose rounding is less than that of two values. A loss that
     # rounding explains is none: near the optimum all gains are smaller.
@@ -356,20 +356,6 @@ def _gradient_step(
     )
 
 
-def _product(
-    kernel: Kernel,
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    coefficients: Float[Array, " n"],
-) -> tuple[KernelRows, Float[Array, " n"]]:
-    """`Q coefficients`, and the rows with the kernel values counted."""
-    result = kernel_rows.product(kernel, rows, X, y, coefficients)
-    if not rows.complete:
-        rows = rows._replace(num_computed=rows.num_computed + y.shape[0])
-    return rows, result
-
-
 @jax.jit
 def _curvature(
     kernel: Kernel, rows: KernelRows, X: Float[Array, "n d"], y: Float[Array, " n"]
@@ -386,7 +372,7 @@ def _curvature(
     def body(_, carry):
         rows, vector, _ = carry
         vector = vector / jnp.maximum(jnp.linalg.norm(vector), tiny)
-        rows, image = _product(kernel, rows, X, y, vector)
+        rows, image = kernel_rows.product(kernel, rows, X, y, vector)
         image = balanced(image)
         return rows, image, jnp.linalg.norm(image)
 

@@ -1,16 +1,13 @@
 """Pegasos with a kernel on a training set; see `init`."""
 
-import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax.batch import model as models
 from budgetjax.batch import svm
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.solve import BatchAlgorithm, Objective
 from budgetjax.batch.svm import State
-from budgetjax.batch.training import examples
 from budgetjax.kernels import Kernel
 
 
@@ -106,10 +103,8 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         violation = (response < state.regularization * elapsed) | (count == 1)
         return violation.astype(response.dtype)
 
-    key, draw = jax.random.split(state.key)
-    batch = (state.rows.batch.value,)
-    drawn = jax.random.randint(draw, batch, 0, y.shape[0], jnp.int32)
-    return svm.visit(state._replace(key=key), X, y, drawn, change)
+    state, drawn = svm.draw(state, y)
+    return svm.visit(state, X, y, drawn, change)
 
 
 def _scale(state: State) -> Float[Array, ""]:
@@ -155,10 +150,8 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     Raises:
       ValueError: if the training set has not the shape of the state's.
     """
-    X, y = examples("kernel_pegasos.model", X, y)
-    return models.of_coefficients(
-        state.kernel, X, y, _scale(state) * state.coefficients, jnp.zeros((), X.dtype)
-    )
+    scaled = state._replace(coefficients=_scale(state) * state.coefficients)
+    return svm.model(scaled, X, y)
 
 
 kernel_pegasos = BatchAlgorithm(init, step, objective, model)

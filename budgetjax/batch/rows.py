@@ -272,10 +272,14 @@ def product(
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
     coefficients: Float[Array, " n"],
-) -> Float[Array, " n"]:
-    """`Q coefficients`; O(n^2) where all rows are kept, else O(n^2 d) in blocks."""
+) -> tuple[KernelRows, Float[Array, " n"]]:
+    """`Q coefficients`; O(n^2) where all rows are kept, else O(n^2 d) in blocks.
+
+    Returns:
+      The rows, which count the kernel values, and the product.
+    """
     if rows.complete:
-        return jnp.matmul(rows.kept, coefficients, precision="highest")
+        return rows, jnp.matmul(rows.kept, coefficients, precision="highest")
     n = X.shape[0]
     size = min(n, PRODUCT_BLOCK)
 
@@ -289,4 +293,5 @@ def product(
         return jax.lax.dynamic_update_slice_in_dim(result, new, start, 0)
 
     blocks = -(-n // size)
-    return jax.lax.fori_loop(0, blocks, block, jnp.zeros_like(coefficients))
+    result = jax.lax.fori_loop(0, blocks, block, jnp.zeros_like(coefficients))
+    return rows._replace(num_computed=rows.num_computed + n), result

@@ -1,16 +1,11 @@
 """Stochastic dual coordinate ascent for the kernel SVM; see `init`."""
 
-import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax.batch import model as models
 from budgetjax.batch import svm
-from budgetjax.batch.model import KernelModel
-from budgetjax.batch.solve import BatchAlgorithm, Objective
+from budgetjax.batch.solve import BatchAlgorithm
 from budgetjax.batch.svm import State
-from budgetjax.batch.training import examples
 from budgetjax.kernels import Kernel
 
 
@@ -102,49 +97,10 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     most = svm.penalty(state.regularization, y)
 
     def change(coefficient, response, diagonal, count):
-        # Where k(x, x) = 0 this is infinite, and the coefficient as large as may be.
-        best = coefficient + (1 - response) / diagonal
-        return jnp.clip(best, 0, most) - coefficient
+        return svm.best_change(coefficient, response, diagonal, most)
 
-    key, draw = jax.random.split(state.key)
-    batch = (state.rows.batch.value,)
-    drawn = jax.random.randint(draw, batch, 0, y.shape[0], jnp.int32)
-    return svm.visit(state._replace(key=key), X, y, drawn, change)
+    state, drawn = svm.draw(state, y)
+    return svm.visit(state, X, y, drawn, change)
 
 
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    """`P` and `D` of the coefficients; O(n).
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats.
-      y: its labels.
-
-    Returns:
-      `primal` is to be minimised, and `dual` is below it.
-    """
-    squared_norm = jnp.sum(state.coefficients * state.responses)
-    return Objective(
-        svm.primal(squared_norm, state.responses, state.regularization),
-        svm.dual(jnp.sum(state.coefficients), squared_norm, state.regularization),
-    )
-
-
-def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, without a bias.
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Raises:
-      ValueError: if the training set has not the shape of the state's.
-    """
-    X, y = examples("sdca.model", X, y)
-    return models.of_coefficients(
-        state.kernel, X, y, state.coefficients, jnp.zeros((), X.dtype)
-    )
-
-
-sdca = BatchAlgorithm(init, step, objective, model)
+sdca = BatchAlgorithm(init, step, svm.objective, svm.model)

@@ -8,13 +8,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import hyperparameters
-from budgetjax.batch import model as models
 from budgetjax.batch import rows as kernel_rows
 from budgetjax.batch import svm
-from budgetjax.batch.model import KernelModel
-from budgetjax.batch.solve import BatchAlgorithm, Objective
+from budgetjax.batch.solve import BatchAlgorithm
 from budgetjax.batch.svm import State
-from budgetjax.batch.training import examples
 from budgetjax.kernels import Kernel
 
 # The updates of a subproblem: at most so many for each of its examples, and none
@@ -145,7 +142,10 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         state, chosen, exists = _choose_pairs(state, X, y)
     else:
         gains = _gains(
-            state.coefficients, state.responses, state.rows.diagonal, _most(state)
+            state.coefficients,
+            state.responses,
+            state.rows.diagonal,
+            svm.penalty(state.regularization, y),
         )[1]
         chosen = jax.lax.top_k(gains, state.rows.batch.value)[1]
         exists = jnp.ones(chosen.shape, bool)
@@ -153,7 +153,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     start, diagonal, signs = (
         array[chosen] for array in (state.coefficients, rows.diagonal, y)
     )
-    most = _most(state)
+    most = svm.penalty(state.regularization, y)
     batch = chosen.shape[0]
 
     def update(part: Part) -> Part:
@@ -187,11 +187,6 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     return svm.moved(state, X, y, chosen, steps)
 
 
-def _most(state: State) -> Float[Array, ""]:
-    """The largest coefficient there may be."""
-    return 1 / (state.regularization * state.responses.shape[0])
-
-
 def _gains(
     coefficients: Float[Array, " some"],
     responses: Float[Array, " some"],
@@ -199,10 +194,8 @@ def _gains(
     most: Float[Array, ""],
 ) -> tuple[Float[Array, " some"], Float[Array, " some"]]:
     """The best change of every coefficient alone, and what it gains in the dual."""
-    slope = 1 - responses
-    # Where k(x, x) = 0 this is infinite, and the coefficient as large as may be.
-    changes = jnp.clip(coefficients + slope / diagonal, 0, most) - coefficients
-    return changes, changes * (slope - diagonal * changes / 2)
+    changes = svm.best_change(coefficients, responses, diagonal, most)
+    return changes, changes * (1 - responses - diagonal * changes / 2)
 
 
 def _bounds(
@@ -230,7 +223,7 @@ def _choose_pairs(
     state: State, X: Float[Array, "n d"], y: Float[Array, " n"]
 ) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
     """The worst in "up", and those in "low" that gain most with the first of them."""
-    up, low = _bounds(state.coefficients, y, _most(state))
+    up, low = _bounds(state.coefficients, y, svm.penalty(state.regularization, y))
     error = y * (1 - state.responses)
     batch = state.rows.batch.value
     worst, ups = jax.lax.top_k(jnp.where(up, error, -jnp.inf), batch // 2)
@@ -273,54 +266,4 @@ def _pair(
     return i, j, change, change * (ahead[j] - curvature[j] * change / 2)
 
 
-def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
-    """The bias of least hinge loss, in the middle of those that are; O(n log n).
-
-    The loss is convex and piecewise linear in the bias, with a kink wherever an example
-    reaches its margin; its slope rises by one at each, from as much below 0 as there
-    are positive examples.
-    """
-    if not state.fit_bias:
-        return jnp.zeros((), y.dtype)
-    kinks = jnp.sort(y * (1 - state.responses))
-    positive = jnp.sum(y > 0, dtype=jnp.int32)
-    return (kinks[positive - 1] + kinks[positive]) / 2
-
-
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    """`P` of the coefficients with the best bias, and `D`; O(n log n).
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats.
-      y: its labels.
-
-    Returns:
-      `primal` is to be minimised, and `dual` is below it.
-    """
-    squared_norm = jnp.sum(state.coefficients * state.responses)
-    margins = state.responses + y * _bias(state, y)
-    return Objective(
-        svm.primal(squared_norm, margins, state.regularization),
-        svm.dual(jnp.sum(state.coefficients), squared_norm, state.regularization),
-    )
-
-
-def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, with the bias of least hinge loss, if any.
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Raises:
-      ValueError: if the training set has not the shape of the state's.
-    """
-    X, y = examples("smo.model", X, y)
-    return models.of_coefficients(
-        state.kernel, X, y, state.coefficients, _bias(state, y)
-    )
-
-
-smo = BatchAlgorithm(init, step, objective, model)
+smo = BatchAlgorithm(init, step, svm.objective, svm.model)

@@ -20,9 +20,12 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import hyperparameters
+from budgetjax.batch import model as models
 from budgetjax.batch import rows as kernel_rows
+from budgetjax.batch.model import KernelModel
 from budgetjax.batch.rows import KernelRows
-from budgetjax.batch.training import training_set
+from budgetjax.batch.solve import Objective
+from budgetjax.batch.training import examples, training_set
 from budgetjax.hyperparameters import Flag
 from budgetjax.kernels import Kernel
 
@@ -106,6 +109,18 @@ def penalty(
     return 1 / (regularization * y.shape[0])
 
 
+def best_change(
+    coefficients: Float[Array, "*some"],
+    responses: Float[Array, "*some"],
+    diagonal: Float[Array, "*some"],
+    most: Float[Array, ""],
+) -> Float[Array, "*some"]:
+    """What each coefficient, changed alone, changes by to maximise the dual."""
+    # Where k(x, x) = 0 this is infinite, and the coefficient as large as may be.
+    best = coefficients + (1 - responses) / diagonal
+    return jnp.clip(best, 0, most) - coefficients
+
+
 def primal(
     squared_norm: Float[Array, ""],
     responses: Float[Array, " n"],
@@ -130,6 +145,14 @@ Visit = Callable[
     [Float[Array, ""], Float[Array, ""], Float[Array, ""], Integer[Array, ""]],
     Float[Array, ""],
 ]
+
+
+def draw(state: State, y: Float[Array, " n"]) -> tuple[State, Integer[Array, " batch"]]:
+    """A batch of examples, with replacement, and the state with the next key."""
+    key, now = jax.random.split(state.key)
+    batch = (state.rows.batch.value,)
+    drawn = jax.random.randint(now, batch, 0, y.shape[0], jnp.int32)
+    return state._replace(key=key), drawn
 
 
 def visit(
@@ -214,3 +237,53 @@ def _merged(
     first = jnp.argmax(same, axis=1).astype(jnp.int32) == order
     steps = jnp.where(first, jnp.sum(jnp.where(same, steps[None], 0), axis=1), 0)
     return steps != 0, steps
+
+
+def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
+    """The bias of least hinge loss, in the middle of those that are; O(n log n).
+
+    The loss is convex and piecewise linear in the bias, with a kink wherever an example
+    reaches its margin; its slope rises by one at each, from as much below 0 as there
+    are positive examples.
+    """
+    if not state.fit_bias:
+        return jnp.zeros((), y.dtype)
+    kinks = jnp.sort(y * (1 - state.responses))
+    positive = jnp.sum(y > 0, dtype=jnp.int32)
+    return (kinks[positive - 1] + kinks[positive]) / 2
+
+
+def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+    """`P` of the coefficients with the best bias, and `D`; O(n log n).
+
+    Args:
+      state: of a solver whose coefficients are alpha.
+      X: the training set of `init`, as floats.
+      y: its labels.
+
+    Returns:
+      `primal` is to be minimised, and `dual` is below it.
+    """
+    squared_norm = jnp.sum(state.coefficients * state.responses)
+    margins = state.responses + y * _bias(state, y)
+    return Objective(
+        primal(squared_norm, margins, state.regularization),
+        dual(jnp.sum(state.coefficients), squared_norm, state.regularization),
+    )
+
+
+def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
+    """The model of the coefficients, with the bias of least hinge loss, if any.
+
+    Args:
+      state: of a solver whose coefficients are alpha.
+      X: the training set of `init`, shape `(n, d)`.
+      y: its labels, shape `(n,)`.
+
+    Raises:
+      ValueError: if the training set has not the shape of the state's.
+    """
+    X, y = examples("model", X, y)
+    return models.of_coefficients(
+        state.kernel, X, y, state.coefficients, _bias(state, y)
+    )
