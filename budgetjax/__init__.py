@@ -23,6 +23,12 @@ from budgetjax.kernels import (
     default_gamma,
 )
 from budgetjax.landmarks import kmeans_landmarks
+from budgetjax.linear.dcd import dcd
+from budgetjax.linear.linear_pegasos import linear_pegasos
+from budgetjax.linear.model import LinearModel
+from budgetjax.linear.mpu import mpu
+from budgetjax.linear.rows import SparseRows, sparse_rows
+from budgetjax.linear.solving import LinearAlgorithm, Solution
 from budgetjax.maintenance import (
     Merge,
     MergeBestPair,
@@ -62,6 +68,8 @@ __all__ = [
     "KernelModel",
     "Laplacian",
     "Linear",
+    "LinearAlgorithm",
+    "LinearModel",
     "Merge",
     "MergeBestPair",
     "MultiMerge",
@@ -78,6 +86,8 @@ __all__ = [
     "RemoveRandom",
     "RemoveSmallest",
     "Sigmoid",
+    "Solution",
+    "SparseRows",
     "Sum",
     "Support",
     "Sweep",
@@ -85,6 +95,7 @@ __all__ = [
     "arow",
     "averaged",
     "budget_svm",
+    "dcd",
     "decision_function",
     "default_gamma",
     "forgetron",
@@ -92,7 +103,9 @@ __all__ = [
     "grid",
     "kernel_pegasos",
     "kmeans_landmarks",
+    "linear_pegasos",
     "losses",
+    "mpu",
     "norma",
     "nystrom",
     "passive_aggressive",
@@ -108,6 +121,7 @@ __all__ = [
     "sgd",
     "smo",
     "solve",
+    "sparse_rows",
     "support",
     "sweep",
 ]

@@ -27,6 +27,16 @@ def training_set(
         raise ValueError(f"{where}: kernel must be a kernel, got {kernel!r}")
     X, y = examples(where, X, y)
     engine.check_finite(where, X)
+    return X, signs(where, y, X.shape[0]).astype(X.dtype)
+
+
+def signs(where: str, y: ArrayLike, number: int) -> Array:
+    """The labels of this many examples, -1 and +1 and both of them, as they are.
+
+    Raises:
+      ValueError: if they are not that.
+    """
+    y = labels_of(where, y, number)
     labels = hyperparameters.concrete(y)
     if labels is not None:
         if not np.all(np.abs(labels) == 1):
@@ -39,7 +49,7 @@ def training_set(
                 f"{where}: y must have both classes, got {labels[0]:+g} in all "
                 f"{len(labels)} rows"
             )
-    return X, y
+    return y
 
 
 def examples(
@@ -47,13 +57,19 @@ def examples(
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
     """A training set as arrays of one float type, of shapes that fit each other."""
     X = jnp.asarray(hyperparameters.array(where, "X", X))
-    y = jnp.asarray(hyperparameters.array(where, "y", y))
     if X.ndim != 2 or not X.shape[0]:
         raise ValueError(f"{where}: X must have shape (n, d), n > 0, got {X.shape}")
-    if y.shape != X.shape[:1]:
-        raise ValueError(
-            f"{where}: y must have shape {X.shape[:1]}, one label a row of X, "
-            f"got {y.shape}"
-        )
+    y = labels_of(where, y, X.shape[0])
     X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
     return X, y.astype(X.dtype)
+
+
+def labels_of(where: str, y: ArrayLike, number: int) -> Array:
+    """The labels of this many examples, as an array."""
+    y = jnp.asarray(hyperparameters.array(where, "y", y))
+    if y.shape != (number,):
+        raise ValueError(
+            f"{where}: y must have shape ({number},), one label a row of X, got "
+            f"{y.shape}"
+        )
+    return y

@@ -1,0 +1,170 @@
+r"""Patterns: examples times their labels, with a constant as one feature more.
+
+The pattern of an example is :math:`z_i = y_i (x_i, \rho)`, so that a margin is its
+inner product with the weights, the last of which gives the bias.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int32
+
+from budgetjax import hyperparameters
+from budgetjax.batch.training import signs
+from budgetjax.hyperparameters import Count
+from budgetjax.linear.rows import (
+    LANES,
+    DenseRows,
+    KernelMatrix,
+    SparseRows,
+    as_rows,
+)
+
+
+def examples(
+    where: str, X: Any, y: Any
+) -> tuple[DenseRows | SparseRows, Float[Array, " n"]]:
+    """A training set of two classes as rows and labels, checked.
+
+    Raises:
+      ValueError: if it is not that.
+    """
+    rows = as_rows(where, X)
+    return rows, signs(where, y, rows.number).astype(float)
+
+
+def given(X: Any, y: ArrayLike) -> tuple[DenseRows | SparseRows, Float[Array, " n"]]:
+    """A training set that has been checked before, perhaps traced now."""
+    y = jnp.asarray(y).astype(float)
+    if isinstance(X, SparseRows):
+        return jax.tree.map(jnp.asarray, X), y
+    X = jnp.asarray(X)
+    return DenseRows(X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)), y
+
+
+def constant_feature(
+    where: str, augment: ArrayLike, dtype: np.dtype
+) -> Float[Array, ""] | None:
+    """`rho`, or None if it is 0 and known."""
+    hyperparameters.non_negative(where, "augment", augment)
+    known = hyperparameters.concrete(augment)
+    if known is not None and np.all(known == 0):
+        return None
+    return hyperparameters.as_leaf(where, "augment", augment, dtype)
+
+
+def squared_norms(
+    where: str,
+    rows: DenseRows | SparseRows,
+    constant: Float[Array, ""] | None,
+    dtype: np.dtype,
+) -> Float[Array, " n"]:
+    """Of all patterns.
+
+    Raises:
+      ValueError: if one overflows.
+    """
+    squares = rows.squares(dtype)
+    if constant is not None:
+        squares += jnp.square(constant)
+    known = hyperparameters.concrete(squares)
+    if known is not None and not np.all(np.isfinite(known)):
+        row = int(np.argmin(np.isfinite(known)))
+        raise ValueError(
+            f"{where}: squared norms must be finite in {dtype}, got {known[row]} in "
+            f"row {row}; scale X down"
+        )
+    return squares
+
+
+def width(rows: DenseRows | SparseRows, constant: Float[Array, ""] | None) -> int:
+    """The number of weights: of the features, of the constant, and what fills up."""
+    size = rows.size + (constant is not None)
+    return size if isinstance(rows, SparseRows) else -(-size // LANES) * LANES
+
+
+def patterns(
+    rows: DenseRows | SparseRows,
+    y: Float[Array, " n"],
+    constant: Float[Array, ""] | None,
+) -> DenseRows | SparseRows:
+    """All patterns, as rows of `width` numbers; not to be traced for sparse rows."""
+    if isinstance(rows, DenseRows):
+        return DenseRows(_signed(rows.values, y, constant, width(rows, constant)))
+    counts = np.diff(rows.starts)
+    total = int(rows.starts[-1])
+    signs = np.repeat(np.asarray(y), counts).astype(rows.values.dtype)
+    values = np.asarray(rows.values)[:total] * signs
+    indices = np.asarray(rows.indices)[:total]
+    starts = np.asarray(rows.starts)
+    longest = rows.longest.value
+    if constant is not None:
+        last = (np.asarray(y) * float(constant)).astype(values.dtype)
+        values = np.insert(values, starts[1:], last)
+        indices = np.insert(indices, starts[1:], rows.size)
+        starts = starts + np.arange(len(starts), dtype=np.int32)
+        longest += 1
+    return SparseRows(
+        values=jnp.asarray(values),
+        indices=jnp.asarray(indices),
+        starts=jnp.asarray(starts),
+        columns=Count(width(rows, constant)),
+        longest=Count(longest),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _signed(X, y, constant, width):
+    parts = [X * y[:, None].astype(X.dtype)]
+    if constant is not None:
+        parts.append((y * constant).astype(X.dtype)[:, None])
+    filled = X.shape[1] + len(parts) - 1
+    parts.append(jnp.zeros((X.shape[0], width - filled), X.dtype))
+    return jnp.concatenate(parts, axis=1)
+
+
+def some_patterns(
+    rows: DenseRows | SparseRows,
+    y: Float[Array, " n"],
+    constant: Float[Array, ""] | None,
+    chosen: Int32[Array, " k"],
+) -> DenseRows | SparseRows:
+    """The patterns of these examples, as `k` rows; O(k d), or O(k longest)."""
+    signs = y[chosen]
+    if isinstance(rows, DenseRows):
+        size = width(rows, constant)
+        return DenseRows(_signed(rows.values[chosen], signs, constant, size))
+    place = jnp.arange(rows.longest.value, dtype=jnp.int32)[None]
+    starts, ends = rows.starts[chosen][:, None], rows.starts[chosen + 1][:, None]
+    there = starts + place < ends
+    signs = signs.astype(rows.values.dtype)[:, None]
+    # The places of a short row that are left over add nothing to column 0.
+    values = jnp.where(there, signs * rows.values[starts + place], 0)
+    indices = jnp.where(there, rows.indices[starts + place], 0)
+    if constant is not None:
+        values = jnp.hstack([values, signs * constant.astype(values.dtype)])
+        last = jnp.full_like(indices[:, :1], rows.size)
+        indices = jnp.hstack([indices, last])
+    number, longest = values.shape
+    return SparseRows(
+        values=values.ravel(),
+        indices=indices.ravel(),
+        starts=longest * jnp.arange(number + 1, dtype=jnp.int32),
+        columns=Count(width(rows, constant)),
+        longest=Count(longest),
+    )
+
+
+def kernel_patterns(
+    gram: Float[Array, "n n"],
+    y: Float[Array, " n"],
+    constant: Float[Array, ""] | None,
+) -> KernelMatrix:
+    """All patterns in the feature space of a kernel; see `KernelMatrix`."""
+    square = 0 if constant is None else jnp.square(constant)
+    signs = y.astype(gram.dtype)
+    return KernelMatrix((gram + square) * signs[:, None] * signs[None])

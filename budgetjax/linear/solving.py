@@ -1,0 +1,216 @@
+"""Solving a linear problem: rounds of a solver until its gap is small, and a record."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
+
+from budgetjax import hyperparameters, progress_bar
+from budgetjax.batch.model import KernelModel
+from budgetjax.batch.solve import Objective
+from budgetjax.kernels import Kernel
+from budgetjax.linear.model import LinearModel
+from budgetjax.linear.rows import Rows
+
+
+class LinearAlgorithm(NamedTuple):
+    """A solver of a linear problem: a namespace of functions over its state.
+
+    Attributes:
+      init: `init(X, y, ...) -> state`. It checks the training set.
+      step: `step(state, X, y) -> state` presents one example, or draws one block. It is
+        pure, for `jax.jit` and loops of one's own.
+      objective: `objective(state, X, y) -> Objective`, pure as well.
+      model: `model(state, X, y) -> LinearModel`.
+      solve: `solve(X, y, ...) -> Solution` does it all, much faster than steps do.
+    """
+
+    init: Callable[..., Any]
+    step: Callable[[Any, Any, Any], Any]
+    objective: Callable[[Any, Any, Any], Objective]
+    model: Callable[[Any, Any, Any], LinearModel | KernelModel]
+    solve: Callable[..., "Solution"]
+
+
+class Rounds(NamedTuple):
+    """What `solved` needs of a solver; `patterns` are those of the training set.
+
+    Attributes:
+      round: `round(state, patterns) -> state`, with at least one pass over everything
+        that may still change. The state has the fields `num_passes`, `num_visits`
+        and `settled`, whether a pass over everything has found nothing to change.
+      objective: `objective(state, patterns) -> Objective`.
+    """
+
+    round: Callable[[Any, Rows], Any]
+    objective: Callable[[Any, Rows], Objective]
+
+
+class Solution(NamedTuple):
+    """What a linear solver has reached; with several penalties, one of each a penalty.
+
+    Attributes:
+      model: the classifier, in JAX's default precision.
+      objective: `J(w)`, in double precision as all other figures.
+      delta_aft: `(J(w) - J_opt) / J_opt` is at most this, infinite where nothing is
+        known yet: `J` over the value of the dual, less 1.
+      num_passes: passes over the whole training set.
+      num_visits: visits to a pattern, in these passes and between them.
+      converged: whether `delta_aft` is at most what was asked for, or a pass over the
+        whole training set has changed nothing.
+      history: how `objective`, `delta_aft`, `num_passes` and `num_visits` went.
+      dtype: in which the solver computed.
+      num_learned: times a pattern was added to the weights, `t+`, for the Margin
+        Perceptron; else None.
+      num_unlearned: times one was taken away, `t-`, for the Margin Perceptron.
+    """
+
+    model: LinearModel | KernelModel
+    objective: Float[np.ndarray, "*models"]
+    delta_aft: Float[np.ndarray, "*models"]
+    num_passes: Float[np.ndarray, "*models"]
+    num_visits: Float[np.ndarray, "*models"]
+    converged: Bool[np.ndarray, "*models"]
+    history: "History"
+    dtype: str
+    num_learned: Float[np.ndarray, "*models"] | None = None
+    num_unlearned: Float[np.ndarray, "*models"] | None = None
+
+
+class History(NamedTuple):
+    """The way of a `Solution`, one entry a round, first of all of the empty model.
+
+    Attributes:
+      objective: shape `(rounds,)`, or `(rounds, models)`.
+      delta_aft: of the same shape.
+      num_passes: of the same shape.
+      num_visits: of the same shape.
+    """
+
+    objective: Float[np.ndarray, "rounds ..."]
+    delta_aft: Float[np.ndarray, "rounds ..."]
+    num_passes: Float[np.ndarray, "rounds ..."]
+    num_visits: Float[np.ndarray, "rounds ..."]
+
+
+def solved(
+    where: str,
+    rounds: Rounds,
+    state: Any,
+    patterns: Rows,
+    *,
+    stop: float,
+    max_passes: int,
+    progress: bool,
+) -> tuple[Any, dict[str, Any]]:
+    """Runs rounds until the gap is small, nothing changes, or the passes are used up.
+
+    Args:
+      where: the caller's name, for messages and the bar.
+      rounds: the solver.
+      state: of it, or states, stacked.
+      patterns: of the training set.
+      stop: the `delta_aft` that is enough.
+      max_passes: passes over the whole training set, at most.
+      progress: whether to show a bar.
+
+    Returns:
+      The last state, and all fields of a `Solution` but the model.
+    """
+    hyperparameters.positive(where, "stop", stop)
+    hyperparameters.size(where, "max_passes", max_passes)
+    several = state.num_passes.ndim == 1
+    entries = []
+
+    def enter():
+        primal, dual = _objectives(rounds, several, state, patterns)
+        entry = (primal, delta(primal, dual), state.num_passes, state.num_visits)
+        entries.append([np.asarray(value) for value in entry])
+
+    enter()
+    with progress_bar.reporting(where, progress, "passes", max_passes) as report:
+        while True:
+            objective, reached, passes, _ = entries[-1]
+            if np.any(np.isnan(objective)):
+                raise ValueError(
+                    f"{where}: the objective must be a number, got {objective}; "
+                    "scale X down"
+                )
+            done = (reached <= stop) | np.asarray(state.settled)
+            done |= passes >= max_passes
+            if np.all(done):
+                break
+            state = _round(rounds, several, state, patterns, jnp.asarray(done))
+            enter()
+            told = float(np.max(entries[-1][1]))
+            report(f"gap {told:.2g}", int(np.max(entries[-1][2]) - np.max(passes)))
+    history = History(*(np.stack(column) for column in zip(*entries, strict=True)))
+    figures = {name: column[-1] for name, column in history._asdict().items()}
+    reached = (figures["delta_aft"] <= stop) | np.asarray(state.settled)
+    figures |= {
+        "converged": reached,
+        "history": history,
+        "dtype": str(history.objective.dtype),
+    }
+    return state, figures
+
+
+def started(
+    where: str,
+    init: Callable[[ArrayLike], Any],
+    penalty: ArrayLike,
+    kernel: Kernel | None = None,
+) -> Any:
+    """The state of a penalty, or the stacked states of several."""
+    hyperparameters.positive(where, "penalty", penalty)
+    shape = np.shape(penalty)
+    if len(shape) > 1 or shape == (0,) or (shape and kernel is not None):
+        expected = "a number" if kernel is not None else "a number or some of them"
+        raise ValueError(f"{where}: penalty must be {expected}, got shape {shape}")
+    return jax.vmap(init)(jnp.asarray(penalty, float)) if shape else init(penalty)
+
+
+def solution(model: LinearModel | KernelModel, figures: dict[str, Any]) -> Solution:
+    """What to give back, of a model with arrays of any precision."""
+    # NumPy arrays become arrays of JAX's default precision.
+    model = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), model)
+    return Solution(model=model, **figures)
+
+
+def delta(
+    primal: Float[Array, "*models"], dual: Float[Array, "*models"]
+) -> Float[Array, "*models"]:
+    """By how much a primal value may exceed the optimum, as a share of that."""
+    # Before there is a dual value above 0, nothing is known.
+    return jnp.where(dual > 0, primal / jnp.where(dual > 0, dual, 1) - 1, jnp.inf)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _round(
+    rounds: Rounds, several: bool, state: Any, patterns: Rows, done: Bool[Array, "..."]
+) -> Any:
+    def one(given):
+        state, done = given
+        return jax.lax.cond(
+            done,
+            lambda state: state,
+            lambda state: rounds.round(state, patterns),
+            state,
+        )
+
+    # One model after the other: side by side, each would wait for all others at every
+    # visit, and copy what it must not change.
+    return jax.lax.map(one, (state, done)) if several else one((state, done))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _objectives(rounds: Rounds, several: bool, state: Any, patterns: Rows) -> Objective:
+    def one(state):
+        return rounds.objective(state, patterns)
+
+    return jax.lax.map(one, state) if several else one(state)
