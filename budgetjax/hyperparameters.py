@@ -153,7 +153,12 @@ def _checked(
 ) -> ArrayLike:
     if isinstance(value, Tracer):
         return value
-    given = value if isinstance(value, jax.Array) else np.asarray(value)
+    try:
+        given = value if isinstance(value, jax.Array) else np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{where}: {name} must be {expected}, got {value!r}"
+        ) from error
     real = jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(
         given.dtype, jnp.integer
     )

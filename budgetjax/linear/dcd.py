@@ -1,5 +1,6 @@
 """Dual coordinate descent for the linear SVM; see `init` and `solve`."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -15,12 +16,11 @@ from budgetjax.linear.patterns import (
     constant_feature,
     examples,
     given,
-    patterns,
     some_patterns,
     squared_norms,
     width,
 )
-from budgetjax.linear.rows import Rows, as_rows, products
+from budgetjax.linear.rows import DenseRows, Rows, SparseRows, as_rows, products
 from budgetjax.linear.solving import LinearAlgorithm, Rounds, Solution
 from budgetjax.linear.visits import (
     Order,
@@ -200,7 +200,11 @@ def step(state: State, X: Any, y: ArrayLike) -> State:
     Returns:
       The new state.
     """
-    rows, y = given(X, y)
+    return _step(state, *given(X, y))
+
+
+@jax.jit
+def _step(state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]) -> State:
     i = state.order.indices[state.position]
     shown, only = some_patterns(rows, y, state.constant, i[None]), jnp.int32(0)
     old = state.coefficients[i]
@@ -299,7 +303,13 @@ def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     Returns:
       `primal` is to be minimised, and `dual` is below it.
     """
-    rows, y = given(X, y)
+    return _linear_objective(state, *given(X, y))
+
+
+@jax.jit
+def _linear_objective(
+    state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]
+) -> Objective:
     fitted = weighed(state.weights, state.constant, rows.size)
     return _objective(state, y * scores(rows, *fitted))
 
@@ -312,7 +322,11 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel:
       X: the training set of `init`.
       y: its labels; not used.
     """
-    return weighed(state.weights, state.constant, as_rows("dcd.model", X).size)
+    return _model(state, as_rows("dcd.model", X).size)
+
+
+def _model(state: State, d: int) -> LinearModel:
+    return weighed(state.weights, state.constant, d)
 
 
 def solve(
@@ -370,25 +384,20 @@ def solve(
     projected gradients; that difference, where shrinking starts again from everything,
     is 0.1 at first and a tenth as much whenever it has been reached.
     """
-    where = "dcd.solve"
-    with jax.enable_x64(True):
-
-        def start(penalty):
-            return init(X, y, penalty=penalty, loss=loss, augment=augment, seed=seed)
-
-        state = solving.started(where, start, penalty)
-        rows, labels = examples(where, X, y)
-        state, figures = solving.solved(
-            where,
-            ROUNDS,
-            state,
-            patterns(rows, labels, state.constant),
-            stop=stop,
-            max_passes=max_passes,
-            progress=progress,
-        )
-        found = weighed(state.weights, state.constant, rows.size)
-    return solving.solution(found, figures)
+    _, found = solving.solve_linear(
+        "dcd.solve",
+        X,
+        y,
+        functools.partial(init, loss=loss, seed=seed),
+        ROUNDS,
+        _model,
+        penalty=penalty,
+        augment=augment,
+        stop=stop,
+        max_passes=max_passes,
+        progress=progress,
+    )
+    return found
 
 
 def _shown_objective(state: State, shown: Rows) -> Objective:

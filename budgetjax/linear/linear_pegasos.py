@@ -1,5 +1,6 @@
 """Pegasos for the linear SVM on a training set; see `init` and `solve`."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +17,20 @@ from budgetjax.linear.patterns import (
     constant_feature,
     examples,
     given,
-    patterns,
     some_patterns,
     squared_norms,
     width,
 )
-from budgetjax.linear.rows import Rows, as_rows, element, products, put, taken
+from budgetjax.linear.rows import (
+    DenseRows,
+    Rows,
+    SparseRows,
+    as_rows,
+    element,
+    products,
+    put,
+    taken,
+)
 from budgetjax.linear.solving import LinearAlgorithm, Rounds, Solution
 
 
@@ -75,12 +84,12 @@ def init(
 ) -> State:
     r"""The linear SVM by stochastic subgradient descent.
 
-    Step :math:`t` draws a block :math:`A_t` of :math:`k` patterns :math:`z_i = y_i (x_i,
-    \rho)`, with replacement, and moves the weights towards those that are on the wrong
-    side of their margin,
+    Step :math:`t` draws a block :math:`A_t` of :math:`k` patterns :math:`z_i = y_i
+    (x_i, \rho)`, with replacement, and moves the weights towards those that are on the
+    wrong side of their margin,
 
-    .. math:: w_{t+1} = \Big(1 - \frac{1}{t}\Big) w_t + \frac{1}{\lambda t k} \sum_{i \in
-        A_t,\; w_t \cdot z_i < 1} z_i,
+    .. math:: w_{t+1} = \Big(1 - \frac{1}{t}\Big) w_t + \frac{1}{\lambda t k} \sum_{i
+        \in A_t,\; w_t \cdot z_i < 1} z_i,
 
     and then, if asked, into the ball of radius :math:`1 / \sqrt{\lambda}`. It minimises
     :math:`\lambda J(w)`, where
@@ -247,7 +256,11 @@ def step(state: State, X: Any, y: ArrayLike) -> State:
     Returns:
       The new state.
     """
-    rows, y = given(X, y)
+    return _step(state, *given(X, y))
+
+
+@jax.jit
+def _step(state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]) -> State:
     key, drawn = _draw(state, 1)
     total = _block(
         state,
@@ -309,7 +322,13 @@ def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     Returns:
       `primal` is to be minimised, and `dual` is below it.
     """
-    rows, y = given(X, y)
+    return _linear_objective(state, *given(X, y))
+
+
+@jax.jit
+def _linear_objective(
+    state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]
+) -> Objective:
     fitted = weighed(state.weights, state.constant, rows.size)
     return _objective(state, y * scores(rows, *fitted))
 
@@ -322,7 +341,10 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel:
       X: the training set of `init`.
       y: its labels; not used.
     """
-    d = as_rows("linear_pegasos.model", X).size
+    return _model(state, as_rows("linear_pegasos.model", X).size)
+
+
+def _model(state: State, d: int) -> LinearModel:
     return weighed(state.weights, state.constant, d, _unit(state))
 
 
@@ -381,33 +403,23 @@ def solve(
     References:
       Shalev-Shwartz, Singer and Srebro (2007), Figure 1.
     """
-    where = "linear_pegasos.solve"
-    with jax.enable_x64(True):
-
-        def start(penalty):
-            return init(
-                X,
-                y,
-                penalty=penalty,
-                block_size=block_size,
-                projection=projection,
-                augment=augment,
-                seed=seed,
-            )
-
-        state = solving.started(where, start, penalty)
-        rows, labels = examples(where, X, y)
-        state, figures = solving.solved(
-            where,
-            ROUNDS,
-            state,
-            patterns(rows, labels, state.constant),
-            stop=stop,
-            max_passes=max_passes,
-            progress=progress,
-        )
-        found = weighed(state.weights, state.constant, rows.size, _unit(state))
-    return solving.solution(found, figures)
+    start = functools.partial(
+        init, block_size=block_size, projection=projection, seed=seed
+    )
+    _, found = solving.solve_linear(
+        "linear_pegasos.solve",
+        X,
+        y,
+        start,
+        ROUNDS,
+        _model,
+        penalty=penalty,
+        augment=augment,
+        stop=stop,
+        max_passes=max_passes,
+        progress=progress,
+    )
+    return found
 
 
 def _shown_objective(state: State, shown: Rows) -> Objective:

@@ -30,12 +30,14 @@ class LinearModel(NamedTuple):
           ValueError: if the shape of `X` does not fit the model, or `X` is not finite.
         """
         where = "decision_function"
-        rows = as_rows(where, X)
+        rows = as_rows(where, X, some=False)
         if rows.size != self.weights.shape[0]:
             raise ValueError(
                 f"{where}: X must have shape (n, {self.weights.shape[0]}), a column a "
                 f"weight, got ({rows.number}, {rows.size})"
             )
+        if not rows.number:
+            return jnp.zeros(0, self.weights.dtype)
         return _scores(self, rows)
 
     def predict(self, X: Any) -> Shaped[Array, " n"]:

@@ -1,5 +1,6 @@
 """The Margin Perceptron with Unlearning; see `init` and `solve`."""
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -19,16 +20,18 @@ from budgetjax.linear.model import LinearModel, scores, weighed
 from budgetjax.linear.patterns import (
     constant_feature,
     examples,
+    finite_squares,
     given,
     kernel_patterns,
-    patterns,
     some_patterns,
     squared_norms,
     width,
 )
 from budgetjax.linear.rows import (
+    DenseRows,
     KernelMatrix,
     Rows,
+    SparseRows,
     as_rows,
     products,
 )
@@ -180,11 +183,16 @@ def init(
         gram, size = None, width(rows, constant)
         squares = squared_norms(where, rows, constant, y.dtype)
     else:
+        if isinstance(X, SparseRows) or hasattr(X, "tocsr"):
+            raise ValueError(
+                f"{where}: X must be an array if there is a kernel, got "
+                f"{type(X).__name__}"
+            )
         X, y = training_set(where, kernel, X, y)
         y = y.astype(float)
         constant = constant_feature(where, augment, y.dtype)
         gram = kernel_patterns(kernel.gram(X, X), y, constant)
-        squares, size = gram.squares(y.dtype), gram.size
+        squares, size = finite_squares(where, gram.squares(y.dtype)), gram.size
     threshold, gap, most = _thresholds(
         where, squares, penalty, accuracy, gap, hard_margin
     )
@@ -236,7 +244,9 @@ def _thresholds(
         # Remark 4.
         most = jnp.floor(penalty * gap * (2 + delta) / delta) + 1
         threshold = most / penalty
-    known = (hyperparameters.concrete(of) for of in (squares, accuracy, gap, most))
+    known = (
+        hyperparameters.concrete(of) for of in (squares, accuracy, gap, most, threshold)
+    )
     _check(where, *known)
     return threshold, gap, most
 
@@ -247,10 +257,16 @@ def _check(
     accuracy: np.ndarray | None,
     gap: np.ndarray | None,
     most: np.ndarray | None,
+    threshold: np.ndarray | None,
 ) -> None:
     """Raises unless the updates end; what is traced is None, and let through."""
     if squares is not None and gap is not None:
         largest = np.max(squares)
+        if gap == 0:
+            raise ValueError(
+                f"{where}: squared norms must not all be 0, got 0 in all "
+                f"{len(squares)} rows; scale X up"
+            )
         # Equation (7).
         if not gap > largest:
             raise ValueError(
@@ -267,13 +283,23 @@ def _check(
         # Integers up to here are exact.
         integers = 2.0 ** (np.finfo(most.dtype).nmant + 1)
         counts = 0.0 if hard else float(most)
-        fine = most.dtype == np.float32 and accuracy < FLOAT32_ACCURACY
-        if fine or counts > integers:
+        if most.dtype == np.float32 and accuracy < FLOAT32_ACCURACY:
             raise ValueError(
-                f"{where}: accuracy must be at least {FLOAT32_ACCURACY:g} and counts "
-                f"at most {integers:.0f} in {most.dtype}, got {accuracy:g} and "
-                f"{counts:.0f}; use solve, which computes in float64, or jax.enable_x64"
+                f"{where}: accuracy must be at least {FLOAT32_ACCURACY:g} in "
+                f"{most.dtype}, got {accuracy:g}; use solve, which computes in "
+                "float64, or jax.enable_x64"
             )
+        if counts > integers:
+            raise ValueError(
+                f"{where}: counts must be at most {integers:g} to be exact in "
+                f"{most.dtype}, got {counts:g}; raise accuracy, or lower penalty, or "
+                "scale X down"
+            )
+    if threshold is not None and not threshold < np.sqrt(np.finfo(threshold.dtype).max):
+        raise ValueError(
+            f"{where}: threshold must have a square within {threshold.dtype}, got "
+            f"{threshold:g}; raise penalty, or scale X down"
+        )
 
 
 def _visit(
@@ -305,9 +331,13 @@ def step(state: State, X: Any, y: ArrayLike) -> State:
     Returns:
       The new state.
     """
+    return _step(state, *given(X, y))
+
+
+@jax.jit
+def _step(state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]) -> State:
     i = state.order.indices[state.position]
     if state.gram is None:
-        rows, y = given(X, y)
         shown, at = some_patterns(rows, y, state.constant, i[None]), jnp.int32(0)
     else:
         shown, at = state.gram, i
@@ -419,7 +449,13 @@ def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     """
     if state.gram is not None:
         return _objective(state, state.weights)
-    rows, y = given(X, y)
+    return _linear_objective(state, *given(X, y))
+
+
+@jax.jit
+def _linear_objective(
+    state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]
+) -> Objective:
     fitted = weighed(state.weights, state.constant, rows.size)
     return _objective(state, y * scores(rows, *fitted))
 
@@ -434,14 +470,17 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel | KernelModel:
     """
     where = "mpu.model"
     if state.kernel is None:
-        d = as_rows(where, X).size
-        return weighed(state.weights, state.constant, d, state.threshold)
+        return _linear_model(state, as_rows(where, X).size)
     X, y = training_set(where, state.kernel, X, y)
     coefficients = (state.counts / state.threshold).astype(X.dtype)
     bias = jnp.zeros((), X.dtype)
     if state.constant is not None:
         bias = jnp.square(state.constant).astype(X.dtype) * jnp.sum(y * coefficients)
     return kernel_models.of_coefficients(state.kernel, X, y, coefficients, bias)
+
+
+def _linear_model(state: State, d: int) -> LinearModel:
+    return weighed(state.weights, state.constant, d, state.threshold)
 
 
 def solve(
@@ -515,46 +554,39 @@ def solve(
       Section 4.
     """
     where = "mpu.solve"
-    hyperparameters.positive(where, "penalty", penalty)
-    with jax.enable_x64(True):
-
-        def start(penalty):
-            return init(
-                X,
-                y,
-                kernel=kernel,
-                penalty=penalty,
-                accuracy=accuracy,
-                gap=gap,
-                augment=augment,
-                hard_margin=hard_margin,
-                seed=seed,
-            )
-
-        state = solving.started(where, start, penalty, kernel)
-        d = 0
-        if kernel is None:
-            rows, labels = examples(where, X, y)
-            shown, d = patterns(rows, labels, state.constant), rows.size
-        else:
-            shown = state.gram
-        state, figures = solving.solved(
-            where,
-            ROUNDS,
-            state,
-            shown,
-            stop=stop,
-            max_passes=max_passes,
-            progress=progress,
-        )
-        if kernel is None:
-            found = weighed(state.weights, state.constant, d, state.threshold)
-        else:
-            found = model(state, X, y)
-    learned, unlearned = np.moveaxis(np.asarray(state.tally), -1, 0)
-    return solving.solution(found, figures)._replace(
-        num_learned=learned, num_unlearned=unlearned
+    until = {"stop": stop, "max_passes": max_passes, "progress": progress}
+    start = functools.partial(
+        init, accuracy=accuracy, gap=gap, hard_margin=hard_margin, seed=seed
     )
+    if kernel is None:
+        state, found = solving.solve_linear(
+            where,
+            X,
+            y,
+            start,
+            ROUNDS,
+            _linear_model,
+            penalty=penalty,
+            augment=augment,
+            **until,
+        )
+    else:
+        if np.shape(penalty):
+            raise ValueError(
+                f"{where}: penalty must be a number if there is a kernel, got shape "
+                f"{np.shape(penalty)}"
+            )
+        with jax.enable_x64(True):
+            state = start(X, y, kernel=kernel, penalty=penalty, augment=augment)
+            shown = state.gram
+            assert shown is not None
+            # What is donated must not be given twice.
+            state = state._replace(gram=None)
+            state, figures = solving.solved(where, ROUNDS, state, shown, **until)
+            fitted = model(state, X, y)
+        found = solving.solution(fitted, figures)
+    learned, unlearned = np.moveaxis(np.asarray(state.tally), -1, 0)
+    return found._replace(num_learned=learned, num_unlearned=unlearned)
 
 
 def _shown_objective(state: State, shown: Rows) -> Objective:

@@ -22,6 +22,8 @@ from budgetjax.linear.rows import (
     KernelMatrix,
     SparseRows,
     as_rows,
+    filled_up,
+    sparse_rows,
 )
 
 
@@ -40,6 +42,8 @@ def examples(
 def given(X: Any, y: ArrayLike) -> tuple[DenseRows | SparseRows, Float[Array, " n"]]:
     """A training set that has been checked before, perhaps traced now."""
     y = jnp.asarray(y).astype(float)
+    if hasattr(X, "tocsr"):
+        X = sparse_rows(X)
     if isinstance(X, SparseRows):
         return jax.tree.map(jnp.asarray, X), y
     X = jnp.asarray(X)
@@ -71,12 +75,17 @@ def squared_norms(
     squares = rows.squares(dtype)
     if constant is not None:
         squares += jnp.square(constant)
+    return finite_squares(where, squares)
+
+
+def finite_squares(where: str, squares: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Squared norms, if none of them overflows."""
     known = hyperparameters.concrete(squares)
     if known is not None and not np.all(np.isfinite(known)):
         row = int(np.argmin(np.isfinite(known)))
         raise ValueError(
-            f"{where}: squared norms must be finite in {dtype}, got {known[row]} in "
-            f"row {row}; scale X down"
+            f"{where}: squared norms must be finite in {squares.dtype}, got "
+            f"{known[row]} in row {row}; scale X down"
         )
     return squares
 
@@ -95,26 +104,20 @@ def patterns(
     """All patterns, as rows of `width` numbers; not to be traced for sparse rows."""
     if isinstance(rows, DenseRows):
         return DenseRows(_signed(rows.values, y, constant, width(rows, constant)))
-    counts = np.diff(rows.starts)
-    total = int(rows.starts[-1])
-    signs = np.repeat(np.asarray(y), counts).astype(rows.values.dtype)
-    values = np.asarray(rows.values)[:total] * signs
-    indices = np.asarray(rows.indices)[:total]
-    starts = np.asarray(rows.starts)
-    longest = rows.longest.value
+    starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
+    signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
+    # Where all numbers are 0, some are kept that belong to no row.
+    values, indices = (
+        np.asarray(rows.values)[: len(signs)] * signs,
+        indices[: len(signs)],
+    )
     if constant is not None:
         last = (np.asarray(y) * float(constant)).astype(values.dtype)
         values = np.insert(values, starts[1:], last)
         indices = np.insert(indices, starts[1:], rows.size)
-        starts = starts + np.arange(len(starts), dtype=np.int32)
-        longest += 1
-    return SparseRows(
-        values=jnp.asarray(values),
-        indices=jnp.asarray(indices),
-        starts=jnp.asarray(starts),
-        columns=Count(width(rows, constant)),
-        longest=Count(longest),
-    )
+        starts = starts + np.arange(len(starts))
+    filled = filled_up(values, indices, starts, width(rows, constant))
+    return jax.tree.map(jnp.asarray, filled)
 
 
 @functools.partial(jax.jit, static_argnums=3)
@@ -146,9 +149,10 @@ def some_patterns(
     values = jnp.where(there, signs * rows.values[starts + place], 0)
     indices = jnp.where(there, rows.indices[starts + place], 0)
     if constant is not None:
-        values = jnp.hstack([values, signs * constant.astype(values.dtype)])
+        last = signs * constant.astype(values.dtype)
+        values = jnp.hstack([values, last, jnp.zeros_like(last)])
         last = jnp.full_like(indices[:, :1], rows.size)
-        indices = jnp.hstack([indices, last])
+        indices = jnp.hstack([indices, last, last])
     number, longest = values.shape
     return SparseRows(
         values=values.ravel(),
@@ -165,6 +169,6 @@ def kernel_patterns(
     constant: Float[Array, ""] | None,
 ) -> KernelMatrix:
     """All patterns in the feature space of a kernel; see `KernelMatrix`."""
-    square = 0 if constant is None else jnp.square(constant)
+    square = 0 if constant is None else jnp.square(constant).astype(gram.dtype)
     signs = y.astype(gram.dtype)
     return KernelMatrix((gram + square) * signs[:, None] * signs[None])

@@ -24,8 +24,10 @@ from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 from budgetjax import engine, hyperparameters
 from budgetjax.hyperparameters import Count
 
-# Numbers of a dense pattern that one iteration takes: more would not be small.
+# Numbers of a dense and of a sparse pattern that one iteration takes: with more, a loop
+# over patterns would not be small.
 LANES = 4
+PAIR = 2
 
 
 def element(
@@ -98,7 +100,7 @@ class DenseRows(NamedTuple):
 
     def squares(self, dtype: DTypeLike) -> Float[Array, " n"]:
         """The squared norm of each row; O(n size)."""
-        return jnp.sum(jnp.square(self.values.astype(dtype)), axis=1)
+        return _dense_squares(self.values, np.dtype(dtype))
 
     def _length(self, wanted: Bool[Array, ""]) -> Int32[Array, ""]:
         """Iterations over a row, a number that is not known at compile time."""
@@ -111,6 +113,14 @@ class DenseRows(NamedTuple):
             self.values, (i, j * LANES), (1, LANES), allow_negative_indices=False
         )
         return lanes[0].astype(dtype)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _dense_squares(
+    values: Float[Array, "n size"], dtype: np.dtype
+) -> Float[Array, " n"]:
+    # Compiled, this needs no second matrix.
+    return jnp.sum(jnp.square(values.astype(dtype)), axis=1)
 
 
 def _lanes(w: Float[Array, " size"], j: Int32[Array, ""]) -> Float[Array, " lanes"]:
@@ -126,8 +136,9 @@ class SparseRows(NamedTuple):
     `(n, d)`, in the linear solvers and models.
 
     Attributes:
-      values: of all rows, and then `longest` zeros, shape `(m,)`.
-      indices: their columns, shape `(m,)`; a row has a column once at most.
+      values: of all rows, each filled up with a 0 to an even number, shape `(m,)`.
+      indices: their columns, shape `(m,)`; but for these zeros, a row has a column once
+        at most.
       starts: row `i` lies from `starts[i]` to `starts[i + 1]`, shape `(n + 1,)`.
       columns: d; no leaf.
       longest: numbers in the longest row; no leaf.
@@ -150,9 +161,13 @@ class SparseRows(NamedTuple):
     def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
         """The inner product of row `i` and `w`; O(numbers in the row)."""
 
-        def add(j, total):
+        def term(j):
             value = element(self.values, j).astype(w.dtype)
-            return total + value * element(w, element(self.indices, j))
+            return value * element(w, element(self.indices, j))
+
+        def add(pair, total):
+            j = pair * PAIR
+            return total + (term(j) + term(j + 1))
 
         return self._over(i, i >= 0, add, jnp.zeros((), w.dtype))
 
@@ -161,10 +176,14 @@ class SparseRows(NamedTuple):
     ) -> Float[Array, " size"]:
         """`w` plus a multiple of row `i`; O(numbers in it), O(1) for the multiple 0."""
 
-        def add(j, w):
+        def term(j, w):
             column = element(self.indices, j)
             change = multiple * element(self.values, j).astype(w.dtype)
             return put(w, column, element(w, column) + change)
+
+        def add(pair, w):
+            j = pair * PAIR
+            return term(j + 1, term(j, w))
 
         return self._over(i, multiple != 0, add, w)
 
@@ -179,7 +198,9 @@ class SparseRows(NamedTuple):
         body: Callable[[Array, Array], Array],
         start: Array,
     ) -> Array:
-        first, end = element(self.starts, i), element(self.starts, i + 1)
+        """A loop over the pairs of a row."""
+        first = element(self.starts, i) // PAIR
+        end = element(self.starts, i + 1) // PAIR
         return jax.lax.fori_loop(first, jnp.where(wanted, end, first), body, start)
 
 
@@ -223,8 +244,9 @@ class KernelMatrix(NamedTuple):
 @functools.partial(jax.jit, static_argnums=1)
 def _squares(rows: SparseRows, dtype: np.dtype) -> Float[Array, " n"]:
     def square(i):
-        def add(j, total):
-            return total + jnp.square(element(rows.values, j).astype(dtype))
+        def add(pair, total):
+            pair = [element(rows.values, pair * PAIR + j) for j in range(PAIR)]
+            return total + sum(jnp.square(value.astype(dtype)) for value in pair)
 
         return rows._over(i, i >= 0, add, jnp.zeros((), dtype))
 
@@ -248,6 +270,7 @@ def each(
     )
 
 
+@jax.jit
 def products(rows: Rows, w: Float[Array, " size"]) -> Float[Array, " n"]:
     """The inner products of all rows and `w`."""
     return each(rows.number, lambda i: rows.inner(i, w), w.dtype)
@@ -271,10 +294,13 @@ def sparse_rows(X: Any) -> SparseRows:
       >>> import budgetjax as bj
       >>> import scipy.sparse
       >>> rows = bj.sparse_rows(scipy.sparse.eye_array(3, format="csr"))
-      >>> rows.indices.tolist(), rows.starts.tolist()
-      ([0, 1, 2, 0], [0, 1, 2, 3])
+      >>> rows.values.tolist(), rows.starts.tolist()
+      ([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0, 2, 4, 6])
     """
-    where = "sparse_rows"
+    return _sparse_rows("sparse_rows", X)
+
+
+def _sparse_rows(where: str, X: Any) -> SparseRows:
     if not hasattr(X, "tocsr") or len(X.shape) != 2:
         raise ValueError(
             f"{where}: X must be a matrix of scipy.sparse, got {type(X).__name__}"
@@ -283,9 +309,7 @@ def sparse_rows(X: Any) -> SparseRows:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    lengths = np.diff(X.indptr)
-    longest = int(np.max(lengths, initial=0))
-    if max(X.nnz + longest, X.shape[1]) > np.iinfo(np.int32).max:
+    if max(X.nnz + X.shape[0], X.shape[1]) > np.iinfo(np.int32).max:
         raise ValueError(
             f"{where}: X must have fewer than 2^31 numbers and columns, got {X.nnz} "
             f"and {X.shape[1]}"
@@ -301,29 +325,42 @@ def sparse_rows(X: Any) -> SparseRows:
             f"{where}: X must be finite, got {values[at]} in row {row}, column "
             f"{X.indices[at]}"
         )
+    return filled_up(values, X.indices, X.indptr, X.shape[1])
+
+
+def filled_up(
+    values: np.ndarray, indices: np.ndarray, starts: np.ndarray, columns: int
+) -> SparseRows:
+    """The rows of a CSR matrix, each of an even length."""
+    lengths = np.diff(starts)
+    filled = -(-lengths // PAIR) * PAIR
+    new_starts = np.concatenate([[0], np.cumsum(filled)]).astype(np.int32)
+    places = np.arange(len(indices)) + np.repeat(new_starts[:-1] - starts[:-1], lengths)
+    # At least one pair, so that there is a number to read where all are 0.
+    size = max(int(new_starts[-1]), PAIR)
+    new_values, new_indices = np.zeros(size, values.dtype), np.zeros(size, np.int32)
+    new_values[places], new_indices[places] = values, indices
+    longest = int(np.max(filled, initial=PAIR))
     return SparseRows(
-        values=np.pad(values, (0, longest)),
-        indices=np.pad(X.indices.astype(np.int32, copy=False), (0, longest)),
-        starts=X.indptr.astype(np.int32),
-        columns=Count(X.shape[1]),
-        longest=Count(longest),
+        new_values, new_indices, new_starts, Count(columns), Count(longest)
     )
 
 
-def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
+def as_rows(where: str, X: Any, *, some: bool = True) -> DenseRows | SparseRows:
     """`X` as rows, whatever a user holds: an array, a SciPy matrix, or rows.
 
     Args:
       where: the caller's name, for error messages.
       X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
+      some: whether there must be rows.
 
     Raises:
       ValueError: if it is none of these, or empty, or not finite.
     """
-    if isinstance(X, SparseRows):
+    if isinstance(X, DenseRows | SparseRows):
         rows = jax.tree.map(jnp.asarray, X)
     elif hasattr(X, "tocsr"):
-        rows = jax.tree.map(jnp.asarray, sparse_rows(X))
+        rows = jax.tree.map(jnp.asarray, _sparse_rows(where, X))
     else:
         X = jnp.asarray(hyperparameters.array(where, "X", X))
         if X.ndim != 2:
@@ -331,7 +368,7 @@ def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
         X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
         engine.check_finite(where, X)
         rows = DenseRows(X)
-    if not rows.number or not rows.size:
+    if (some and not rows.number) or not rows.size:
         raise ValueError(
             f"{where}: X must have rows and columns, got shape "
             f"({rows.number}, {rows.size})"

@@ -13,8 +13,8 @@ from jaxtyping import Array, Bool, Float
 from budgetjax import hyperparameters, progress_bar
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.solve import Objective
-from budgetjax.kernels import Kernel
 from budgetjax.linear.model import LinearModel
+from budgetjax.linear.patterns import constant_feature, examples, patterns
 from budgetjax.linear.rows import Rows
 
 
@@ -123,6 +123,8 @@ def solved(
       The last state, and all fields of a `Solution` but the model.
     """
     hyperparameters.positive(where, "stop", stop)
+    if np.shape(stop):
+        raise ValueError(f"{where}: stop must be a number, got shape {np.shape(stop)}")
     hyperparameters.size(where, "max_passes", max_passes)
     several = state.num_passes.ndim == 1
     entries = []
@@ -160,19 +162,79 @@ def solved(
     return state, figures
 
 
-def started(
+def solve_linear(
     where: str,
-    init: Callable[[ArrayLike], Any],
+    X: Any,
+    y: ArrayLike,
+    init: Callable[..., Any],
+    rounds: Rounds,
+    model: Callable[[Any, int], LinearModel],
+    *,
     penalty: ArrayLike,
-    kernel: Kernel | None = None,
-) -> Any:
-    """The state of a penalty, or the stacked states of several."""
+    augment: float,
+    stop: float,
+    max_passes: int,
+    progress: bool,
+) -> tuple[Any, Solution]:
+    """Solves a problem without a kernel, for one penalty or several, in float64.
+
+    Args:
+      where: the caller's name, for messages and the bar.
+      X: as for the solvers' `init`.
+      y: as for the solvers' `init`.
+      init: `init(X, y, penalty=, augment=) -> state`.
+      rounds: the solver.
+      model: of a state, or states, and the number of features.
+      penalty: one, or several.
+      augment: as for the solvers' `init`.
+      stop: the `delta_aft` that is enough.
+      max_passes: passes, at most.
+      progress: whether to show a bar.
+
+    Returns:
+      The last state, or states, and the solution.
+    """
     hyperparameters.positive(where, "penalty", penalty)
     shape = np.shape(penalty)
-    if len(shape) > 1 or shape == (0,) or (shape and kernel is not None):
-        expected = "a number" if kernel is not None else "a number or some of them"
-        raise ValueError(f"{where}: penalty must be {expected}, got shape {shape}")
-    return jax.vmap(init)(jnp.asarray(penalty, float)) if shape else init(penalty)
+    if len(shape) > 1 or shape == (0,):
+        raise ValueError(
+            f"{where}: penalty must be a number or some of them, got shape {shape}"
+        )
+    with jax.enable_x64(True):
+        state, shown, d = _start(where, X, y, init, penalty, augment)
+        state, figures = solved(
+            where,
+            rounds,
+            state,
+            shown,
+            stop=stop,
+            max_passes=max_passes,
+            progress=progress,
+        )
+        found = model(state, d)
+    return state, solution(found, figures)
+
+
+def _start(
+    where: str,
+    X: Any,
+    y: ArrayLike,
+    init: Callable[..., Any],
+    penalty: ArrayLike,
+    augment: float,
+) -> tuple[Any, Rows, int]:
+    """The state, or states, the patterns, and the number of features."""
+    rows, y = examples(where, X, y)
+    if np.shape(penalty):
+        # One by one: within `vmap`, numbers have no values to check.
+        states = [
+            init(rows, y, penalty=each, augment=augment) for each in np.asarray(penalty)
+        ]
+        state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    else:
+        state = init(rows, y, penalty=penalty, augment=augment)
+    constant = constant_feature(where, augment, y.dtype)
+    return state, patterns(rows, y, constant), rows.size
 
 
 def solution(model: LinearModel | KernelModel, figures: dict[str, Any]) -> Solution:

@@ -1,0 +1,1334 @@
+"""The Margin Perceptron with Unlearning, on dense rows, sparse rows and kernels."""
+
+import functools
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import jaxtyping
+import numpy as np
+import pytest
+import scipy.sparse
+from reference import kernels
+from reference import linear as reference
+from sklearn.svm import LinearSVC
+
+import budgetjax as bj
+from budgetjax.datasets import load
+from budgetjax.linear import mpu, patterns, rows, solving, visits
+
+# Most tests have this many examples and features, so that they share programs.
+N, D = 60, 6
+GAMMA = 0.1
+
+
+# Data.
+
+
+@functools.cache
+def whole():
+    """Whole numbers, so that sums are exact; zero rows, and rows that come twice."""
+    random = np.random.default_rng(0)
+    X = random.integers(-3, 4, (N, D)).astype(np.float64)
+    y = np.where(X[:, 0] + X[:, 1] + random.normal(size=N) > 0, 1.0, -1.0)
+    X[5], y[5] = X[7], -y[7]
+    X[20], y[20] = X[21], y[21]
+    X[30] = X[31] = X[32] = 0
+    return X, y
+
+
+@functools.cache
+def noisy():
+    """No hyperplane separates them."""
+    random = np.random.default_rng(1)
+    X = random.normal(size=(N, D))
+    X[5] = X[7]
+    X[30] = 0
+    y = np.where(X[:, 0] - X[:, 1] + 0.7 * random.normal(size=N) > 0, 1.0, -1.0)
+    return X, np.where(random.random(N) < 0.1, -y, y)
+
+
+@functools.cache
+def separable():
+    """Two clouds with room in between, of which some is not needed."""
+    random = np.random.default_rng(2)
+    X = random.normal(size=(N, D))
+    direction = random.normal(size=D) / math.sqrt(D)
+    y = np.where(X @ direction > 0, 1.0, -1.0)
+    return X + 0.3 * y[:, None] * direction, y
+
+
+@functools.cache
+def whole_and_separable():
+    X, y = whole()
+    X = X.copy()
+    X[30], X[31], X[32] = np.eye(D)[:3]
+    y = np.where(X @ [3, 2, 1, 1, 1, 1] > 0, 1.0, -1.0)
+    return X, y
+
+
+DATA = {
+    "whole": whole,
+    "noisy": noisy,
+    "separable": separable,
+    "whole-separable": whole_and_separable,
+}
+
+# How patterns are given: the argument X, and the kernel.
+FORMS = {
+    "dense": (np.asarray, None),
+    "sparse": (lambda X: bj.sparse_rows(scipy.sparse.csr_matrix(X)), None),
+    "linear": (np.asarray, bj.Linear()),
+    "rbf": (np.asarray, bj.RBF(GAMMA)),
+}
+REFERENCE_KERNELS = {"linear": kernels.linear(), "rbf": kernels.rbf(GAMMA)}
+
+
+def started(form, X, y, **given):
+    convert, kernel = FORMS[form]
+    return bj.mpu.init(convert(X), y, kernel=kernel, **given)
+
+
+def shown(form, X, y, state):
+    """All patterns, as the rounds of `solve` see them."""
+    if state.gram is not None:
+        return state.gram
+    X, y = patterns.examples("test", FORMS[form][0](X), y)
+    return patterns.patterns(X, y, state.constant)
+
+
+class Counting(reference.MPU):
+    """The reference, with a count of presentations."""
+
+    visits = 0
+
+    def response(self, k):
+        self.visits += 1
+        return super().response(k)
+
+
+class CountingKernel(reference.KernelMPU):
+    visits = 0
+
+    def response(self, k):
+        self.visits += 1
+        return super().response(k)
+
+
+def reference_of(form, X, y, state, augment):
+    """With the thresholds of a state."""
+    most = float(state.most)
+    given = {
+        "threshold": float(state.threshold),
+        "gap": float(state.gap),
+        "cap": int(most) if math.isfinite(most) else most,
+        "augment": augment,
+    }
+    if form in REFERENCE_KERNELS:
+        k = REFERENCE_KERNELS[form]
+        return CountingKernel(np.array([k(x, X) for x in X]), y, **given)
+    return Counting(X, y, **given)
+
+
+def weights_of(form, learner, size):
+    """What the reference's weights are in a state."""
+    if form in REFERENCE_KERNELS:
+        return np.array([learner.response(k) for k in range(N)])
+    # A state has neither the weight of a constant 0, nor stops short of a multiple.
+    return np.append(learner.a, np.zeros(rows.LANES))[:size]
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def stepped(state, X, y, steps):
+    """The last state, and of each step whom it presents and what it leads to."""
+
+    def body(state, _):
+        i = state.order.indices[state.position]
+        state = bj.mpu.step(state, X, y)
+        kept = state.counts, state.weights, state.tally, state.num_passes
+        return state, (i, *kept)
+
+    return jax.lax.scan(body, state, length=steps)
+
+
+def path_of(form, state, X, y, steps):
+    last, path = stepped(state, FORMS[form][0](X), y, steps)
+    return last, [np.asarray(part) for part in path]
+
+
+one_round = jax.jit(mpu._round)
+
+
+@functools.cache
+def solved(name, **given):
+    X, y = DATA[name]()
+    return bj.mpu.solve(X, y, **given)
+
+
+def same(actual, expected):
+    """Two trees, of which keys are compared by their data."""
+
+    def compare(one, other):
+        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+    jax.tree.map(compare, actual, expected)
+
+
+@pytest.fixture
+def as_installed():
+    """The package without the checker that tests run under: what a user meets."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+# Update by update.
+
+# How patterns are given, what of, and the arguments.
+CASES = {
+    "dense": ("dense", "whole", {}),
+    "dense-augmented": ("dense", "whole", {"augment": 2.0}),
+    "dense-small-penalty": ("dense", "whole", {"penalty": 0.25}),
+    "dense-gap": ("dense", "whole", {"gap": 200.0, "accuracy": 0.25}),
+    "dense-coarse": ("dense", "whole", {"penalty": 10.0, "gap": 49, "accuracy": 0.9}),
+    "dense-hard": ("dense", "whole-separable", {"hard_margin": True}),
+    "dense-hard-augmented": (
+        "dense",
+        "whole-separable",
+        {"hard_margin": True, "augment": 1.0},
+    ),
+    "sparse": ("sparse", "whole", {}),
+    "sparse-augmented": ("sparse", "whole", {"augment": 2.0}),
+    "sparse-hard": ("sparse", "whole-separable", {"hard_margin": True}),
+    "linear": ("linear", "whole", {}),
+    "rbf": ("rbf", "noisy", {}),
+    "rbf-augmented": ("rbf", "noisy", {"augment": 1.0, "penalty": 4.0}),
+}
+
+
+def case(name, **more):
+    form, data, given = CASES[name]
+    X, y = DATA[data]()
+    state = started(form, X, y, **{"accuracy": 0.03} | given | more)
+    learner = reference_of(form, X, y, state, given.get("augment", 0.0))
+    return form, X, y, state, learner
+
+
+@pytest.mark.parametrize("name", [f"{name}@mpu-steps" for name in CASES])
+def test_steps_are_those_of_the_reference(name, double):
+    """Three passes, update by update, in the order that the state tells of."""
+    form, X, y, state, learner = case(name.partition("@")[0])
+    steps = 3 * N
+    last, (order, counts, weights, tally, passes) = path_of(form, state, X, y, steps)
+    size = weights.shape[1]
+    for t, k in enumerate(order):
+        learner.present(k)
+        np.testing.assert_array_equal(counts[t], learner.I)
+        np.testing.assert_array_equal(tally[t], [learner.t_plus, learner.t_minus])
+        if form not in REFERENCE_KERNELS or t % N == N - 1:
+            expected = weights_of(form, learner, size)
+            np.testing.assert_allclose(weights[t], expected, rtol=1e-12, atol=1e-9)
+    assert learner.t_minus > 0, "nothing was unlearned"
+    assert int(last.num_visits) == steps
+    np.testing.assert_array_equal(passes, (1 + np.arange(steps)) // N)
+    orders = order.reshape(3, N)
+    np.testing.assert_array_equal(np.sort(orders, axis=1), [np.arange(N)] * 3)
+    assert not np.array_equal(orders[0], orders[1])
+    assert not np.array_equal(orders[1], orders[2])
+
+
+@pytest.mark.parametrize("name", [f"{name}@mpu-rounds" for name in CASES])
+def test_rounds_are_those_of_the_reference(name, double):
+    """Everything, then the two active sets, in the same orders, until nothing moves."""
+    form, X, y, state, learner = case(name.partition("@")[0])
+    everyone, visited = shown(form, X, y, state), 0
+    for turn in range(1, 200):
+        _, now = jax.random.split(state.key)
+        order = visits.shuffled(now, visits.everything(N)).indices
+        state = one_round(state, everyone)
+        before = learner.visits
+        updated = learner.cycle(np.asarray(order).tolist())
+        # Without a change there is no need to look at the active sets.
+        visited += learner.visits - before if updated else N
+        np.testing.assert_array_equal(state.counts, learner.I)
+        np.testing.assert_array_equal(state.tally, [learner.t_plus, learner.t_minus])
+        expected = weights_of(form, learner, state.weights.size)
+        np.testing.assert_allclose(state.weights, expected, rtol=1e-12, atol=1e-9)
+        assert float(state.num_visits) == visited
+        assert float(state.num_passes) == turn
+        assert bool(state.settled) == (not updated)
+        if not updated:
+            break
+    assert not updated
+    assert turn > 2
+    assert visited > turn * N
+    assert learner.t_minus > 0, "nothing was unlearned"
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.5])
+@pytest.mark.parametrize("hard_margin", [False, True], ids=["", "hard"])
+@pytest.mark.parametrize(("penalty", "accuracy"), [(1.0, 1e-5), (0.03, 0.3)])
+def test_thresholds(penalty, accuracy, hard_margin, augment, double):
+    """Those of the paper for an accuracy; a given gap takes the place of 3 R^2."""
+    X, y = separable()
+    for gap in (None, 100.0):
+        given = {
+            "penalty": penalty,
+            "accuracy": accuracy,
+            "gap": gap,
+            "augment": augment,
+            "hard_margin": hard_margin,
+        }
+        state = bj.mpu.init(X, y, **given)
+        expected = reference.mpu_parameters(X, **given)
+        found = state.threshold, state.gap, state.most
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert int(state.order.number) == N
+        assert state.kernel is state.gram is None
+
+
+def test_forms_of_the_same_patterns(double):
+    """Sparse rows, matrices of SciPy and a linear kernel: the same counts."""
+    X, y = whole()
+    given = {"augment": 2.0, "accuracy": 0.03}
+    state = bj.mpu.init(X, y, **given)
+    matrix = scipy.sparse.csr_matrix(X)
+    first = bj.mpu.init(bj.sparse_rows(matrix), y, **given)
+    for form in (matrix, scipy.sparse.coo_array(X), scipy.sparse.lil_matrix(X)):
+        same(bj.mpu.init(form, y, **given), first)
+    np.testing.assert_array_equal(first.squares, state.squares)
+    solutions = [
+        bj.mpu.solve(form, y, **given, stop=1e-3)
+        for form in (X, X.astype(int).tolist(), matrix, bj.sparse_rows(matrix))
+    ]
+    solutions.append(bj.mpu.solve(X, y, kernel=bj.Linear(), **given, stop=1e-3))
+    expected = solutions[0]
+    for solution in solutions[1:]:
+        same(solution.history, expected.history)
+        assert solution.num_learned == expected.num_learned
+        assert solution.num_unlearned == expected.num_unlearned
+        np.testing.assert_allclose(
+            solution.model.decision_function(X),
+            expected.model.decision_function(X),
+            rtol=1e-12,
+            atol=1e-12,
+        )
+
+
+# What holds at all times.
+
+
+def check_invariants(state, Z):
+    counts = np.asarray(state.counts)
+    up, down = np.asarray(state.tally)
+    assert np.all(counts >= 0)
+    assert np.all(counts <= float(state.most))
+    np.testing.assert_array_equal(counts, np.floor(counts))
+    assert up - down == np.sum(counts)
+    assert up > down
+    summed = counts @ Z
+    size = min(len(summed), state.weights.size)
+    scale = np.max(np.abs(summed))
+    np.testing.assert_allclose(
+        state.weights[:size], summed[:size], rtol=0, atol=1e-11 * scale
+    )
+    assert not np.any(state.weights[size:])
+
+
+@pytest.mark.parametrize("form", ["dense@mpu-rounds", "sparse@mpu-rounds"])
+@pytest.mark.parametrize("data", ["noisy", "separable"])
+@pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
+def test_invariants(penalty, data, form, double):
+    """After every round; and the gap, too, is what the reference says."""
+    form = form.partition("@")[0]
+    X, y = DATA[data]()
+    state = started(form, X, y, penalty=penalty, accuracy=1e-4)
+    everyone, Z = shown(form, X, y, state), reference.patterns(X, y)
+    best = optimum(data, penalty)
+    for turn in range(12):
+        state = one_round(state, everyone)
+        check_invariants(state, Z)
+        if turn % 4 == 0:
+            learner = reference_of(form, X, y, state, 0.0)
+            learner.I, learner.a = np.asarray(state.counts), state.counts @ Z
+            expected = learner.objectives()
+            found = bj.mpu.objective(state, FORMS[form][0](X), y)
+            np.testing.assert_allclose(found.primal, expected.primal, rtol=1e-11)
+            np.testing.assert_allclose(found.dual, expected.dual, rtol=1e-11)
+            assert expected.dual <= best * (1 + 1e-9) <= expected.primal * (1 + 2e-9)
+
+
+@functools.cache
+def optimum(data, penalty, augment=0.0):
+    return reference.optimum(*DATA[data](), penalty, augment=augment).value
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.0], ids=["@mpu-solve", "bias@mpu-solve"])
+@pytest.mark.parametrize("data", ["noisy", "separable"])
+@pytest.mark.parametrize("penalty", [0.01, 1.0, 30.0])
+def test_the_gap_is_never_below_the_true_one(penalty, data, augment):
+    X, y = DATA[data]()
+    found = solved(data, penalty=penalty, augment=augment, stop=1e-6, accuracy=1e-7)
+    best = optimum(data, penalty, augment)
+    history = found.history
+    assert history._fields == ("objective", "delta_aft", "num_passes", "num_visits")
+    assert np.all(history.delta_aft >= history.objective / best - 1 - 1e-9)
+    np.testing.assert_allclose(history.objective[0], N * penalty, rtol=1e-12)
+    assert history.delta_aft[0] == np.inf
+    assert np.all(history.objective >= best * (1 - 1e-9))
+    assert found.delta_aft <= 1e-6
+    assert found.converged
+    np.testing.assert_allclose(found.objective, best, rtol=1.1e-6)
+    np.testing.assert_array_equal(history.num_passes, np.arange(len(history[0])))
+    assert np.all(np.diff(history.num_visits) >= N)
+    for name, column in history._asdict().items():
+        assert column[-1] == getattr(found, name)
+    # What it says is what its model does.
+    weights, bias = (np.asarray(part, np.float64) for part in found.model)
+    w = np.append(weights, bias / augment if augment else 0)
+    value = reference.primal(X, y, w, penalty, augment=augment)
+    np.testing.assert_allclose(found.objective, value, rtol=1e-5)
+    assert augment or bias == 0
+
+
+def test_an_accuracy_is_reached_without_looking_at_the_gap(double):
+    """When a pass changes nothing, the objective is as near as was asked for."""
+    X, y = noisy()
+    for accuracy in (0.5, 0.05, 1e-3):
+        found = bj.mpu.solve(X, y, accuracy=accuracy, stop=1e-12)
+        assert found.converged
+        assert found.delta_aft > 1e-12
+        assert found.objective < (1 + accuracy) * optimum("noisy", 1.0)
+
+
+def test_the_passes_are_at_most_what_was_asked_for():
+    X, y = noisy()
+    for max_passes in (1, 3):
+        found = bj.mpu.solve(X, y, penalty=30.0, max_passes=max_passes, stop=1e-9)
+        assert not found.converged
+        assert found.num_passes == max_passes
+        assert found.history.num_passes.tolist() == list(range(max_passes + 1))
+
+
+def test_a_stop_ends_it_early():
+    coarse, fine = (solved("noisy", stop=stop) for stop in (0.1, 1e-4))
+    assert coarse.converged
+    assert coarse.num_passes < fine.num_passes
+    reached = coarse.history.delta_aft <= 0.1
+    assert reached[-1]
+    assert not np.any(reached[:-1])
+    same(
+        coarse.history,
+        jax.tree.map(lambda column: column[: len(reached)], fine.history),
+    )
+
+
+def test_seeds_are_orders():
+    first, again = (bj.mpu.solve(*noisy(), seed=3) for _ in range(2))
+    other = bj.mpu.solve(*noisy(), seed=4)
+    same(first._replace(dtype=None), again._replace(dtype=None))
+    assert first.num_visits != other.num_visits
+    np.testing.assert_allclose(first.objective, other.objective, rtol=2e-4)
+
+
+# Hard margins.
+
+
+def direction():
+    """Of the largest margin."""
+    Z = reference.patterns(*separable())
+    points = list(reference.interior_points(Z @ Z.T, math.inf))
+    found = [alpha @ Z for alpha in points]
+    w = max(found, key=lambda w: min(Z @ w) / math.sqrt(w @ w))
+    return w[:D] / math.sqrt(w @ w)
+
+
+def test_hard_margins_approach_the_largest():
+    """The higher the threshold, the nearer, in margin and direction."""
+    X, y = separable()
+    most = reference.maximum_margin(X, y)
+    best = direction()
+    angles, fractions = [], []
+    for accuracy in (0.3, 0.03, 0.003):
+        found = solved("separable", hard_margin=True, accuracy=accuracy, stop=1e-9)
+        assert found.converged
+        weights = np.asarray(found.model.weights, np.float64)
+        norm = math.sqrt(weights @ weights)
+        fraction = np.min(y * (X @ weights)) / norm / most
+        bound = 1 / math.sqrt(1 + found.delta_aft)
+        # Weights are float32 by now.
+        assert 1 / (1 + accuracy) <= bound + 1e-6
+        assert bound <= fraction + 1e-6 <= 1 + 2e-6
+        fractions.append(fraction)
+        angles.append(math.acos(min(1.0, weights @ best / norm)))
+        value = 0.5 / (fraction * most) ** 2
+        np.testing.assert_allclose(found.objective, value, rtol=1e-5)
+        np.testing.assert_array_equal(found.model.predict(X), y)
+    assert fractions == sorted(fractions)
+    assert angles == sorted(angles, reverse=True)
+    assert fractions[-1] > 0.997
+    assert angles[-1] < angles[0] / 3
+
+
+def test_the_bound_on_a_hard_margin_is_that_of_the_paper(double):
+    form, X, y, state, learner = case("dense-hard")
+    everyone = shown(form, X, y, state)
+    for _ in range(5):
+        _, now = jax.random.split(state.key)
+        order = visits.shuffled(now, visits.everything(N)).indices
+        state = one_round(state, everyone)
+        learner.cycle(np.asarray(order).tolist())
+    found = bj.mpu.objective(state, X, y)
+    assert learner.margin() > 0
+    bound = math.sqrt(found.dual / found.primal)
+    np.testing.assert_allclose(bound, learner.fraction(), rtol=1e-12)
+    np.testing.assert_allclose(found.primal, 0.5 / learner.margin() ** 2, rtol=1e-12)
+
+
+def test_what_nothing_separates_ends_all_the_same():
+    X, y = noisy()
+    found = bj.mpu.solve(X, y, hard_margin=True, augment=1.0, max_passes=20)
+    assert not found.converged
+    assert found.num_passes == 20
+    assert found.objective == found.delta_aft == np.inf
+    assert np.all(np.isfinite(found.model.weights))
+
+
+# Precision.
+
+
+def test_steps_in_float32():
+    X, y = (part.astype(np.float32) for part in noisy())
+    state = bj.mpu.init(X, y, accuracy=1e-2, augment=1.0)
+    last, _ = stepped(state, X, y, 20 * N)
+    assert all(leaf.dtype != np.float64 for leaf in jax.tree.leaves(last))
+    counts = np.asarray(last.counts, np.float64)
+    assert np.sum(counts) == last.tally[0] - last.tally[1]
+    summed = counts @ reference.patterns(X, y, 1.0)
+    scale = np.max(np.abs(summed))
+    np.testing.assert_allclose(last.weights[: D + 1], summed, rtol=0, atol=1e-4 * scale)
+    primal, dual = bj.mpu.objective(last, X, y)
+    best = optimum("noisy", 1.0, 1.0)
+    assert dual <= best * (1 + 1e-5)
+    assert best * (1 - 1e-5) <= primal < 1.05 * best
+    found = bj.mpu.model(last, X, y)
+    w = np.append(found.weights, found.bias).astype(np.float64)
+    value = reference.primal(X, y, w, 1.0, augment=1.0)
+    np.testing.assert_allclose(primal, value, rtol=1e-4)
+
+
+def test_solve_is_in_double_precision(x64):
+    """Whatever the caller's default is, which stays; the model is in that."""
+    X, y = noisy()
+    found = bj.mpu.solve(X, y, augment=1.0)
+    assert jax.config.read("jax_enable_x64") is x64
+    assert found.dtype == "float64"
+    assert found.history.objective.dtype == found.objective.dtype == np.float64
+    for leaf in found.model:
+        assert leaf.dtype == (jnp.float64 if x64 else jnp.float32)
+        assert not leaf.weak_type
+    expected = solved("noisy", augment=1.0)
+    if not x64:
+        # Patterns, however, are in the type of X, and JAX's arrays are of its default.
+        same(found.history, expected.history)
+    assert found.objective == expected.objective
+    assert found.delta_aft == expected.delta_aft
+
+
+def test_an_error_leaves_the_precision_alone(x64, as_installed):
+    X, y = noisy()
+    with pytest.raises(ValueError, match="augment"):
+        bj.mpu.solve(X, y, augment=-1.0)
+    with pytest.raises(ValueError, match="max_passes"):
+        bj.mpu.solve(X, y, max_passes=0)
+    assert jax.config.read("jax_enable_x64") is x64
+
+
+def test_patterns_stay_in_their_type(double):
+    X, y = noisy()
+    for values in (X.astype(np.float32), X):
+        held, labels = patterns.examples("test", values, y)
+        found = patterns.patterns(held, labels, jnp.float64(1.0))
+        assert found.values.dtype == values.dtype
+        assert found.values.shape == (N, 8)
+        expected = reference.patterns(values, y, 1.0)
+        np.testing.assert_array_equal(found.values[:, : D + 1], expected)
+        assert not np.any(found.values[:, D + 1 :])
+
+
+# Several penalties, many at once.
+
+FIGURES = (
+    "objective",
+    "delta_aft",
+    "num_learned",
+    "num_unlearned",
+    "num_passes",
+    "num_visits",
+    "converged",
+)
+
+
+def test_several_penalties_are_as_many_models():
+    X, y = whole()
+    penalties = np.array([0.25, 1.0, 4.0])
+    many = bj.mpu.solve(X, y, penalty=penalties, augment=1.0)
+    assert many.model.weights.shape == (3, D)
+    assert many.model.bias.shape == (3,)
+    assert many.dtype == "float64"
+    lengths = []
+    for i, penalty in enumerate(penalties):
+        one = solved("whole", penalty=float(penalty), augment=1.0)
+        for name in FIGURES:
+            single, several = getattr(one, name), getattr(many, name)
+            assert several.shape == (3,)
+            assert several.dtype == single.dtype
+            assert several[i] == single
+        for part, parts in zip(one.model, many.model, strict=True):
+            np.testing.assert_array_equal(parts[i], part)
+        length = len(one.history.objective)
+        lengths.append(length)
+        for single, several in zip(one.history, many.history, strict=True):
+            np.testing.assert_array_equal(several[:length, i], single)
+            # Whoever is done waits.
+            assert np.all(several[length:, i] == single[-1])
+    assert len(many.history.objective) == max(lengths) > min(lengths)
+
+
+def test_an_array_of_one_penalty():
+    one = bj.mpu.solve(*whole(), penalty=np.ones(1), augment=1.0)
+    assert one.objective.shape == (1,)
+    assert one.objective[0] == solved("whole", penalty=1.0, augment=1.0).objective
+
+
+def test_steps_compiled_or_not(double):
+    X, y = whole()
+    state = bj.mpu.init(X, y, augment=1.0)
+    step = jax.jit(bj.mpu.step)
+    plain = compiled = looped = state
+    for _ in range(5):
+        plain = bj.mpu.step(plain, X, y)
+        compiled = step(compiled, X, y)
+    looped, _ = stepped(state, X, y, 5)
+    same(plain, compiled)
+    same(looped, compiled)
+    assert int(plain.num_visits) == 5
+    # Nothing was taken from the first state.
+    same(state, bj.mpu.init(X, y, augment=1.0))
+    for leaf in jax.tree.leaves(plain):
+        assert not getattr(leaf, "weak_type", False)
+
+
+def test_many_penalties_by_vmap(double):
+    X, y = whole()
+    penalties = jnp.array([0.25, 1.0, 4.0])
+
+    def init(penalty):
+        return bj.mpu.init(X, y, penalty=penalty, augment=1.0, accuracy=0.0301)
+
+    def end(state):
+        state, _ = stepped(state, X, y, 2 * N)
+        return state, bj.mpu.objective(state, X, y), bj.mpu.model(state, X, y)
+
+    states = jax.vmap(init)(penalties)
+    many = jax.jit(jax.vmap(end))(states)
+    for i, penalty in enumerate(penalties):
+        alone = end(init(float(penalty)))
+        ours = jax.tree.map(lambda leaf, i=i: leaf[i], many)
+        same(ours[0], alone[0])
+        for one, other in zip(
+            (*ours[1], *ours[2]), (*alone[1], *alone[2]), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_new_values_compile_nothing(double):
+    X, y = whole()
+    traces = []
+
+    @jax.jit
+    def step(state, X, y):
+        traces.append(None)
+        return bj.mpu.step(state, X, y)
+
+    for given in (
+        {},
+        {"penalty": 7.0},
+        {"penalty": 2, "accuracy": 0.1},
+        {"gap": 500, "seed": 3, "augment": 2},
+        {"hard_margin": True},
+        {"penalty": np.float32(0.1), "augment": np.float32(0.5)},
+    ):
+        state = bj.mpu.init(X, y, **{"augment": 1.0} | given)
+        step(step(state, X, y), X, y)
+    assert len(traces) == 1
+
+    programs = solving._round, solving._objectives
+    bj.mpu.solve(X, y, augment=1.0, max_passes=2)
+    compiled = [each._cache_size() for each in programs]
+    for given in ({"penalty": 7}, {"gap": 500.0, "seed": 3}, {"hard_margin": True}):
+        bj.mpu.solve(X + 1, y, max_passes=4, stop=0.01, **{"augment": 2.0} | given)
+    assert [each._cache_size() for each in programs] == compiled
+
+
+# Orders and passes.
+
+
+def test_shuffled_orders():
+    indices = np.random.default_rng(0).permutation(N).astype(np.int32)
+    found = []
+    for number in (0, 1, 2, 17, N):
+        order = visits.Order(jnp.asarray(indices), jnp.int32(number))
+        for seed in (0, 1):
+            new = visits.shuffled(jax.random.key(seed), order)
+            assert int(new.number) == number
+            assert new.indices.dtype == jnp.int32
+            part = np.asarray(new.indices)[:number]
+            np.testing.assert_array_equal(np.sort(part), np.sort(indices[:number]))
+            found.append(part.tolist())
+    assert found[-1] != found[-2]
+    assert found[-3] != found[-4]
+    assert found[-1] != indices.tolist()
+
+
+def test_shuffled_orders_are_equally_likely():
+    """All 6 orders of 3, of a longer array; and each place for each of 60."""
+    keys = jax.random.split(jax.random.key(0), 6000)
+    some = visits.Order(jnp.arange(N, dtype=jnp.int32), jnp.int32(3))
+    shuffled = jax.jit(jax.vmap(visits.shuffled, in_axes=(0, None)))
+    drawn = np.asarray(shuffled(keys, some).indices)[:, :3]
+    _, counts = np.unique(drawn, axis=0, return_counts=True)
+    assert len(counts) == 6
+    # 5 degrees of freedom: above 20.5 once in a thousand times.
+    assert np.sum((counts - 1000) ** 2) / 1000 < 20.5
+    drawn = np.asarray(shuffled(keys, visits.everything(N)).indices)
+    for pattern in (0, 1, 30, N - 1):
+        places = np.bincount(np.argmax(drawn == pattern, axis=1), minlength=N)
+        # 59 degrees of freedom: above 98.3 once in a thousand times.
+        assert np.sum((places - 100) ** 2) / 100 < 98.3
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "rbf"])
+def test_a_pass_leaves_others_alone(form, double):
+    X, y = whole()
+    state = started(form, X, y, accuracy=0.03)
+    everyone = shown(form, X, y, state)
+    random = np.random.default_rng(0)
+    indices = random.permutation(N).astype(np.int32)
+    coefficients = random.normal(size=N)
+    Z = np.asarray(everyone.values) if form != "sparse" else reference.patterns(X, y)
+    Z = Z[:, : state.weights.size]
+
+    def visit(old, margin, square, tally):
+        return old + 1, margin > 0, tally + jnp.stack([margin, square])
+
+    @jax.jit
+    def visited(number):
+        order = visits.Order(jnp.asarray(indices), number)
+        start = state.weights, jnp.asarray(coefficients), visit, jnp.zeros(2)
+        return visits.visit_all(everyone, state.squares, order, *start)
+
+    for number in (0, 1, 7, N):
+        weights, new, kept, tally = visited(jnp.int32(number))
+        w, margins = np.zeros(state.weights.size), []
+        for k in indices[:number]:
+            margins.append(w[k] if form == "rbf" else w @ Z[k])
+            w = w + Z[k]
+        expected = coefficients.copy()
+        expected[indices[:number]] += 1
+        np.testing.assert_array_equal(new, expected)
+        np.testing.assert_allclose(weights, w, rtol=1e-12, atol=1e-12)
+        keep = indices[:number][np.array(margins) > 0]
+        assert int(kept.number) == len(keep)
+        np.testing.assert_array_equal(kept.indices[: len(keep)], keep)
+        squares = np.asarray(state.squares)[indices[:number]]
+        np.testing.assert_allclose(tally, [sum(margins), sum(squares)], atol=1e-9)
+
+
+def hoisted(program, *given):
+    """Loops of a compiled program that are calls of one kernel, and all loops."""
+    if jax.default_backend() != "cpu":
+        pytest.skip("of CPUs")
+    text = jax.jit(program).lower(*given).compile().as_text()
+    return text.count('xla_cpu_small_call="true"'), text.count(" while(")
+
+
+@pytest.mark.parametrize("augment", [0.0, 1.0], ids=["", "augmented"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["dense", "sparse", "rbf"])
+def test_a_pass_is_one_kernel(form, dtype, augment, double):
+    """Operation by operation it would take ten times as long."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 41)).astype(dtype)
+    y = np.where(X[:, 0] > 0, 1, -1)
+    state = started(form, X, y, augment=augment)
+    everyone = shown(form, X, y, state)
+    order = visits.everything(300)
+
+    def once(state, everyone, order):
+        return mpu._pass(state, everyone, order, jnp.bool_(True))
+
+    small, loops = hoisted(once, state, everyone, order)
+    assert small == loops > 0
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_products_are_one_kernel(form, double):
+    X = np.random.default_rng(0).normal(size=(300, 41))
+    held = rows.as_rows("test", FORMS[form][0](X))
+    small, loops = hoisted(rows.products, held, jnp.zeros(41))
+    assert small == loops > 0
+
+
+def test_orders_are_shuffled_in_one_kernel():
+    order = visits.everything(300)
+    small, loops = hoisted(visits.shuffled, jax.random.key(0), order)
+    assert small == loops > 0
+
+
+def test_what_is_not_one_kernel_is_found():
+    """The check above can fail: a loop with much in it."""
+
+    def program(matrix):
+        return jax.lax.fori_loop(
+            0, 9, lambda _, matrix: jnp.sin(matrix @ matrix), matrix
+        )
+
+    small, loops = hoisted(program, jnp.ones((300, 300)))
+    assert small < loops
+
+
+# Kernels.
+
+
+def test_a_kernel_against_its_optimum():
+    X, y = noisy()
+    found = bj.mpu.solve(X, y, kernel=bj.RBF(GAMMA), penalty=3.0, stop=1e-6)
+    # A factor of the kernel matrix is a training set with the same inner products.
+    k = kernels.rbf(GAMMA)
+    factor = np.linalg.cholesky(np.array([k(x, X) for x in X]) + 1e-12 * np.eye(N))
+    best = reference.optimum(factor, y, 3.0).value
+    np.testing.assert_allclose(found.objective, best, rtol=1e-5)
+    assert np.all(found.history.delta_aft >= found.history.objective / best - 1 - 1e-8)
+    assert isinstance(found.model, bj.KernelModel)
+    scores = np.asarray(found.model.decision_function(X), np.float64)
+    vectors, a = (np.asarray(part, np.float64) for part in found.model[1:3])
+    np.testing.assert_allclose(scores, [a @ k(x, vectors) for x in X], atol=1e-4)
+    norm = sum(a * found.model.decision_function(vectors))
+    value = norm / 2 + 3 * np.sum(np.maximum(0, 1 - y * scores))
+    np.testing.assert_allclose(found.objective, value, rtol=1e-4)
+
+
+def test_a_linear_kernel_with_a_bias_is_the_linear_model():
+    X, y = whole()
+    one = bj.mpu.solve(X, y, kernel=bj.Linear(), augment=2.0)
+    other = bj.mpu.solve(X, y, augment=2.0)
+    assert one.objective == pytest.approx(other.objective, rel=1e-12)
+    assert one.num_visits == other.num_visits
+    np.testing.assert_allclose(one.model.bias, other.model.bias, rtol=1e-5)
+    np.testing.assert_allclose(
+        one.model.decision_function(X), other.model.decision_function(X), atol=1e-4
+    )
+
+
+# Real data.
+
+
+@pytest.mark.parametrize("name", ["a9a", "w8a", "ijcnn1"])
+def test_the_objective_of_liblinear(name):
+    """On the first rows, with C = 1."""
+    try:
+        data = load(name, standardise=False)
+    except ValueError:
+        pytest.skip(f"{name} is in the folder that BUDGETJAX_DATA names")
+    X, y = data.X_train[:5000], data.y_train[:5000]
+    given = X if name == "ijcnn1" else scipy.sparse.csr_matrix(X)
+    theirs = LinearSVC(
+        loss="hinge", fit_intercept=False, C=1.0, tol=1e-6, max_iter=10**6, dual=True
+    )
+    # LIBLINEAR computes in double precision.
+    best = theirs.fit(given.astype(np.float64), y).coef_[0]
+
+    def objective(w):
+        return w @ w / 2 + np.sum(np.maximum(0, 1 - y * (X.astype(np.float64) @ w)))
+
+    found = bj.mpu.solve(given, y)
+    np.testing.assert_allclose(found.objective, objective(best), rtol=1e-4)
+    assert found.converged
+    assert found.delta_aft >= found.objective / objective(best) - 1 - 1e-9
+    weights = np.asarray(found.model.weights, np.float64)
+    np.testing.assert_allclose(found.objective, objective(weights), rtol=1e-6)
+    decided = found.model.predict(given) == (X @ best.astype(np.float32) > 0) * 2 - 1
+    assert np.mean(decided) > 0.995
+
+
+# Models and rows.
+
+
+def matrix_of(X, form):
+    return {
+        "numpy": np.asarray,
+        "jax": jnp.asarray,
+        "list": lambda X: X.tolist(),
+        "csr": scipy.sparse.csr_matrix,
+        "coo": scipy.sparse.coo_array,
+        "rows": lambda X: bj.sparse_rows(scipy.sparse.csc_matrix(X)),
+    }[form](X)
+
+
+@pytest.mark.parametrize("form", ["numpy", "jax", "list", "csr", "coo", "rows"])
+def test_scores(form, x64):
+    random = np.random.default_rng(0)
+    weights, bias = jnp.asarray(random.normal(size=D)), jnp.asarray(0.7)
+    model = bj.LinearModel(weights, bias)
+    X = random.normal(size=(N, D)) * (random.random((N, D)) < 0.4)
+    X[0], X[3] = 0, 1
+    expected = X @ np.asarray(weights, np.float64) + float(bias)
+    given = matrix_of(X, form)
+    scores = model.decision_function(given)
+    assert scores.dtype == weights.dtype
+    np.testing.assert_allclose(scores, expected, atol=1e-13 if x64 else 1e-5)
+    labels = model.predict(given)
+    assert labels.dtype == jnp.int32
+    np.testing.assert_array_equal(labels, np.where(expected > 0, 1, -1))
+
+
+def test_a_score_of_zero_is_negative():
+    model = bj.LinearModel(jnp.array([1.0, 0.0]), jnp.array(0.0))
+    X = [[0.0, 5.0], [1e-30, 0.0], [-1e-30, 0.0], [-0.0, 1.0]]
+    assert model.predict(X).tolist() == [-1, 1, -1, -1]
+    assert model.predict(scipy.sparse.csr_array(X)).tolist() == [-1, 1, -1, -1]
+
+
+def test_scores_of_nothing():
+    """Of no rows, and of rows of nothing but zeros."""
+    model = bj.LinearModel(jnp.array([1.0, 2.0]), jnp.array(0.5))
+    zeros = np.zeros((3, 2))
+    for convert in (np.asarray, scipy.sparse.csr_matrix):
+        assert model.decision_function(convert(zeros)).tolist() == [0.5] * 3
+        assert model.decision_function(convert(zeros[:0])).shape == (0,)
+        assert model.predict(convert(zeros[:0])).shape == (0,)
+
+
+def test_scores_inside_jit():
+    model = bj.LinearModel(jnp.array([1.0, 2.0]), jnp.array(0.5))
+    X = jnp.array([[1.0, 1.0], [0.0, -1.0]])
+    sparse = bj.sparse_rows(scipy.sparse.csr_matrix(np.asarray(X)))
+    score = jax.jit(lambda model, X: model.decision_function(X))
+    assert score(model, X).tolist() == [3.5, -1.5]
+    assert score(model, sparse).tolist() == [3.5, -1.5]
+
+
+def dense(held):
+    """What sparse rows stand for."""
+    X = np.zeros((held.number, held.size), held.values.dtype)
+    for i in range(held.number):
+        part = slice(held.starts[i], held.starts[i + 1])
+        np.add.at(X[i], held.indices[part], held.values[part])
+    return X
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int8, bool])
+def test_sparse_rows(dtype):
+    random = np.random.default_rng(0)
+    X = random.integers(-3, 4, (N, D)) * (random.random((N, D)) < 0.4)
+    X[0] = X[17] = X[-1] = 0
+    X[2] = 1
+    X = X.astype(dtype)
+    for convert in (scipy.sparse.csr_matrix, scipy.sparse.csc_array):
+        held = bj.sparse_rows(convert(X))
+        assert (held.number, held.size) == X.shape
+        assert held.longest.value == D
+        floating = np.issubdtype(dtype, np.floating)
+        assert held.values.dtype == (dtype if floating else np.float64)
+        assert held.indices.dtype == held.starts.dtype == np.int32
+        np.testing.assert_array_equal(dense(held), X.astype(np.float64))
+        # Rows are read in pairs.
+        assert held.values.size == held.indices.size == held.starts[-1]
+        assert not np.any(held.starts % rows.PAIR)
+        np.testing.assert_array_equal(
+            held.squares(np.float32), np.sum(X.astype(np.float32) ** 2, axis=1)
+        )
+
+
+def test_sparse_rows_unsorted_and_repeated():
+    values = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    matrix = scipy.sparse.csr_matrix(
+        (values, np.array([2, 0, 2, 1, 0, 1]), np.array([0, 3, 3, 6])), shape=(3, 4)
+    )
+    held = bj.sparse_rows(matrix)
+    expected = [[2, 0, 5, 0], [0, 0, 0, 0], [16, 40, 0, 0]]
+    np.testing.assert_array_equal(dense(held), expected)
+    for start, end in zip(held.starts[:-1], held.starts[1:], strict=True):
+        assert np.all(np.diff(held.indices[start:end]) > 0)
+    # The caller's matrix is as it was.
+    np.testing.assert_array_equal(matrix.data, values)
+    assert matrix.indices.tolist() == [2, 0, 2, 1, 0, 1]
+
+
+def test_sparse_rows_are_a_pytree():
+    held = bj.sparse_rows(scipy.sparse.eye_array(3, format="csr"))
+    leaves, structure = jax.tree.flatten(held)
+    assert len(leaves) == 3
+    again = jax.tree.unflatten(structure, leaves)
+    assert again.columns == held.columns
+    assert again.longest == held.longest
+
+
+# Bad input.
+
+NAN, INF = math.nan, math.inf
+X_, Y_ = separable()[0][:12], np.array([1, -1] * 6)
+SPARSE = scipy.sparse.csr_matrix
+
+
+def changed(array, row, value):
+    array = np.array(array, np.float64)
+    array.reshape(len(array), -1)[row, -1] = value
+    return array
+
+
+FINITE = "must be a finite number"
+BAD_DATA = {
+    "a-label-of-0": ((X_, changed(Y_, 3, 0)), "y must be -1 or +1, got 0 in row 3"),
+    "a-label-of-nan": (
+        (X_, changed(Y_, 3, NAN)),
+        "y must be -1 or +1, got nan in row 3",
+    ),
+    "flags": ((X_, Y_ > 0), "y must be -1 or +1, got 0 in row 1"),
+    "one-class": ((X_, np.ones(12)), "y must have both classes, got +1 in all 12 rows"),
+    "one-class-sparse": (
+        (SPARSE(X_), -np.ones(12)),
+        "y must have both classes, got -1 in all 12 rows",
+    ),
+    "labels": (
+        (X_, Y_[1:]),
+        "y must have shape (12,), one label a row of X, got (11,)",
+    ),
+    "columns-of-labels": (
+        (SPARSE(X_), Y_[:, None]),
+        "y must have shape (12,), one label a row of X, got (12, 1)",
+    ),
+    "text-for-labels": (
+        (X_, np.array(["a"] * 12)),
+        "y must hold real numbers, got dtype <U1",
+    ),
+    "no-labels": ((X_, None), "y must hold real numbers, got dtype object"),
+    "a-row": ((X_[0], Y_), "X must have shape (n, d), got (6,)"),
+    "three-axes": ((X_[None], Y_), "X must have shape (n, d), got (1, 12, 6)"),
+    "no-rows": (
+        (X_[:0], Y_[:0]),
+        "X must have rows and columns, got shape (0, 6)",
+    ),
+    "no-columns": (
+        (X_[:, :0], Y_),
+        "X must have rows and columns, got shape (12, 0)",
+    ),
+    "no-rows-sparse": (
+        (SPARSE((0, 6)), Y_[:0]),
+        "X must have rows and columns, got shape (0, 6)",
+    ),
+    "no-columns-sparse": (
+        (SPARSE((12, 0)), Y_),
+        "X must have rows and columns, got shape (12, 0)",
+    ),
+    "nan": ((changed(X_, 5, NAN), Y_), "X must be finite, got nan in row 5, column 5"),
+    "inf": (
+        (changed(X_, 7, -INF), Y_),
+        "X must be finite, got -inf in row 7, column 5",
+    ),
+    "nan-sparse": (
+        (SPARSE(changed(X_, 5, NAN)), Y_),
+        "X must be finite, got nan in row 5, column 5",
+    ),
+    "inf-sparse": (
+        (SPARSE(changed(X_, 7, -INF)), Y_),
+        "X must be finite, got -inf in row 7, column 5",
+    ),
+    "ragged": (([[1.0], [2.0, 3.0]], [1, -1]), "X must be an array, got a ragged list"),
+    "text": ((np.array([["a"]] * 12), Y_), "X must hold real numbers, got dtype <U1"),
+    "complex": ((X_ + 1j, Y_), "X must hold real numbers, got dtype complex128"),
+    "complex-sparse": (
+        (SPARSE(X_ + 1j), Y_),
+        "X must hold real numbers, got dtype complex128",
+    ),
+    "none": ((None, Y_), "X must hold real numbers, got dtype object"),
+    "one-axis-sparse": (
+        (scipy.sparse.coo_array(X_[0]), Y_),
+        "X must be a matrix of scipy.sparse, got coo_array",
+    ),
+    "zeros": (
+        (0 * X_, Y_),
+        "squared norms must not all be 0, got 0 in all 12 rows; scale X up",
+    ),
+    "zeros-sparse": (
+        (SPARSE(0 * X_), Y_),
+        "squared norms must not all be 0, got 0 in all 12 rows; scale X up",
+    ),
+    "tiny": (
+        (1e-200 * X_, Y_),
+        "squared norms must not all be 0, got 0 in all 12 rows; scale X up",
+    ),
+    "huge": (
+        (1e200 * X_, Y_),
+        "squared norms must be finite in float64, got inf in row 0; scale X down",
+    ),
+    "huge-sparse": (
+        (SPARSE(1e200 * changed(1e-100 * X_, 4, 1)), Y_),
+        "squared norms must be finite in float64, got inf in row 4; scale X down",
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_DATA)
+def test_bad_data(bad, as_installed):
+    data, says = BAD_DATA[bad]
+    # What `solve` reads itself it reports itself.
+    says = rf"^mpu\.(init|solve): {re.escape(says)}$"
+    with pytest.raises(ValueError, match=says) as raised:
+        bj.mpu.solve(*data)
+    assert raised.type is ValueError
+
+
+def test_bad_data_in_single_precision(as_installed):
+    for bad in ("a-label-of-0", "nan", "nan-sparse", "ragged", "zeros", "labels"):
+        data, says = BAD_DATA[bad]
+        with pytest.raises(ValueError, match=f"^mpu.init: {re.escape(says)}$"):
+            bj.mpu.init(*data, accuracy=0.1)
+    says = "mpu.init: squared norms must be finite in float32, got inf in row 0; "
+    for X in (1e20 * X_.astype(np.float32), SPARSE(1e20 * X_)):
+        with pytest.raises(ValueError, match=f"^{says}scale X down$"):
+            bj.mpu.init(X, Y_, accuracy=0.1)
+
+
+SQUARE = float(np.max(np.sum(X_**2, axis=1)))
+ZERO_ROWS = np.where(np.arange(12)[:, None] == 4, 0, X_)
+NO_ZEROS = (
+    "hard_margin needs patterns that are not zero, got zeros in row 4; augment= "
+    "appends a number to every row"
+)
+
+
+def not_a_kernel(x, z):
+    return x @ z
+
+
+BAD_ARGUMENTS = [
+    # where, the arguments, the message
+    ("init", {"gap": 0.9 * SQUARE}, "gap must be above R^2 = "),
+    ("init", {"gap": SQUARE}, "gap must be above R^2 = "),
+    ("init", {"gap": -1.0}, f"gap {FINITE} above 0, got -1.0"),
+    ("init", {"gap": INF}, f"gap {FINITE} above 0, got inf"),
+    (
+        "init",
+        {"gap": np.array([50.0, 60.0])},
+        "gap must be a scalar, got shape (2,); sweep values by jax.vmap over init",
+    ),
+    *(
+        ("solve", {"penalty": value}, f"penalty {FINITE} above 0, got {value!r}")
+        for value in (0, -1.0, NAN, INF, "1", None, [1.0, -2.0], [[1.0], [1.0, 2.0]])
+    ),
+    ("init", {"penalty": 1e-310}, "penalty must be in the range of float64, got "),
+    ("init", {"penalty": [1.0, 1e-310]}, "penalty must be in the range of float64, "),
+    (
+        "solve",
+        {"penalty": np.array([])},
+        "penalty must be a number or some of them, got shape (0,)",
+    ),
+    (
+        "solve",
+        {"penalty": np.ones((1, 2))},
+        "penalty must be a number or some of them, got shape (1, 2)",
+    ),
+    (
+        "solve",
+        {"penalty": [1.0, 2.0], "kernel": bj.RBF(1.0)},
+        "penalty must be a number if there is a kernel, got shape (2,)",
+    ),
+    (
+        "init",
+        {"penalty": 1e20},
+        "counts must be at most 9.0072e+15 to be exact in float64, got ",
+    ),
+    (
+        "init",
+        {"penalty": [1.0, 1e20]},
+        "counts must be at most 9.0072e+15 to be exact in float64, got ",
+    ),
+    (
+        "init",
+        {"accuracy": 1e-300},
+        "counts must be at most 9.0072e+15 to be exact in float64, got ",
+    ),
+    *(
+        (
+            "init",
+            {"accuracy": value},
+            f"accuracy must be a number above 0 and below 1, got {value!r}",
+        )
+        for value in (0, 1.0, -0.1, NAN, "a", True)
+    ),
+    (
+        "init",
+        {"accuracy": np.array([0.1, 0.2])},
+        "accuracy must be a scalar, got shape (2,); sweep values by jax.vmap over init",
+    ),
+    *(
+        ("init", {"augment": value}, f"augment {FINITE} of at least 0, got {value!r}")
+        for value in (-1.0, NAN, INF, "x", None)
+    ),
+    (
+        "init",
+        {"augment": 1e200},
+        "squared norms must be finite in float64, got inf in row 0; scale X down",
+    ),
+    *(
+        (
+            "init",
+            {"hard_margin": value},
+            f"hard_margin must be True or False, got {value!r}",
+        )
+        for value in (1, None, "yes")
+    ),
+    ("init", {"hard_margin": True, "X": ZERO_ROWS}, NO_ZEROS),
+    ("init", {"hard_margin": True, "X": SPARSE(ZERO_ROWS)}, NO_ZEROS),
+    (
+        "init",
+        {"hard_margin": True, "X": ZERO_ROWS, "kernel": bj.Linear()},
+        NO_ZEROS,
+    ),
+    ("init", {"seed": 1.5}, "seed must be an integer scalar, got 1.5"),
+    ("init", {"seed": 2**40}, "seed must fit 32 bits, got 1099511627776"),
+    *(
+        ("init", {"kernel": value}, f"kernel must be a kernel, got {value!r}")
+        for value in ("rbf", bj.RBF, not_a_kernel)
+    ),
+    (
+        "init",
+        {"kernel": bj.RBF(1.0), "X": SPARSE(X_)},
+        "X must be an array if there is a kernel, got csr_matrix",
+    ),
+    (
+        "init",
+        {"kernel": bj.RBF(1.0), "X": bj.sparse_rows(SPARSE(X_))},
+        "X must be an array if there is a kernel, got SparseRows",
+    ),
+    (
+        "init",
+        {"kernel": bj.Linear(), "X": 1e200 * X_},
+        "squared norms must be finite in float64, got inf in row 0; scale X down",
+    ),
+    *(
+        ("solve", {"stop": value}, f"stop {FINITE} above 0, got {value!r}")
+        for value in (0, -1.0, NAN, INF, None)
+    ),
+    ("solve", {"stop": [0.1, 0.2]}, "stop must be a number, got shape (2,)"),
+    ("solve", {"max_passes": 0}, "max_passes must be at least 1, got 0"),
+    ("solve", {"max_passes": 1.5}, "max_passes must be an integer, got 1.5"),
+    ("solve", {"max_passes": True}, "max_passes must be an integer, got True"),
+    ("solve", {"progress": "yes"}, "progress must be True or False, got 'yes'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "given", "says"), BAD_ARGUMENTS, ids=range(len(BAD_ARGUMENTS))
+)
+def test_bad_arguments(where, given, says, as_installed):
+    """A message that ends in a blank is one whose numbers do not matter."""
+    end = "" if says.endswith((" ", "=")) else "$"
+    pattern = f"^mpu.{where}: {re.escape(says)}{end}"
+    with pytest.raises(ValueError, match=pattern) as raised:
+        bj.mpu.solve(**{"X": X_, "y": Y_} | given)
+    assert raised.type is ValueError
+
+
+def test_a_gap_that_is_too_small_says_how_large_it_must_be(as_installed):
+    says = (
+        f"mpu.init: gap must be above R^2 = {SQUARE:g}, the largest squared norm of a "
+        "pattern, or the updates never end, got 1"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+        bj.mpu.solve(X_, Y_, gap=1)
+
+
+def test_accuracies_that_need_double_precision(as_installed):
+    X = X_.astype(np.float32)
+    for given in ({}, {"accuracy": 1e-4}, {"accuracy": 1e-4, "hard_margin": True}):
+        accuracy = given.get("accuracy", 1e-5)
+        says = (
+            f"mpu.init: accuracy must be at least 0.001 in float32, got {accuracy:g}; "
+            "use solve, which computes in float64, or jax.enable_x64"
+        )
+        with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+            bj.mpu.init(X, Y_, **given)
+    most = bj.mpu.init(X, Y_, accuracy=1e-2).most
+    assert most < 1e5
+    says = "mpu.init: counts must be at most 1.67772e+07 to be exact in float32, got "
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}"):
+        bj.mpu.init(X, Y_, accuracy=1e-2, penalty=1e6)
+    says = "mpu.init: penalty must be a scalar, got shape (2,); sweep values by "
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}jax.vmap over init$"):
+        bj.mpu.init(X, Y_, accuracy=1e-2, penalty=np.array([1.0, 2.0]))
+
+
+def test_penalties_so_small_that_thresholds_overflow(as_installed):
+    says = "mpu.init: threshold must have a square within float64, got "
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}"):
+        bj.mpu.solve(X_, Y_, penalty=1e-300)
+
+
+@pytest.mark.parametrize("bad", [X_, X_.tolist(), None, "text"])
+def test_what_sparse_rows_are_not_made_of(bad, as_installed):
+    says = f"sparse_rows: X must be a matrix of scipy.sparse, got {type(bad).__name__}"
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+        bj.sparse_rows(bad)
+
+
+def test_bad_numbers_in_sparse_rows(as_installed):
+    says = "sparse_rows: X must be finite, got nan in row 5, column 5"
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        bj.sparse_rows(SPARSE(changed(X_, 5, NAN)))
+
+
+@pytest.mark.parametrize("method", ["decision_function", "predict"])
+def test_bad_rows_to_decide(method, as_installed):
+    model = bj.LinearModel(jnp.ones(6), jnp.array(0.0))
+    table = [
+        (X_[:, 1:], "shape (n, 6), a column a weight, got (12, 5)"),
+        (SPARSE(X_[:, 1:]), "shape (n, 6), a column a weight, got (12, 5)"),
+        (X_[0], "shape (n, d), got (6,)"),
+    ]
+    for bad, says in table:
+        says = re.escape(f"decision_function: X must have {says}")
+        with pytest.raises(ValueError, match=f"^{says}$"):
+            getattr(model, method)(bad)
+    for convert in (np.asarray, SPARSE):
+        says = "decision_function: X must be finite, got nan in row 2, column 5"
+        with pytest.raises(ValueError, match=f"^{says}$"):
+            getattr(model, method)(convert(changed(X_, 2, NAN)))
+
+
+def test_steps_take_matrices_of_scipy(double):
+    """As `init` does."""
+    X, y = whole()
+    matrix = scipy.sparse.csr_matrix(X)
+    state = bj.mpu.init(matrix, y)
+    held = bj.sparse_rows(matrix)
+    same(bj.mpu.step(state, matrix, y), bj.mpu.step(state, held, y))
+    assert bj.mpu.objective(state, matrix, y) == bj.mpu.objective(state, held, y)
+
+
+def test_rows_that_are_all_zero():
+    """With a gap of one's own nothing is wrong with them."""
+    y = whole()[1]
+    for X in (np.zeros((N, D)), SPARSE((N, D))):
+        found = bj.mpu.solve(X, y, gap=1.0)
+        assert found.converged
+        assert found.objective == N
+        assert found.delta_aft == 0
+        assert not np.any(found.model.weights)
