@@ -233,8 +233,9 @@ def _pass(state: State, shown: Rows) -> State:
         shrunk = (low & (gradient > upper)) | (high & (gradient < lower))
         now = _visit(state, coefficient, margin, square)
         # Of what remains, the least and the largest projected gradient.
-        ends = [jnp.where(high, 0, -gradient), jnp.where(low, 0, gradient)]
-        ends = jnp.stack(ends)
+        projected = jnp.where(low, jnp.minimum(gradient, 0), gradient)
+        projected = jnp.where(high, jnp.maximum(projected, 0), projected)
+        ends = jnp.stack([-projected, projected])
         return now, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
 
     weights, coefficients, left, ends = visit_all(
@@ -286,7 +287,8 @@ def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
         jnp.sum(jnp.square(hinge)) / (2 * ridge),
         jnp.where(jnp.isinf(state.upper), 0, state.upper) * jnp.sum(hinge),
     )
-    smoothed = state.ridge / 2 * jnp.sum(jnp.square(state.coefficients))
+    # In this order: the square of a small coefficient may underflow.
+    smoothed = jnp.sum(state.coefficients * (state.ridge * state.coefficients)) / 2
     return Objective(
         square / 2 + loss, jnp.sum(state.coefficients) - square / 2 - smoothed
     )
@@ -358,7 +360,8 @@ def solve(
       augment: as for `init`.
       seed: as for `init`.
       stop: the `delta_aft` that is enough, positive: the relative duality gap.
-      max_passes: passes over what is left, at most; then the solution is not converged.
+      max_passes: passes over what is left, up to nine more, as the gap is looked at
+        after ten; then the solution is not converged.
       progress: whether to show a bar, with the gap.
 
     Returns:

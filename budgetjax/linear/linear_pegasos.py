@@ -44,7 +44,6 @@ class State(NamedTuple):
       coefficients: of the patterns in `v`, shape `(n,)`.
       scale: `s`, by which projections have shrunk it: `w_t = s v / (lambda k (t - 1))`.
       squared_norm: of `v`, kept only for projections.
-      squares: `||z_i||^2`, shape `(n,)`.
       penalty: `C`.
       constant: `rho`, or None for a model without a bias.
       num_steps: blocks drawn so far, `t - 1`.
@@ -60,7 +59,6 @@ class State(NamedTuple):
     coefficients: Float[Array, "*models n"]
     scale: Float[Array, "*models"]
     squared_norm: Float[Array, "*models"]
-    squares: Float[Array, "*models n"]
     penalty: Float[Array, "*models"]
     constant: Float[Array, "*models"] | None
     num_steps: Float[Array, "*models"]
@@ -143,7 +141,6 @@ def init(
         coefficients=jnp.zeros_like(squares),
         scale=jnp.ones((), y.dtype),
         squared_norm=jnp.zeros((), y.dtype),
-        squares=squares,
         penalty=hyperparameters.as_leaf(where, "penalty", penalty, y.dtype),
         constant=constant,
         num_steps=jnp.zeros((), y.dtype),
@@ -185,41 +182,67 @@ def _block(
       drawn: which examples these are.
       first: a block begins here.
     """
-    k, n = state.block_size.value, state.squares.shape[0]
+    k, n = state.block_size.value, state.coefficients.shape[0]
     end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
     # w . z < 1, as s v . z < lambda k (t - 1).
     unit = steps * k / (n * state.penalty)
 
     # Margins are those before anything of the block is added.
-    def see(j, wrong):
+    def see(j, seen):
+        wrong, products = seen
         margin = shown.inner(element(places, j), total.weights)
         violates = (total.scale * margin < unit) | (steps == 0)
-        return put(wrong, j - first, violates.astype(margin.dtype))
+        violates = violates.astype(margin.dtype)
+        return put(wrong, j - first, violates), products + violates * margin
 
-    wrong = jax.lax.fori_loop(first, end, see, jnp.zeros(k, total.weights.dtype))
+    zeros = jnp.zeros(k, total.weights.dtype), jnp.zeros((), total.weights.dtype)
+    wrong, before = jax.lax.fori_loop(first, end, see, zeros)
 
     def add(j, grown):
         place, i = element(places, j), element(drawn, j)
         multiple = element(wrong, j - first) / total.scale
-        squared_norm = grown.squared_norm
-        if state.projection:
-            inner = shown.inner(place, grown.weights)
-            square = element(state.squares, i)
-            squared_norm += multiple * (2 * inner + multiple * square)
         now = taken(grown.coefficients, i) + multiple
         return grown._replace(
             weights=shown.add(place, multiple, grown.weights),
             coefficients=put(grown.coefficients, i, now),
-            squared_norm=squared_norm,
         )
 
     grown = jax.lax.fori_loop(first, end, add, total)
     if not state.projection:
         return grown
+
+    # |v'|^2 - |v|^2 = (v' - v) . (v' + v).
+    def see_again(j, products):
+        margin = shown.inner(element(places, j), grown.weights)
+        return products + element(wrong, j - first) * margin
+
+    both = jax.lax.fori_loop(first, end, see_again, before)
+    grown = grown._replace(squared_norm=total.squared_norm + both / total.scale)
     # The norm of the weights over the radius of their ball.
     norm = grown.scale * jnp.sqrt(jnp.maximum(grown.squared_norm, 0))
     ratio = norm * jnp.sqrt(n * state.penalty) / ((steps + 1) * k)
-    return grown._replace(scale=grown.scale / jnp.maximum(ratio, 1))
+    return _unscaled(grown._replace(scale=grown.scale / jnp.maximum(ratio, 1)))
+
+
+def _unscaled(total: Sum) -> Sum:
+    """The same, of scale 1 where it was so small that its powers might underflow."""
+    scale = total.scale
+    small = scale < jnp.finfo(scale.dtype).tiny ** 0.25
+
+    def shrunk(values):
+        return jax.lax.fori_loop(
+            jnp.int32(0),
+            jnp.where(small, jnp.int32(values.shape[0]), jnp.int32(0)),
+            lambda j, values: put(values, j, scale * element(values, j)),
+            values,
+        )
+
+    return Sum(
+        weights=shrunk(total.weights),
+        coefficients=shrunk(total.coefficients),
+        scale=jnp.where(small, 1, scale),
+        squared_norm=jnp.where(small, scale * scale, 1) * total.squared_norm,
+    )
 
 
 def _sum(state: State) -> Sum:
@@ -233,7 +256,7 @@ def _after(state: State, key: Key[Array, ""], total: Sum, steps: int) -> State:
         **total._asdict(),
         num_steps=state.num_steps + steps,
         num_visits=state.num_visits + visits,
-        num_passes=state.num_passes + visits / state.squares.shape[0],
+        num_passes=state.num_passes + visits / state.coefficients.shape[0],
         key=key,
     )
 
@@ -241,7 +264,7 @@ def _after(state: State, key: Key[Array, ""], total: Sum, steps: int) -> State:
 def _draw(state: State, steps: int) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     """The next key, and the examples of so many blocks."""
     key, now = jax.random.split(state.key)
-    shape, n = (steps * state.block_size.value,), state.squares.shape[0]
+    shape, n = (steps * state.block_size.value,), state.coefficients.shape[0]
     return key, jax.random.randint(now, shape, 0, n, jnp.int32)
 
 
@@ -291,7 +314,7 @@ def _round(state: State, shown: Rows) -> State:
 def _unit(state: State) -> Float[Array, "*models"]:
     """What `v` has to be divided by to give the weights."""
     drawn = jnp.maximum(state.num_steps, 1) * state.block_size.value
-    return drawn / (state.squares.shape[-1] * state.penalty * state.scale)
+    return drawn / (state.coefficients.shape[-1] * state.penalty * state.scale)
 
 
 def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
