@@ -1332,3 +1332,13 @@ def test_rows_that_are_all_zero():
         assert found.objective == N
         assert found.delta_aft == 0
         assert not np.any(found.model.weights)
+
+
+def test_a_model_of_another_training_set_is_refused():
+    state = bj.mpu.init(X_, Y_, accuracy=0.1)
+    says = (
+        "mpu.model: X must be the training set of the state, whose patterns have 8 "
+        "numbers, got 4"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+        bj.mpu.model(state, X_[:, :3], Y_)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int32, Key
 from budgetjax import hyperparameters
 from budgetjax.batch.solve import Objective
 from budgetjax.linear import solving
-from budgetjax.linear.model import LinearModel, scores, weighed
+from budgetjax.linear.model import LinearModel
 from budgetjax.linear.patterns import (
     constant_feature,
     examples,
@@ -20,8 +20,8 @@ from budgetjax.linear.patterns import (
     squared_norms,
     width,
 )
-from budgetjax.linear.rows import DenseRows, Rows, SparseRows, as_rows, products
-from budgetjax.linear.solving import LinearAlgorithm, Rounds, Solution
+from budgetjax.linear.rows import DenseRows, Rows, SparseRows
+from budgetjax.linear.solving import LinearAlgorithm, Solution, Solver
 from budgetjax.linear.visits import (
     Order,
     everything,
@@ -278,7 +278,7 @@ def _round(state: State, shown: Rows) -> State:
     return jax.lax.while_loop(more, lambda passed: _pass(passed, shown), state)
 
 
-def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
+def _value(state: State, margins: Float[Array, " n"]) -> Objective:
     square = jnp.sum(state.coefficients * margins)
     hinge = jnp.maximum(1 - margins, 0)
     ridge = jnp.where(state.ridge > 0, state.ridge, 1)
@@ -294,6 +294,13 @@ def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
     )
 
 
+def _scale(state: State) -> Float[Array, "*models"]:
+    return jnp.ones_like(state.upper)
+
+
+SOLVER = Solver(_round, _value, _scale)
+
+
 def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     """`J` of the model, and the dual below it; O(n d).
 
@@ -305,15 +312,7 @@ def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     Returns:
       `primal` is to be minimised, and `dual` is below it.
     """
-    return _linear_objective(state, *given(X, y))
-
-
-@jax.jit
-def _linear_objective(
-    state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]
-) -> Objective:
-    fitted = weighed(state.weights, state.constant, rows.size)
-    return _objective(state, y * scores(rows, *fitted))
+    return solving.objective(SOLVER, state, X, y)
 
 
 def model(state: State, X: Any, y: ArrayLike) -> LinearModel:
@@ -323,12 +322,11 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel:
       state: of this solver.
       X: the training set of `init`.
       y: its labels; not used.
+
+    Raises:
+      ValueError: if `X` is not finite, or has another number of features.
     """
-    return _model(state, as_rows("dcd.model", X).size)
-
-
-def _model(state: State, d: int) -> LinearModel:
-    return weighed(state.weights, state.constant, d)
+    return solving.model("dcd.model", SOLVER, state, X)
 
 
 def solve(
@@ -392,8 +390,7 @@ def solve(
         X,
         y,
         functools.partial(init, loss=loss, seed=seed),
-        ROUNDS,
-        _model,
+        SOLVER,
         penalty=penalty,
         augment=augment,
         stop=stop,
@@ -402,11 +399,5 @@ def solve(
     )
     return found
 
-
-def _shown_objective(state: State, shown: Rows) -> Objective:
-    return _objective(state, products(shown, state.weights))
-
-
-ROUNDS = Rounds(_round, _shown_objective)
 
 dcd = LinearAlgorithm(init, step, objective, model, solve)

@@ -12,7 +12,7 @@ from budgetjax import hyperparameters
 from budgetjax.batch.solve import Objective
 from budgetjax.hyperparameters import Count, Flag
 from budgetjax.linear import solving
-from budgetjax.linear.model import LinearModel, scores, weighed
+from budgetjax.linear.model import LinearModel
 from budgetjax.linear.patterns import (
     constant_feature,
     examples,
@@ -25,13 +25,11 @@ from budgetjax.linear.rows import (
     DenseRows,
     Rows,
     SparseRows,
-    as_rows,
     element,
-    products,
     put,
     taken,
 )
-from budgetjax.linear.solving import LinearAlgorithm, Rounds, Solution
+from budgetjax.linear.solving import LinearAlgorithm, Solution, Solver
 
 
 class State(NamedTuple):
@@ -317,7 +315,7 @@ def _unit(state: State) -> Float[Array, "*models"]:
     return drawn / (state.coefficients.shape[-1] * state.penalty * state.scale)
 
 
-def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
+def _value(state: State, margins: Float[Array, " n"]) -> Objective:
     """Given the margins of `v`."""
     unit = _unit(state)
     margins, coefficients = margins / unit, state.coefficients / unit
@@ -334,6 +332,9 @@ def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
     )
 
 
+SOLVER = Solver(_round, _value, _unit)
+
+
 def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     """`J` of the model, and of the best multiple of it the dual; O(n d).
 
@@ -345,15 +346,7 @@ def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     Returns:
       `primal` is to be minimised, and `dual` is below it.
     """
-    return _linear_objective(state, *given(X, y))
-
-
-@jax.jit
-def _linear_objective(
-    state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]
-) -> Objective:
-    fitted = weighed(state.weights, state.constant, rows.size)
-    return _objective(state, y * scores(rows, *fitted))
+    return solving.objective(SOLVER, state, X, y)
 
 
 def model(state: State, X: Any, y: ArrayLike) -> LinearModel:
@@ -363,12 +356,11 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel:
       state: of this learner.
       X: the training set of `init`.
       y: its labels; not used.
+
+    Raises:
+      ValueError: if `X` is not finite, or has another number of features.
     """
-    return _model(state, as_rows("linear_pegasos.model", X).size)
-
-
-def _model(state: State, d: int) -> LinearModel:
-    return weighed(state.weights, state.constant, d, _unit(state))
+    return solving.model("linear_pegasos.model", SOLVER, state, X)
 
 
 def solve(
@@ -434,8 +426,7 @@ def solve(
         X,
         y,
         start,
-        ROUNDS,
-        _model,
+        SOLVER,
         penalty=penalty,
         augment=augment,
         stop=stop,
@@ -444,11 +435,5 @@ def solve(
     )
     return found
 
-
-def _shown_objective(state: State, shown: Rows) -> Objective:
-    return _objective(state, products(shown, state.weights))
-
-
-ROUNDS = Rounds(_round, _shown_objective)
 
 linear_pegasos = LinearAlgorithm(init, step, objective, model, solve)

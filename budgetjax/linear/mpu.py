@@ -16,7 +16,7 @@ from budgetjax.batch.solve import Objective
 from budgetjax.batch.training import training_set
 from budgetjax.kernels import Kernel
 from budgetjax.linear import solving
-from budgetjax.linear.model import LinearModel, scores, weighed
+from budgetjax.linear.model import LinearModel
 from budgetjax.linear.patterns import (
     constant_feature,
     examples,
@@ -32,10 +32,8 @@ from budgetjax.linear.rows import (
     KernelMatrix,
     Rows,
     SparseRows,
-    as_rows,
-    products,
 )
-from budgetjax.linear.solving import LinearAlgorithm, Rounds, Solution
+from budgetjax.linear.solving import LinearAlgorithm, Solution, Solver
 from budgetjax.linear.visits import (
     Order,
     everything,
@@ -412,7 +410,7 @@ def _round(state: State, shown: Rows) -> State:
     return state
 
 
-def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
+def _value(state: State, margins: Float[Array, " n"]) -> Objective:
     square = jnp.sum(state.counts * margins)
     learned = jnp.sum(state.counts)
     threshold = state.threshold
@@ -432,6 +430,13 @@ def _objective(state: State, margins: Float[Array, " n"]) -> Objective:
     return jax.tree.map(lambda *of: jnp.where(jnp.isinf(state.most), *of), hard, soft)
 
 
+def _scale(state: State) -> Float[Array, "*models"]:
+    return state.threshold
+
+
+SOLVER = Solver(_round, _value, _scale)
+
+
 def objective(state: State, X: Any, y: ArrayLike) -> Objective:
     """`J` of the model, and the dual below it; O(n d).
 
@@ -448,16 +453,8 @@ def objective(state: State, X: Any, y: ArrayLike) -> Objective:
       `primal` is to be minimised, and `dual` is below it.
     """
     if state.gram is not None:
-        return _objective(state, state.weights)
-    return _linear_objective(state, *given(X, y))
-
-
-@jax.jit
-def _linear_objective(
-    state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]
-) -> Objective:
-    fitted = weighed(state.weights, state.constant, rows.size)
-    return _objective(state, y * scores(rows, *fitted))
+        return _value(state, state.weights)
+    return solving.objective(SOLVER, state, X, y)
 
 
 def model(state: State, X: Any, y: ArrayLike) -> LinearModel | KernelModel:
@@ -467,20 +464,19 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel | KernelModel:
       state: of this learner.
       X: the training set of `init`.
       y: its labels.
+
+    Raises:
+      ValueError: if `X` is not finite, or has another number of features.
     """
     where = "mpu.model"
     if state.kernel is None:
-        return _linear_model(state, as_rows(where, X).size)
+        return solving.model(where, SOLVER, state, X)
     X, y = training_set(where, state.kernel, X, y)
     coefficients = (state.counts / state.threshold).astype(X.dtype)
     bias = jnp.zeros((), X.dtype)
     if state.constant is not None:
         bias = jnp.square(state.constant).astype(X.dtype) * jnp.sum(y * coefficients)
     return kernel_models.of_coefficients(state.kernel, X, y, coefficients, bias)
-
-
-def _linear_model(state: State, d: int) -> LinearModel:
-    return weighed(state.weights, state.constant, d, state.threshold)
 
 
 def solve(
@@ -564,8 +560,7 @@ def solve(
             X,
             y,
             start,
-            ROUNDS,
-            _linear_model,
+            SOLVER,
             penalty=penalty,
             augment=augment,
             **until,
@@ -582,19 +577,11 @@ def solve(
             assert shown is not None
             # What is donated must not be given twice.
             state = state._replace(gram=None)
-            state, figures = solving.solved(where, ROUNDS, state, shown, **until)
+            state, figures = solving.solved(where, SOLVER, state, shown, **until)
             fitted = model(state, X, y)
         found = solving.solution(fitted, figures)
     learned, unlearned = np.moveaxis(np.asarray(state.tally), -1, 0)
     return found._replace(num_learned=learned, num_unlearned=unlearned)
 
-
-def _shown_objective(state: State, shown: Rows) -> Objective:
-    if isinstance(shown, KernelMatrix):
-        return _objective(state, state.weights)
-    return _objective(state, products(shown, state.weights))
-
-
-ROUNDS = Rounds(_round, _shown_objective)
 
 mpu = LinearAlgorithm(init, step, objective, model, solve)

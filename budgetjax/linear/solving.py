@@ -13,9 +13,15 @@ from jaxtyping import Array, Bool, Float
 from budgetjax import hyperparameters, progress_bar
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.solve import Objective
-from budgetjax.linear.model import LinearModel
-from budgetjax.linear.patterns import constant_feature, examples, patterns
-from budgetjax.linear.rows import Rows
+from budgetjax.linear.model import LinearModel, scores, weighed
+from budgetjax.linear.patterns import (
+    constant_feature,
+    examples,
+    given,
+    patterns,
+    width,
+)
+from budgetjax.linear.rows import DenseRows, Rows, SparseRows, as_rows, products
 
 
 class LinearAlgorithm(NamedTuple):
@@ -37,18 +43,24 @@ class LinearAlgorithm(NamedTuple):
     solve: Callable[..., "Solution"]
 
 
-class Rounds(NamedTuple):
-    """What `solved` needs of a solver; `patterns` are those of the training set.
+class Solver(NamedTuple):
+    """What a linear algorithm is made of.
+
+    A state has the fields `weights` and `constant`, see `patterns`; `num_passes`,
+    `num_visits`; and `settled`, whether a pass over everything has found nothing to
+    change.
 
     Attributes:
       round: `round(state, patterns) -> state`, with at least one pass over everything
-        that may still change. The state has the fields `num_passes`, `num_visits`
-        and `settled`, whether a pass over everything has found nothing to change.
-      objective: `objective(state, patterns) -> Objective`.
+        that may still change.
+      value: `value(state, margins) -> Objective`, of the margins of all patterns with
+        `state.weights`.
+      scale: `scale(state)` is what these weights are divided by to give the model.
     """
 
     round: Callable[[Any, Rows], Any]
-    objective: Callable[[Any, Rows], Objective]
+    value: Callable[[Any, Float[Array, " n"]], Objective]
+    scale: Callable[[Any], Float[Array, "*models"]]
 
 
 class Solution(NamedTuple):
@@ -100,7 +112,7 @@ class History(NamedTuple):
 
 def solved(
     where: str,
-    rounds: Rounds,
+    solver: Solver,
     state: Any,
     patterns: Rows,
     *,
@@ -112,7 +124,7 @@ def solved(
 
     Args:
       where: the caller's name, for messages and the bar.
-      rounds: the solver.
+      solver: what it is made of.
       state: of it, or states, stacked.
       patterns: of the training set.
       stop: the `delta_aft` that is enough.
@@ -130,7 +142,7 @@ def solved(
     entries = []
 
     def enter():
-        primal, dual = _objectives(rounds, several, state, patterns)
+        primal, dual = _objectives(solver, several, state, patterns)
         entry = (primal, delta(primal, dual), state.num_passes, state.num_visits)
         entries.append([np.asarray(value) for value in entry])
 
@@ -147,7 +159,7 @@ def solved(
             done |= passes >= max_passes
             if np.all(done):
                 break
-            state = _round(rounds, several, state, patterns, jnp.asarray(done))
+            state = _round(solver, several, state, patterns, jnp.asarray(done))
             enter()
             told = float(np.max(entries[-1][1]))
             report(f"gap {told:.2g}", int(np.max(entries[-1][2]) - np.max(passes)))
@@ -167,8 +179,7 @@ def solve_linear(
     X: Any,
     y: ArrayLike,
     init: Callable[..., Any],
-    rounds: Rounds,
-    model: Callable[[Any, int], LinearModel],
+    solver: Solver,
     *,
     penalty: ArrayLike,
     augment: float,
@@ -183,8 +194,7 @@ def solve_linear(
       X: as for the solvers' `init`.
       y: as for the solvers' `init`.
       init: `init(X, y, penalty=, augment=) -> state`.
-      rounds: the solver.
-      model: of a state, or states, and the number of features.
+      solver: what it is made of.
       penalty: one, or several.
       augment: as for the solvers' `init`.
       stop: the `delta_aft` that is enough.
@@ -204,15 +214,52 @@ def solve_linear(
         state, shown, d = _start(where, X, y, init, penalty, augment)
         state, figures = solved(
             where,
-            rounds,
+            solver,
             state,
             shown,
             stop=stop,
             max_passes=max_passes,
             progress=progress,
         )
-        found = model(state, d)
+        found = linear_model(solver, state, d)
     return state, solution(found, figures)
+
+
+def linear_model(solver: Solver, state: Any, d: int) -> LinearModel:
+    """The model, or models, of a state, or states, for `d` features."""
+    return weighed(state.weights, state.constant, d, solver.scale(state))
+
+
+def model(where: str, solver: Solver, state: Any, X: Any) -> LinearModel:
+    """The model of a state, for the features of its training set.
+
+    Raises:
+      ValueError: if the set has another number of features than the state.
+    """
+    rows = as_rows(where, X)
+    size = state.weights.shape[-1]
+    if width(rows, state.constant) != size:
+        raise ValueError(
+            f"{where}: X must be the training set of the state, whose patterns have "
+            f"{size} numbers, got {width(rows, state.constant)}"
+        )
+    return linear_model(solver, state, rows.size)
+
+
+def objective(solver: Solver, state: Any, X: Any, y: ArrayLike) -> Objective:
+    """What a state has reached on the training set as the user has it."""
+    return _objective(solver, state, *given(X, y))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _objective(
+    solver: Solver,
+    state: Any,
+    rows: DenseRows | SparseRows,
+    y: Float[Array, " n"],
+) -> Objective:
+    unscaled = weighed(state.weights, state.constant, rows.size)
+    return solver.value(state, y * scores(rows, *unscaled))
 
 
 def _start(
@@ -254,14 +301,14 @@ def delta(
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def _round(
-    rounds: Rounds, several: bool, state: Any, patterns: Rows, done: Bool[Array, "..."]
+    solver: Solver, several: bool, state: Any, patterns: Rows, done: Bool[Array, "..."]
 ) -> Any:
     def one(given):
         state, done = given
         return jax.lax.cond(
             done,
             lambda state: state,
-            lambda state: rounds.round(state, patterns),
+            lambda state: solver.round(state, patterns),
             state,
         )
 
@@ -271,8 +318,8 @@ def _round(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _objectives(rounds: Rounds, several: bool, state: Any, patterns: Rows) -> Objective:
+def _objectives(solver: Solver, several: bool, state: Any, patterns: Rows) -> Objective:
     def one(state):
-        return rounds.objective(state, patterns)
+        return solver.value(state, products(patterns, state.weights))
 
     return jax.lax.map(one, state) if several else one(state)
