@@ -15,6 +15,18 @@ import budgetjax as bj
 FLOAT32 = 1e-3
 
 
+def same(actual, expected):
+    """Two trees, of which keys are compared by their data."""
+
+    def compare(one, other):
+        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+    jax.tree.map(compare, actual, expected)
+
+
 def kept(state):
     """The state as NumPy arrays, without the spare row, which is arbitrary."""
 

@@ -1,6 +1,7 @@
 """Strict arithmetic for every test, and a fixture that switches 64-bit types."""
 
 import jax
+import jaxtyping
 import pytest
 
 # Two devices, so that sharding is tested.
@@ -23,6 +24,15 @@ def double():
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture
+def as_installed():
+    """The package without the checker that tests run under: what a user meets."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # Every compiled program takes memory maps, of which a process may have some 65,000:

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -104,15 +103,6 @@ def close(actual, expected, rtol=1e-9):
     expected = np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected))))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * scale)
-
-
-@pytest.fixture
-def as_installed():
-    """The package without the checker that tests run under: what a user meets."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # Water levels.

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -17,14 +16,7 @@ D, N, CLASSES = 3, 12, 4
 NAN = float("nan")
 
 
-@pytest.fixture(autouse=True)
-def as_installed():
-    """The package without the checker that tests run under: what a user meets."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
-
+pytestmark = pytest.mark.usefixtures("as_installed")
 
 REQUIRED = {
     "forgetron": {},

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,15 +108,6 @@ def points(n, seed=0, d=D):
 def varied(kernel, i):
     """The same kernel with other values of the same types."""
     return jax.tree.map(lambda p: p + i if isinstance(p, int) else p * (1 + i), kernel)
-
-
-@pytest.fixture
-def as_installed():
-    """The package without the checker that tests run under: what a user meets."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # Values.

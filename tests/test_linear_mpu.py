@@ -6,10 +6,10 @@ import re
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 import scipy.sparse
+from compare import same
 from reference import kernels
 from reference import linear as reference
 from sklearn.svm import LinearSVC
@@ -164,27 +164,6 @@ one_round = jax.jit(mpu._round)
 def solved(name, **given):
     X, y = DATA[name]()
     return bj.mpu.solve(X, y, **given)
-
-
-def same(actual, expected):
-    """Two trees, of which keys are compared by their data."""
-
-    def compare(one, other):
-        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-            one, other = jax.random.key_data(one), jax.random.key_data(other)
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-
-    jax.tree.map(compare, actual, expected)
-
-
-@pytest.fixture
-def as_installed():
-    """The package without the checker that tests run under: what a user meets."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # Update by update.

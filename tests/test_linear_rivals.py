@@ -9,10 +9,10 @@ import sys
 
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 import scipy.sparse
+from compare import same
 from reference import linear as reference
 from sklearn.svm import LinearSVC
 
@@ -89,27 +89,6 @@ def close(actual, expected, rtol=1e-10):
     expected = np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected))))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * scale)
-
-
-def same(actual, expected):
-    """Two trees, of which keys are compared by their data."""
-
-    def compare(one, other):
-        if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
-            one, other = jax.random.key_data(one), jax.random.key_data(other)
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-
-    jax.tree.map(compare, actual, expected)
-
-
-@pytest.fixture
-def as_installed():
-    """The package without the checker that tests run under: what a user meets."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # Dual coordinate descent, update by update.

@@ -9,7 +9,6 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import optax
 import pytest
@@ -847,15 +846,6 @@ BAD = {
         "batches that can be read again",
     ),
 }
-
-
-@pytest.fixture
-def as_installed():
-    """The package without the checker that tests run under: what a user meets."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.mark.parametrize("name", BAD)
