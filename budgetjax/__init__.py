@@ -51,6 +51,7 @@ from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
 from budgetjax.online.projectron import projectron
 from budgetjax.online.sgd import sgd
+from budgetjax.persist import load, save
 from budgetjax.refit import refit
 from budgetjax.rounds import Algorithm
 from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
@@ -104,6 +105,7 @@ __all__ = [
     "kernel_pegasos",
     "kmeans_landmarks",
     "linear_pegasos",
+    "load",
     "losses",
     "mpu",
     "norma",
@@ -116,6 +118,7 @@ __all__ = [
     "prune",
     "refit",
     "run",
+    "save",
     "sbp",
     "sdca",
     "sgd",

@@ -1,0 +1,664 @@
+"""Model files: whole or refused, harmless whatever they hold, and written at once."""
+
+import builtins
+import errno
+import os
+import pickle
+import resource
+import stat
+import sys
+import threading
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import budgetjax as bj
+from budgetjax import encoding, persist
+
+pytestmark = pytest.mark.usefixtures("as_installed")
+
+MODEL = {"weights": np.arange(3, dtype=np.float32), "classes": np.array(["a", "b"])}
+OTHER = {"weights": np.ones(3, np.float32), "classes": np.array(["c", "d"])}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+@pytest.fixture
+def saved(path):
+    persist.save(path, MODEL)
+    return path
+
+
+def is_model(path, model=MODEL):
+    loaded = persist.load(path)
+    return all(np.array_equal(loaded[name], model[name]) for name in model)
+
+
+def refused(path, says=" must "):
+    """The message with which a file is refused."""
+    with pytest.raises(ValueError, match=says) as raised:
+        persist.load(path)
+    # No subclass, as an error of JSON or Unicode would be.
+    assert raised.type is ValueError
+    message = str(raised.value)
+    assert message.startswith(f"load: {path}: ")
+    assert ", got " in message
+    return message
+
+
+# Damage.
+
+
+def test_a_changed_byte_is_noticed_wherever_it_is(path):
+    state = bj.arow.init(bj.RBF(0.5), num_features=3, budget=3)
+    persist.save(path, state)
+    data = path.read_bytes()
+    random = np.random.default_rng(0)
+    # Among them a flip that makes white space of white space.
+    for flips in (1 << random.integers(0, 8, len(data)), [0x20 ^ 0x0A] * len(data)):
+        for at, flip in enumerate(flips):
+            changed = bytearray(data)
+            changed[at] ^= int(flip)
+            path.write_bytes(changed)
+            refused(path)
+    path.write_bytes(data)
+    persist.load(path, like=state)
+
+
+def test_a_truncated_or_longer_file_is_noticed(saved):
+    data = saved.read_bytes()
+    for length in range(1, len(data)):
+        saved.write_bytes(data[:length])
+        refused(saved)
+    saved.write_bytes(data + b"\0")
+    refused(saved, "truncated or altered")
+    saved.write_bytes(data[:-1])
+    refused(saved, "truncated or altered")
+
+
+def test_bytes_that_change_places_are_noticed(saved):
+    data = saved.read_bytes()
+    saved.write_bytes(data[:-8] + data[-4:] + data[-8:-4])
+    refused(saved, "truncated or altered")
+
+
+# Files of others.
+
+
+ALIEN = {
+    "empty": b"",
+    "a-few-bytes": b"abc",
+    "text": b"weight,label\n" + b"1.0,2.0\n" * 40,
+    "json": b'{"__metadata__": {"budgetjax": "{}"}}',
+    "zeros": bytes(1000),
+    "pickle": pickle.dumps({"a": np.arange(100)}),
+    "numpy": b"\x93NUMPY\x01\x00v\x00" + bytes(200),
+    "zip": b"PK\x03\x04" + bytes(200),
+    "tensors": safetensors.numpy.save({"a": np.ones(3)}),
+    "tensors-with-notes": safetensors.numpy.save({"a": np.ones(3)}, {"format": "pt"}),
+    "our-name": safetensors.numpy.save({"a": np.ones(3)}, {"budgetjax": "[]"}),
+    "no-digest": safetensors.numpy.save({}, {"budgetjax": '{"format": 1}'}),
+    "empty-digest": safetensors.numpy.save(
+        {}, {"budgetjax": '{"format": 1, "digest": ""}'}
+    ),
+    "deep": safetensors.numpy.save({}, {"budgetjax": "[" * 100_000}),
+}
+
+
+@pytest.mark.parametrize("name", ALIEN)
+def test_files_of_others_are_refused(name, path):
+    path.write_bytes(ALIEN[name])
+    refused(path, r"must be a file of budgetjax.save, got")
+
+
+def test_no_file_and_no_name(path):
+    with pytest.raises(ValueError, match=r"must be a file of .*, got a folder"):
+        persist.load(path.parent)
+    with pytest.raises(FileNotFoundError, match=r"model.safetensors"):
+        persist.load(path)
+    for call in (persist.load, persist.header, lambda name: persist.save(name, MODEL)):
+        with pytest.raises(ValueError, match=r"path must be the name .*, got None"):
+            call(None)
+
+
+def test_a_newer_format_says_so(path, monkeypatch):
+    with monkeypatch.context() as newer:
+        newer.setattr(persist, "FORMAT", persist.FORMAT + 1)
+        newer.setattr(bj, "__version__", "9.1")
+        persist.save(path, MODEL)
+    assert "of budgetjax 9.1: install a newer one" in refused(path, "must be at most 1")
+    for number in ("1", None, 1.5):
+        monkeypatch.setattr(persist, "FORMAT", number)
+        persist.save(path, MODEL)
+        monkeypatch.undo()
+        refused(path, "format must be at most 1")
+
+
+def test_paths_of_all_kinds(path):
+    persist.save(str(path), MODEL)
+    assert is_model(str(path))
+    assert is_model(os.fsencode(path))
+    strange = path.parent / "[a*] b é.txt"
+    persist.save(strange, MODEL)
+    assert is_model(strange)
+
+
+# Files with evil in them: the digest is right.
+
+
+def forged(path, monkeypatch, node, tensors=None):
+    """A file with this structure."""
+    with monkeypatch.context() as patched:
+        patched.setattr(encoding, "encode", lambda *_: (node, tensors or {}))
+        persist.save(path, None)
+
+
+TYPES = (
+    "os.system",
+    "subprocess.Popen",
+    "builtins.eval",
+    "posix.system",
+    "antigravity.fly",
+    "collections.OrderedDict",
+    "collections.namedtuple",
+    "jax.tree_util.Partial",
+    "urllib.parse.ParseResult",
+    "budgetjax",
+    "budgetjax.",
+    "budgetjax.run",
+    "budgetjax.RBF",
+    "budgetjax.engine.run",
+    "budgetjax.losses.hinge",
+    "budgetjax.kernels.Kernel",
+    "budgetjax.kernels.RBF.__new__",
+    "budgetjax.hyperparameters.Flag",
+    "budgetjax.persist.os",
+    "budgetjax.persist.os.system",
+    "budgetjax.cli.main",
+    "budgetjax.__main__.main",
+    "budgetjax..kernels.RBF",
+    "budgetjax/kernels.RBF",
+    "budgetjaxx.kernels.RBF",
+    "optax.sgd",
+    "optax._src.base.np",
+    "optax.no_such_module.State",
+    "__main__.Thing",
+    "",
+)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_no_other_types(name, path, monkeypatch):
+    loaded = set(sys.modules)
+    fields = {"gamma": 1.0, "exact": {"flag": False}}
+    forged(path, monkeypatch, {"tuple": [{"type": name, "fields": fields}]})
+    message = refused(path, "must be a named tuple of budgetjax or optax, got")
+    assert repr(name) in message
+    assert set(sys.modules) == loaded
+
+
+FUNCTION_NAMES = (
+    "os.system",
+    "builtins.eval",
+    "budgetjax.run",
+    "budgetjax.losses.gradient",
+    "budgetjax.losses.quantile",
+    "optax.sgd",
+    "optax.losses.optax",
+    "system",
+)
+
+
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
+@pytest.mark.parametrize("key", ["function", "own function"])
+def test_no_other_functions(name, key, path, monkeypatch):
+    loaded = set(sys.modules)
+    arguments = {"args": {"tuple": ["touch hacked"]}, "keywords": {"dict": []}}
+    for node in ({key: name}, {key: name} | arguments):
+        forged(path, monkeypatch, node)
+        message = refused(path, "must be a function of budgetjax.losses or optax")
+        assert repr(name) in message
+    assert set(sys.modules) == loaded
+
+
+RBF = "budgetjax.kernels.RBF"
+NODES = {
+    "unknown": {"pickle": "gASVKAAAA"},
+    "empty": {},
+    "several-kinds": {"eval": "1", "exec": "2"},
+    "no-tensor": {"array": "other", "dtype": "float32", "kind": "jax"},
+    "another-dtype": {"array": "a", "dtype": "object", "kind": "numpy"},
+    "no-dtype": {"array": "a", "dtype": "os.system", "kind": "numpy"},
+    "wrong-size": {"array": "a", "dtype": "float64", "kind": "numpy"},
+    "no-key": {
+        "array": "a",
+        "dtype": "float32",
+        "kind": "keys",
+        "keys": "threefry2x32",
+    },
+    "no-generator": {"array": "a", "dtype": "float32", "kind": "keys", "keys": "x"},
+    "other-fields": {"type": RBF, "fields": {"gamma": 1.0}},
+    "more-fields": {"type": RBF, "fields": {"gamma": 1.0, "exact": None, "x": 1}},
+    "fields-in-a-list": {"type": RBF, "fields": [1.0, None]},
+    "not-a-number": {"float": "__import__('os')"},
+    "no-flag": {"flag": "yes"},
+    "list-as-key": {"dict": [[["a"], 1]]},
+    "no-pair": {"dict": [["a"]]},
+    "wrong-shape": {"objects": ["a"], "shape": [7], "width": 1, "kind": "numpy"},
+    "no-shape": {"objects": ["a"], "shape": ["b"], "width": 1, "kind": "numpy"},
+    "no-width": {"objects": ["a"], "shape": [1], "width": "8,i4", "kind": "numpy"},
+    "no-keywords": {
+        "function": "budgetjax.losses.hinge",
+        "args": {"tuple": []},
+        "keywords": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_other_structures(name, path, monkeypatch):
+    forged(path, monkeypatch, {"tuple": [NODES[name]]}, {"a": np.ones(3, np.float32)})
+    refused(path)
+
+
+def test_a_structure_too_deep(path, monkeypatch):
+    node = None
+    for _ in range(sys.getrecursionlimit() // 2):
+        node = [node]
+    forged(path, monkeypatch, node)
+    refused(path)
+
+
+def test_fields_of_another_version_are_named(path, monkeypatch):
+    monkeypatch.setattr(bj, "__version__", "0.0.9")
+    forged(path, monkeypatch, {"type": RBF, "fields": {"sigma": 1.0}})
+    message = refused(path, "must have the fields gamma, exact, got sigma")
+    assert message.endswith("written by budgetjax 0.0.9")
+
+
+# Estimators.
+
+
+class Estimator:
+    """As scikit-learn's are."""
+
+    def __init__(self, budget=10, loss=None):
+        self.budget = budget
+        self.loss = loss
+
+    def get_params(self, deep=True):
+        return {"budget": self.budget, "loss": self.loss}
+
+    def fit(self):
+        self.classes_ = np.array(["no", "yes"])
+        self._scale = 0.5
+        self.state_ = (jnp.ones(3), jax.tree_util.Partial(self.loss or encoding.encode))
+        self.told = "not to be kept"
+        return self
+
+
+@pytest.fixture
+def estimators(monkeypatch):
+    """A module of estimators, in the place of the package's."""
+    module = types.ModuleType(encoding.ESTIMATORS)
+    module.__all__ = ["Estimator"]
+    module.Estimator, module.Other = Estimator, dict
+    monkeypatch.setattr(Estimator, "__module__", module.__name__ + ".online")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.usefixtures("estimators")
+def test_estimators(path):
+    persist.save(path, Estimator(7))
+    loaded = persist.load(path)
+    assert type(loaded) is Estimator
+    assert vars(loaded) == {"budget": 7, "loss": None}
+    fitted = Estimator(7, bj.losses.hinge).fit()
+    persist.save(path, fitted)
+    assert persist.header(path)["about"]["labels"] == ["no", "yes"]
+    loaded = persist.load(path)
+    assert loaded.get_params() == fitted.get_params()
+    assert loaded.classes_.tolist() == ["no", "yes"]
+    assert loaded._scale == 0.5
+    assert loaded.state_[1].func is bj.losses.hinge
+    assert not hasattr(loaded, "told")
+    names = safetensors.numpy.load_file(path)
+    assert list(names) == ["state_[0]"]
+
+
+@pytest.mark.usefixtures("estimators")
+def test_an_estimator_with_a_function_of_ones_own(path):
+    def loss(score, y):
+        return (score - y) ** 2
+
+    persist.save(path, Estimator(loss=loss).fit())
+    with pytest.raises(ValueError, match=r"loss must be a function .* give like="):
+        persist.load(path)
+    for like in (Estimator(loss=loss), Estimator(loss=loss).fit()):
+        loaded = persist.load(path, like=like)
+        assert loaded.loss is loaded.state_[1].func is loss
+    with pytest.raises(ValueError, match="loss must be as in like"):
+        persist.load(path, like=Estimator(loss=bj.losses.hinge))
+    with pytest.raises(
+        ValueError, match=r"must be as in like, .*dict, got .*Estimator"
+    ):
+        persist.load(path, like={})
+
+
+@pytest.mark.usefixtures("estimators")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("Other", "must be an estimator of"), ("__dict__", "must be an estimator of")],
+)
+def test_no_other_estimators(name, says, path, monkeypatch):
+    node = {"estimator": name, "parameters": {}, "learned": {}}
+    forged(path, monkeypatch, node)
+    refused(path, says)
+
+
+@pytest.mark.usefixtures("estimators")
+def test_estimators_learn_no_names_of_python(path, monkeypatch):
+    learned = {"__class__": 1, "__dict__": 2, "get_params": 3, "budget": 4, "coef_": 5}
+    node = {"estimator": "Estimator", "parameters": {"budget": 1}, "learned": learned}
+    forged(path, monkeypatch, node)
+    assert vars(persist.load(path)) == {"budget": 1, "loss": None, "coef_": 5}
+    forged(path, monkeypatch, node | {"parameters": {"evil": 1}})
+    refused(path, "evil")
+
+
+# What cannot be saved.
+
+
+def donated():
+    array = jnp.ones(3)
+    array.delete()
+    return array
+
+
+BAD = {
+    "object": (object, "model must be made of .*, got builtins.object"),
+    "class": (lambda: np.float32, "got builtins.type"),
+    "set": (lambda: {"a": {1}}, r"\['a'\] must .*, got builtins.set"),
+    "bytes": (lambda: (b"a",), r"\[0\] must .*, got builtins.bytes"),
+    "complex": (lambda: 1j, "got builtins.complex"),
+    "keys": (lambda: {(1, 2): 3}, "dicts with simple keys .*, got builtins.dict"),
+    "random-state": (lambda: [np.random.RandomState(0)], "RandomState"),
+    "generator": (lambda: np.random.default_rng(0), "got .*Generator"),
+    "complex-array": (lambda: np.ones(2, complex), "got dtype complex128"),
+    "times": (lambda: np.array(["2020"], "M8[D]"), "got dtype datetime64"),
+    "records": (lambda: np.zeros(2, [("a", int)]), "got dtype"),
+    "long-floats": (lambda: np.ones(2, np.longdouble), "got dtype"),
+    "masked": (lambda: np.ma.array([1.0], mask=[True]), "must be an array .*, got"),
+    "objects": (lambda: np.array([object()]), r"\[0\] must .*, got builtins.object"),
+    "donated": (donated, "must have a value, got an array that was donated"),
+    "module": (lambda: os, "got builtins.module"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_saved(name, saved):
+    make, says = BAD[name]
+    with pytest.raises(ValueError, match=rf"^save: .*{says}"):
+        persist.save(saved, make())
+    assert os.listdir(saved.parent) == [saved.name]
+    assert is_model(saved)
+
+
+def test_traced_values_cannot_be_saved(path):
+    @jax.jit
+    def inside(x):
+        persist.save(path, {"x": x})
+
+    with pytest.raises(
+        ValueError, match=r"^save: \['x'\] must have a value, got a tra"
+    ):
+        inside(1.0)
+    assert not path.exists()
+
+
+def test_more_text_than_a_file_takes(path, monkeypatch):
+    persist.save(path, "x" * 1000)
+    monkeypatch.setattr(persist, "HEADER_LIMIT", 1000)
+    with pytest.raises(
+        ValueError, match=r"^save: text .* within 1,000 bytes, .*, got "
+    ):
+        persist.save(path, "x" * 1000)
+
+
+def test_without_safetensors(path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    for name, call in (
+        ("save", lambda: persist.save(path, MODEL)),
+        ("load", lambda: persist.load(path)),
+    ):
+        with pytest.raises(ImportError, match=rf"^{name} needs safetensors: pip inst"):
+            call()
+
+
+# Writing at once.
+
+
+def failing(error, only=1):
+    """A function that fails at one of its calls, and calls the real one at others."""
+    calls = []
+
+    def make(real):
+        def call(*given, **more):
+            calls.append(None)
+            if len(calls) == only:
+                raise error
+            return real(*given, **more)
+
+        return call
+
+    return make
+
+
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class FullDisk:
+    """A file on a disk that takes no second part."""
+
+    def __init__(self, file):
+        self.file, self.parts = file, 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.file.close()
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def write(self, data):
+        self.parts += 1
+        if self.parts > 1:
+            raise NO_SPACE
+        self.file.write(data)
+
+
+def full(monkeypatch):
+    real = builtins.open
+    monkeypatch.setattr(
+        persist, "open", lambda *given: FullDisk(real(*given)), raising=False
+    )
+
+
+STAGES = {
+    "open": lambda patch: patch.setattr(
+        persist, "open", failing(NO_SPACE)(open), raising=False
+    ),
+    "write": full,
+    "sync": lambda patch: patch.setattr(os, "fsync", failing(NO_SPACE)(os.fsync)),
+    "mode": lambda patch: patch.setattr(os, "chmod", failing(NO_SPACE)(os.chmod)),
+    "replace": lambda patch: patch.setattr(
+        os, "replace", failing(NO_SPACE)(os.replace)
+    ),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("before", [True, False], ids=["old", "new"])
+def test_a_failure_leaves_all_as_it_was(stage, before, path, monkeypatch):
+    if before:
+        persist.save(path, MODEL)
+    elif stage == "mode":
+        pytest.skip("a new file has the mode that the system gives")
+    with monkeypatch.context() as patched:
+        STAGES[stage](patched)
+        with pytest.raises(OSError, match="No space left on device") as raised:
+            persist.save(path, OTHER)
+    assert raised.value.errno == errno.ENOSPC
+    assert raised.value.filename == str(path)
+    assert raised.value.strerror.startswith("save: could not write: No space left")
+    assert raised.value.strerror.endswith("what was there before is unchanged")
+    assert os.listdir(path.parent) == [path.name] * before
+    assert not before or is_model(path)
+    persist.save(path, OTHER)
+    assert is_model(path, OTHER)
+
+
+@pytest.mark.parametrize("stage", ["fsync", "replace"])
+def test_an_interrupt_leaves_all_as_it_was(stage, saved, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, stage, failing(KeyboardInterrupt())(getattr(os, stage)))
+        with pytest.raises(KeyboardInterrupt):
+            persist.save(saved, OTHER)
+    assert os.listdir(saved.parent) == [saved.name]
+    assert is_model(saved)
+
+
+def test_a_limit_of_the_system_leaves_all_as_it_was(saved):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as raised:
+            persist.save(saved, np.zeros(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert raised.value.errno == errno.EFBIG
+    assert os.listdir(saved.parent) == [saved.name]
+    assert is_model(saved)
+
+
+def test_the_folder_is_put_on_the_disk_last(saved, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", failing(NO_SPACE, only=2)(os.fsync))
+        with pytest.raises(OSError, match="the new file is there, but may not survive"):
+            persist.save(saved, OTHER)
+    assert is_model(saved, OTHER)
+    with monkeypatch.context() as patched:
+        unknown = OSError(errno.EINVAL, "Invalid argument")
+        patched.setattr(os, "fsync", failing(unknown, only=2)(os.fsync))
+        persist.save(saved, MODEL)
+    assert is_model(saved)
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_what_is_on_the_disk_before_the_name_changes(saved, monkeypatch):
+    order = []
+
+    def noting(name, real):
+        return lambda *given: order.append(name) or real(*given)
+
+    for name in ("fsync", "replace"):
+        monkeypatch.setattr(os, name, noting(name, getattr(os, name)))
+    persist.save(saved, OTHER)
+    assert order == ["fsync", "replace", "fsync"]
+
+
+@pytest.mark.parametrize("what", ["no-folder", "file-as-folder", "folder", "pipe"])
+def test_places_that_take_no_file(what, tmp_path):
+    place = tmp_path / "place"
+    target = place / "model.safetensors"
+    if what == "file-as-folder":
+        place.write_text("a file")
+    elif what != "no-folder":
+        target = place
+        place.mkdir() if what == "folder" else os.mkfifo(place)
+    with pytest.raises(OSError, match=f"save: could not write: .*{target.name}'$"):
+        persist.save(target, MODEL)
+    assert os.listdir(tmp_path) == ["place"] * (what != "no-folder")
+    if what == "pipe":
+        assert stat.S_ISFIFO(place.stat().st_mode)
+
+
+def test_a_folder_without_the_right_to_write(saved):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    saved.parent.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError, match="save: could not write: Permission"):
+            persist.save(saved, OTHER)
+    finally:
+        saved.parent.chmod(0o700)
+    assert is_model(saved)
+
+
+def test_links_and_modes_stay(saved):
+    link = saved.parent / "link"
+    link.symlink_to(saved)
+    saved.chmod(0o640)
+    persist.save(link, OTHER)
+    assert link.is_symlink()
+    assert is_model(saved, OTHER)
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o640
+    mask = os.umask(0o027)
+    try:
+        persist.save(saved.parent / "new", MODEL)
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((saved.parent / "new").stat().st_mode) == 0o640
+
+
+def test_a_name_in_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    persist.save("model", MODEL)
+    assert is_model("model")
+    assert os.listdir() == ["model"]
+
+
+def test_what_killed_processes_left_goes_after_a_while(saved):
+    old, new, other, alien = (
+        saved.parent / name
+        for name in (
+            ".model.safetensors.0123abcd.tmp",
+            ".model.safetensors.0123abce.tmp",
+            ".other.safetensors.0123abcd.tmp",
+            ".model.safetensors.notes.tmp",
+        )
+    )
+    for file in (old, new, other, alien):
+        file.write_text("half a model")
+        if file != new:
+            os.utime(file, (0, 0))
+    persist.save(saved, OTHER)
+    assert sorted(saved.parent.iterdir()) == sorted([saved, new, other, alien])
+
+
+def test_a_reader_sees_one_model_or_the_other(saved):
+    done, seen = threading.Event(), []
+
+    def reading():
+        while not done.is_set():
+            seen.append(persist.load(saved)["classes"].tolist())
+
+    reader = threading.Thread(target=reading)
+    reader.start()
+    for _ in range(10):
+        persist.save(saved, OTHER)
+        persist.save(saved, MODEL)
+    done.set()
+    reader.join()
+    assert seen
+    assert all(classes in (["a", "b"], ["c", "d"]) for classes in seen)

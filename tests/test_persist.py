@@ -1,0 +1,512 @@
+"""Models in files: all comes back bit for bit, and learns on as if never gone."""
+
+import functools
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import optax
+import pytest
+import registry
+from registry import N
+
+import budgetjax as bj
+from budgetjax import decoding, engine, losses, persist
+from budgetjax.hyperparameters import Count, Flag
+from budgetjax.linear.solving import History
+
+D = 3
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def bits(leaf):
+    """The bytes of a leaf; the names of all else."""
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return str(jax.random.key_impl(leaf)), bits(jax.random.key_data(leaf))
+    if isinstance(leaf, jax.Array | np.ndarray | np.generic):
+        array = np.asarray(leaf)
+        data = array.tolist() if array.dtype.kind in "OU" else array.tobytes()
+        return array.dtype, array.shape, getattr(leaf, "weak_type", False), data
+    return repr(leaf)
+
+
+def assert_identical(actual, expected):
+    """Structure, types of leaves, dtypes, shapes, and every bit."""
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    ours, theirs = jax.tree.leaves(actual), jax.tree.leaves(expected)
+    for one, other in zip(ours, theirs, strict=True):
+        assert type(one) is type(other)
+        assert bits(one) == bits(other)
+
+
+def returned(path, model, like=None):
+    """The model, out of a file."""
+    persist.save(path, model)
+    return persist.load(path, like=like)
+
+
+def scrambled(tree, seed=0):
+    """The same tree with any bits in its arrays; floats may be no numbers at all."""
+    random = np.random.default_rng(seed)
+
+    def scramble(leaf):
+        if not isinstance(leaf, jax.Array):
+            return leaf
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(scramble(jax.random.key_data(leaf)))
+        if leaf.dtype == bool:
+            return jnp.array(random.integers(0, 2, leaf.shape).astype(bool))
+        data = random.bytes(leaf.nbytes)
+        return jnp.array(np.frombuffer(data, leaf.dtype).reshape(leaf.shape))
+
+    return jax.tree.map(scramble, tree)
+
+
+def own(row):
+    """Whether a learner has functions that only its caller knows."""
+    functions = row.arguments.get("learning_rate"), row.arguments.get("optimizer")
+    return any(callable(each) or isinstance(each, tuple) for each in functions)
+
+
+def rows_named(name):
+    """The one learner of this name."""
+    return tuple(row for row in registry.ROWS if row.name == name)
+
+
+# Every online learner.
+
+
+@registry.some
+def test_learning_goes_on_as_if_it_had_never_stopped(row, path):
+    X, y = row.stream(2 * N)
+    empty = row.roomy()
+    state, _ = bj.run(row.algorithm, empty, X[:N], y[:N])
+    loaded = returned(path, state, like=empty if own(row) else None)
+    assert_identical(loaded, state)
+    expected = bj.run(row.algorithm, state, X[N:], y[N:])
+    programs = engine._run._cache_size()
+    actual = bj.run(row.algorithm, loaded, X[N:], y[N:])
+    assert engine._run._cache_size() == programs
+    assert_identical(actual, expected)
+
+
+@registry.each
+def test_any_bits_come_back(row, path, x64):
+    empty = row.init(dtype=jnp.float64 if x64 else jnp.float32)
+    state = scrambled(empty)
+    assert_identical(returned(path, state, like=empty), state)
+    if not own(row):
+        assert_identical(persist.load(path), state)
+
+
+@functools.partial(registry.each, rows=rows_named("pegasos-random-multiclass"))
+def test_stacked_states(row, path):
+    def init(gamma, budget):
+        return row.roomy(kernel=row.kernel_of(gamma), budget=budget)
+
+    states = jax.vmap(init)(jnp.array([0.1, 1.0, 2.0]), jnp.array([3, 10, 20]))
+    assert_identical(returned(path, scrambled(states), like=states), scrambled(states))
+    with pytest.raises(ValueError, match=r"shape \(\), got \(3,\)"):
+        persist.load(path, like=row.roomy())
+
+
+@functools.partial(registry.each, rows=rows_named("pegasos-merge-average"))
+def test_averaged_and_refitted(row, path):
+    X, y = row.stream()
+    state, _ = bj.run(row.algorithm, row.roomy(), X, y)
+    mean = bj.averaged(state)
+    assert_identical(returned(path, mean), mean)
+    refitted = bj.refit(state, X, y)
+    assert_identical(returned(path, refitted, like=state), refitted)
+
+
+@functools.partial(registry.each, rows=rows_named("perceptron-smallest"))
+def test_sweeps_and_grids(row, path):
+    grid = bj.grid(gamma=[0.5, 1.0], budget=[4, 10])
+    states = grid.init(
+        lambda gamma, budget: row.roomy(kernel=bj.RBF(gamma), budget=budget)
+    )
+    found = bj.Sweep(states, jnp.arange(3, dtype=jnp.int32), jnp.ones((4, 3)) / 7)
+    table = grid.table(error=found.error)
+    loaded = returned(path, (found, grid, table))
+    assert_identical(loaded, (found, grid, table))
+    assert str(loaded[2]) == str(table)
+
+
+# Batch learners, linear learners and their models.
+
+
+def examples():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(20, D)).astype(np.float32)
+    return X, np.where(X[:, 0] + random.normal(size=20) > 0, 1.0, -1.0)
+
+
+BATCH = {
+    "sbp": lambda X, y: bj.sbp.init(bj.RBF(0.5), X, y, slack=0.05),
+    "kernel_pegasos": lambda X, y: bj.kernel_pegasos.init(
+        bj.RBF(0.5), X, y, regularization=0.1
+    ),
+    "sdca": lambda X, y: bj.sdca.init(bj.RBF(0.5), X, y, regularization=0.1),
+    "smo": lambda X, y: bj.smo.init(bj.RBF(0.5), X, y, regularization=0.1),
+    "budget_svm": lambda X, y: bj.budget_svm.init(
+        bj.RBF(0.5), X, y, budget=5, penalty=1.0, solver="projected_gradient"
+    ),
+    "mpu": lambda X, y: bj.mpu.init(X, y, accuracy=0.01),
+    "mpu-kernel": lambda X, y: bj.mpu.init(X, y, accuracy=0.01, kernel=bj.RBF(0.5)),
+    "dcd": lambda X, y: bj.dcd.init(X, y, penalty=1.0),
+    "linear_pegasos": lambda X, y: bj.linear_pegasos.init(X, y, penalty=1.0),
+}
+
+
+@pytest.mark.parametrize("name", BATCH)
+def test_batch_and_linear_states(name, path):
+    state = BATCH[name](*examples())
+    assert_identical(returned(path, state), state)
+    drawn = scrambled(state)
+    assert_identical(returned(path, drawn, like=state), drawn)
+
+
+def test_a_batch_learner_goes_on(path):
+    X, y = examples()
+    step = jax.jit(bj.sbp.step)
+    state = step(BATCH["sbp"](X, y), X, y)
+    loaded = returned(path, state)
+    expected = step(state, X, y)
+    programs = step._cache_size()
+    assert_identical(step(loaded, X, y), expected)
+    assert step._cache_size() == programs
+    # The count can grow: a compiled step gives a gamma that yields to other types.
+    assert loaded.kernel.gamma.weak_type
+    strong = bj.RBF(jnp.array(0.5, jnp.float32))
+    step(loaded._replace(kernel=strong), X, y)
+    assert step._cache_size() == programs + 1
+
+
+def test_models_of_batch_learners(path):
+    X, _ = examples()
+    kernels = bj.RBF(0.5) + bj.Normalized(bj.Polynomial(3)) * bj.Linear()
+    model = bj.KernelModel(
+        kernels, jnp.array(X), jnp.array(X[:, 0]), jnp.array(0.5, jnp.float32)
+    )
+    assert_identical(returned(path, model), model)
+    np.testing.assert_array_equal(persist.load(path).predict(X), model.predict(X))
+
+
+def test_solutions(path):
+    model = bj.LinearModel(jnp.ones((2, D)), jnp.array([0.5, -0.5]))
+    figures = np.array([0.1, np.inf])
+    solution = bj.Solution(
+        model=model,
+        objective=figures,
+        delta_aft=figures,
+        num_passes=figures,
+        num_visits=figures,
+        converged=np.array([True, False]),
+        history=History(*4 * [np.ones((3, 2))]),
+        dtype="float64",
+    )
+    assert_identical(returned(path, solution), solution)
+    assert_identical(returned(path, model), model)
+
+
+# Everything else that a model may hold.
+
+
+@pytest.mark.parametrize("shape", [(), (0, 2), (5,), (2, 3)])
+def test_dtypes(shape, path, x64):
+    random = np.random.default_rng(0)
+    arrays = {}
+    for name in decoding.DTYPES:
+        dtype = jnp.dtype(name)
+        data = random.bytes(int(np.prod(shape)) * dtype.itemsize)
+        if name == "bool":
+            data = bytes(each % 2 for each in data)
+        arrays[name] = np.frombuffer(data, dtype).reshape(shape)
+    assert arrays["bfloat16"].dtype == ml_dtypes.bfloat16
+    loaded = returned(path, arrays)
+    assert_identical(loaded, arrays)
+    assert all(array.flags.writeable for array in loaded.values())
+    wide = () if x64 else ("int64", "uint64", "float64")
+    ours = {name: jnp.array(arrays[name]) for name in arrays if name not in wide}
+    assert_identical(returned(path, ours), ours)
+    assert all(array.dtype == name for name, array in ours.items())
+
+
+def test_64_bits_need_x64(path):
+    jax.config.update("jax_enable_x64", True)
+    try:
+        model = {"weights": jnp.zeros(3, jnp.float64)}
+        persist.save(path, model)
+    finally:
+        jax.config.update("jax_enable_x64", False)
+    message = r"load: .*: \['weights'\] must .*float64.*jax_enable_x64.*, got x64"
+    with pytest.raises(ValueError, match=message):
+        persist.load(path)
+
+
+NAN = float("nan")
+THINGS = {
+    "none": None,
+    "bools": [True, False],
+    "whole": (0, -1, 2**70),
+    "real": [0.1, -0.0, 5e-324, 1e308, float("inf"), -float("inf"), NAN],
+    "text": ["", "é", "\0", '"\\', "\ud800", "budgetjax"],
+    "nested": {"a": ({"b": []}, ()), "": [[], {}, (None,)]},
+    "other-keys": ({3: 1, 1: {}}, {True: 2}, {None: 3}),
+    "static": (Flag(True), Flag(False), Count(7)),
+    "numpy-numbers": [np.float32(0.1), np.int64(-3), np.bool(True), np.str_("x")],
+    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "strided": np.arange(20)[::3],
+    "words": np.array([["no", "yes"], ["é", ""]]),
+    "wide-words": np.array(["spam", "not spam"])[:1],
+    "no-words": np.array([], "<U3"),
+    "objects": np.array(["a", "b", None, 1, 2.5, True], object),
+    "key": jax.random.key(3),
+    "keys": jax.random.split(jax.random.key(3, impl="rbg"), 4),
+    "old-key": jax.random.PRNGKey(0),
+    "weak": [jnp.asarray(0.1), jnp.asarray(-3), jnp.asarray(NAN), jnp.asarray(True)],
+    "quantile": losses.quantile(0.9),
+    "tube": losses.epsilon_insensitive(0.1),
+    "delta": jax.tree_util.Partial(optax.losses.huber_loss, delta=2.0),
+    "function": optax.losses.log_cosh,
+    "kernels": bj.Normalized(bj.RBF(0.1, exact=True) + bj.Sigmoid(2.0)),
+    "optax": optax.adam(0.1).init(jnp.ones(2)),
+    "names": {"__metadata__": np.ones(2), "a.b": np.ones(1), "a": {"b": np.ones(3)}},
+}
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_things(name, path):
+    thing = THINGS[name]
+    assert_identical(returned(path, thing), thing)
+    if name != "text":
+        assert_identical(persist.load(path, like=thing), thing)
+
+
+def test_the_other_byte_order_becomes_the_machines(path):
+    loaded = returned(path, np.arange(3, dtype=">f4"))
+    assert loaded.dtype == np.dtype("=f4")
+    assert loaded.tolist() == [0, 1, 2]
+
+
+def test_notes_and_header(path):
+    row = registry.ROWS[0]
+    notes = {"batches": 3, "digest": "ab", "list": [1.5, None]}
+    persist.write(path, row.init(), notes)
+    loaded, found = persist.read(path)
+    assert_identical(loaded, row.init())
+    assert found == notes
+    said = persist.header(path)
+    assert said["format"] == persist.FORMAT
+    assert (said["budgetjax"], said["jax"]) == (bj.__version__, jax.__version__)
+    assert said["about"] == {
+        "type": "budgetjax.online.forgetron.State",
+        "algorithm": "forgetron",
+        "kernel": "Normalized",
+    }
+
+
+@registry.some
+def test_the_header_names_the_algorithm(row, path):
+    persist.save(path, row.init())
+    about = persist.header(path)["about"]
+    # The state of NORMA is one of gradient descent.
+    algorithm = "sgd" if row.name == "norma" else row.name.partition("-")[0]
+    expected = {"passive": "passive_aggressive"}.get(algorithm, algorithm)
+    assert about["algorithm"] == expected
+    assert getattr(bj, expected) is row.algorithm or row.name == "norma"
+    expected = "Waves" if row.algorithm is bj.fourier else type(row.kernel).__name__
+    assert about["kernel"] == expected
+
+
+def test_a_file_is_the_same_every_time_and_has_arrays_for_others(path):
+    from safetensors.numpy import load_file
+
+    state = scrambled(registry.ROWS[0].init())
+    persist.save(path, state)
+    first = path.read_bytes()
+    persist.save(path, state)
+    assert path.read_bytes() == first
+    found = load_file(path)["expansion.vectors"]
+    assert found.tobytes() == np.asarray(state.expansion.vectors).tobytes()
+
+
+# What only the caller knows.
+
+
+def my_loss(score, y):
+    return (score - y) ** 2
+
+
+def my_schedule(rate, t):
+    return rate / (1 + t.astype(jnp.float32))
+
+
+def other_loss(score, y):
+    return abs(score - y)
+
+
+def sgd(loss=my_loss, learning_rate=0.5, **more):
+    arguments = {"num_features": D, "budget": 5} | more
+    return bj.sgd.init(bj.RBF(0.5), loss=loss, learning_rate=learning_rate, **arguments)
+
+
+class MyKernel(bj.Kernel, NamedTuple("MyKernel", [("power", Any)])):
+    __slots__ = ()
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return (1 + X @ Z.T) ** self.power
+
+    def diag(self, X, squares=None):
+        return (1 + jnp.sum(X * X, axis=1)) ** self.power
+
+
+OWN = {
+    "loss": sgd,
+    "schedule": lambda: sgd(losses.hinge, optax.exponential_decay(0.5, 20, 0.7)),
+    "schedule-with-numbers": lambda: sgd(
+        losses.hinge, jax.tree_util.Partial(my_schedule, 0.5)
+    ),
+    "optimiser": lambda: bj.fourier.init(
+        bj.RBF(0.5), num_features=D, budget=6, optimizer=optax.sgd(0.1, momentum=0.5)
+    ),
+    "kernel": lambda: bj.perceptron.init(
+        MyKernel(2.0), num_features=D, budget=5, maintenance=bj.RemoveOldest()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_what_only_the_caller_knows_comes_from_like(name, path):
+    state, like = OWN[name](), OWN[name]()
+    drawn = scrambled(state)
+    persist.save(path, drawn)
+    message = r"load: .*: .* must .*, got '[^']+'; for one of your own give like=, a"
+    with pytest.raises(ValueError, match=message):
+        persist.load(path)
+    # A schedule made again is another function, so it is the one of like that comes.
+    assert_identical(
+        persist.load(path, like=like),
+        jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(drawn)),
+    )
+
+
+def arow(**more):
+    arguments = {"num_features": D, "budget": 5} | more
+    return bj.arow.init(bj.RBF(0.5), **arguments)
+
+
+def pegasos(project_to_ball=False):
+    return bj.pegasos.init(
+        bj.RBF(0.5),
+        num_features=D,
+        budget=5,
+        regularization=0.1,
+        project_to_ball=project_to_ball,
+    )
+
+
+class Unlike(NamedTuple):
+    """What is saved, what it is not alike, and what the message must say."""
+
+    name: str
+    saved: Callable[[], Any]
+    like: Callable[[], Any]
+    says: str
+
+
+UNLIKE = (
+    Unlike("loss", sgd, lambda: sgd(other_loss), "function other_loss, got 'my_loss'"),
+    Unlike(
+        "known-loss", lambda: sgd(losses.hinge), sgd, "my_loss, got budgetjax.*hinge"
+    ),
+    Unlike("own-loss", sgd, lambda: sgd(losses.hinge), "function hinge, got 'my_loss'"),
+    Unlike(
+        "schedule",
+        OWN["schedule"],
+        lambda: sgd(losses.hinge),
+        "learning_rate .*ArrayImpl, got .*Partial",
+    ),
+    Unlike("algorithm", arow, sgd, "model .*descent.State, got .*arow.State"),
+    Unlike("own-kernel", sgd, OWN["kernel"], "model .* got budgetjax.descent.State"),
+    Unlike(
+        "capacity", arow, lambda: arow(budget=7), r"vectors .* \(8, 3\), got \(6, 3"
+    ),
+    Unlike("dtype", arow, lambda: arow(dtype=jnp.float16), "float16, got float32"),
+    Unlike(
+        "flag",
+        lambda: arow(maintenance=bj.Merge()),
+        lambda: arow(maintenance=bj.Merge(same_sign=False)),
+        "same_sign .*False.*, got .*True",
+    ),
+    Unlike("count", lambda: Count(3), lambda: Count(4), "value .*4.*, got .*3"),
+    Unlike(
+        "strategy",
+        sgd,
+        lambda: sgd(maintenance=bj.MultiMerge()),
+        "maintenance .*MultiMerge, got .*[.]Merge",
+    ),
+    Unlike("more", lambda: sgd(average=True), sgd, r"terms .*\(6, 1\), got \(6, 2\)"),
+    Unlike("ball", lambda: pegasos(True), pegasos, "ball .*NoneType, got .*Ball"),
+    Unlike("no-ball", pegasos, lambda: pegasos(True), "ball .*Ball, got .*NoneType"),
+    Unlike("shorter", lambda: (1, 2), lambda: (1, 2, 3), "length 3, got 2"),
+    Unlike("longer", lambda: [1, 2], lambda: [1], "length 1, got 2"),
+    Unlike("keys", lambda: {"a": 1}, lambda: {"b": 1}, r"keys \['b'\], got \['a'\]"),
+    Unlike("number", lambda: 1, lambda: 1.0, "builtins.float, got builtins.int"),
+    Unlike("numpy", lambda: np.zeros(3), lambda: jnp.zeros(3), "got numpy.ndarray"),
+    Unlike("kind", lambda: np.zeros(3), lambda: np.zeros(3, int), "dtype i, got f"),
+    Unlike("array", lambda: None, lambda: np.zeros(3), "ndarray, got .*NoneType"),
+)
+
+
+@pytest.mark.parametrize("row", UNLIKE, ids=lambda row: row.name)
+def test_what_is_not_as_like_is_refused(row, path):
+    persist.save(path, row.saved())
+    with pytest.raises(ValueError, match=row.says) as raised:
+        persist.load(path, like=row.like())
+    assert raised.match(rf"load: .*{path.name}: .* must be as in like, .*, got ")
+
+
+class Streamed(NamedTuple):
+    state: Any
+    classes: Any
+    errors: Any
+
+
+@pytest.fixture
+def a_model_with_a_state(monkeypatch):
+    """A named tuple with a state, in a module of the package."""
+    module = types.ModuleType("budgetjax.streamed")
+    monkeypatch.setattr(Streamed, "__module__", module.__name__)
+    monkeypatch.setattr(module, "Streamed", Streamed, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return Streamed
+
+
+def test_a_state_is_like_a_model_that_has_one(path, a_model_with_a_state):
+    state = sgd()
+    model = a_model_with_a_state(scrambled(state), np.array(["a", "b"]), np.zeros(3))
+    persist.save(path, model)
+    assert_identical(persist.load(path, like=state), model)
+    # Records of any length are alike.
+    longer = a_model_with_a_state(state, np.array(["other"]), np.zeros(7))
+    assert_identical(persist.load(path, like=longer), model)
+    with pytest.raises(
+        ValueError, match=r"state must be as in like, .*arow.State, got"
+    ):
+        persist.load(path, like=arow())
+    with pytest.raises(ValueError, match=r"state.loss must .* give like="):
+        persist.load(path)
+    about = persist.header(path)["about"]
+    assert about["labels"] == ["a", "b"]
+    assert (about["algorithm"], about["maintenance"]) == ("sgd", "Merge")
