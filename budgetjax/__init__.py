@@ -1,6 +1,6 @@
 """Kernel learning on a fixed budget of support vectors, in JAX."""
 
-from budgetjax import losses
+from budgetjax import losses, stream
 from budgetjax.batch.budget_svm import budget_svm
 from budgetjax.batch.kernel_pegasos import kernel_pegasos
 from budgetjax.batch.model import KernelModel, prune
@@ -125,6 +125,7 @@ __all__ = [
     "smo",
     "solve",
     "sparse_rows",
+    "stream",
     "support",
     "sweep",
 ]

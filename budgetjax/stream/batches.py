@@ -1,0 +1,433 @@
+"""Batches of examples: from a source, of one size, and read ahead."""
+
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from budgetjax import hyperparameters
+
+# Of a batch: small beside the data, large enough that the work for each is nothing.
+BATCH_BYTES = 4 * 2**20
+MOST_ROWS = 65_536
+# Beyond this many distinct ones, targets are no labels.
+MOST_CLASSES = 10_000
+# The longest wait for a thread that reads when nobody needs it any more.
+PATIENCE = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """Examples in batches, from a source that can be read again and again.
+
+    What the readers of `budgetjax.stream` return. Iterating reads the source from its
+    start. A batch is a tuple of NumPy arrays: `(X, y)`, or `(X, y, weight)`, or, where
+    the source has no targets, `(X,)`. X has shape `(n, num_features)` and is float32
+    unless the reader was told otherwise; y, of shape `(n,)`, holds int64, float64, or
+    Python strings in an object array; weight has shape `(n,)`. Each batch has its own
+    arrays.
+
+    Attributes:
+      name: of the source, for messages.
+      num_features: columns of X.
+      read: gives the batches, from the first on.
+      num_rows: how many rows there are, where this is known without reading them.
+      feature_names: of the columns of X, where they have names.
+      read_targets: gives the y of all batches, where that is less work than `read`.
+
+    Example:
+      >>> import numpy as np
+      >>> from budgetjax.stream import Batches
+      >>> X, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
+      >>> batches = Batches("zeros", 2, lambda: iter([(X, y)]))
+      >>> [batch[0].shape for batch in batches]
+      [(3, 2)]
+    """
+
+    name: str
+    num_features: int
+    read: Callable[[], Iterator[tuple[np.ndarray, ...]]]
+    num_rows: int | None = None
+    feature_names: tuple[str, ...] | None = None
+    read_targets: Callable[[], Iterator[np.ndarray]] | None = None
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+        return self.read()
+
+
+def rows_of_a_batch(
+    where: str, num_features: int, dtype: DTypeLike, batch_rows: int | None
+) -> int:
+    """`batch_rows`, or as many rows as make a batch of some 4 MiB, at most 65,536."""
+    if batch_rows is not None:
+        return hyperparameters.size(where, "batch_rows", batch_rows)
+    bytes_a_row = max(1, num_features) * np.dtype(dtype).itemsize
+    return min(MOST_ROWS, max(1, BATCH_BYTES // bytes_a_row))
+
+
+def labels(batches: Iterable[Any]) -> np.ndarray:
+    """The classes in a source, by one pass over it.
+
+    Of a file with columns only that of the targets is read.
+
+    Args:
+      batches: `Batches`, or any iterable of `(X, y)` or `(X, y, weight)` that can be
+        read again.
+
+    Returns:
+      The distinct targets, sorted: int64, float64 or strings, of shape `(C,)`.
+
+    Raises:
+      ValueError: if there are no rows or no targets, the source can be read once only,
+        a target is NaN, some are numbers and others strings, or there are more than
+        10,000 of them, which are no labels.
+
+    Example:
+      >>> import numpy as np
+      >>> from budgetjax import stream
+      >>> stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
+      array(['no', 'yes'], dtype='<U3')
+    """
+    where = name_of(batches)
+    if iter(batches) is batches:
+        raise ValueError(
+            f"{where}: batches must be a source that can be read again, got an "
+            "iterator, which would be used up"
+        )
+    found: set[Any] = set()
+    row, text = 0, None
+    for y in _targets_of(where, batches):
+        y = targets(where, y, row)
+        text = same_kind(where, y, row, text)
+        if y.dtype.kind == "f" and np.any(np.isnan(y)):
+            bad = row + int(np.argmax(np.isnan(y)))
+            raise ValueError(f"{where}: y must be a label, got nan in row {bad}")
+        found.update(y.tolist() if text else np.unique(y).tolist())
+        if len(found) > MOST_CLASSES:
+            raise ValueError(
+                f"{where}: y must hold at most {MOST_CLASSES:,} labels, got more: "
+                "targets of a regression have no classes"
+            )
+        row += len(y)
+    if not row:
+        raise ValueError(f"{where}: batches must have rows, got none")
+    return np.array(sorted(found))
+
+
+def _targets_of(where: str, batches: Iterable[Any]) -> Iterator[Any]:
+    if isinstance(batches, Batches) and batches.read_targets is not None:
+        yield from batches.read_targets()
+        return
+    for i, batch in enumerate(batches):
+        yield _examples(where, i, batch)[1]
+
+
+class Examples(NamedTuple):
+    """Rows that have been joined.
+
+    Attributes:
+      X: shape `(n, num_features)`.
+      y: shape `(n,)`: int64, float64 or strings.
+      weight: shape `(n,)`.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+
+def in_rows(
+    batches: Iterable[Any], rows: int, dtype: DTypeLike = np.float32
+) -> Iterator[Examples]:
+    """Batches of any lengths as batches of one length; the last may be shorter.
+
+    Each number is copied once, so that a source may fill the same arrays again. Sparse
+    matrices of SciPy become dense, piece by piece.
+
+    Args:
+      batches: `Batches`, or any iterable of `(X, y)` or `(X, y, weight)`, whose parts
+        are arrays, or lists.
+      rows: of each batch.
+      dtype: of X and of the weights, which are 1 where the source has none.
+
+    Yields:
+      `Examples`: arrays of their own.
+
+    Raises:
+      ValueError: if a batch is no such tuple, its lengths differ, X has not as many
+        columns as before, or numbers are none or leave the range of `dtype`; with the
+        source and the row.
+
+    Example:
+      >>> import numpy as np
+      >>> from budgetjax.stream.batches import in_rows
+      >>> whole = [(np.zeros((n, 2)), np.ones(n)) for n in (3, 0, 4)]
+      >>> [len(examples.y) for examples in in_rows(whole, 5)]
+      [5, 2]
+    """
+    where = name_of(batches)
+    rows = hyperparameters.size(where, "rows", rows)
+    width = getattr(batches, "num_features", None)
+    names = getattr(batches, "feature_names", None)
+    row, text, weighted = 0, None, None
+    buffer, held, ys = None, 0, []
+    for i, batch in enumerate(batches):
+        X, y, weight = _checked(where, i, batch, row, width)
+        if weighted not in (None, weight is not None):
+            raise ValueError(
+                f"{where}: batches must all have a weight or none of them, got the "
+                f"other in batch {i}, from row {row} on"
+            )
+        width, weighted = X.shape[1], weight is not None
+        text = same_kind(where, y, row, text)
+        start, n = 0, len(y)
+        while start < n:
+            if buffer is None:
+                buffer = np.empty((rows, width), dtype), np.ones(rows, dtype)
+            stop = min(n, start + rows - held)
+            into = slice(held, held + stop - start)
+            piece = X[start:stop]
+            piece = piece.toarray() if _is_sparse(X) else piece
+            copy_numbers(where, "X", buffer[0][into], piece, row + start, names)
+            if weight is not None:
+                copy_numbers(
+                    where, "weight", buffer[1][into], weight[start:stop], row + start
+                )
+            ys.append(y[start:stop])
+            held, start = into.stop, stop
+            if held == rows:
+                yield Examples(buffer[0], np.concatenate(ys), buffer[1])
+                buffer, held, ys = None, 0, []
+        row += n
+    if buffer is not None:
+        yield Examples(buffer[0][:held], np.concatenate(ys), buffer[1][:held])
+
+
+def name_of(batches: Any) -> str:
+    """What messages call a source."""
+    return batches.name if isinstance(batches, Batches) else "batches"
+
+
+def _examples(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
+    """X, y and the weight, or None, of a batch."""
+    if isinstance(batch, tuple) and len(batch) == 1:
+        raise ValueError(
+            f"{where}: batches must have targets, got X alone; give the reader a target"
+        )
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        shown = type(batch).__name__
+        if isinstance(batch, tuple | list):
+            shown = f"a {shown} of {len(batch)}"
+        raise ValueError(
+            f"{where}: batches must be (X, y) or (X, y, weight), got {shown} as batch "
+            f"{i}"
+        )
+    X, y, *weight = batch
+    return X, y, weight[0] if weight else None
+
+
+def _checked(
+    where: str, i: int, batch: Any, row: int, width: int | None
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """The parts of a batch as arrays of fitting shapes."""
+    X, y, weight = _examples(where, i, batch)
+    here = f"in batch {i}, from row {row} on"
+    y = targets(where, y, row)
+    X = X.tocsr() if _is_sparse(X) else _numbers(where, "X", X, here)
+    if len(X.shape) != 2 or X.shape[0] != len(y):
+        raise ValueError(
+            f"{where}: X must have shape ({len(y)}, d), a row for every target, got "
+            f"{X.shape} {here}"
+        )
+    if width is not None and X.shape[1] != width:
+        raise ValueError(
+            f"{where}: X must have {width} columns, as the rows before, got "
+            f"{X.shape[1]} {here}"
+        )
+    if weight is not None:
+        weight = _numbers(where, "weight", weight, here)
+        if weight.shape != y.shape:
+            raise ValueError(
+                f"{where}: weight must have shape {y.shape}, one a row of X, got "
+                f"{weight.shape} {here}"
+            )
+    return X, y, weight
+
+
+def _numbers(where: str, name: str, value: Any, here: str) -> np.ndarray:
+    try:
+        return np.asarray(hyperparameters.array(where, name, value))
+    except ValueError as error:
+        raise ValueError(f"{error} {here}") from error
+
+
+def _is_sparse(X: Any) -> bool:
+    return hasattr(X, "tocsr")
+
+
+def same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
+    """Whether targets are text: all of them or none. None while there are none."""
+    if not len(y):
+        return text
+    new = y.dtype.kind in "UO"
+    if text not in (None, new):
+        before, now = ("strings", "numbers") if text else ("numbers", "strings")
+        raise ValueError(
+            f"{where}: y must be {before}, as in the rows before, got {now}, such as "
+            f"{y.tolist()[0]!r} in row {row}"
+        )
+    return new
+
+
+def copy_numbers(
+    where: str,
+    name: str,
+    into: np.ndarray,
+    numbers: np.ndarray,
+    row: int,
+    columns: tuple[str, ...] | None = None,
+) -> None:
+    """Numbers into an array of another float type, if they are in its range.
+
+    Args:
+      where: the source, for messages.
+      name: of the numbers, for messages.
+      into: where they go.
+      numbers: of the same shape: `(n, d)` or `(n,)`.
+      row: number of the first row.
+      columns: names of the columns, or of the only one, where they have names.
+
+    Raises:
+      ValueError: if a finite number becomes infinite.
+    """
+    try:
+        with np.errstate(over="raise", invalid="ignore"):
+            into[...] = numbers
+    except FloatingPointError as error:
+        over = np.isfinite(numbers) & (np.abs(numbers) > np.finfo(into.dtype).max)
+        at = [int(i) for i in np.unravel_index(np.argmax(over), over.shape)]
+        column = ""
+        if columns is not None or len(at) > 1:
+            i = at[1] if len(at) > 1 else 0
+            column = f", column {i if columns is None else repr(columns[i])}"
+        raise ValueError(
+            f"{where}: {name} must be in the range of {into.dtype}, got "
+            f"{numbers[*at]:g} in row {row + at[0]}{column}"
+        ) from error
+
+
+def targets(where: str, y: Any, row: int) -> np.ndarray:
+    """Targets as int64, float64 or strings, in an array of their own.
+
+    Args:
+      where: the source, for messages.
+      y: shape `(n,)`.
+      row: number of the first row.
+
+    Raises:
+      ValueError: if they have another shape, or are of another kind, or missing, or
+        integers beyond 64 bits.
+    """
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(
+            f"{where}: y must have shape (n,), one a row, got {y.shape} from row "
+            f"{row} on"
+        )
+    if y.dtype.kind in "OT":
+        y = _of_objects(where, y.astype(object), row)
+    kind = y.dtype.kind
+    if kind == "u" and np.any(y > np.iinfo(np.int64).max):
+        bad = int(np.argmax(y > np.iinfo(np.int64).max))
+        raise ValueError(
+            f"{where}: y must be in the range of int64, got {y[bad]} in row {row + bad}"
+        )
+    if kind in "biu":
+        return y.astype(np.int64)
+    if jnp.issubdtype(y.dtype, jnp.floating):
+        return y.astype(np.float64)
+    if kind not in "UO":
+        raise ValueError(
+            f"{where}: y must be numbers or strings, got {y.dtype} from row {row} on"
+        )
+    return y.copy()
+
+
+def _of_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
+    """Python objects: strings as they are, numbers in an array of numbers."""
+    kinds = set(map(type, y))
+    if all(issubclass(kind, str) for kind in kinds):
+        return y
+    numbers = (bool, int, float, np.number, np.bool)
+    if all(issubclass(kind, numbers) for kind in kinds):
+        y = np.array(y.tolist())
+        if y.dtype.kind in "biuf":
+            return y
+    kind = str if issubclass(type(y[0]), str) else numbers
+    bad = next((i for i, value in enumerate(y) if not isinstance(value, kind)), 0)
+    raise ValueError(
+        f"{where}: y must be all numbers or all strings, got {y[bad]!r} in row "
+        f"{row + bad}"
+    )
+
+
+def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, None]:
+    """The same items, read ahead by a thread.
+
+    Reading then overlaps with the work on what was read. An error in reading is raised
+    in its place, after the items before it. When the consumer stops, so does the
+    thread, after the item that it is at.
+
+    Args:
+      iterator: what to read.
+      depth: how many items to hold at most, beside the one that is used and the one
+        that is being read.
+
+    Example:
+      >>> from budgetjax.stream.batches import prefetched
+      >>> list(prefetched(iter("abc")))
+      ['a', 'b', 'c']
+    """
+    depth = hyperparameters.size("prefetched", "depth", depth)
+    items: queue.Queue[tuple[Any, BaseException | None, bool]] = queue.Queue()
+    free = threading.Semaphore(depth)
+    stopped = threading.Event()
+
+    def read() -> None:
+        try:
+            source = iter(iterator)
+            try:
+                for item in source:
+                    free.acquire()
+                    if stopped.is_set():
+                        return
+                    items.put((item, None, False))
+            finally:
+                close = getattr(source, "close", None)
+                if close is not None:
+                    close()
+            items.put((None, None, True))
+        except BaseException as error:  # it belongs to whoever reads
+            items.put((None, error, True))
+
+    thread = threading.Thread(target=read, daemon=True, name="budgetjax prefetched")
+    thread.start()
+    try:
+        while True:
+            item, error, last = items.get()
+            if error is not None:
+                raise error
+            if last:
+                return
+            free.release()
+            yield item
+            del item
+    finally:
+        stopped.set()
+        free.release()
+        thread.join(PATIENCE)

@@ -1,0 +1,83 @@
+"""What the readers of files share."""
+
+import bz2
+import contextlib
+import gzip
+import importlib
+import os
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jax.typing import DTypeLike
+
+# Far more than a line of a million numbers takes.
+LONGEST_LINE = 2**26
+PACKAGES = {"pyarrow": "pyarrow", "sklearn": "scikit-learn"}
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
+# What reading a compressed file raises when it is damaged.
+DAMAGE = (EOFError, OSError, zlib.error)
+
+Path = str | os.PathLike[str]
+
+
+def needs(where: str, module: str) -> Any:
+    """An optional module, or an `ImportError` that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{where} needs {PACKAGES[module.partition('.')[0]]}: "
+            "pip install 'budgetjax[stream]'"
+        ) from error
+
+
+def float_type(where: str, dtype: DTypeLike) -> np.dtype:
+    """`dtype` if it is float32 or float64."""
+    try:
+        given = np.dtype(dtype)
+    except TypeError:
+        given = None
+    if dtype is None or given not in (np.float32, np.float64):
+        raise ValueError(f"{where}: dtype must be float32 or float64, got {dtype!r}")
+    return given
+
+
+def check_opens(path: Path) -> None:
+    """Raises what `open` raises if the file is not there or must not be read."""
+    with open(path, "rb"):
+        pass
+
+
+def compression(path: Path) -> str | None:
+    """gzip or bz2, by the end of the name."""
+    return COMPRESSED.get(os.path.splitext(path)[1].lower())
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The bytes of a file, without its compression."""
+    open_ = {"gzip": gzip.open, "bz2": bz2.open, None: open}[compression(path)]
+    with open_(path, "rb") as file:
+        yield file
+
+
+def lines(file: Any, where: str) -> Iterator[bytes]:
+    """The lines of a file; no file is taken for one endless line."""
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise ValueError(
+                f"{where}: lines must be shorter than {LONGEST_LINE:,} bytes, got a "
+                "longer one: is it text?"
+            )
+        yield line
+
+
+def damaged(path: Path, row: int, error: BaseException) -> ValueError:
+    """What to raise when a file cannot be read on."""
+    kind = compression(path)
+    whole = f"a whole {kind} file" if kind else "a file that can be read"
+    return ValueError(
+        f"{path}: the file must be {whole}, got an error after {row} rows: {error}"
+    )

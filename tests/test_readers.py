@@ -1,0 +1,1451 @@
+"""Readers of files: what was written comes back, and bad files say what is wrong."""
+
+import bz2
+import gc
+import gzip
+import io
+import os
+import pathlib
+import sys
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+import scipy.sparse
+from sklearn import datasets as sklearn_datasets
+
+from budgetjax.stream import readers
+from budgetjax.stream.batches import in_rows, labels, prefetched
+
+N, D = 257, 3
+NAMES = ("width", "height", "length, in m")
+
+
+def numbers():
+    X = np.random.default_rng(0).normal(size=(N, D))
+    X[::7, 1] = 0
+    return X
+
+
+def weights():
+    return np.random.default_rng(1).uniform(0, 3, N)
+
+
+TARGETS = {
+    "int": np.arange(N) % 5 - 1,
+    "float": np.random.default_rng(2).normal(size=N),
+    "string": np.array(["cat", "dog", "Größe", "NaN", 'a "b", c'])[np.arange(N) % 5],
+}
+
+
+def table(y, weight=True):
+    """A table with the target between features, and a column of no use."""
+    X = numbers()
+    columns = {NAMES[0]: X[:, 0], "kind": y, NAMES[1]: X[:, 1], NAMES[2]: X[:, 2]}
+    if weight:
+        columns["importance"] = weights()
+    columns["remark"] = np.array(["none", "some"])[np.arange(N) % 2]
+    return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+
+def compressed(path):
+    """Compresses a file by the end of its name."""
+    compress = {".gz": gzip.compress, ".bz2": bz2.compress}.get(path.suffix)
+    if compress is not None:
+        path.write_bytes(compress(path.read_bytes()))
+    return path
+
+
+def csv(folder, y, ending=""):
+    path = folder / f"train.csv{ending}"
+    # Strings are quoted: "NaN" is one here, and no missing value.
+    pa.csv.write_csv(table(y), str(path) + ".plain")
+    os.rename(str(path) + ".plain", path)
+    return compressed(path)
+
+
+def parquet(folder, y):
+    path = folder / "train.parquet"
+    pa.parquet.write_table(table(y), path, row_group_size=50)
+    return path
+
+
+def parts(folder, y, sizes=(100, 0, 1, 156)):
+    """Files of a folder, some of them without rows, the last features in front."""
+    folder = folder / "parts"
+    folder.mkdir()
+    start = 0
+    for i, size in enumerate(sizes):
+        part = table(y).slice(start, size)
+        part = part.select(part.column_names[:: 1 if i % 2 else -1])
+        pa.parquet.write_table(part, folder / f"part-{i}.parquet")
+        start += size
+    (folder / "_SUCCESS").write_text("")
+    return folder
+
+
+def list_of_parts(folder, y):
+    return sorted(parts(folder, y).glob("*.parquet"))
+
+
+def feather(folder, y):
+    path = folder / "train.feather"
+    pa.feather.write_feather(table(y), str(path), chunksize=60)
+    return path
+
+
+def arrow_stream(folder, y):
+    path = folder / "train.arrow"
+    content = table(y)
+    with pa.ipc.new_stream(str(path), content.schema) as writer:
+        writer.write_table(content, max_chunksize=100)
+    return path
+
+
+TABLES: dict[str, Callable[[pathlib.Path, np.ndarray], Any]] = {
+    "csv": csv,
+    "csv-gz": lambda folder, y: csv(folder, y, ".gz"),
+    "csv-bz2": lambda folder, y: csv(folder, y, ".bz2"),
+    "parquet": parquet,
+    "parquet-folder": parts,
+    "parquet-list": list_of_parts,
+    "feather": feather,
+    "arrow-stream": arrow_stream,
+}
+
+
+def joined(batches):
+    """All of a source: X, y and, if there, the weights."""
+    return [np.concatenate(arrays) for arrays in zip(*batches, strict=True)]
+
+
+def check_types(batches, dtype=np.float32):
+    for X, *more in batches:
+        assert X.dtype == dtype
+        assert X.flags.c_contiguous
+        assert all(array.shape == X.shape[:1] for array in more)
+
+
+def check_equal(actual, expected):
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        if other.dtype.kind == "U":
+            assert one.dtype == object
+            assert set(map(type, one)) <= {str}
+            assert one.tolist() == other.tolist()
+        else:
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+
+
+# What is written comes back.
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("format_", TABLES)
+def test_tables_come_back(format_, kind, tmp_path):
+    y = TARGETS[kind]
+    batches = readers.read(
+        TABLES[format_](tmp_path, y),
+        target="kind",
+        weight="importance",
+        features=NAMES,
+        batch_rows=64,
+    )
+    assert batches.feature_names == NAMES
+    assert batches.num_features == D
+    assert batches.num_rows in (None, N)
+    assert (batches.num_rows == N) == ("parquet" in format_)
+    X, w = numbers().astype(np.float32), weights().astype(np.float32)
+    for _ in range(2):
+        found = list(batches)
+        assert [len(batch[0]) for batch in found] == [64] * 4 + [1]
+        check_types(found)
+        check_equal(joined(found), [X, y, w])
+    np.testing.assert_array_equal(labels(batches), np.unique(y))
+    assert labels(batches).dtype == np.unique(y).dtype
+
+
+@pytest.mark.parametrize("rows", [1, 2, 50, N - 1, N, N + 1, None])
+@pytest.mark.parametrize("format_", ["csv", "parquet-folder", "feather"])
+def test_batches_have_any_number_of_rows(format_, rows, tmp_path):
+    y = TARGETS["int"]
+    path = TABLES[format_](tmp_path, y)
+    batches = readers.read(path, target="kind", features=NAMES, batch_rows=rows)
+    size = N if rows is None else rows
+    found = list(batches)
+    tail = [N % size] if N % size else []
+    assert [len(X) for X, _ in found] == [size] * (N // size) + tail
+    check_equal(joined(found), [numbers().astype(np.float32), y])
+
+
+@pytest.mark.parametrize("format_", TABLES)
+def test_columns_are_chosen_by_name_or_number(format_, tmp_path):
+    path = TABLES[format_](tmp_path, TARGETS["int"])
+    reversed_ = format_ in ("parquet-folder", "parquet-list")
+    X, w = numbers().astype(np.float32), weights().astype(np.float32)
+    order = [2, 3, 0] if not reversed_ else [-3, -4, -1]
+    batches = readers.read(path, target=1, features=order, weight=4)
+    if reversed_:
+        batches = readers.read(path, target=-2, features=order, weight=-5)
+    assert batches.feature_names == (NAMES[1], NAMES[2], NAMES[0])
+    check_equal(joined(batches), [X[:, [1, 2, 0]], TARGETS["int"], w])
+    alone = readers.read(path, features=NAMES[:1], dtype=np.float64)
+    assert alone.read_targets is None
+    check_types(alone, np.float64)
+    check_equal(joined(alone), [numbers()[:, :1]])
+
+
+def test_all_but_target_weight_and_the_index_of_pandas_are_features(tmp_path):
+    frame = pd.DataFrame(numbers(), columns=list("abc")).assign(y=1)
+    frame = frame.sort_values("a")
+    path = tmp_path / "train.parquet"
+    frame.to_parquet(path)
+    assert "__index_level_0__" in pa.parquet.read_schema(path).names
+    batches = readers.parquet(path, target="y", weight="b")
+    assert batches.feature_names == ("a", "c")
+    np.testing.assert_array_equal(joined(batches)[0], np.float32(frame[["a", "c"]]))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".bz2"])
+@pytest.mark.parametrize("kind", ["int", "float"])
+@pytest.mark.parametrize("zero_based", [False, True], ids=["one-based", "zero-based"])
+def test_libsvm_comes_back(zero_based, kind, ending, tmp_path):
+    X, y = numbers(), TARGETS[kind]
+    path = tmp_path / f"train.libsvm{ending}"
+    lines = ["# two features and one that is often 0"]
+    for x, label in zip(X.tolist(), y.tolist(), strict=True):
+        pairs = [f"{j}:{v}" for j, v in enumerate(x, 0 if zero_based else 1) if v]
+        lines.append(f"{label} {' '.join(pairs)}")
+    path.write_text("\n".join(lines))
+    compressed(path)
+    arguments = {"batch_rows": 60, "zero_based": zero_based}
+    for given in ({}, {"num_features": D}):
+        batches = readers.libsvm(path, **arguments, **given)
+        assert batches.num_features == D
+        assert batches.num_rows == (None if given else N)
+        assert batches.feature_names is None
+        for _ in range(2):
+            found = list(batches)
+            assert [len(y) for _, y in found] == [60] * 4 + [17]
+            check_types(found)
+            check_equal(joined(found), [X.astype(np.float32), y])
+        np.testing.assert_array_equal(labels(batches), np.unique(y))
+    wide = readers.libsvm(path, **arguments, num_features=D + 2, dtype=np.float64)
+    check_equal(joined(wide), [np.pad(X, ((0, 0), (0, 2))), y])
+
+
+def test_libsvm_with_comments_signs_and_empty_rows(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_bytes(
+        b"# a comment\n+1 qid:3 2:5 # more: 7:1\r\n\n-1\n  \n1e0   1:-.5\t3:1e-3"
+    )
+    batches = readers.read(path)
+    assert (batches.num_features, batches.num_rows) == (3, 3)
+    X, y = joined(batches)
+    np.testing.assert_array_equal(X, np.float32([[0, 5, 0], [0] * 3, [-0.5, 0, 1e-3]]))
+    check_equal([y, labels(batches)], [np.array([1, -1, 1]), np.array([-1, 1])])
+
+
+@pytest.mark.parametrize("name", ["a9a.libsvm", "letter.scale"])
+def test_files_of_libsvm_itself(name, tmp_path):
+    folder = os.environ.get("BUDGETJAX_DATA")
+    if not folder or not (pathlib.Path(folder) / name).is_file():
+        pytest.skip(f"BUDGETJAX_DATA names no folder with {name}")
+    path = pathlib.Path(folder) / name
+    X, y = sklearn_datasets.load_svmlight_file(str(path))
+    batches = readers.read(path, batch_rows=5000)
+    assert batches.num_rows == len(y)
+    check_equal(joined(batches), [X.toarray().astype(np.float32), y.astype(np.int64)])
+    np.testing.assert_array_equal(labels(batches), np.unique(y))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("source", ["float64", "float16", "int8", "bool"])
+def test_npy_comes_back(source, order, kind, tmp_path):
+    X, y = numbers().astype(source), TARGETS[kind]
+    np.save(tmp_path / "X.npy", np.asarray(X, order=order))
+    np.save(tmp_path / "y.npy", y)
+    np.save(tmp_path / "w.npy", weights())
+    batches = readers.read(
+        tmp_path / "X.npy",
+        target=tmp_path / "y.npy",
+        weight=tmp_path / "w.npy",
+        batch_rows=100,
+    )
+    assert (batches.num_rows, batches.num_features) == (N, D)
+    for _ in range(2):
+        found = list(batches)
+        check_types(found)
+        X_found, y_found, w = joined(found)
+        check_equal([X_found, w], [X.astype(np.float32), weights().astype(np.float32)])
+        np.testing.assert_array_equal(y_found, y)
+    np.testing.assert_array_equal(labels(batches), np.unique(y))
+    check_equal(joined(readers.npy(tmp_path / "X.npy")), [X.astype(np.float32)])
+
+
+MEMORY: dict[str, Callable[[pa.Table], Any]] = {
+    "table": lambda content: content,
+    "one-chunk": lambda content: content.combine_chunks(),
+    "record-batch": lambda content: content.combine_chunks().to_batches()[0],
+    "pandas": lambda content: content.to_pandas(),
+}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("form", MEMORY)
+def test_tables_in_memory(form, kind):
+    y = TARGETS[kind]
+    source = MEMORY[form](table(y))
+    batches = readers.arrow(source, target="kind", features=NAMES, batch_rows=100)
+    assert batches.name == type(source).__name__
+    for _ in range(2):
+        check_equal(joined(batches), [numbers().astype(np.float32), y])
+    np.testing.assert_array_equal(labels(batches), np.unique(y))
+
+
+def test_a_stream_in_memory_is_read_once():
+    stream = table(TARGETS["int"]).to_reader(max_chunksize=40)
+    batches = readers.arrow(stream, target="kind", features=NAMES)
+    check_equal(joined(batches), [numbers().astype(np.float32), TARGETS["int"]])
+    with pytest.raises(ValueError, match="read once only") as raised:
+        next(iter(batches))
+    assert str(raised.value) == (
+        "RecordBatchReader: the stream must be read once only, got a second reading; "
+        "write it to a file, or give a table"
+    )
+
+
+COLUMNS = {
+    "int8": pa.array([1, 2, 3], pa.int8()),
+    "uint64": pa.array([1, 2, 2**63 - 1], pa.uint64()),
+    "bool": pa.array([True, False, True]),
+    "half": pa.array(np.float16([1, 2, 3])),
+    "decimal": pa.array([1, 2, 3], pa.decimal128(5, 2)),
+    "coded": pa.array([1.5, 2, 1.5]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_columns_of_numbers_of_any_type(kind):
+    column = COLUMNS[kind]
+    expected = np.array([float(value) for value in column.to_pylist()])
+    content = pa.table({"x": column, "y": column})
+    X, y = joined(readers.arrow(content, target="y"))
+    np.testing.assert_array_equal(X[:, 0], expected.astype(np.float32))
+    np.testing.assert_array_equal(y, expected)
+    assert y.dtype == (np.int64 if kind in ("int8", "uint64", "bool") else np.float64)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), "coded"], ids=str
+)
+def test_columns_of_strings_of_any_type(kind):
+    values = ["b", "a", "b"]
+    column = pa.array(values).dictionary_encode()
+    if kind != "coded":
+        column = pa.array(values, kind)
+    batches = readers.arrow(pa.table({"x": [1, 2, 3], "y": column}), target="y")
+    assert joined(batches)[1].tolist() == values
+    assert labels(batches).tolist() == ["a", "b"]
+
+
+# CSV of the world.
+
+
+def csv_of(folder, text):
+    path = folder / "train.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "X", "y"),
+    [
+        ("a,y\r\n1,+1\r\n 2 , -1\r\n", {"target": "y"}, [[1], [2]], [1, -1]),
+        (b"\xef\xbb\xbfa,y\n1,2\n", {"target": "y", "features": ["a"]}, [[1]], [2]),
+        ("a,y\n1,2\n\n3,4", {"target": -1}, [[1], [3]], [2, 4]),
+        ('"a","y"\n"1","no, not"\n', {"target": 1}, [[1]], ["no, not"]),
+        ('"a\nb",y\n1,"x\ny"\n2,z\n', {"target": 1}, [[1], [2]], ["x\ny", "z"]),
+        ("a,y\n1,007\n2,8.5\n", {"target": "y"}, [[1], [2]], [7.0, 8.5]),
+        ("a,y\n1,1\n2,two\n", {"target": "y"}, [[1], [2]], ["1", "two"]),
+        ("a,y\n1e-3,true\n", {"target": "y"}, [[np.float32(1e-3)]], ["true"]),
+        ("1,2\n3,4\n", {"target": 1, "header": False}, [[1], [3]], [2, 4]),
+        ("\n1;2\n", {"target": 1, "header": False, "delimiter": ";"}, [[1]], [2]),
+        ("0,1,2\n3,4,5\n", {"target": 2}, [[3, 4]], [5]),
+        ("2019,2020,y\n3,4,5\n", {"target": "y"}, [[3, 4]], [5]),
+        (b"caf\xc3\xa9,y,z\n3,4,\xe9\n", {"target": "y", "features": [0]}, [[3]], [4]),
+    ],
+)
+def test_csv_of_many_kinds(text, arguments, X, y, tmp_path):
+    found = joined(readers.csv(csv_of(tmp_path, text), **arguments))
+    np.testing.assert_array_equal(found[0], np.float32(X))
+    assert found[1].tolist() == y
+    assert [type(value) for value in found[1].tolist()] == [type(value) for value in y]
+
+
+def test_csv_longer_than_a_block(tmp_path):
+    # Integers to a place in the third block, and real numbers from there on.
+    n = 60_000
+    y = np.arange(n) % 7 - 3.0
+    y[50_000] = 0.5
+    X = np.arange(2.0 * n).reshape(n, 2) / 8
+    lines = (
+        f"{a},{b},{c:g}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True)
+    )
+    path = csv_of(tmp_path, "a,b,y\n" + "".join(lines))
+    assert path.stat().st_size > 3 * 2**18
+    batches = readers.csv(path, target="y", batch_rows=10_000)
+    found = list(batches)
+    assert found[0][1].dtype == np.int64
+    assert found[-1][1].dtype == np.float64
+    check_equal(joined(found), [X.astype(np.float32), y])
+    np.testing.assert_array_equal(labels(batches), np.unique(y))
+
+
+def test_rows_wider_than_a_block(tmp_path):
+    d = 18_000
+    x = np.random.default_rng(0).normal(size=(2, d))
+    lines = [",".join([*(f"{value:.55f}" for value in row), "0"]) for row in x]
+    assert len(lines[0]) > 2**20
+    names = ",".join([*map("x{}".format, range(d)), "y"])
+    path = csv_of(tmp_path, "\n".join([names, *lines]))
+    batches = readers.csv(path, target="y")
+    check_equal(joined(batches), [x.astype(np.float32), np.zeros(2, np.int64)])
+
+
+# Constant memory.
+
+
+def peak(batches):
+    """The most bytes that NumPy and Arrow held between two batches."""
+    most, rows = 0, 0
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    for batch in batches:
+        rows += len(batch[0])
+        held = tracemalloc.get_traced_memory()[1] + pa.total_allocated_bytes() - before
+        most = max(most, held)
+    tracemalloc.stop()
+    return most, rows
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "feather", "npy", "libsvm"])
+def test_memory_is_that_of_a_batch(format_, tmp_path):
+    n = 30_000 if format_ == "libsvm" else 1_000_000
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    path = tmp_path / f"train.{format_}"
+    columns = {**dict(zip("ab", X.T, strict=True)), "y": np.arange(n) % 2}
+    arguments: dict[str, Any] = {"target": "y"}
+    if format_ == "csv":
+        pa.csv.write_csv(pa.table(columns), path)
+    elif format_ == "parquet":
+        # One row group: as large as a file's can be.
+        pa.parquet.write_table(pa.table(columns), path, row_group_size=n)
+    elif format_ == "feather":
+        content = pa.table(columns)
+        pa.feather.write_feather(content, str(path), "uncompressed", chunksize=n)
+    elif format_ == "npy":
+        np.save(path, X)
+        arguments = {}
+    else:
+        row = "1 1:0.5 2:0.25" + " " * 300
+        path.write_text("\n".join([row] * n))
+        arguments = {"num_features": 2}
+    most, rows = peak(readers.read(path, **arguments, batch_rows=2000))
+    assert rows == n
+    # pyarrow reads 32 blocks of CSV ahead, and of each column of Parquet a page.
+    limit = {"csv": 12e6, "parquet": 8e6}.get(format_, 2e6)
+    assert most < limit < path.stat().st_size / 2
+
+
+# Batches of one length.
+
+
+def pieces(lengths, weighted=False, dtype=np.float64):
+    X, y, w = numbers().astype(dtype), TARGETS["int"], weights()
+    start = 0
+    for length in lengths:
+        cut = slice(start, start + length)
+        yield (X[cut], y[cut], w[cut]) if weighted else (X[cut], y[cut])
+        start += length
+    assert start == N
+
+
+@pytest.mark.parametrize("rows", [1, 10, 100, N, 1000])
+@pytest.mark.parametrize(
+    "lengths",
+    [[N], [1] * N, [0, 100, 0, 157, 0], [10] * 25 + [7], [3, 250, 4]],
+    ids=lambda lengths: f"{len(lengths)}x{lengths[1:2]}",
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_batches_are_joined_and_split(weighted, lengths, rows):
+    found = list(in_rows(list(pieces(lengths, weighted)), rows))
+    tail = [N % rows] if N % rows else []
+    assert [len(batch.y) for batch in found] == [rows] * (N // rows) + tail
+    check_types(found)
+    w = weights() if weighted else np.ones(N)
+    expected = [numbers().astype(np.float32), TARGETS["int"], w.astype(np.float32)]
+    check_equal(joined(found), expected)
+    assert list(in_rows([], rows)) == []
+
+
+def test_joined_batches_are_in_the_type_asked_for():
+    for given in (np.float64, np.float32, np.float16, np.int8):
+        for dtype in (np.float64, np.float32):
+            found = list(in_rows(list(pieces([N], dtype=given)), 100, dtype))
+            check_types(found, dtype)
+            np.testing.assert_array_equal(
+                joined(found)[0], numbers().astype(given).astype(dtype)
+            )
+
+
+def test_lists_frames_and_sparse_matrices_are_batches():
+    X, y = numbers().astype(np.float32), TARGETS["string"]
+    batches = [
+        (X[:10].tolist(), y[:10].tolist()),
+        [scipy.sparse.csc_matrix(X[10:200]), y[10:200]],
+        (pd.DataFrame(X[200:210]), pd.Series(y[200:210])),
+        (scipy.sparse.coo_array(X[210:]), y[210:].astype(object)),
+    ]
+    check_equal(joined(in_rows(batches, 60)), [X, y, np.ones(N, np.float32)])
+    assert labels(batches).tolist() == sorted(set(y.tolist()))
+
+
+def test_a_source_may_fill_the_same_arrays_again():
+    def filled():
+        X, y = np.empty((30, D)), np.empty(30, np.int64)
+        for start in range(0, N - N % 30, 30):
+            X[:], y[:] = (
+                numbers()[start : start + 30],
+                TARGETS["int"][start : start + 30],
+            )
+            yield X, y
+
+    found = list(in_rows(filled(), 40))
+    n = N - N % 30
+    check_equal(joined(found)[:2], [np.float32(numbers())[:n], TARGETS["int"][:n]])
+
+
+def test_integers_become_real_where_some_are():
+    batches = [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), [0.5, 1])]
+    assert joined(in_rows(batches, 3))[1].tolist() == [1, 2, 0.5, 1]
+    assert labels(batches).tolist() == [0.5, 1, 2]
+
+
+# Reading ahead.
+
+
+def test_prefetched_items_keep_their_order():
+    for depth in (1, 2, 50):
+        assert list(prefetched(range(30), depth)) == list(range(30))
+    assert list(prefetched([])) == []
+
+
+def test_prefetched_reads_ahead_but_not_far():
+    read = []
+
+    def items():
+        for i in range(20):
+            read.append(i)
+            yield i
+
+    ahead = prefetched(items(), 3)
+    assert read == []
+    for i in range(5):
+        assert next(ahead) == i
+        # One is in use, three wait, and one more is at hand for a free place.
+        wait_until(lambda i=i: len(read) == i + 5)
+    ahead.close()
+
+
+def wait_until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def test_an_error_in_reading_comes_in_its_place():
+    def items():
+        yield 1
+        yield 2
+        raise KeyError("third")
+
+    ahead = prefetched(items())
+    assert [next(ahead), next(ahead)] == [1, 2]
+    with pytest.raises(KeyError, match="third"):
+        next(ahead)
+    with pytest.raises(StopIteration):
+        next(ahead)
+
+
+@pytest.mark.parametrize("end", ["close", "error", "exhausted", "collected"])
+def test_the_thread_ends_with_its_reader(end):
+    closed = threading.Event()
+
+    def items():
+        try:
+            yield from range(10 if end == "exhausted" else 10**9)
+        finally:
+            closed.set()
+
+    before = threading.active_count()
+    ahead = prefetched(items())
+    next(ahead)
+    assert threading.active_count() == before + 1
+    if end == "close":
+        ahead.close()
+    elif end == "error":
+        with pytest.raises(RuntimeError, match="of the consumer"):
+            ahead.throw(RuntimeError("of the consumer"))
+    elif end == "exhausted":
+        assert list(ahead) == list(range(1, 10))
+    else:
+        del ahead
+        gc.collect()
+    wait_until(lambda: threading.active_count() == before)
+    assert closed.is_set()
+
+
+# Bad input. Every message names the file, what was expected, what was got and where.
+
+
+class Bad(NamedTuple):
+    """A source that must fail.
+
+    Attributes:
+      name: of the row.
+      call: opens the source in a folder, and reads it.
+      says: the whole message, with FOLDER for the folder; where it ends in "...", those
+        are a library's words.
+    """
+
+    name: str
+    call: Callable[[pathlib.Path], Any]
+    says: str
+
+
+def file(name, content, **arguments):
+    """Writes a file and reads it."""
+
+    def call(folder):
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        for _ in readers.read(path, **arguments):
+            pass
+
+    return call
+
+
+def csv_file(content, name="a.csv", **arguments):
+    def call(folder):
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        list(readers.csv(path, **({"target": "y"} | arguments)))
+
+    return call
+
+
+def cut(data, off=5):
+    return data[:-off]
+
+
+def damaged(data):
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0x55]) * 8 + data[middle + 8 :]
+
+
+def parquet_of(content, **options):
+    raw = io.BytesIO()
+    pa.parquet.write_table(pa.table(content), raw, **options)
+    return raw.getvalue()
+
+
+def arrow_of(content):
+    raw = io.BytesIO()
+    with pa.ipc.new_file(raw, pa.table(content).schema) as writer:
+        writer.write_table(pa.table(content))
+    return raw.getvalue()
+
+
+def beyond_its_end(data):
+    """With the last of three strings of one letter a million long."""
+    old, new = (np.array([0, 1, 2, end], np.int32).tobytes() for end in (3, 10**6))
+    assert data.count(old) == 1
+    return data.replace(old, new)
+
+
+def npy_of(array, **options):
+    raw = io.BytesIO()
+    np.save(raw, array, **options)
+    return raw.getvalue()
+
+
+def npys(X, y=None, weight=None):
+    def call(folder):
+        paths = []
+        for name, array in (("X", X), ("y", y), ("w", weight)):
+            if array is not None:
+                (folder / f"{name}.npy").write_bytes(npy_of(array))
+                paths.append(folder / f"{name}.npy")
+        list(readers.npy(*paths))
+
+    return call
+
+
+def many(*contents, **arguments):
+    def call(folder):
+        for i, content in enumerate(contents):
+            (folder / f"{i}.parquet").write_bytes(content)
+        list(readers.parquet(folder, target="y", **arguments))
+
+    return call
+
+
+def from_arrays(*batches, **arguments):
+    def call(folder):
+        list(in_rows(list(batches), 2, **arguments))
+
+    return call
+
+
+LONG = "a,b,y\n" + "".join(f"{i},{i * 7919 % 1009},1\n" for i in range(2000))
+SPARSE = "".join(f"{i % 2} 1:{i * 7919 % 1009} 2:0.5\n" for i in range(2000))
+ROWS = {"a": [1.0, 2.0, 3.0], "b": [0, 1, 2], "y": ["p", "q", "p"]}
+ENCODE = "encode text as numbers first, or choose other columns with features="
+
+BAD_CSV = [
+    Bad("empty", csv_file(""), "a.csv: the file must have rows, got an empty one"),
+    Bad("blank", csv_file("\n\n"), "a.csv: the file must have rows, got an empty one"),
+    Bad(
+        "header-only",
+        csv_file("a,y\n\n"),
+        "a.csv: the file must have rows, got a header only",
+    ),
+    Bad(
+        "too-few-cells",
+        csv_file("a,b,y\n1,2,3\n\n1,3\n"),
+        "a.csv: every row must have 3 cells, got 2 in row 1, which begins ['1', '3']",
+    ),
+    Bad(
+        "too-many-cells",
+        csv_file(LONG + "1,2,3,4\n" + LONG[6:]),
+        "a.csv: every row must have 3 cells, got 4 in row 2000, which begins "
+        "['1', '2', '3']",
+    ),
+    Bad(
+        "no-such-target",
+        csv_file("a,b\n1,2\n"),
+        "a.csv: target must be of the columns 'a', 'b', got 'y'",
+    ),
+    Bad(
+        "no-such-feature",
+        csv_file("a,y\n1,2\n", features=["a", "c"]),
+        "a.csv: features must be of the columns 'a', 'y', got 'c'",
+    ),
+    Bad(
+        "no-such-weight",
+        csv_file("a,y\n1,2\n", weight="w"),
+        "a.csv: weight must be of the columns 'a', 'y', got 'w'",
+    ),
+    Bad(
+        "no-such-number",
+        csv_file("a,y\n1,2\n", target=2),
+        "a.csv: target must be a column number from -2 to 1, got 2",
+    ),
+    Bad(
+        "no-number",
+        csv_file("a,y\n1,2\n", target=1.0),
+        "a.csv: target must be the name or the number of a column, got 1.0",
+    ),
+    Bad(
+        "duplicate-names",
+        csv_file("a,b,a,y\n1,2,3,4\n"),
+        "a.csv: column names must be unique, got 'a' for columns 0 and 2",
+    ),
+    Bad(
+        "nameless",
+        csv_file(",a,y\n0,2,3\n"),
+        "a.csv: every column must have a name, got none for column 0; choose columns "
+        "with features=",
+    ),
+    Bad(
+        "target-as-feature",
+        csv_file("a,y\n1,2\n", features=["a", "y"]),
+        "a.csv: features must hold neither target nor weight, got 'y'",
+    ),
+    Bad(
+        "feature-twice",
+        csv_file("a,y\n1,2\n", features=["a", 0]),
+        "a.csv: features must be different columns, got 'a' 2 times",
+    ),
+    Bad(
+        "features-of-text",
+        csv_file("a,y\n1,2\n", features="a"),
+        "a.csv: features must be a list of columns, got 'a'",
+    ),
+    Bad(
+        "no-features",
+        csv_file("y\n1\n"),
+        "a.csv: features must be at least one column, got none; the columns are 'y'",
+    ),
+    Bad(
+        "weight-is-target",
+        csv_file("a,y\n1,2\n", weight=-1),
+        "a.csv: weight must be another column than target, got 'y' for both",
+    ),
+    Bad(
+        "weight-alone",
+        csv_file("a,w\n1,2\n", target=None, weight="w"),
+        "a.csv: weight must come with a target, got 'w' and target=None",
+    ),
+    Bad(
+        "labels-without-target",
+        lambda folder: labels(readers.csv(csv_of(folder, "a\n1\n"), target=None)),
+        "train.csv: batches must have targets, got X alone; give the reader a target",
+    ),
+    Bad(
+        "no-header",
+        csv_file("5.1,3,1\n4,3,0\n", target=-1),
+        "a.csv: the first line must hold the names of columns, got '5.1'; header=False "
+        "reads files without names, and a target given by its name says that these are "
+        "names",
+    ),
+    Bad(
+        "text",
+        csv_file("a,b,y\n1,2,x\n3,red,z\n"),
+        f"a.csv: X must be numbers, got 'red' in row 1, column 'b'; {ENCODE}",
+    ),
+    Bad(
+        "text-far-down",
+        csv_file(LONG * 30 + "1,red,z\n", header=True, target="y"),
+        f"a.csv: X must be numbers, got 'a' in row 2000, column 'a'; {ENCODE}",
+    ),
+    Bad(
+        "weight-of-text",
+        csv_file("a,y,w\n1,2,1\n1,2,much\n", weight="w"),
+        f"a.csv: weight must be numbers, got 'much' in row 1, column 'w'; {ENCODE}",
+    ),
+    Bad(
+        "decimal-comma",
+        csv_file('a;y\n"1,5";2\n', delimiter=";"),
+        f"a.csv: X must be numbers, got '1,5' in row 0, column 'a'; {ENCODE}",
+    ),
+    Bad(
+        "empty-cell",
+        csv_file("a,b,y\n1,2,x\n3,,z\n"),
+        "a.csv: X must not have missing values, got one in row 1, column 'b'",
+    ),
+    Bad(
+        "missing-number",
+        csv_file("a,b,y\n1,2,x\n\n3,4,x\nNA,1,z\n"),
+        "a.csv: X must not have missing values, got one in row 2, column 'a'",
+    ),
+    Bad(
+        "missing-in-one-column",
+        csv_file("a\n1\n\n2\n", target=None),
+        "a.csv: X must not have missing values, got one in row 1, column 'a'",
+    ),
+    Bad(
+        "missing-target",
+        csv_file("a,y\n1,x\n1,\n"),
+        "a.csv: y must not have missing values, got one in row 1, column 'y'",
+    ),
+    Bad(
+        "missing-weight",
+        csv_file("a,y,w\n1,x,\n", weight="w"),
+        "a.csv: weight must not have missing values, got one in row 0, column 'w'",
+    ),
+    Bad(
+        "label-of-another-kind",
+        csv_file(LONG + "1,2,many\n", batch_rows=100),
+        "a.csv: y must be numbers, as in the rows before, got 'many' in row 2000, "
+        "column 'y'",
+    ),
+    Bad(
+        "beyond-float32",
+        csv_file("a,b,y\n1,2,x\n3,-1e39,z\n"),
+        "a.csv: X must be in the range of float32, got -1e+39 in row 1, column 'b'",
+    ),
+    Bad(
+        "gzip-cut-off",
+        csv_file(cut(gzip.compress(LONG.encode())), "a.csv.gz"),
+        "a.csv.gz: the file must be a whole gzip file, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "gzip-damaged",
+        csv_file(damaged(gzip.compress(LONG.encode())), "a.csv.gz"),
+        "a.csv.gz: the file must be a whole gzip file, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "gzip-of-nothing",
+        csv_file(gzip.compress(b""), "a.csv.gz"),
+        "a.csv.gz: the file must have rows, got an empty one",
+    ),
+    Bad(
+        "no-gzip",
+        csv_file(LONG, "a.csv.gz"),
+        "a.csv.gz: the file must be a whole gzip file, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "bz2-cut-off",
+        csv_file(cut(bz2.compress(LONG.encode())), "a.csv.bz2"),
+        "a.csv.bz2: the file must be a whole bz2 file, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "rubbish",
+        csv_file(np.random.default_rng(0).bytes(5000)),
+        "a.csv: the file must be text in UTF-8, got b...",
+    ),
+    Bad(
+        "utf-16",
+        csv_file("a,y\n1,2\n".encode("utf-16")),
+        "a.csv: the file must be text in UTF-8, got b'\\xff\\xfea\\x00' in its first "
+        "line",
+    ),
+    Bad(
+        "latin-1",
+        csv_file("a,y\n1,oui\n1,non é\n".encode("latin-1")),
+        "a.csv: y must be text in UTF-8, got b'non \\xe9' in row 1, column 'y'",
+    ),
+    Bad(
+        "delimiter",
+        csv_file("a,y\n1,2\n", delimiter=",,"),
+        "csv: delimiter must be one character, got ',,'",
+    ),
+    Bad(
+        "batch-rows",
+        csv_file("a,y\n1,2\n", batch_rows=0),
+        "csv: batch_rows must be at least 1, got 0",
+    ),
+    Bad(
+        "dtype",
+        csv_file("a,y\n1,2\n", dtype=np.float16),
+        "csv: dtype must be float32 or float64, got <class 'numpy.float16'>",
+    ),
+]
+BAD_TABLES = [
+    Bad(
+        "null",
+        many(parquet_of({"a": [1, None], "y": [1, 2]})),
+        "0.parquet: X must not have missing values, got one in row 1, column 'a'",
+    ),
+    Bad(
+        "nulls-only",
+        many(parquet_of({"a": pa.nulls(2), "y": [1, 2]})),
+        "0.parquet: X must not have missing values, got one in row 0, column 'a'",
+    ),
+    Bad(
+        "null-target",
+        many(parquet_of(ROWS), parquet_of(ROWS | {"y": ["p", "q", None]})),
+        "1.parquet: y must not have missing values, got one in row 2, column 'y'",
+    ),
+    Bad(
+        "null-in-a-dictionary",
+        many(
+            parquet_of(ROWS),
+            parquet_of(ROWS | {"y": pa.array(["p", "q", None]).dictionary_encode()}),
+        ),
+        "1.parquet: y must not have missing values, got one in row 2, column 'y'",
+    ),
+    Bad(
+        "text",
+        many(parquet_of({"a": ["x"], "y": [1]})),
+        f"0.parquet: X must be numbers, got 'x' in row 0, column 'a'; {ENCODE}",
+    ),
+    Bad(
+        "dates",
+        many(parquet_of({"a": pa.array([1, 2], pa.date32()), "y": [1, 2]})),
+        f"0.parquet: X must be numbers, got date32[day] in row 0, column 'a'; {ENCODE}",
+    ),
+    Bad(
+        "dates-as-target",
+        many(parquet_of({"y": pa.array([1, 2], pa.date32()), "a": [1, 2]})),
+        "0.parquet: y must be numbers or strings, got date32[day] in row 0, column 'y'",
+    ),
+    Bad(
+        "large-labels",
+        many(parquet_of({"a": [1, 2], "y": pa.array([1, 2**63], pa.uint64())})),
+        "0.parquet: y must be in the range of int64, got 9223372036854775808 in row 1",
+    ),
+    Bad(
+        "beyond-float32",
+        many(parquet_of(ROWS), parquet_of(ROWS | {"a": [1, 1e39, 1]})),
+        "1.parquet: X must be in the range of float32, got 1e+39 in row 1, column 'a'",
+    ),
+    Bad(
+        "labels-of-another-kind",
+        many(parquet_of(ROWS), parquet_of(ROWS | {"y": [1, 2, 3]})),
+        "1.parquet: y must be strings, as in the rows before, got numbers, such as 1 "
+        "in row 0",
+    ),
+    Bad(
+        "missing-column",
+        many(parquet_of(ROWS), parquet_of({"a": [1.0], "y": ["p"]})),
+        "1.parquet: every file must have one column 'b', as 0.parquet has, got 'a', "
+        "'y'",
+    ),
+    Bad(
+        "one-column-more",
+        many(parquet_of({"a": [1.0], "y": ["p"]}), parquet_of(ROWS)),
+        "0.parquet: every file must have one column 'b', as 1.parquet has, got 'a', "
+        "'y'",
+    ),
+    Bad(
+        "no-rows",
+        many(parquet_of(pa.table(ROWS)[:0]), parquet_of(pa.table(ROWS)[:0])),
+        "FOLDER: there must be rows, got none",
+    ),
+    Bad(
+        "empty-folder", many(), "FOLDER: the folder must have files *.parquet, got none"
+    ),
+    Bad(
+        "empty-list",
+        lambda folder: readers.parquet([], target="y"),
+        "parquet: path must be files, got an empty list",
+    ),
+    Bad(
+        "no-parquet",
+        many(b"a,y\n1,2\n"),
+        "0.parquet: the file must be whole Parquet, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "empty-parquet",
+        many(b""),
+        "0.parquet: the file must be whole Parquet, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "parquet-cut-off",
+        many(parquet_of(ROWS), cut(parquet_of(ROWS))),
+        "1.parquet: the file must be whole Parquet, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "parquet-damaged",
+        many(damaged(parquet_of({"a": np.arange(9e3), "y": np.arange(9000)}))),
+        "0.parquet: the file must be whole Parquet, got an error after ...",
+    ),
+    Bad(
+        "parquet-altered",
+        many(
+            damaged(
+                parquet_of(
+                    {"a": np.arange(9e3), "y": np.arange(9000)},
+                    compression=None,
+                    use_dictionary=False,
+                    write_page_checksum=True,
+                )
+            )
+        ),
+        "0.parquet: the file must be whole Parquet, got an error after ...",
+    ),
+    Bad(
+        "parquet-of-other-text",
+        many(parquet_of(ROWS | {"y": ["pqr", "q", "q"]}).replace(b"pqr", b"p\xffr")),
+        "0.parquet: the file must be whole Parquet, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "no-arrow",
+        file("a.arrow", "a,y\n1,2\n", target="y"),
+        "a.arrow: the file must be whole Arrow, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "empty-arrow",
+        file("a.feather", "", target="y"),
+        "a.feather: the file must be whole Arrow, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "arrow-cut-off",
+        file("a.arrow", cut(arrow_of(ROWS)), target="y"),
+        "a.arrow: the file must be whole Arrow, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "arrow-altered",
+        file("a.arrow", beyond_its_end(arrow_of(ROWS)), target="y"),
+        "a.arrow: the file must be whole Arrow, got an error after 0 rows: ...",
+    ),
+    Bad(
+        "arrow-without-rows",
+        file("a.arrow", arrow_of(pa.table(ROWS)[:0]), target="y"),
+        "a.arrow: the table must have rows, got none",
+    ),
+    Bad(
+        "no-table",
+        lambda folder: readers.arrow({"a": [1], "y": [2]}, target="y"),
+        "arrow: source must be a path, a table or a stream of Arrow, got "
+        "{'a': [1], 'y': [2]}",
+    ),
+]
+BAD_LIBSVM = [
+    Bad("empty", file("a", ""), "a: the file must have rows, got none"),
+    Bad("comments", file("a", "# 1 2:3\n\n"), "a: the file must have rows, got none"),
+    Bad(
+        "no-features", file("a", "1\n-1\n"), "a: the file must have features, got none"
+    ),
+    Bad(
+        "no-colon",
+        file("a", "1 1:2\n1 2 3\n"),
+        "a: X must be pairs index:value of numbers, got '2' in row 1",
+    ),
+    Bad(
+        "no-number",
+        file("a", SPARSE + "1 1:x\n", batch_rows=100),
+        "a: X must be pairs index:value of numbers, got '1:x' in row 2000",
+    ),
+    Bad(
+        "no-index",
+        file("a", "1 a:1 2:1\n"),
+        "a: X must be pairs index:value of numbers, got 'a:1' in row 0",
+    ),
+    Bad(
+        "pair-in-front",
+        file("a", ":1\n1 2:1\n"),
+        "a: y must be a number, got ':1' in row 0",
+    ),
+    Bad("no-label", file("a", "x 1:1\n"), "a: y must be a number, got 'x' in row 0"),
+    Bad(
+        "many-labels",
+        file("a", "1,2 1:1\n"),
+        "a: y must be a number, got '1,2' in row 0",
+    ),
+    Bad(
+        "descending",
+        file("a", "1 1:1 4:1\n1 3:1 2:1\n"),
+        "a: indices must ascend, got 2 after 3 in row 1",
+    ),
+    Bad(
+        "twice",
+        file("a", "1 1:1\n1 2:1 2:1\n"),
+        "a: indices must ascend, got 2 after 2 in row 1",
+    ),
+    Bad(
+        "zero",
+        file("a", "1 1:1\n1 0:1 2:1\n"),
+        "a: indices must be at least 1, got 0 in row 1; zero_based=True reads files "
+        "that start at 0",
+    ),
+    Bad(
+        "negative",
+        file("a", "1 1:1\n1 -1:1 2:1\n"),
+        "a: indices must be at least 1, got -1 in row 1",
+    ),
+    Bad(
+        "wide",
+        file("a", SPARSE + "1 3:1\n", num_features=2),
+        "a: indices must be at most 2, for num_features 2, got 3 in row 2000",
+    ),
+    Bad(
+        "index-beyond-32-bits",
+        file("a", "1 1:1\n1 99999999999:1\n", num_features=2),
+        "a: indices must be at most 2, for num_features 2, got 99999999999 in row 1",
+    ),
+    Bad(
+        "beyond-float32",
+        file("a", "1 1:1\n1 2:1e39\n"),
+        "a: X must be in the range of float32, got 1e+39 in row 1, index 2",
+    ),
+    Bad(
+        "gzip-cut-off",
+        file("a.gz", cut(gzip.compress(SPARSE.encode())), num_features=2),
+        "a.gz: the file must be a whole gzip file, got an error after 2000 rows: ...",
+    ),
+    Bad(
+        "gzip-damaged",
+        file("a.gz", damaged(gzip.compress(SPARSE.encode()))),
+        "a.gz: the file must be a whole gzip file, got an error after ...",
+    ),
+    Bad(
+        "bz2-cut-off",
+        file("a.bz2", cut(bz2.compress(SPARSE.encode()))),
+        "a.bz2: the file must be a whole bz2 file, got an error after 2000 rows: ...",
+    ),
+    Bad(
+        "rubbish",
+        file("a", b"\x00\xff\xfe 1:1\n"),
+        "a: y must be a number, got '\\x00\\\\xff\\\\xfe' in row 0",
+    ),
+    Bad(
+        "target",
+        file("a", "1 1:1\n", target="y"),
+        "read: target must not be given for files of LIBSVM, got 'y'",
+    ),
+]
+OBJECTS = npy_of(np.array([{}, None]), allow_pickle=True)
+ONES = np.ones((3, 2))
+BAD_NPY = [
+    Bad(
+        "lengths",
+        npys(ONES, np.ones(2)),
+        "y.npy: y must have shape (3,), one a row of X, got (2,)",
+    ),
+    Bad(
+        "weights",
+        npys(ONES, np.ones(3), np.ones(4)),
+        "w.npy: weight must have shape (3,), one a row of X, got (4,)",
+    ),
+    Bad(
+        "rank",
+        npys(np.ones(3)),
+        "X.npy: X must be numbers of shape (n, d), got float64 of shape (3,)",
+    ),
+    Bad(
+        "rank-of-y",
+        npys(ONES, np.ones((3, 1))),
+        "y.npy: y must be numbers or strings of shape (n,), got float64 of shape "
+        "(3, 1)",
+    ),
+    Bad(
+        "complex",
+        npys(ONES * 1j),
+        "X.npy: X must be numbers of shape (n, d), got complex128 of shape (3, 2)",
+    ),
+    Bad(
+        "objects",
+        file("X.npy", OBJECTS),
+        "X.npy: X must be a whole .npy file of numbers, got an error: ...",
+    ),
+    Bad(
+        "large-labels",
+        npys(ONES, np.array([1, 2, 2**64 - 1], np.uint64)),
+        "y.npy: y must be in the range of int64, got 18446744073709551615 in row 2",
+    ),
+    Bad(
+        "beyond-float32",
+        npys(np.array([[1, 2], [3, 1e39]])),
+        "X.npy: X must be in the range of float32, got 1e+39 in row 1, column 1",
+    ),
+    Bad(
+        "cut-off",
+        file("X.npy", cut(npy_of(ONES))),
+        "X.npy: X must be a whole .npy file of numbers, got an error: ...",
+    ),
+    Bad(
+        "header-altered",
+        file("X.npy", npy_of(ONES).replace(b"}", b"(")),
+        "X.npy: X must be a whole .npy file of numbers, got an error: ...",
+    ),
+    Bad(
+        "no-npy",
+        file("X.npy", "a,y\n1,2\n"),
+        "X.npy: X must be a whole .npy file of numbers, got an error: ...",
+    ),
+    Bad(
+        "no-rows",
+        npys(ONES[:0]),
+        "X.npy: X must have rows and columns, got shape (0, 2)",
+    ),
+    Bad(
+        "features",
+        file("X.npy", npy_of(ONES), features=["a"]),
+        "read: features must not be given for files of NumPy, got ['a']",
+    ),
+]
+TWO = np.ones((2, 2))
+BAD_BATCHES = [
+    Bad(
+        "no-tuple",
+        from_arrays(TWO),
+        "batches: batches must be (X, y) or (X, y, weight), got ndarray as batch 0",
+    ),
+    Bad(
+        "four",
+        from_arrays((TWO, [1, 2]), (TWO, [1, 2], [1, 2], 3)),
+        "batches: batches must be (X, y) or (X, y, weight), got a tuple of 4 as batch "
+        "1",
+    ),
+    Bad(
+        "no-targets",
+        from_arrays((TWO,)),
+        "batches: batches must have targets, got X alone; give the reader a target",
+    ),
+    Bad(
+        "lengths",
+        from_arrays((TWO, [1, 2]), (TWO, [1, 2, 3])),
+        "batches: X must have shape (3, d), a row for every target, got (2, 2) in "
+        "batch 1, from row 2 on",
+    ),
+    Bad(
+        "width",
+        from_arrays((TWO, [1, 2]), (TWO[:, :1], [1, 2])),
+        "batches: X must have 2 columns, as the rows before, got 1 in batch 1, from "
+        "row 2 on",
+    ),
+    Bad(
+        "rank",
+        from_arrays((TWO[0], [1, 2])),
+        "batches: X must have shape (2, d), a row for every target, got (2,) in batch "
+        "0, from row 0 on",
+    ),
+    Bad(
+        "rank-of-y",
+        from_arrays((TWO, [[1], [2]])),
+        "batches: y must have shape (n,), one a row, got (2, 1) from row 0 on",
+    ),
+    Bad(
+        "weights",
+        from_arrays((TWO, [1, 2], [1])),
+        "batches: weight must have shape (2,), one a row of X, got (1,) in batch 0, "
+        "from row 0 on",
+    ),
+    Bad(
+        "some-weights",
+        from_arrays((TWO, [1, 2]), (TWO, [1, 2], [1, 2])),
+        "batches: batches must all have a weight or none of them, got the other in "
+        "batch 1, from row 2 on",
+    ),
+    Bad(
+        "ragged",
+        from_arrays(([[1, 2], [3]], [1, 2])),
+        "batches: X must be an array, got a ragged list in batch 0, from row 0 on",
+    ),
+    Bad(
+        "text",
+        from_arrays((TWO.astype(str), [1, 2])),
+        "batches: X must hold real numbers, got dtype <U32 in batch 0, from row 0 on",
+    ),
+    Bad(
+        "kinds-of-labels",
+        from_arrays((TWO, [1, 2]), (TWO, ["a", "b"])),
+        "batches: y must be numbers, as in the rows before, got strings, such as 'a' "
+        "in row 2",
+    ),
+    Bad(
+        "mixed-labels",
+        from_arrays((TWO, np.array(["a", None], object))),
+        "batches: y must be all numbers or all strings, got None in row 1",
+    ),
+    Bad(
+        "labels-of-time",
+        from_arrays((TWO, np.array([1, 2], "datetime64[s]"))),
+        "batches: y must be numbers or strings, got datetime64[s] from row 0 on",
+    ),
+    Bad(
+        "large-labels",
+        from_arrays((TWO, np.array([1, 2**63], np.uint64))),
+        "batches: y must be in the range of int64, got 9223372036854775808 in row 1",
+    ),
+    Bad(
+        "beyond-float32",
+        from_arrays((TWO, [1, 2]), (TWO * [[1, 1], [1e39, 1]], [1, 2])),
+        "batches: X must be in the range of float32, got 1e+39 in row 3, column 0",
+    ),
+    Bad(
+        "weight-beyond-float32",
+        from_arrays((TWO, [1, 2], [1, 1e39])),
+        "batches: weight must be in the range of float32, got 1e+39 in row 1",
+    ),
+    Bad(
+        "beyond-float32-in-sparse",
+        from_arrays((scipy.sparse.csr_array(TWO * 1e39), [1, 2])),
+        "batches: X must be in the range of float32, got 1e+39 in row 0, column 0",
+    ),
+    Bad(
+        "rows",
+        lambda folder: list(in_rows([], 0)),
+        "batches: rows must be at least 1, got 0",
+    ),
+    Bad(
+        "labels-of-nothing",
+        lambda folder: labels([]),
+        "batches: batches must have rows, got none",
+    ),
+    Bad(
+        "labels-of-an-iterator",
+        lambda folder: labels(iter([(TWO, [1, 2])])),
+        "batches: batches must be a source that can be read again, got an iterator, "
+        "which would be used up",
+    ),
+    Bad(
+        "labels-that-are-none",
+        lambda folder: labels([(TWO, [1, 2]), (TWO, [1, np.nan])]),
+        "batches: y must be a label, got nan in row 3",
+    ),
+    Bad(
+        "labels-of-a-regression",
+        lambda folder: labels([(np.ones((20_000, 1)), np.arange(2e4) / 3)]),
+        "batches: y must hold at most 10,000 labels, got more: targets of a regression "
+        "have no classes",
+    ),
+]
+
+
+@pytest.mark.usefixtures("as_installed")
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=f"{kind}-{row.name}")
+        for kind, rows in {
+            "csv": BAD_CSV,
+            "tables": BAD_TABLES,
+            "libsvm": BAD_LIBSVM,
+            "npy": BAD_NPY,
+            "batches": BAD_BATCHES,
+        }.items()
+        for row in rows
+    ],
+)
+def test_bad_input_is_told(row, tmp_path):
+    with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
+        row.call(tmp_path)
+    assert raised.type is ValueError
+    message = str(raised.value)
+    message = message.replace(f"{tmp_path}/", "").replace(str(tmp_path), "FOLDER")
+    if row.says.endswith("..."):
+        start = row.says.removesuffix("...")
+        assert message[: len(start)] == start
+        assert len(message) > len(start)
+    else:
+        assert message == row.says
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "npy", "libsvm"])
+def test_a_file_that_is_not_there(ending, tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"none.{ending}"):
+        readers.read(tmp_path / f"none.{ending}")
+
+
+def test_rows_before_a_bad_one_are_given(tmp_path):
+    path, n = tmp_path / "train.csv", 100_000
+    pa.csv.write_csv(pa.table({"a": np.arange(n), "y": np.ones(n)}), path)
+    with path.open("a") as handle:
+        handle.write("red,1\n")
+    batches, rows = iter(readers.csv(path, target="y", batch_rows=1000)), 0
+
+    def read():
+        nonlocal rows
+        for X, y in batches:
+            np.testing.assert_array_equal(X[:, 0], np.arange(rows, rows + len(y)))
+            rows += len(y)
+
+    with pytest.raises(ValueError, match=f"got 'red' in row {n}, column 'a'"):
+        read()
+    assert rows > n / 2
+
+
+@pytest.mark.parametrize(
+    ("call", "module", "says"),
+    [
+        (readers.libsvm, "sklearn.datasets", "libsvm needs scikit-learn"),
+        (readers.csv, "pyarrow", "csv needs pyarrow"),
+        (readers.parquet, "pyarrow", "parquet needs pyarrow"),
+        (readers.arrow, "pyarrow", "arrow needs pyarrow"),
+    ],
+    ids=["libsvm", "csv", "parquet", "arrow"],
+)
+def test_what_is_not_installed_is_named(call, module, says, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    arguments = {} if call is readers.libsvm else {"target": "y"}
+    with pytest.raises(ImportError) as raised:
+        call(tmp_path / "a", **arguments)
+    assert str(raised.value) == f"{says}: pip install 'budgetjax[stream]'"
