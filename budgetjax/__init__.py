@@ -54,6 +54,8 @@ from budgetjax.online.sgd import sgd
 from budgetjax.persist import load, save
 from budgetjax.refit import refit
 from budgetjax.rounds import Algorithm
+from budgetjax.stream.fit import fit_stream
+from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
 from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
 
 __version__ = "0.1.0"
@@ -62,6 +64,7 @@ __all__ = [
     "RBF",
     "Algorithm",
     "BatchAlgorithm",
+    "CheckpointError",
     "Edits",
     "Grid",
     "History",
@@ -89,6 +92,8 @@ __all__ = [
     "Sigmoid",
     "Solution",
     "SparseRows",
+    "StreamError",
+    "StreamModel",
     "Sum",
     "Support",
     "Sweep",
@@ -99,6 +104,7 @@ __all__ = [
     "dcd",
     "decision_function",
     "default_gamma",
+    "fit_stream",
     "forgetron",
     "fourier",
     "grid",

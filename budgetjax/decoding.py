@@ -5,6 +5,7 @@ and optax that are loaded, and in a table of functions, and nowhere else: nothin
 file names is imported, and nothing of it is run.
 """
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -89,9 +90,8 @@ def _decode(source: Source, at: str, node: Any, like: Any) -> Any:
 
 
 def _value(source: Source, at: str, node: Any, like: Any) -> Any:
-    def inner(part: str, node: Any, like: Any) -> Any:
-        return _decode(source, at + part, node, like)
-
+    # Not by `def`: under the checker of types it would be made ready at every call.
+    inner = functools.partial(_decode_part, source, at)
     match node:
         case None | bool() | int() | float() | str():
             return node
@@ -149,6 +149,10 @@ def _value(source: Source, at: str, node: Any, like: Any) -> Any:
         f"{source.where}: {shown(at)} must be of a kind that this budgetjax knows, "
         f"got {str(node)[:80]}: the file was written by budgetjax {source.written_by}"
     )
+
+
+def _decode_part(source: Source, at: str, part: str, node: Any, like: Any) -> Any:
+    return _decode(source, at + part, node, like)
 
 
 def _item(like: Any, key: Any) -> Any:
@@ -286,14 +290,7 @@ def _check_like(source: Source, at: str, value: Any, like: Any) -> None:
     NumPy arrays may be of any shape: they are records, whose length is free.
     """
     _check_type(source, at, type(value), like)
-
-    def require(what: str, wanted: Any, got: Any) -> None:
-        if wanted != got:
-            raise ValueError(
-                f"{source.where}: {shown(at)} must be as in like, {what} {wanted}, "
-                f"got {got}"
-            )
-
+    require = functools.partial(_require, source, at)
     if isinstance(value, jax.Array):
         require("shape", like.shape, value.shape)
         require("dtype", like.dtype, value.dtype)
@@ -305,3 +302,11 @@ def _check_like(source: Source, at: str, value: Any, like: Any) -> None:
         require("length", len(like), len(value))
     elif isinstance(value, Flag | Count):
         require("value", like, value)
+
+
+def _require(source: Source, at: str, what: str, wanted: Any, got: Any) -> None:
+    if wanted != got:
+        raise ValueError(
+            f"{source.where}: {shown(at)} must be as in like, {what} {wanted}, got "
+            f"{got}"
+        )

@@ -4,6 +4,7 @@ A tree is a JSON value for its structure, and named NumPy arrays for its leaves.
 and functions are names in the JSON, which `budgetjax.decoding` looks up.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -51,20 +52,14 @@ def encode(where: str, tree: Any) -> tuple[Any, dict[str, np.ndarray]]:
       ValueError: if something in the tree is none of what `budgetjax.save` takes.
     """
     tensors: dict[str, np.ndarray] = {}
-
-    def inner(at: str, value: Any) -> Any:
-        return _encode(where, at, value, tensors)
-
-    return inner("", tree), tensors
+    return _encode(where, "", tree, tensors), tensors
 
 
 def _encode(where: str, at: str, value: Any, tensors: dict[str, np.ndarray]) -> Any:
-    def inner(part: str, value: Any) -> Any:
-        return _encode(where, at + part, value, tensors)
-
-    def fields(parts: dict[str, Any]) -> dict[str, Any]:
-        return {name: inner(f".{name}", part) for name, part in parts.items()}
-
+    # Neither is a function by `def`: under the checker of types, each would be made
+    # ready for it again at every call.
+    inner = functools.partial(_encode_part, where, at, tensors)
+    fields = functools.partial(_encode_fields, where, at, tensors)
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -107,6 +102,21 @@ def _encode(where: str, at: str, value: Any, tensors: dict[str, np.ndarray]) -> 
         f"{where}: {shown(at)} must be made of arrays, numbers, text, tuples, lists, "
         f"dicts with simple keys and named tuples, got {name_of(kind)}"
     )
+
+
+def _encode_part(
+    where: str, at: str, tensors: dict[str, np.ndarray], part: str, value: Any
+) -> Any:
+    return _encode(where, at + part, value, tensors)
+
+
+def _encode_fields(
+    where: str, at: str, tensors: dict[str, np.ndarray], parts: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        name: _encode(where, f"{at}.{name}", part, tensors)
+        for name, part in parts.items()
+    }
 
 
 def _encode_array(

@@ -89,6 +89,18 @@ def block_length(where: str, block_size: int | None, capacity: int) -> int:
 
 def check_result(where: str, state: Any, scores: Array) -> None:
     """Raises if the model had to refuse examples, or a score is not finite."""
+    check_room(where, state)
+    if not isinstance(scores, Tracer):
+        row = int(_first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
+        if row < scores.shape[0]:
+            raise ValueError(
+                f"{where}: every score must be finite, got {np.asarray(scores[row])} "
+                f"in row {row}: kernel values overflow {scores.dtype}; scale X down"
+            )
+
+
+def check_room(where: str, state: Any) -> None:
+    """Raises if the model had to refuse examples."""
     maintenance = getattr(state, "maintenance", None)
     refused = hyperparameters.concrete(getattr(maintenance, "num_refused", 0))
     if refused is not None and np.any(refused):
@@ -97,13 +109,6 @@ def check_result(where: str, state: Any, scores: Array) -> None:
             f"{where}: a budget of {budget} support vectors was full, and {refused} "
             "examples could not enter; give init a larger budget, or maintenance="
         )
-    if not isinstance(scores, Tracer):
-        row = int(_first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
-        if row < scores.shape[0]:
-            raise ValueError(
-                f"{where}: every score must be finite, got {np.asarray(scores[row])} "
-                f"in row {row}: kernel values overflow {scores.dtype}; scale X down"
-            )
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
@@ -287,8 +292,12 @@ def stream(
     X: ArrayLike,
     y: ArrayLike,
     weight: ArrayLike | None,
+    first_row: int = 0,
 ) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
-    """A stream and its weights in the types of the state, checked; see `run`."""
+    """A stream and its weights in the types of the state, checked; see `run`.
+
+    Of a part of a stream, errors count rows from the number of its first.
+    """
     X = _rows(where, state, X)
     y = hyperparameters.array(where, "y", y)
     if y.shape != X.shape[:1]:
@@ -303,18 +312,19 @@ def stream(
             f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
             f"{weight.shape}"
         )
-    _check_weights(where, hyperparameters.concrete(weight), X.dtype)
+    _check_weights(where, hyperparameters.concrete(weight), X.dtype, first_row)
     given = hyperparameters.concrete(y)
     with np.errstate(over="ignore"):  # what overflows is told of below
         y = rounds.labels(where, state, y)
     if given is not None:
         any_real = not losses.of_labels(getattr(state, "loss", losses.hinge))
-        _check_labels(where, given, state.expansion.num_columns, any_real, X.dtype)
-    check_finite(where, X)
+        columns = state.expansion.num_columns
+        _check_labels(where, given, columns, any_real, X.dtype, first_row)
+    check_finite(where, X, first_row)
     return X, y, jnp.asarray(weight, X.dtype)
 
 
-def check_finite(where: str, X: Float[Array, "n features"]) -> None:
+def check_finite(where: str, X: Float[Array, "n features"], first_row: int = 0) -> None:
     """Raises if an example has a value that is not finite, unless it is traced."""
     if isinstance(X, Tracer):
         return
@@ -324,12 +334,14 @@ def check_finite(where: str, X: Float[Array, "n features"]) -> None:
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
         raise ValueError(
-            f"{where}: X must be finite, got {float(X[row, column])} in row {row}, "
-            f"column {column}"
+            f"{where}: X must be finite, got {float(X[row, column])} in row "
+            f"{first_row + row}, column {column}"
         )
 
 
-def _check_weights(where: str, weight: np.ndarray | None, dtype: np.dtype) -> None:
+def _check_weights(
+    where: str, weight: np.ndarray | None, dtype: np.dtype, first_row: int
+) -> None:
     """Raises unless all weights are at least 0, and finite in the model's type."""
     if weight is not None:
         good = (weight >= 0) & (weight <= jnp.finfo(dtype).max)
@@ -337,12 +349,17 @@ def _check_weights(where: str, weight: np.ndarray | None, dtype: np.dtype) -> No
             row = int(np.argmin(good))
             raise ValueError(
                 f"{where}: weight must be finite and at least 0, got {weight[row]} in "
-                f"row {row}"
+                f"row {first_row + row}"
             )
 
 
 def _check_labels(
-    where: str, y: np.ndarray, columns: int, any_real: bool, dtype: np.dtype
+    where: str,
+    y: np.ndarray,
+    columns: int,
+    any_real: bool,
+    dtype: np.dtype,
+    first_row: int,
 ) -> None:
     """Raises unless all labels are the model's."""
     if columns > 1:
@@ -353,7 +370,9 @@ def _check_labels(
         known, expected = np.isin(y, (-1, 1)), "-1 or +1"
     if not np.all(known):
         row = int(np.argmin(known))
-        raise ValueError(f"{where}: y must be {expected}, got {y[row]} in row {row}")
+        raise ValueError(
+            f"{where}: y must be {expected}, got {y[row]} in row {first_row + row}"
+        )
 
 
 @jax.jit

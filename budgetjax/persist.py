@@ -166,7 +166,7 @@ def _write(where: str, path: Any, model: Any, notes: dict[str, Any]) -> None:
     at = data.index(NO_DIGEST.encode())
     before, digest, after = _pieces(data, at)
     digest = _digest(before, after).encode()
-    _replace(where, path, (before, digest, after))
+    replace(where, path, (before, digest, after))
 
 
 def _read(where: str, path: Any, like: Any) -> tuple[Any, dict[str, Any]]:
@@ -304,7 +304,7 @@ def _alien(where: str, got: str) -> ValueError:
     return ValueError(f"{where}: must be a file of budgetjax.save, got {got}")
 
 
-def _replace(where: str, path: str, parts: Iterable[bytes | memoryview]) -> None:
+def replace(where: str, path: str, parts: Iterable[bytes | memoryview]) -> None:
     """Writes a file beside the one of this path, and then puts it in its place."""
     # Where a link leads, so that the link stays.
     target = os.path.realpath(path)

@@ -221,6 +221,8 @@ def _parts(pa: Any, layout: Layout, chosen: Columns) -> Iterator[Part]:
                 return
             except OSError as error:
                 raise files.damaged(path, row, error) from error
+            except MemoryError:
+                raise
             except (pa.ArrowException, UnicodeDecodeError) as error:
                 _raise_what_is_wrong(layout, chosen, row)
                 raise ValueError(

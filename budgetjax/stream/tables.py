@@ -191,6 +191,8 @@ def _opened(pa: Any, path: Path) -> Iterator[Any]:
             page_checksum_verification=True,
         )
         _ = file.schema_arrow.names
+    except MemoryError:
+        raise
     except _damage(pa) as error:
         raise _damaged(str(path), "Parquet", 0, error) from error
     with file:
@@ -210,6 +212,8 @@ def _ipc(pa: Any, where: str) -> Iterator[tuple[list[str], Iterator[Any]]]:
             source.seek(0)
             reader = found = pa.ipc.open_stream(source)
         names = reader.schema.names
+    except MemoryError:
+        raise
     except _damage(pa) as error:
         raise _damaged(where, "Arrow", 0, error) from error
     with source:
@@ -253,6 +257,8 @@ def _intact(pa: Any, where: str, format_: str, tables: Iterator[Any]) -> Iterato
             if table is not None:
                 # Arrow trusts its data: offsets beyond an end would end the process.
                 table.validate(full=True)
+        except MemoryError:
+            raise
         except _damage(pa) as error:
             raise _damaged(where, format_, row, error) from error
         if table is None:
@@ -262,7 +268,7 @@ def _intact(pa: Any, where: str, format_: str, tables: Iterator[Any]) -> Iterato
 
 
 def _damage(pa: Any) -> tuple[type[Exception], ...]:
-    """What reading a damaged file raises."""
+    """What reading a damaged file raises; `ArrowMemoryError`, one of these, apart."""
     return pa.ArrowException, OSError, EOFError, UnicodeDecodeError
 
 

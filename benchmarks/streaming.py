@@ -1,0 +1,209 @@
+"""Twenty million rows, learned from a file in 1 GiB: rows a second, and the memory.
+
+    python benchmarks/streaming.py
+    python benchmarks/streaming.py --csv
+
+Twenty million rows of a checkerboard are generated, chunk by chunk, into a Parquet file
+(and with `--csv` a CSV file) in a temporary folder. Pegasos with merging and a budget
+of 100 then learns them by `bj.fit_stream` in a process of its own whose address space
+is limited to 1 GiB, everything included: Python, JAX with its compiler, pyarrow. Beside
+it, in a process without a limit, `bj.run` learns the same rows from arrays in memory.
+The processes take turns; rates are medians, without compilation. Reading and decoding
+the file are a part of the rate of `bj.fit_stream`, for CSV also the parsing of text.
+
+Everything goes to `benchmarks/results/streaming.json`.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+GIB = 2**30
+CHUNK = 1_000_000
+TEST_ROWS = 100_000
+# Without them, glibc and OpenBLAS each reserve address space for every thread.
+FRUGAL = {"MALLOC_ARENA_MAX": "1", "OPENBLAS_NUM_THREADS": "1"}
+BUDGET, GAMMA, REGULARIZATION = 100, 8.0, 1e-4
+
+
+def generate(folder: Path, rows: int, csv: bool) -> dict[str, Path]:
+    """The files, by the names of their formats."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+    from tqdm import tqdm
+
+    from budgetjax.datasets import checkerboard
+
+    files = {"Parquet": folder / "checkerboard.parquet"}
+    if csv:
+        files["CSV"] = folder / "checkerboard.csv"
+    kinds = {"x1": pa.float32(), "x2": pa.float32(), "label": pa.int8()}
+    schema = pa.schema(list(kinds.items()))
+    writers: list[Any] = [pyarrow.parquet.ParquetWriter(files["Parquet"], schema)]
+    if csv:
+        writers.append(pyarrow.csv.CSVWriter(files["CSV"], schema))
+    for seed, start in enumerate(tqdm(range(0, rows, CHUNK), unit=" chunks")):
+        X, y = checkerboard(min(CHUNK, rows - start), seed)
+        arrays = [X[:, 0].copy(), X[:, 1].copy(), y.astype("int8")]
+        for writer in writers:
+            writer.write_table(pa.table(arrays, schema=schema))
+    for writer in writers:
+        writer.close()
+    return files
+
+
+def streamed(kind: str, path: str) -> dict[str, Any]:
+    """What `bj.fit_stream` makes of a file."""
+    import budgetjax as bj
+
+    read = bj.stream.csv if kind == "CSV" else bj.stream.parquet
+    batches = read(path, target="label")
+    first = next(iter(batches))
+    bj.fit_stream(bj.pegasos, empty(), [first], progress=False)
+    start = time.perf_counter()
+    model = bj.fit_stream(bj.pegasos, empty(), batches, progress=False)
+    seconds = time.perf_counter() - start
+    return result(model.num_rows, seconds, model.state)
+
+
+def in_memory(kind: str, path: str) -> dict[str, Any]:
+    """What `bj.run` makes of the same rows as arrays."""
+    import jax
+    import numpy as np
+    import pyarrow.parquet
+
+    import budgetjax as bj
+
+    table = pyarrow.parquet.read_table(path)
+    X = np.stack([table["x1"].to_numpy(), table["x2"].to_numpy()], axis=1)
+    y = table["label"].to_numpy()
+    del table
+    state = empty()
+    bj.run(bj.pegasos, state, X, y)
+    start = time.perf_counter()
+    state = jax.block_until_ready(bj.run(bj.pegasos, state, X, y)[0])
+    return result(len(y), time.perf_counter() - start, state)
+
+
+JOBS: dict[str, Callable[[str, str], dict[str, Any]]] = {
+    "fit_stream": streamed,
+    "run": in_memory,
+}
+
+
+def empty() -> Any:
+    import budgetjax as bj
+
+    return bj.pegasos.init(
+        bj.RBF(GAMMA), num_features=2, budget=BUDGET, regularization=REGULARIZATION
+    )
+
+
+def result(rows: int, seconds: float, state: Any) -> dict[str, Any]:
+    """What a child process tells."""
+    import numpy as np
+
+    import budgetjax as bj
+    from budgetjax.datasets import checkerboard
+
+    X, y = checkerboard(TEST_ROWS, seed=2**31)
+    kept = dict(
+        line.split(":", 1)
+        for line in Path("/proc/self/status").read_text().splitlines()
+    )
+    return {
+        "rows": rows,
+        "seconds": seconds,
+        "accuracy": 100 * float(np.mean(np.asarray(bj.predict(state, X)) == y)),
+        "GiB of addresses": int(kept["VmPeak"].split()[0]) * 1024 / GIB,
+        "GiB resident": int(kept["VmHWM"].split()[0]) * 1024 / GIB,
+    }
+
+
+def child(job: str, kind: str, path: Path, limit: int | None) -> dict[str, Any]:
+    """Runs a job in a process of its own, with a limit of its address space."""
+
+    def limited() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = subprocess.run(
+        [sys.executable, __file__, "--job", job, kind, str(path)],
+        env=os.environ | FRUGAL,
+        preexec_fn=limited,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def compared(files: dict[str, Path], repeats: int, limit: int) -> list[dict[str, Any]]:
+    """The table: the jobs take turns."""
+    jobs: list[tuple[str, str, int | None]] = [("run", "Parquet", None)]
+    jobs += [("fit_stream", kind, limit) for kind in files]
+    told: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for _ in range(repeats):
+        for job, kind, most in jobs:
+            made = child(job, kind, files[kind], most)
+            print(job, kind, made, file=sys.stderr)
+            told.setdefault((job, kind), []).append(made)
+
+    def rate(of: list[dict[str, Any]]) -> float:
+        return statistics.median(one["rows"] / one["seconds"] for one in of)
+
+    best = rate(told["run", "Parquet"])
+    return [
+        {
+            "learned by": f"bj.{job}",
+            "from": "memory" if job == "run" else kind,
+            "rows": of[0]["rows"],
+            "GiB of file": files[kind].stat().st_size / GIB if most else "",
+            "rows/s": round(rate(of)),
+            "part of bj.run": rate(of) / best,
+            "accuracy": of[0]["accuracy"],
+            "limit in GiB": most / GIB if most else "",
+            "GiB of addresses": max(one["GiB of addresses"] for one in of),
+            "GiB resident": max(one["GiB resident"] for one in of),
+        }
+        for job, kind, most in jobs
+        for of in [told[job, kind]]
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    parser.add_argument("--csv", action="store_true", help="a CSV file too")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=1.0, help="GiB of addresses")
+    results = Path(__file__).parent / "results" / "streaming.json"
+    parser.add_argument("--output", type=Path, default=results)
+    parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.job:
+        # In a child, before which nothing large is imported.
+        job, kind, path = arguments.job
+        print(json.dumps(JOBS[job](kind, path)))
+        return
+
+    import measure
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = generate(Path(folder), arguments.rows, arguments.csv)
+        limit = round(arguments.limit * GIB)
+        measure.report(compared(files, arguments.repeats, limit), arguments.output)
+
+
+if __name__ == "__main__":
+    main()

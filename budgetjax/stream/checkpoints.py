@@ -1,0 +1,145 @@
+"""Where a run on a stream is, on the disk: written as it goes, and found again."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from budgetjax import encoding, persist
+from budgetjax.stream.model import CheckpointError, StreamModel
+
+AGAIN = "resume=False starts anew"
+
+
+class Position(NamedTuple):
+    """Where a run is, between two batches.
+
+    Attributes:
+      model: what has been learned.
+      batches: how many, of `batch_rows` rows each.
+      rows: how many of the source.
+      last: the examples of the last batch, or their digest, if there is one.
+    """
+
+    model: StreamModel
+    batches: int = 0
+    rows: int = 0
+    last: tuple[np.ndarray, ...] | str = ""
+
+
+class Checkpoint(NamedTuple):
+    """A file, and what has to be equal for a run to go on from it.
+
+    Attributes:
+      path: of the file.
+      start: the digest of what the run begins with.
+      batch_rows: rows of a batch.
+    """
+
+    path: str
+    start: str
+    batch_rows: int
+
+
+def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
+    """Puts a position in the place of the one before, whole or not at all.
+
+    Raises:
+      CheckpointError: if that fails; the file then holds what it held before.
+    """
+    notes = {
+        "start": checkpoint.start,
+        "batch_rows": checkpoint.batch_rows,
+        "batches": position.batches,
+        "rows": position.rows,
+        "last": digest_of(position.last),
+    }
+    try:
+        persist.write(checkpoint.path, position.model, notes)
+    except OSError as error:
+        raise CheckpointError(
+            f"{where}: checkpoint {checkpoint.path} must be writable, got "
+            f"{type(error).__name__}: {error}; .model has learned "
+            f"{position.model.num_rows} rows",
+            position.model,
+        ) from error
+
+
+def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | None:
+    """The position that is in the file, or None if there is no file.
+
+    Args:
+      where: the caller's name, for error messages.
+      checkpoint: the file.
+      start: what the run begins with.
+
+    Raises:
+      ValueError: if the file holds something else.
+      CheckpointError: if it cannot be read.
+    """
+    path = checkpoint.path
+    try:
+        notes = persist.header(path)["notes"]
+        if "batch_rows" not in notes:
+            raise ValueError(
+                f"{where}: checkpoint {path} must be of a run on a stream, got a model "
+                f"without a place in one; {AGAIN}"
+            )
+        _check(where, checkpoint, notes)
+        model, _ = persist.read(path, like=start)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(
+            f"{where}: checkpoint {path} must be readable, got "
+            f"{type(error).__name__}: {error}",
+            start,
+        ) from error
+    except ValueError as error:
+        if AGAIN in str(error):
+            raise
+        raise ValueError(f"{where}: checkpoint: {error}; {AGAIN}") from error
+    return Position(model, notes["batches"], notes["rows"], notes["last"])
+
+
+def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
+    """Raises unless the run in the file is this one."""
+    path, rows = checkpoint.path, notes["batch_rows"]
+    if rows != checkpoint.batch_rows:
+        raise ValueError(
+            f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "
+            f"rows, got one of {rows}: give batch_rows={rows}, or {AGAIN}"
+        )
+    if notes["start"] != checkpoint.start:
+        raise ValueError(
+            f"{where}: checkpoint {path} must be of the same learner, hyperparameters, "
+            f"classes and standardise, got one of others; {AGAIN}"
+        )
+
+
+def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
+    """A checkpoint of a run with this file, batches of so many rows and this beginning.
+
+    Raises:
+      ValueError: if the path is none, or the beginning cannot be saved.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
+    node, tensors = encoding.encode(where, begin)
+    text = np.frombuffer(json.dumps(node).encode(), np.uint8)
+    named = (tensors[name] for name in sorted(tensors))
+    return Checkpoint(os.fspath(path), digest_of((text, *named)), rows)
+
+
+def digest_of(arrays: Iterable[np.ndarray] | str) -> str:
+    """The SHA-256 of some arrays, or what is one already."""
+    if isinstance(arrays, str):
+        return arrays
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(f"{array.dtype} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()

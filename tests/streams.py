@@ -1,0 +1,37 @@
+"""Batches for tests, and what comes of them compared."""
+
+import jax
+import numpy as np
+from compare import same
+
+from budgetjax.stream.fit import fit_stream
+
+ROWS = 64
+
+
+def cut(arrays, lengths):
+    """The arrays in batches of these lengths, which are repeated to the end."""
+    start, i = 0, 0
+    while start < len(arrays[0]):
+        stop = start + lengths[i % len(lengths)]
+        yield tuple(array[start:stop] for array in arrays)
+        start, i = stop, i + 1
+
+
+def fit(row, batches, state=None, algorithm=None, **more):
+    """Learns with a row of the registry, 64 examples at once."""
+    return fit_stream(
+        row.algorithm if algorithm is None else algorithm,
+        row.init() if state is None else state,
+        batches,
+        **{"batch_rows": ROWS, "progress": False} | more,
+    )
+
+
+def identical(one, other):
+    """All leaves of two models are equal, to the last bit."""
+    same(*(jax.tree.map(as_array, model) for model in (one, other)))
+
+
+def as_array(leaf):
+    return leaf if hasattr(leaf, "dtype") else np.asarray(leaf)

@@ -1,0 +1,400 @@
+"""Checkpoints: a run that ends, however it does, goes on as if it had not."""
+
+import errno
+import multiprocessing
+import os
+import pathlib
+import resource
+import signal
+import time
+
+import killed
+import numpy as np
+import optax
+import pytest
+import registry
+from streams import ROWS, cut, fit, identical
+
+import budgetjax as bj
+from budgetjax import persist
+from budgetjax.stream import Batches
+
+N = 5 * ROWS + 9
+ROW = registry.Row("random", bj.perceptron, {"maintenance": bj.RemoveRandom()})
+X, Y = ROW.stream(N)
+# Tests of one group share what is compiled.
+together = pytest.mark.parametrize("group", ["@random"])
+
+
+def batches(lengths=(50,), rows=N):
+    return cut((X[:rows], Y[:rows]), list(lengths))
+
+
+def until(row, error):
+    """The batches, and then an error before this row."""
+    yield from batches(rows=row)
+    raise error
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return {on: fit(ROW, batches(), standardise=on) for on in (False, True)}
+
+
+@together
+@pytest.mark.parametrize(
+    ("error", "every", "standardise"),
+    [
+        (KeyboardInterrupt, 1, False),
+        (KeyboardInterrupt, 100, True),
+        (OSError, 2, True),
+        (RuntimeError, 100, False),
+    ],
+)
+def test_a_run_that_fails_goes_on(
+    group, undisturbed, tmp_path, error, every, standardise
+):
+    path = tmp_path / "run.safetensors"
+    more = {"checkpoint": path, "every": every, "standardise": standardise}
+    # The last whole batch is kept: 4 of them, and not half of the fifth.
+    raised = KeyboardInterrupt if error is KeyboardInterrupt else bj.StreamError
+    for rows in (100, 100, 290):
+        with pytest.raises(raised):
+            fit(ROW, until(rows, error("stop")), **more)
+        assert persist.load(path).num_rows == rows // ROWS * ROWS
+    model = fit(ROW, batches((7, 90)), **more)
+    identical(model, undisturbed[standardise])
+    identical(persist.load(path), model)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@together
+def test_ctrl_c(group, undisturbed, tmp_path):
+    path = tmp_path / "run"
+
+    def slow():
+        for i, batch in enumerate(batches()):
+            if i == 4:
+                os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            yield batch
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(ROW, slow(), checkpoint=path)
+    assert persist.load(path).num_rows in (ROWS, 2 * ROWS, 3 * ROWS)
+    identical(fit(ROW, batches(), checkpoint=path), undisturbed[False])
+
+
+@together
+def test_a_run_that_ended_gives_its_result(group, undisturbed, tmp_path):
+    path = tmp_path / "run.safetensors"
+    fit(ROW, batches(), checkpoint=path)
+    written = path.read_bytes()
+    identical(fit(ROW, batches((9,)), checkpoint=path), undisturbed[False])
+    assert path.read_bytes() == written
+    # And anew, if that is wanted.
+    identical(fit(ROW, batches(), checkpoint=path, resume=False), undisturbed[False])
+
+
+@together
+def test_it_is_written_when_it_should_be(group, monkeypatch, tmp_path):
+    written = []
+
+    def write(path, model, notes):
+        assert path == str(tmp_path / "run")
+        written.append((notes["batches"], model.num_rows))
+
+    monkeypatch.setattr(persist, "write", write)
+    fit(ROW, batches(), checkpoint=tmp_path / "run", every=2)
+    assert written == [(0, 0), (2, 2 * ROWS), (4, 4 * ROWS), (6, N)]
+    written.clear()
+    fit(ROW, batches(), checkpoint=str(tmp_path / "run"), every=3)
+    assert written == [(0, 0), (3, 3 * ROWS), (6, N)]
+
+
+@together
+def test_going_on_from_a_model_has_a_checkpoint_of_its_own(group, tmp_path):
+    path = tmp_path / "run"
+    first = fit(ROW, batches(rows=2 * ROWS), standardise=True)
+    rest = (X[2 * ROWS :], Y[2 * ROWS :])
+    expected = fit(ROW, cut(rest, [50]), first)
+    with pytest.raises(KeyboardInterrupt):
+        fit(ROW, failing(cut(rest, [30]), 4), first, checkpoint=path)
+    assert persist.load(path).num_rows == 2 * ROWS + ROWS
+    identical(fit(ROW, cut(rest, [50]), first, checkpoint=path), expected)
+
+
+def failing(source, batch):
+    for i, given in enumerate(source):
+        if i == batch:
+            raise KeyboardInterrupt
+        yield given
+
+
+@pytest.mark.parametrize("group", ["@own-loss"])
+def test_functions_of_the_caller_come_from_its_state(group, tmp_path):
+    def own_loss(score, y):
+        return optax.losses.squared_error(score, y)
+
+    row = registry.Row(
+        "own",
+        bj.sgd,
+        {
+            "loss": own_loss,
+            "learning_rate": 0.1,
+            "maintenance": bj.RemoveOldest(),
+        },
+        0,
+    )
+    path, labels = tmp_path / "run", Y.astype(np.float32)
+    expected = fit(row, cut((X, labels), [50]))
+    with pytest.raises(KeyboardInterrupt):
+        fit(row, failing(cut((X, labels), [50]), 3), checkpoint=path)
+    with pytest.raises(ValueError, match="own_loss"):
+        persist.load(path)
+    identical(fit(row, cut((X, labels), [50]), checkpoint=path), expected)
+
+
+def other_labels(group):
+    labels = Y.copy()
+    labels[2 * ROWS + 3] *= -1
+    return cut((X, labels), [50])
+
+
+OTHERS = {
+    "hyperparameters": ({"state": ROW.init(kernel=bj.RBF(0.7))}, "same learner"),
+    "a budget": ({"state": ROW.init(budget=9)}, "same learner"),
+    "a kernel": ({"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
+    "a learner": (
+        {"state": bj.arow.init(bj.RBF(0.5), num_features=3, budget=10)},
+        "same learner",
+    ),
+    "standardising": ({"standardise": True}, "same learner"),
+    "classes": ({"classes": [-1, 1]}, "same learner"),
+    "batch_rows": ({"batch_rows": 32}, "give batch_rows=64"),
+    "a label of the last batch": (
+        {"batches": other_labels},
+        "rows 128 to 191 must be those that the checkpoint has learned, got others",
+    ),
+    "fewer rows": (
+        {"batches": lambda group: batches(rows=2 * ROWS)},
+        "must have the 192 rows that the checkpoint has learned, got 128",
+    ),
+    "no rows": (
+        {"batches": lambda group: []},
+        "must have the 192 rows that the checkpoint has learned, got 0",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """The bytes of a checkpoint after three batches."""
+    path = tmp_path_factory.mktemp("interrupted") / "run"
+    with pytest.raises(KeyboardInterrupt):
+        fit(ROW, until(3 * ROWS, KeyboardInterrupt), checkpoint=path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("name", [f"{name}@random" for name in OTHERS])
+def test_checkpoints_of_other_runs_are_refused(name, interrupted, tmp_path):
+    path = tmp_path / "run"
+    path.write_bytes(interrupted)
+    more, says = OTHERS[name.removesuffix("@random")]
+    more = dict(more)
+    source = more.pop("batches", lambda group: batches())(None)
+    with pytest.raises(ValueError, match=r"fit_stream: .+ must .+ got .+") as raised:
+        fit(ROW, source, checkpoint=path, **more)
+    assert says in str(raised.value)
+    assert "resume=False starts anew" in str(raised.value)
+    assert path.read_bytes() == interrupted
+    if isinstance(raised.value, bj.StreamError):
+        assert raised.value.model.num_rows == 3 * ROWS
+
+
+@together
+def test_files_that_are_no_checkpoints_are_refused(group, interrupted, tmp_path):
+    path = tmp_path / "run"
+    changed = bytearray(interrupted)
+    changed[len(changed) // 2] ^= 1
+    bj.save(tmp_path / "model", ROW.init())
+    for data, says in (
+        (interrupted[:-7], "another digest"),
+        (bytes(changed), "got"),
+        (b"a,b\n1,2\n", "must be a file of budgetjax.save"),
+        (b"", "empty"),
+        ((tmp_path / "model").read_bytes(), "a model without a place"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(
+            ValueError, match=r"fit_stream: checkpoint.* starts anew"
+        ) as raised:
+            fit(ROW, batches(), checkpoint=path)
+        assert says in str(raised.value)
+        assert str(path) in str(raised.value)
+        assert path.read_bytes() == data
+    with pytest.raises(ValueError, match=r"fit_stream: checkpoint: .* a folder"):
+        fit(ROW, batches(), checkpoint=tmp_path)
+    assert fit(ROW, batches(), checkpoint=path, resume=False).num_rows == N
+
+
+def full(*given):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@together
+def test_a_full_disk(group, undisturbed, monkeypatch, tmp_path):
+    path = tmp_path / "run"
+    read = []
+
+    def source():
+        for i, batch in enumerate(batches()):
+            if i == 3:
+                read.append(path.read_bytes())
+                monkeypatch.setattr(os, "fsync", full)
+            yield batch
+
+    with pytest.raises(
+        bj.CheckpointError, match=r"fit_stream: checkpoint .*run must be writ.*No space"
+    ) as raised:
+        fit(ROW, source(), checkpoint=path, every=2)
+    error = raised.value
+    assert isinstance(error, OSError)
+    # The model is that of the rows that could not be written, and goes on.
+    assert error.model.num_rows % ROWS == 0
+    assert error.model.num_rows >= 2 * ROWS
+    assert f".model has learned {error.model.num_rows} rows" in str(error)
+    assert os.listdir(tmp_path) == [path.name]
+    rest = slice(error.model.num_rows, None)
+    identical(fit(ROW, [(X[rest], Y[rest])], error.model), undisturbed[False])
+    # The last good one is what it was, and serves.
+    assert persist.load(path).num_rows <= error.model.num_rows
+    monkeypatch.undo()
+    identical(fit(ROW, batches(), checkpoint=path), undisturbed[False])
+
+
+@together
+def test_a_full_disk_does_not_hide_another_error(group, monkeypatch, tmp_path):
+    path = tmp_path / "run"
+
+    def source():
+        yield X[:100], Y[:100]
+        monkeypatch.setattr(os, "fsync", full)
+        bad = X[100:].copy()
+        bad[60] = np.nan
+        yield bad, Y[100:]
+
+    with pytest.raises(
+        bj.StreamError, match="must be finite, got nan in row 160"
+    ) as raised:
+        fit(ROW, source(), checkpoint=path)
+    assert raised.value.model.num_rows == 2 * ROWS
+    assert "No space left" in raised.value.__notes__[0]
+    assert persist.load(path).num_rows == 0
+
+
+@together
+def test_a_limit_of_the_size_of_files(group, tmp_path):
+    """As `ulimit -f`: the system itself refuses to write."""
+    path = tmp_path / "run"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        with pytest.raises(bj.CheckpointError, match="must be writable") as raised:
+            fit(ROW, batches(), checkpoint=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert raised.value.model.num_rows == 0
+    assert os.listdir(tmp_path) == []
+
+
+@together
+def test_places_where_nothing_can_be_written(group, tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "run", tmp_path / "none" / "run"):
+        # Before anything is learned.
+        with pytest.raises(
+            bj.CheckpointError, match=r"fit_stream: checkpoint .*run must be"
+        ) as raised:
+            fit(ROW, batches(), checkpoint=path)
+        assert raised.value.model.num_rows == 0
+
+
+@together
+def test_what_cannot_be_read_is_told_of(group, monkeypatch, tmp_path):
+    path = tmp_path / "run"
+    fit(ROW, batches(), checkpoint=path)
+
+    def refused(*given):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(pathlib.Path, "read_bytes", refused)
+    with pytest.raises(
+        bj.CheckpointError, match="must be readable, got PermissionError"
+    ):
+        fit(ROW, batches(), checkpoint=path)
+
+
+@together
+def test_the_bar_begins_where_the_run_goes_on(group, interrupted, tmp_path, capsys):
+    path = tmp_path / "run"
+    path.write_bytes(interrupted)
+    source = Batches("some.csv", 3, batches, num_rows=N)
+    fit(ROW, source, checkpoint=path, progress=True)
+    assert f"{N}/{N}" in capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
+
+
+KILLS = 20
+
+
+def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
+    """A chain of runs, each killed and each going on from the one before."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["killed", "budgetjax", "safetensors.numpy"])
+    random = np.random.default_rng(0)
+    path, undisturbed, cache = (tmp_path / name for name in ("run", "other", "cache"))
+
+    def start(path, *more):
+        child = context.Process(target=killed.run, args=(path, cache, *more))
+        child.start()
+        return child
+
+    def finish(path):
+        child = start(path)
+        child.join()
+        assert child.exitcode == 0
+
+    finish(undisturbed)
+    places, progress = [], []
+    for i in range(KILLS):
+        told = context.Value("i", killed.STARTING, lock=False)
+        child = start(path, 0.003, told)
+        # Some as they start; half of the others as they learn, half as they write.
+        if i % 5:
+            place = killed.WRITING if i % 2 else killed.LEARNING
+            wait(child, lambda told=told: told.value != killed.STARTING)
+            time.sleep(random.uniform(0, 0.05))
+            wait(child, lambda told=told, place=place: told.value == place)
+            time.sleep(random.uniform(0, 0.003))
+        else:
+            time.sleep(random.uniform(0, 0.4))
+        child.kill()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+        places.append(told.value)
+        progress.append(persist.load(path).num_rows if path.exists() else 0)
+    assert progress == sorted(progress)
+    assert len(set(progress)) >= KILLS // 2
+    assert progress[-1] < killed.ROWS * killed.BATCHES
+    assert min(places.count(killed.LEARNING), places.count(killed.WRITING)) >= 3
+    finish(path)
+    # The state, the scaling, the curve and the place in the stream, all in one.
+    assert path.read_bytes() == undisturbed.read_bytes()
+    assert persist.load(path).num_rows == killed.ROWS * killed.BATCHES
+
+
+def wait(child, condition):
+    while not condition():
+        assert child.is_alive()

@@ -1,0 +1,405 @@
+"""Learning from batches: what `run` gives, whatever their lengths."""
+
+import os
+import pathlib
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import registry
+import scipy.sparse
+from compare import FLOAT32, assert_same
+from streams import ROWS, cut, fit, identical
+
+import budgetjax as bj
+from budgetjax import datasets, persist
+from budgetjax.stream import Batches, batches
+from budgetjax.stream.model import MOST_POINTS, StreamModel, extended
+from budgetjax.stream.scaling import Scaling, warn_unscaled
+
+N = 200
+LEARNERS = {
+    "binary": registry.Row("binary", bj.pegasos, {"regularization": 1e-2}),
+    "multiclass": registry.Row(
+        "multiclass",
+        bj.perceptron,
+        {"maintenance": bj.RemoveRandom()},
+        registry.NUM_CLASSES,
+    ),
+    "regression": registry.Row(
+        "regression",
+        bj.sgd,
+        {
+            "loss": optax.losses.squared_error,
+            "learning_rate": 0.3,
+            "maintenance": bj.RemoveSmallest(),
+        },
+        0,
+    ),
+    "features": registry.Row("features", bj.nystrom, {}),
+}
+
+
+def each(test):
+    rows = [pytest.param(row, id=f"@{name}") for name, row in LEARNERS.items()]
+    return pytest.mark.parametrize("row", rows)(test)
+
+
+@each
+def test_equals_run_whatever_the_lengths(row, double):
+    X, y = row.stream(N)
+    weight = np.random.default_rng(1).integers(0, 3, N).astype(float)
+    state = row.init(dtype=jnp.float64)
+    models = [
+        fit(row, cut((X, y, weight), lengths), state)
+        for lengths in ([N], [1], [7, 0, 50, 3], [ROWS])
+    ]
+    for model in models[1:]:
+        identical(model, models[0])
+    expected, scores = bj.run(row.algorithm, state, X, y, weight=weight)
+    assert_same(models[0].state, expected, 1e-9)
+    assert models[0].num_rows == N
+    np.testing.assert_array_equal(models[0].rows, [64, 128, 192, 200])
+    errors = errors_of(row, np.asarray(scores), y) * (weight > 0)
+    rows = models[0].rows
+    np.testing.assert_allclose(
+        models[0].errors, np.cumsum(errors)[rows - 1] / np.cumsum(weight > 0)[rows - 1]
+    )
+    assert models[0].error == models[0].errors[-1]
+
+
+def errors_of(row, scores, y):
+    """The error of every row, from the scores before it was learned."""
+    if row.num_classes == 0:
+        return (scores - y) ** 2
+    if row.num_classes == 2:
+        return (scores * y <= 0).astype(float)
+    others = np.where(np.arange(scores.shape[1]) == y[:, None], -np.inf, scores)
+    return (scores[np.arange(len(y)), y] <= others.max(axis=1)).astype(float)
+
+
+@each
+def test_is_run_on_parts_of_one_length(row):
+    """To the last bit: the program is the same. The last part is filled up."""
+    X, y = row.stream(N)
+    model = fit(row, cut((X, y), [60]))
+    more = -N % ROWS
+    X = np.concatenate([X, np.zeros_like(X[:more])])
+    y = np.concatenate([y, np.ones_like(y[:more])])
+    state = row.init()
+    for part in cut((X, y, np.arange(N + more) < N), [ROWS]):
+        state, _ = bj.run(row.algorithm, state, *part[:2], weight=part[2])
+    identical(model.state, state)
+
+
+@pytest.mark.parametrize("name", ["@multiclass", "@features"])
+def test_one_program_for_all_lengths_and_values(name):
+    row = LEARNERS[name[1:]]
+    algorithm, traces = row.counted()
+    X, y = row.stream(N)
+    fit(row, cut((X, y), [N]), algorithm=algorithm)
+    once = len(traces)
+    for lengths in ([1], [33], [5, 70]):
+        state = row.init(kernel=bj.RBF(0.1 * lengths[0]))
+        fit(row, cut((X[:-11], y[:-11]), lengths), state, algorithm=algorithm)
+    fit(row, cut((X, y), [9]), algorithm=algorithm, standardise=True)
+    assert len(traces) == once > 0
+
+
+@each
+def test_rows_of_weight_0_are_as_if_they_were_not_there(row):
+    X, y = row.stream(N)
+    present = np.random.default_rng(0).random(N) < 0.7
+    given = fit(row, cut((X, y, present), [41]))
+    without = fit(row, cut((X[present], y[present]), [41]))
+    assert_same(given.state, without.state, FLOAT32)
+    assert given.num_rows == N
+    assert given.num_scored == without.num_scored == present.sum()
+    np.testing.assert_allclose(given.error, without.error, rtol=1e-3)
+    scaling = fit(row, cut((X, y, present), [41]), standardise=True).scaling
+    assert scaling.num_rows == present.sum()
+    np.testing.assert_allclose(scaling.mean, X[present].mean(axis=0, dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("name", "classes"),
+    [
+        ("binary", ["no", "yes"]),
+        ("binary", np.array(["yes", "no"], object)),
+        ("binary", [7, 3]),
+        ("binary", [False, True]),
+        ("binary", [1.5, 2.5]),
+        ("multiclass", ["d", "a", "ccc", "b"]),
+        ("multiclass", (10, 20, 30, 2**40)),
+    ],
+    ids=lambda value: f"@{value}" if isinstance(value, str) else str(value)[:12],
+)
+def test_labels_are_those_given(name, classes):
+    row = LEARNERS[name]
+    X, y = row.stream(N)
+    index = (y + 1) // 2 if row.num_classes == 2 else y
+    named = np.asarray(classes)[index]
+    for labels in (named, named.tolist(), named.astype(object)):
+        model = fit(row, cut((X, labels), [55]), classes=classes)
+        plain = fit(row, cut((X, y), [55]))
+        identical(model.state, plain.state)
+        assert model.errors.tolist() == plain.errors.tolist()
+    predicted = plain.predict(X)
+    index = (predicted + 1) // 2 if row.num_classes == 2 else predicted
+    assert model.predict(X).tolist() == np.asarray(classes)[index].tolist()
+
+
+@pytest.mark.parametrize("name", ["@multiclass"])
+def test_labels_of_the_learner_may_be_floats(name):
+    row = LEARNERS["multiclass"]
+    X, y = row.stream(N)
+    identical(fit(row, cut((X, y.astype(float)), [55])), fit(row, cut((X, y), [55])))
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array"])
+@pytest.mark.parametrize("name", ["@binary"])
+def test_sparse_batches(name, kind):
+    row = LEARNERS["binary"]
+    X, y = row.stream(N)
+    X[np.random.default_rng(0).random(X.shape) < 0.6] = 0
+    dense = fit(row, cut((X, y), [55]))
+    sparse = [(getattr(scipy.sparse, kind)(X), y) for X, y in cut((X, y), [70])]
+    model = fit(row, sparse)
+    identical(model, dense)
+    matrix = getattr(scipy.sparse, kind)(X)
+    np.testing.assert_array_equal(
+        model.decision_function(matrix), model.decision_function(X)
+    )
+
+
+@each
+@pytest.mark.parametrize("standardise", [False, True])
+def test_going_on_from_a_model(row, standardise):
+    X, y = row.stream(N)
+    whole = fit(row, cut((X, y), [55]), standardise=standardise)
+    half = 2 * ROWS
+    first = fit(row, cut((X[:half], y[:half]), [13]), standardise=standardise)
+    assert first.num_rows == half
+    for again in (False, standardise):
+        model = fit(row, cut((X[half:], y[half:]), [31]), first, standardise=again)
+        identical(model, whole)
+
+
+@each
+def test_predictions_are_of_raw_rows(row, monkeypatch):
+    X, y = row.stream(N)
+    X = X * np.array([1.0, 100.0, 1e-3], np.float32) + np.float32(5)
+    model = fit(row, cut((X, y), [55]), standardise=True)
+    scaled = (X - X.mean(axis=0, dtype=float)) / X.std(axis=0, dtype=float)
+    scores = bj.decision_function(model.state, scaled.astype(np.float32))
+    np.testing.assert_allclose(model.decision_function(X), scores, 1e-4, 1e-4)
+    if row.num_classes == 0:
+        np.testing.assert_array_equal(model.predict(X), model.decision_function(X))
+    else:
+        expected = bj.predict(model.state, model.scaling.apply(X))
+        np.testing.assert_array_equal(model.predict(X), expected)
+    # Many blocks, of which the last is padded, and none.
+    monkeypatch.setattr(batches, "MOST_ROWS", ROWS)
+    np.testing.assert_allclose(model.decision_function(X), scores, 1e-4, 1e-4)
+    np.testing.assert_allclose(model.decision_function(X[:3]), scores[:3], 1e-4, 1e-4)
+    assert model.decision_function(X[:0]).shape == (0, *scores.shape[1:])
+    assert model.predict(X[:0]).shape == (0,)
+    for call in (model.predict, model.decision_function):
+        where = f"StreamModel.{call.__name__}: X must"
+        with pytest.raises(
+            ValueError, match=rf"{where} have shape \(n, 3\), .* \(2,\)"
+        ):
+            call(X[0, :2])
+        bad = X.copy()
+        bad[40, 1] = np.nan
+        with pytest.raises(ValueError, match=rf"{where} be finite, got nan in row 40"):
+            call(bad)
+
+
+@each
+def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
+    X, y = row.stream(N)
+    classes = None
+    if row.num_classes:
+        classes = [f"class {i}" for i in range(row.num_classes)]
+        y = np.array(classes)[(y + 1) // 2 if row.num_classes == 2 else y]
+    model = fit(row, cut((X, y), [55]), standardise=True, classes=classes)
+    persist.save(tmp_path / "model", model)
+    loaded = persist.load(tmp_path / "model")
+    assert type(loaded) is StreamModel
+    identical(loaded.state, model.state)
+    identical(loaded.scaling, model.scaling)
+    assert loaded.rows.tolist() == model.rows.tolist()
+    assert loaded.errors.tolist() == model.errors.tolist()
+    np.testing.assert_array_equal(
+        loaded.decision_function(X), model.decision_function(X)
+    )
+    assert loaded.predict(X).tolist() == model.predict(X).tolist()
+    # And goes on in the same way.
+    identical(
+        fit(row, cut((X, y), [7]), loaded)._replace(classes=None),
+        fit(row, cut((X, y), [7]), model)._replace(classes=None),
+    )
+
+
+def test_a_curve_is_thinned_evenly():
+    model = StreamModel(None, None, None, np.zeros(0, np.int64), np.zeros(0))
+    for i in range(1, 7778):
+        model = extended(model, None, None, 10, 9, float(i % 3))
+        assert len(model.rows) <= MOST_POINTS
+        assert model.num_rows == 10 * i
+    assert len(model.rows) >= MOST_POINTS // 2
+    steps = np.diff(model.rows)
+    assert set(steps[:-1]) == {model.rows[0]}
+    assert steps[-1] <= model.rows[0]
+    rounds = model.rows // 10
+    expected = np.cumsum(np.arange(1, 7778) % 3)[rounds - 1] / (9 * rounds)
+    np.testing.assert_allclose(model.errors, expected)
+
+
+def test_scaling_is_that_of_numpy():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1000, 5)) * [1, 1e-3, 1e6, 1, 1] + [0, 7, 3e6, 1e4, 0.1]
+    X = X.astype(np.float32)
+    X[:, 4] = 0.1
+    wide = X.astype(np.float64)
+    scalings = []
+    for lengths in ([1000], [1], [3, 0, 300]):
+        scaling = Scaling.empty(5)
+        for (part,) in cut((X,), lengths):
+            scaling = scaling.updated(part)
+        scalings.append(scaling)
+        assert scaling.num_rows == 1000
+        np.testing.assert_allclose(scaling.mean, wide.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(
+            scaling.deviation[:4], wide.std(axis=0)[:4], rtol=1e-9
+        )
+        assert scaling.constant.tolist() == [False] * 4 + [True]
+    scaled = scalings[0].apply(X)
+    assert scaled.dtype == np.float32
+    np.testing.assert_allclose(scaled.mean(axis=0, dtype=float), 0, atol=1e-6)
+    np.testing.assert_allclose(scaled.std(axis=0, dtype=float), [1, 1, 1, 1, 0], 1e-6)
+    assert not np.any(Scaling.empty(5).apply(X))
+
+
+@pytest.mark.parametrize("name", ["@binary"])
+def test_standardising_is_the_same_for_all_lengths(name):
+    row = LEARNERS["binary"]
+    X, y = row.stream(3 * ROWS)
+    X = 1e4 + X * np.array([1.0, 100.0, 1e-2])
+    one, other = (
+        fit(row, cut((X, y), lengths), standardise=True)
+        for lengths in ([len(X)], [3, 77])
+    )
+    identical(one, other)
+    np.testing.assert_allclose(one.scaling.mean, X.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(one.scaling.deviation, X.std(axis=0), rtol=1e-9)
+    assert one.error < 0.4
+    # Every batch is scaled by the rows up to its end.
+    state = row.init()
+    for stop in range(ROWS, len(X) + 1, ROWS):
+        part = X[stop - ROWS : stop]
+        scaled = (part - X[:stop].mean(axis=0)) / X[:stop].std(axis=0)
+        state, _ = bj.run(row.algorithm, state, scaled, y[stop - ROWS : stop])
+    assert_same(one.state, state, FLOAT32)
+
+
+SCALED = (
+    "digits",
+    "a9a",
+    "w8a",
+    "usps",
+    "reuters_moneyfx",
+    "mnist",
+    "letter",
+    "phishing",
+)
+
+
+@pytest.mark.parametrize("name", [*SCALED, "covtype"])
+def test_only_features_that_are_unscaled_are_told_of(name):
+    folder = pathlib.Path(os.environ.get(datasets.FOLDER_VARIABLE, ""))
+    if name != "digits" and not (folder / f"{name}.npz").is_file():
+        pytest.skip(f"no {name}.npz in {datasets.FOLDER_VARIABLE}")
+    X = datasets.load(name, standardise=False).X_train
+    size = batches.rows_of_a_batch("test", X.shape[1], X.dtype, None)
+    for rows in (size, 1000, 50):
+        if name == "covtype":
+            with pytest.warns(
+                UserWarning, match=r"test: features look unscaled: column 5"
+            ):
+                warn_unscaled("test", X[:rows])
+        else:
+            warn_unscaled("test", X[:rows])
+
+
+def test_what_looks_unscaled():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(100, 8))
+    wide, far, constant = X.copy(), X + 1e3, X.copy()
+    wide[:, 3] *= 1e3
+    constant[:, 2] = 1e3
+    with pytest.warns(
+        UserWarning, match=r"unscaled: column 3 .* of 1.* at most [01]\."
+    ):
+        warn_unscaled("test", wide)
+    with pytest.warns(
+        UserWarning, match=r"uncentred: their mean is 28.. from 0, .* 2\."
+    ):
+        warn_unscaled("test", far)
+    with pytest.warns(UserWarning, match="uncentred"):
+        warn_unscaled("test", constant)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for quiet in (wide[:49], X, 1e6 * X, np.ones((100, 3)), np.zeros((0, 3))):
+            warn_unscaled("test", quiet)
+
+
+@pytest.mark.parametrize("name", ["@binary"])
+def test_a_stream_that_is_unscaled_warns_once_and_where_it_is_called(
+    name, as_installed
+):
+    row = LEARNERS["binary"]
+    X, y = row.stream(N)
+    X = X * np.array([1.0, 1.0, 1e4], np.float32)
+    source = Batches("wide.csv", 3, lambda: cut((X, y), [50]))
+    with pytest.warns(
+        UserWarning, match="^fit_stream: wide.csv: features look uns"
+    ) as told:
+        model = fit(row, source)
+    assert len(told) == 1
+    assert "budgetjax" not in told[0].filename
+    fit(row, source, model)
+    fit(row, source, standardise=True)
+
+
+@pytest.mark.parametrize("name", ["@binary", "@regression"])
+def test_the_bar_tells_rows_error_and_support_vectors(name, capsys):
+    row = LEARNERS[name[1:]]
+    X, y = row.stream(N)
+    source = Batches("some.csv", 3, lambda: cut((X, y), [50]), num_rows=N)
+    model = fit(row, source, progress=True)
+    last = capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
+    assert last.startswith("fit_stream: 100%")
+    assert "200/200" in last
+    assert "rows/s" in last
+    word = "error" if row.num_classes else "mean squared error"
+    assert f"{word} {model.error:.4g}, 10 support vectors" in last
+
+
+def test_states_are_left_as_they_were():
+    """Nothing that the caller holds is changed, arrays included."""
+    row = LEARNERS["binary"]
+    X, y = row.stream(N)
+    state = row.init()
+    before, arrays = jax.tree.map(np.array, state), (X.copy(), y.copy())
+    first = fit(row, cut((X, y), [50]), standardise=True)
+    held = first.scaling.mean.copy(), first.rows.copy()
+    fit(row, cut((X, y), [50]), first)
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.map(np.array, state), before)
+    np.testing.assert_array_equal(X, arrays[0])
+    np.testing.assert_array_equal(first.scaling.mean, held[0])
+    np.testing.assert_array_equal(first.rows, held[1])
