@@ -1,0 +1,6 @@
+"""`python -m budgetjax` is the command `budgetjax`."""
+
+from budgetjax.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The group of all commands, and how errors, warnings and Ctrl-C reach the user."""
+
+import errno
+import warnings
+from typing import Any
+
+import click
+
+from budgetjax import __version__
+from budgetjax.cli.info import info
+from budgetjax.cli.plot import plot
+from budgetjax.cli.predict import predict
+from budgetjax.cli.sweep import sweep
+from budgetjax.cli.train import train
+
+# What a shell reports of a program that Ctrl-C ended.
+INTERRUPTED = 130
+# What bad data, models, folders and a missing extra raise. Anything else is a bug, and
+# shows its traceback.
+EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
+# What messages say of arguments in Python, and what a command line has for it.
+SPOKEN = {
+    "choose other columns with features=": "leave the column out with --ignore",
+    "header=False reads": "--no-header reads",
+}
+EXAMPLES = """\b
+Train, predict, look:
+  budgetjax train train.csv --target kind --model kind.safetensors
+  budgetjax predict kind.safetensors new.csv --output predicted.csv
+  budgetjax plot kind.safetensors --output kind.png
+
+Exit codes: 0 success, 1 bad data or model, 2 wrong usage, 130 Ctrl-C.
+"""
+
+
+class Group(click.Group):
+    """Commands whose errors are one line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", category=UserWarning)
+            warnings.showwarning = _warned
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt as interrupt:
+                # What a command has to say of it, or nothing.
+                how = f": {interrupt}" if str(interrupt) else ""
+                click.echo(f"\nbudgetjax: interrupted{how}", err=True)
+                ctx.exit(INTERRUPTED)
+            except EXPECTED as error:
+                # The reader of a pipe has left; click ends quietly then.
+                if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                    raise
+                click.echo(f"budgetjax: error: {_said(error)}", err=True)
+                ctx.exit(1)
+
+
+def _warned(message, category, filename, lineno, file=None, line=None) -> None:
+    click.echo(f"budgetjax: warning: {message}", err=True)
+
+
+def _said(error: BaseException) -> str:
+    """An error in one line; the system's own say what they are about first."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"out of memory {error}".rstrip()
+    text = " ".join(str(error).split("\n"))
+    for python, option in SPOKEN.items():
+        text = text.replace(python, option)
+    return text
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
+    epilog=EXAMPLES,
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def budgetjax() -> None:
+    """Kernel classifiers and regressors with a fixed number of support vectors.
+
+    A model is trained from a table of numbers, one example a row, in constant memory:
+    the file may be larger than the computer's. Tables are CSV (.csv), Parquet
+    (.parquet), Arrow (.arrow, .feather) or LIBSVM text (any other name); CSV and LIBSVM
+    may be compressed (.gz, .bz2).
+
+    "budgetjax COMMAND --help" explains a command.
+    """
+
+
+for _command in (train, predict, sweep, info, plot):
+    budgetjax.add_command(_command)

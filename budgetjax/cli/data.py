@@ -1,0 +1,200 @@
+"""Files that commands read and write."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+# What is read as a table with named columns, or as arrays; all else is LIBSVM text.
+TABLES = (".csv", ".parquet", ".arrow", ".feather")
+ARRAYS = ".npy"
+COMPRESSED = (".gz", ".bz2")
+
+
+def extension(path: str) -> str:
+    """What the name of a file ends in, without a compression: `.csv` of `a.csv.gz`."""
+    stem, end = os.path.splitext(path)
+    if end.lower() in COMPRESSED:
+        end = os.path.splitext(stem)[1]
+    return ".parquet" if os.path.isdir(path) else end.lower()
+
+
+def has_columns(path: str) -> bool:
+    """Whether the columns of a file have names."""
+    return extension(path) in TABLES
+
+
+def opened(
+    path: str,
+    target: str | None,
+    ignore: Sequence[str] = (),
+    *,
+    header: bool = True,
+    features: Sequence[str] | None = None,
+    num_features: int | None = None,
+) -> Any:
+    """A file as `budgetjax.stream.Batches`.
+
+    Args:
+      path: of the file.
+      target: the column of y, or for `.npy` another file; None for LIBSVM text, and
+        where there is none.
+      ignore: columns that are neither.
+      header: whether a CSV file begins with the names of its columns.
+      features: the columns of X in their order, None for all others.
+      num_features: of LIBSVM text, None for the largest index.
+
+    Raises:
+      click.UsageError: if columns are named, and the file has none.
+      ValueError, OSError: as the readers of `budgetjax.stream`.
+    """
+    from budgetjax.stream import readers
+
+    kind = extension(path)
+    if not header and kind != ".csv":
+        raise click.UsageError(f"--no-header is for CSV, and {path} is none.")
+    if kind not in TABLES:
+        for option, given in (("--target", target), ("--ignore", ignore)):
+            if given and not (option == "--target" and kind == ARRAYS):
+                raise click.UsageError(
+                    f"{option}: the columns of {path} have no names; tables that have "
+                    f"them end in {', '.join(TABLES)}."
+                )
+        if kind == ARRAYS:
+            return readers.read(path, target=target)
+        return readers.read(path, num_features=num_features)
+
+    def read(target: str | None, features: Any) -> Any:
+        if header:
+            return readers.read(path, target=target, features=features)
+        number = None if target is None else _column_number(target)
+        return readers.csv(path, target=number, features=features, header=False)
+
+    if features is None and ignore:
+        names = read(target, None).feature_names
+        for name in ignore:
+            if name not in names:
+                raise ValueError(
+                    f"{path}: --ignore must be of the columns {listed(names)}, got "
+                    f"{name}"
+                )
+        features = [name for name in names if name not in ignore]
+    return read(target, features)
+
+
+def _column_number(target: str) -> int:
+    try:
+        return int(target)
+    except ValueError:
+        raise click.UsageError(
+            "--target must be the number of a column with --no-header, from 0 on or "
+            f"from -1 backwards, got {target!r}."
+        ) from None
+
+
+def like(path: str, target: str | None, other: Any, *, header: bool = True) -> Any:
+    """Another file with the columns of one, by their names where they have names.
+
+    Raises:
+      click.UsageError: if it is of a kind whose columns cannot be told.
+    """
+    if extension(path) == ARRAYS:
+        raise click.UsageError(f"--test cannot be {ARRAYS}, got {path}.")
+    if has_columns(path) != (other.feature_names is not None):
+        raise click.UsageError(
+            f"--test must have columns with names if FILE has, got {path} for "
+            f"{other.name}."
+        )
+    return opened(
+        path,
+        target,
+        header=header,
+        features=other.feature_names,
+        num_features=None if has_columns(path) else other.num_features,
+    )
+
+
+def check_target(path: str, target: str | None, header: bool) -> None:
+    """Raises unless the target is named where a file needs that."""
+    if target is not None:
+        return
+    if has_columns(path):
+        names = opened(path, None, header=header).feature_names
+        what = f"which of the columns {listed(names)}"
+    elif extension(path) == ARRAYS:
+        what = "in which .npy file what"
+    else:
+        return
+    raise click.UsageError(f"Missing option '--target': {what} is to be predicted.")
+
+
+def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
+    """Raises unless these files can be written: before the work, not after it.
+
+    Args:
+      outputs: paths by their options.
+      *inputs: files that must not be written over.
+
+    Raises:
+      click.UsageError: if one path is given twice.
+      ValueError: if there is no such folder, or a folder in the place of the file.
+    """
+    taken = {os.path.realpath(path): path for path in inputs if path is not None}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        real = os.path.realpath(path)
+        if real in taken:
+            raise click.UsageError(f"{option}: {path} is also another file of the run.")
+        taken[real] = path
+        folder = os.path.dirname(real)
+        if not os.path.isdir(folder):
+            raise ValueError(f"{option} {path}: there is no folder {folder}")
+        if os.path.isdir(real):
+            raise ValueError(f"{option} {path}: must be a file, got a folder")
+        if not os.access(folder, os.W_OK):
+            raise ValueError(f"{option} {path}: the folder {folder} is not writable")
+
+
+def check_finite(source: Any, X: np.ndarray, first: int) -> None:
+    """Raises at the first number that is none, with its place in the file."""
+    if np.all(np.isfinite(X)):
+        return
+    row, column = np.unravel_index(int(np.argmin(np.isfinite(X))), X.shape)
+    names = source.feature_names
+    raise ValueError(
+        f"{source.name}: X must be finite, got {X[row, column]} in row "
+        f"{first + int(row)}, column "
+        f"{int(column) if names is None else repr(names[column])}"
+    )
+
+
+def write(path: str, parts: Iterable[bytes]) -> None:
+    """Writes a file whole or not at all: until its end it has another name.
+
+    Raises:
+      OSError: if that fails; what was there before is unchanged.
+    """
+    from budgetjax import persist
+
+    persist.replace("write", path, parts)
+
+
+def label(value: Any) -> str:
+    """A label or a number as text; whole numbers have no decimals."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value)) if abs(value) < 2**53 else repr(float(value))
+    return str(value)
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words between commas; of many the first 20."""
+    more = f", ... ({len(words):,} in all)" if len(words) > 20 else ""
+    return ", ".join(words[:20]) + more
+
+
+def counted(number: int, what: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -1,0 +1,181 @@
+"""Options that several commands take, and the types of their values."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+# As `--algorithm` takes them; the names in Python have underscores.
+ALGORITHMS = (
+    "arow",
+    "forgetron",
+    "fourier",
+    "norma",
+    "nystrom",
+    "passive-aggressive",
+    "pegasos",
+    "perceptron",
+    "projectron",
+    "sgd",
+)
+# The columns that a data file can name in its header.
+TARGET = "Column of what is to be predicted; not for LIBSVM text, whose first is it."
+
+
+class Numbers(click.ParamType):
+    """Numbers between commas, each of a given type: `0.1,1,10`."""
+
+    name = "numbers"
+
+    def __init__(self, one: click.ParamType):
+        self.one = one
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "NUMBER[,NUMBER...]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        values = [self.one.convert(part, param, ctx) for part in value.split(",")]
+        if len(set(values)) < len(values):
+            self.fail(f"{value!r} has a number twice.", param, ctx)
+        return values
+
+
+class Gamma(click.ParamType):
+    """A positive number, or the word `scale`."""
+
+    name = "gamma"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "[scale|NUMBER]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        return (
+            value if value in ("scale", None) else POSITIVE.convert(value, param, ctx)
+        )
+
+
+class Setting(click.ParamType):
+    """`NAME=VALUE`, the value a number, yes or no, or a word."""
+
+    name = "name=value"
+
+    def __init__(self, several: bool = False):
+        self.several = several
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "NAME=VALUE[,VALUE...]" if self.several else "NAME=VALUE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        name, equals, given = value.partition("=")
+        if not (name and equals and given):
+            self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
+        name = name.replace("-", "_")
+        if not self.several:
+            return name, _value(given)
+        values = [_value(part) for part in given.split(",")]
+        if all(type(one) in (int, float) for one in values):
+            return name, values
+        if len(values) > 1:
+            self.fail(f"{given!r} is not a list of numbers.", param, ctx)
+        return name, values[0]
+
+
+def _value(text: str) -> Any:
+    """A Python value as it is meant: a number, yes or no, else the text."""
+    words = {"true": True, "yes": True, "false": False, "no": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+class Finite(click.FloatRange):
+    """A float that is no infinity and no NaN."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        number = super().convert(value, param, ctx)
+        if number != number or number in (float("inf"), float("-inf")):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+POSITIVE = Finite(min=0, min_open=True)
+AT_LEAST_1 = click.IntRange(min=1)
+
+
+def shared(*options: Callable[..., Any]) -> Callable[[Callable], Callable]:
+    """One decorator of several, in the order of the help text."""
+
+    def decorate(function: Callable) -> Callable:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def unique(values: Sequence[tuple[str, Any]], option: str) -> dict[str, Any]:
+    """Settings by name; a name given twice is a mistake of the command line."""
+    found: dict[str, Any] = {}
+    for name, value in values:
+        if name in found:
+            raise click.UsageError(f"{option} {name} is given twice.")
+        found[name] = value
+    return found
+
+
+def shows_bar(quiet: bool) -> bool:
+    """Whether to show progress: not where it would end up in a file."""
+    return not quiet and sys.stderr.isatty()
+
+
+columns = shared(
+    click.option("--target", metavar="COLUMN", help=TARGET),
+    click.option(
+        "--ignore",
+        metavar="COLUMN",
+        multiple=True,
+        help="A column that is no feature, such as a number of the row.  [repeatable]",
+    ),
+    click.option(
+        "--no-header",
+        "header",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="The CSV file has no line of names: its columns are 0, 1, ...",
+    ),
+)
+
+algorithm = click.option(
+    "--algorithm",
+    type=click.Choice(ALGORITHMS),
+    metavar="NAME",
+    help=f"What learns: {', '.join(ALGORITHMS)}.  [default: arow; regression: sgd]",
+)
+
+standardise = click.option(
+    "--standardise/--no-standardise",
+    default=True,
+    show_default=True,
+    help="Give every feature mean 0 and deviation 1, as they are known so far.",
+)
+
+seed = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="Of algorithms that draw at random.",
+)
+
+quiet = click.option("--quiet", is_flag=True, help="No report and no progress bar.")

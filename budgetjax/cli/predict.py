@@ -1,0 +1,178 @@
+"""`budgetjax predict`: labels or numbers for the rows of a file."""
+
+import contextlib
+import csv
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+import numpy as np
+
+from budgetjax.cli import data, options, targets
+from budgetjax.cli.models import Model
+
+STANDARD_OUTPUT = "-"
+EXAMPLES = """\b
+Examples:
+  budgetjax predict iris.safetensors new.csv --output predicted.csv
+  budgetjax predict iris.safetensors new.csv --scores | head
+  budgetjax predict a9a.safetensors a9a.t --output predicted.txt
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("model")
+@click.argument("file")
+@options.columns
+@click.option(
+    "--output",
+    "-o",
+    default=STANDARD_OUTPUT,
+    metavar="OUT",
+    help="Where the predictions go, one a line.  [default: -, standard output]",
+)
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Write CSV with a header: the prediction, and the score of every class.",
+)
+@options.quiet
+def predict(
+    model: str,
+    file: str,
+    target: str | None,
+    ignore: tuple[str, ...],
+    header: bool,
+    output: str,
+    scores: bool,
+    quiet: bool,
+) -> None:
+    """Predict the rows of FILE with MODEL.
+
+    MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
+    taken by the names that they had in training, so FILE may have others too.
+
+    Where FILE has the targets, the accuracy is printed, or for numbers the root of the
+    mean squared error: on standard output, or on standard error if the predictions go
+    there. The target is the column of the training, or --target; a LIBSVM text has it.
+    """
+    to_file = output != STANDARD_OUTPUT
+    data.check_outputs({"--output": output if to_file else None}, model, file)
+
+    from budgetjax.cli import models
+
+    chosen = models.opened(model)
+    if scores and chosen.scores is None:
+        raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
+    source = _source(chosen, file, target, ignore, header)
+    tally = _Tally(file, chosen, strict=target is not None)
+    lines = _lines(chosen, source, tally, scores, options.shows_bar(quiet))
+    if to_file:
+        data.write(output, (line.encode() for line in lines))
+    else:
+        for line in lines:
+            sys.stdout.write(line)
+    if not quiet:
+        click.echo(tally.text(), err=not to_file)
+
+
+def _source(
+    model: Model, file: str, target: str | None, ignore: tuple[str, ...], header: bool
+) -> Any:
+    """The file, with the model's columns, and the target if there is one."""
+    features = None
+    if data.has_columns(file):
+        names = data.opened(file, None, header=header).feature_names or ()
+        if target is None and model.target in names and model.target not in ignore:
+            target = model.target
+        if model.features is not None and not ignore:
+            features = model.features
+    source = data.opened(
+        file,
+        target,
+        ignore,
+        header=header,
+        features=features,
+        num_features=model.num_features,
+    )
+    if source.num_features != model.num_features:
+        hint = ""
+        if source.feature_names is not None:
+            hint = "; --target and --ignore name those that are none"
+        raise ValueError(
+            f"{file}: must have {data.counted(model.num_features, 'feature')}, as the "
+            f"model, got {source.num_features}{hint}"
+        )
+    return source
+
+
+class _Tally:
+    """How good predictions are, where the targets are known."""
+
+    def __init__(self, file: str, model: Model, strict: bool):
+        self.file, self.model, self.strict = file, model, strict
+        self.rows, self.scored, self.errors = 0, 0, 0.0
+        self.why = ""
+
+    def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
+        """Counts rows; labels that the model has not end the count, or the run."""
+        first = self.rows
+        self.rows += len(predicted)
+        if y is None or self.why:
+            return
+        classes = self.model.classes
+        try:
+            targets.check(self.file, y, classes, first)
+        except ValueError as error:
+            if self.strict:
+                raise
+            self.why = str(error)
+            return
+        self.scored += len(y)
+        self.errors += targets.errors(predicted, y, regression=classes is None)
+
+    def text(self) -> str:
+        """One line for people."""
+        rows = data.counted(self.rows, "row")
+        if self.why:
+            return f"no accuracy: {self.why}"
+        if not self.scored:
+            return f"predicted: {rows}"
+        if self.model.classes is None:
+            root = np.sqrt(self.errors / self.scored)
+            return f"root mean squared error: {root:.4g}, {rows}"
+        right = self.scored - int(self.errors)
+        share = 100 * right / self.scored
+        return f"accuracy: {share:.2f}% ({right:,} of {rows})"
+
+
+def _lines(
+    model: Model, source: Any, tally: _Tally, scores: bool, shows: bool
+) -> Iterator[str]:
+    """The output, in pieces."""
+    from budgetjax import progress_bar
+
+    if scores and model.classes is not None:
+        names = [f"score_{data.label(one)}" for one in model.classes.tolist()]
+        yield _csv([["prediction", *(names if len(names) > 2 else ["score"])]])
+    bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
+    with bar as report, contextlib.closing(source.read()) as batches:
+        for X, *rest in batches:
+            data.check_finite(source, X, tally.rows)
+            predicted = np.asarray(model.predict(X))
+            tally.add(predicted, rest[0] if rest else None)
+            columns = [map(data.label, predicted)]
+            if scores and model.scores is not None:
+                values = np.asarray(model.scores(X)).reshape(len(X), -1)
+                columns += [map(str, column) for column in values.T]
+            yield _csv(zip(*columns, strict=True))
+            report("", len(X))
+
+
+def _csv(rows: Iterable[Iterable[str]]) -> str:
+    """Rows of CSV; a cell is quoted only where it must be."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

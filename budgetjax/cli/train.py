@@ -1,0 +1,298 @@
+"""`budgetjax train`: from a file of examples to a model file."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from budgetjax.cli import data, learners, options, targets
+
+# Of the learning curve of a small file, and the rows of each at least: the first of
+# them say how to scale the features.
+POINTS = 100
+FEWEST_ROWS = 256
+# The width of the names in the report.
+NAMES = 20
+# Scaled examples of so many bytes are kept for the passes of the refit; of more, every
+# pass reads the file.
+HELD = 256 * 2**20
+EXAMPLES = """\b
+Examples:
+  budgetjax train iris.csv --target species --model iris.safetensors
+  budgetjax train a9a.libsvm --model a9a.safetensors --budget 200 --test a9a.t
+  budgetjax train houses.parquet --target price --regression -m houses.safetensors
+  budgetjax train large.csv --target y -m large.safetensors --checkpoint large.ckpt
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("file")
+@click.option(
+    "--model", "-m", required=True, metavar="OUT", help="The model file to write."
+)
+@options.columns
+@click.option(
+    "--budget",
+    type=options.AT_LEAST_1,
+    default=100,
+    show_default=True,
+    help="The most support vectors: more are slower, and often more accurate.",
+)
+@click.option(
+    "--gamma",
+    type=options.Gamma(),
+    default="scale",
+    show_default=True,
+    help="Of the kernel exp(-gamma |x - z|^2); scale is 1 / total variance.",
+)
+@options.algorithm
+@click.option(
+    "--set",
+    "settings",
+    type=options.Setting(),
+    multiple=True,
+    help="An argument of the algorithm, such as regularization=1e-3.  [repeatable]",
+)
+@options.standardise
+@click.option(
+    "--epochs",
+    type=options.AT_LEAST_1,
+    default=1,
+    show_default=True,
+    help="How many times to go through the file, in its order.",
+)
+@click.option(
+    "--refit/--no-refit",
+    default=True,
+    show_default=True,
+    help="At the end find the best coefficients for the support vectors chosen.",
+)
+@click.option(
+    "--penalty",
+    type=options.POSITIVE,
+    default=10.0,
+    show_default=True,
+    help="Of errors, in the refit; smaller gives a smoother model.",
+)
+@click.option("--regression", is_flag=True, help="Predict numbers, not classes.")
+@click.option(
+    "--classes",
+    metavar="LABEL,LABEL...",
+    help="All classes, in place of one pass over the file to find them.",
+)
+@click.option("--test", metavar="FILE", help="Another file, to test the model on.")
+@click.option(
+    "--checkpoint",
+    metavar="FILE",
+    help="Keep what is learned there; the same command goes on from it.",
+)
+@click.option(
+    "--every",
+    type=options.AT_LEAST_1,
+    default=100,
+    show_default=True,
+    help="Batches of up to 65,536 rows between two checkpoints.",
+)
+@options.seed
+@options.quiet
+def train(
+    file: str,
+    model: str,
+    target: str | None,
+    ignore: tuple[str, ...],
+    header: bool,
+    budget: int,
+    gamma: float | str,
+    algorithm: str | None,
+    settings: tuple[tuple[str, Any], ...],
+    standardise: bool,
+    epochs: int,
+    refit: bool,
+    penalty: float,
+    regression: bool,
+    classes: str | None,
+    test: str | None,
+    checkpoint: str | None,
+    every: int,
+    seed: int,
+    quiet: bool,
+) -> None:
+    """Train a model from FILE.
+
+    One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
+    name, and is read a part at a time, so that it may be larger than the memory. Rows
+    should be in random order, not sorted by class.
+    """
+    started = time.perf_counter()
+    asked = options.unique(settings, "--set")
+    data.check_target(file, target, header)
+    if regression and classes is not None:
+        raise click.UsageError("--classes and --regression exclude each other.")
+    data.check_outputs({"--model": model, "--checkpoint": checkpoint}, file, test)
+    shows_bar = options.shows_bar(quiet)
+
+    def say(name: str, text: str) -> None:
+        if not quiet:
+            click.echo(f"{name + ':':<{NAMES}}{text}")
+
+    source = data.opened(file, target, ignore, header=header)
+    tested = None if test is None else data.like(test, target, source, header=header)
+    about = targets.look(source, regression=regression, classes=classes)
+    if tested is not None:
+        targets.check_all(tested, about.labels)
+    number = 0 if about.labels is None else len(about.labels)
+    learner = learners.learner(algorithm, number, asked, seed)
+    if refit and learner.refit_loss is None:
+        raise click.UsageError(
+            f"--refit has no loss {asked['loss']!r}; --no-refit does without."
+        )
+    if not isinstance(gamma, float):
+        first = next(iter(source))[0]
+        gamma = learners.default_gamma(source.name, first, standardise)
+    state = learner.algorithm.init(
+        learners.kernel(learner, gamma, regression=regression),
+        num_features=source.num_features,
+        budget=budget,
+        **learner.arguments,
+    )
+    say("data", f"{file}, {data.counted(source.num_features, 'feature')}")
+    say("target" if regression else "classes", about.text)
+    say("scaling", "every feature to mean 0 and deviation 1" if standardise else "none")
+    say("kernel", f"Gaussian, gamma {gamma:.4g}")
+    extra = "".join(f", {key} {value}" for key, value in asked.items())
+    say("learner", f"{learner.name}, at most {budget:,} support vectors{extra}")
+    if about.doubt:
+        click.echo(f"budgetjax: warning: {file}: {about.doubt}", err=True)
+
+    try:
+        fitted = _streamed(
+            learner.algorithm,
+            state,
+            source,
+            about,
+            standardise=standardise,
+            epochs=epochs,
+            checkpoint=checkpoint,
+            every=every,
+            progress=shows_bar,
+        )
+        rows = data.counted(fitted.num_rows // epochs, "row")
+        say("read", rows + (f", {epochs} times" if epochs > 1 else ""))
+        when = "of rows before they were learned"
+        if epochs > 1:
+            when = "of all times, of which only the first met new rows"
+        say("progressive error", f"{_error(fitted.error, regression)}, {when}")
+        if refit:
+            fitted = _refitted(
+                fitted, source, learner.refit_loss, penalty, progress=shows_bar
+            )
+    except KeyboardInterrupt as interrupt:
+        how = "nothing is written; --checkpoint FILE lets a run go on"
+        if checkpoint is not None:
+            how = f"the same command goes on from {checkpoint}"
+        raise KeyboardInterrupt(how) from interrupt
+    from budgetjax import persist
+
+    notes = {
+        "file": Path(file).name,
+        "target": target,
+        "features": source.feature_names and list(source.feature_names),
+        "refit": refit,
+    }
+    persist.write(model, fitted, notes)
+    say("model", model)
+    if tested is not None:
+        error, count = _tested(fitted, tested, regression)
+        say("test error", f"{_error(error, regression)}, {count:,} rows of {test}")
+    say("time", f"{time.perf_counter() - started:.1f} seconds")
+
+
+def _error(error: float, regression: bool) -> str:
+    """An error as people read it."""
+    if regression:
+        return f"{np.sqrt(error):.4g} (root of the mean square)"
+    return f"{100 * error:.2f}%"
+
+
+def _streamed(
+    algorithm: Any,
+    state: Any,
+    source: Any,
+    about: targets.Look,
+    *,
+    standardise: bool,
+    epochs: int,
+    checkpoint: str | None,
+    every: int,
+    progress: bool,
+) -> Any:
+    """The model after the stream; more epochs are one longer stream."""
+    from budgetjax.stream.batches import rows_of_a_batch
+    from budgetjax.stream.checkpoints import AGAIN
+    from budgetjax.stream.fit import fit_stream
+
+    def read() -> Iterator[tuple[np.ndarray, ...]]:
+        for _ in range(epochs):
+            yield from source.read()
+
+    rows = about.rows
+    longer = dataclasses.replace(
+        source, read=read, num_rows=None if rows is None else epochs * rows
+    )
+    # As many batches as a learning curve needs points; a large file has them anyway.
+    usual = rows_of_a_batch("train", source.num_features, np.float32, None)
+    size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
+    try:
+        return fit_stream(
+            algorithm,
+            state,
+            longer,
+            classes=about.labels,
+            standardise=standardise,
+            batch_rows=min(usual, size),
+            progress=progress,
+            checkpoint=checkpoint,
+            every=every,
+        )
+    except ValueError as error:
+        if AGAIN not in str(error):
+            raise
+        anew = f"delete {checkpoint} to start anew"
+        raise ValueError(str(error).replace(AGAIN, anew)) from error
+
+
+def _refitted(
+    model: Any, source: Any, loss: Any, penalty: float, *, progress: bool
+) -> Any:
+    """The model with the best coefficients for its support vectors."""
+    from budgetjax.refit import refit
+
+    if not int(model.state.expansion.num_active):
+        # No row has asked for a change: the model that is 0 everywhere is right.
+        return model
+
+    def read() -> Iterator[tuple[np.ndarray, ...]]:
+        for X, y, *weight in source.read():
+            X = X if model.scaling is None else model.scaling.apply(X)
+            yield X, targets.coded(model.classes, y), *weight
+
+    batches: Any = dataclasses.replace(source, read=read)
+    row = 4 * source.num_features
+    if model.num_rows * row <= HELD:
+        batches = list(batches)
+    state = refit(model.state, batches, loss=loss, penalty=penalty, progress=progress)
+    return model._replace(state=state)
+
+
+def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
+    """The share of mistakes or the mean squared error on a file, and its rows."""
+    total, rows = 0.0, 0
+    for X, y, *_ in source:
+        data.check_finite(source, X, rows)
+        total += targets.errors(model.predict(X), y, regression=regression)
+        rows += len(y)
+    return total / rows, rows

@@ -1,0 +1,452 @@
+"""Classifiers that solve a support vector machine, a problem a class."""
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from budgetjax.batch.budget_svm import budget_svm
+from budgetjax.batch.model import KernelModel
+from budgetjax.batch.sbp import sbp
+from budgetjax.batch.solve import BatchAlgorithm, solve
+from budgetjax.estimators import encoding
+from budgetjax.linear.model import LinearModel
+from budgetjax.linear.mpu import mpu
+
+
+class Solved(NamedTuple):
+    """What a solver has found for one class.
+
+    Attributes:
+      model: it.
+      steps: steps or passes that were made.
+      converged: whether its gap is as small as asked for.
+    """
+
+    model: KernelModel | LinearModel
+    steps: int
+    converged: bool
+
+
+class _OneVersusRest(ClassifierMixin, BaseEstimator):
+    """A model a class, or one for two classes."""
+
+    models_: tuple[Any, ...]
+    classes_: Shaped[np.ndarray, " classes"]
+    n_iter_: int
+
+    # What steps are called in parameters.
+    _unit = "steps"
+
+    def _solver(self, X: Any) -> Any:
+        """`solver(labels, seed) -> Solved` for these examples."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "models_")
+
+    @property
+    def _where(self) -> str:
+        return type(self).__name__
+
+    def fit(self, X: Any, y: Any) -> "_OneVersusRest":
+        """Solves a problem for each class, or one for two classes.
+
+        Args:
+          X: shape `(n, features)`, an array, a data frame or a sparse matrix.
+          y: labels of any kind, of at least two classes, shape `(n,)`.
+
+        Returns:
+          The estimator.
+
+        Raises:
+          ValueError: if the data or a parameter does not fit.
+          ImportError: if `progress` needs tqdm.
+
+        Warns:
+          ConvergenceWarning: if the steps, or passes, were not enough.
+          UserWarning: if features look unscaled.
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=encoding.FLOATS)
+        encoding.check_range(self._where, X, encoding.dtype_of(X))
+        encoding.warn_unscaled(self._where, X)
+        classes, codes = encoding.classes_of(self._where, y)
+        solver = self._solver(X)
+        random = check_random_state(getattr(self, "random_state", 0))
+        solved = []
+        for number in range(1, 2) if len(classes) == 2 else range(len(classes)):
+            labels = np.where(codes == number, 1, -1).astype(np.int32)
+            solved.append(solver(labels, int(random.randint(2**31 - 1))))
+        late = [i for i, found in enumerate(solved) if not found.converged]
+        if late:
+            first = encoding.shown(classes[late[0] if len(solved) > 1 else 1])
+            warnings.warn(
+                f"{self._where}: {len(late)} of {len(solved)} models have a gap above "
+                f"tolerance, the first of class {first}; raise max_{self._unit}, or "
+                "tolerance",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.models_ = tuple(found.model for found in solved)
+        self.classes_ = classes
+        self.n_iter_ = max(found.steps for found in solved)
+        return self
+
+    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
+        """Scores of the models; O(n features) for each of their vectors.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Shape `(n,)` for two classes, above 0 for the second one; else
+          `(n, classes)`.
+
+        Raises:
+          NotFittedError: before `fit`.
+          ValueError: if X does not fit.
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=encoding.FLOATS
+        )
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _scores(self, X: Any) -> Float[np.ndarray, "n models"]:
+        dtype = np.dtype(self.models_[0].vectors.dtype)
+        encoding.check_range(self._where, X, dtype)
+        found = [
+            np.stack(
+                [np.asarray(model.decision_function(rows)) for model in self.models_],
+                axis=1,
+            )[: stop - start]
+            for start, stop, rows in encoding.blocks(X, dtype)
+        ]
+        return np.concatenate(found)
+
+    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+        """The label of each row: that of the largest score.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Raises:
+          NotFittedError: before `fit`.
+          ValueError: if X does not fit.
+        """
+        scores = self.decision_function(X)
+        binary = scores.ndim == 1
+        best = (scores > 0).astype(int) if binary else np.argmax(scores, axis=1)
+        return self.classes_[best]
+
+
+def _solve(
+    algorithm: BatchAlgorithm,
+    state: Any,
+    X: Float[np.ndarray, "n features"],
+    labels: Shaped[np.ndarray, " n"],
+    given: dict[str, Any],
+    every: int,
+) -> Solved:
+    """Steps until the gap, seen every so many, is as small as was asked for."""
+    state, history = solve(
+        algorithm,
+        state,
+        X,
+        labels,
+        max_steps=given["max_steps"],
+        tolerance=given["tolerance"],
+        callback_every=every,
+        progress=given["progress"],
+    )
+    converged = history.gap[-1] <= given["tolerance"] * np.abs(history.primal[-1])
+    model = algorithm.model(state, X, labels)
+    return Solved(model, int(history.step[-1]), bool(converged))
+
+
+class SBPClassifier(_OneVersusRest):
+    """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
+
+    For large training sets: it soon predicts about as well as the SVM, of which it has
+    no use for the last digits. The number of support vectors is not bounded.
+
+    Of more than two classes each has a model of its own against all others. Computes in
+    float32, or in float64 where X is and JAX has it switched on; X becomes dense.
+
+    Args:
+      slack: the mean slack that examples are given, for a weight vector of norm 1, at
+        least 0; it takes the place of the penalty C of other SVMs. 0 is a hard margin.
+        Of 0.001 to 0.1 the best was 0.001 on digits, letter and ijcnn1, whose classes
+        are well apart, and 0.03 on a9a, whose are not.
+      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
+        `budgetjax.Polynomial(3)`.
+      gamma: of a kernel by name. "scale" is one over the total variance of the
+        features, `budgetjax.default_gamma`.
+      fit_bias: whether the model has a bias, which is not regularised.
+      tolerance: of the gap between the margin reached and a bound of all margins, as a
+        part of the former. The bound is loose: of 0.2 to 1 none predicted better.
+      max_steps: of up to 64 updates each, at most.
+      cache_size: mebibytes for kernel rows that are kept.
+      random_state: of the draws: an integer gives the same model again.
+      progress: whether to show a bar.
+
+    Attributes:
+      models_: a `budgetjax.KernelModel` for each class, or one for two classes.
+      classes_: the labels, in order.
+      n_iter_: steps made, the most of any model.
+      n_features_in_: features.
+      feature_names_in_: their names, if X was a data frame.
+
+    Example:
+      >>> from budgetjax.estimators import SBPClassifier
+      >>> from sklearn.datasets import make_moons
+      >>> X, y = make_moons(300, noise=0.1, random_state=0)
+      >>> model = SBPClassifier(random_state=0).fit(X, y)
+      >>> bool(model.score(X, y) > 0.95)
+      True
+    """
+
+    def __init__(
+        self,
+        slack: Any = 0.003,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        fit_bias: Any = True,
+        tolerance: Any = 1.0,
+        max_steps: Any = 2000,
+        cache_size: Any = 512.0,
+        random_state: Any = None,
+        progress: Any = False,
+    ):
+        self.slack = slack
+        self.kernel = kernel
+        self.gamma = gamma
+        self.fit_bias = fit_bias
+        self.tolerance = tolerance
+        self.max_steps = max_steps
+        self.cache_size = cache_size
+        self.random_state = random_state
+        self.progress = progress
+
+    def _solver(self, X: Any) -> Any:
+        kernel = encoding.kernel_of(self._where, self.kernel, self.gamma, X)
+        rows = encoding.dense(X, encoding.dtype_of(X))
+        given = self.get_params(deep=False)
+
+        def solver(labels, seed):
+            state = sbp.init(
+                kernel,
+                rows,
+                labels,
+                slack=given["slack"],
+                fit_bias=given["fit_bias"],
+                cache_size=given["cache_size"],
+                seed=seed,
+            )
+            return _solve(sbp, state, rows, labels, given, 20)
+
+        return solver
+
+
+class BudgetSVC(_OneVersusRest):
+    """An SVM that looks at its worst-classified examples, `budgetjax.budget_svm`.
+
+    At most `budget` examples of the largest loss count, so that it is robust to few
+    labels that are wrong, and small budgets are a strong regularisation. The number of
+    support vectors is not bounded by it: at the optimum many examples are equally bad.
+    `budgetjax.prune` keeps those of the largest coefficients.
+
+    Of more than two classes each has a model of its own against all others. Computes in
+    float32, or in float64 where X is and JAX has it switched on; X becomes dense.
+
+    Args:
+      budget: the number of examples that count, at least 1. As many as there are make
+        the ordinary SVM.
+      penalty: C, positive. To compare budgets, take it proportional to `1 / budget`
+        with "l1" and to its square root with "l2".
+      norm: "l1", the sum of the losses of these examples, or "l2", about the root of
+        the sum of their squares.
+      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
+        `budgetjax.Polynomial(3)`.
+      gamma: of a kernel by name. "scale" is one over the total variance of the
+        features, `budgetjax.default_gamma`.
+      tolerance: of the duality gap, as a part of the objective.
+      max_steps: at most: changes of a pair of coefficients with "l1", of all of them
+        with "l2".
+      cache_size: mebibytes for kernel rows that are kept.
+      progress: whether to show a bar.
+
+    Attributes:
+      models_: a `budgetjax.KernelModel` for each class, or one for two classes.
+      classes_: the labels, in order.
+      n_iter_: steps made, the most of any model.
+      n_features_in_: features.
+      feature_names_in_: their names, if X was a data frame.
+
+    Example:
+      >>> from budgetjax.estimators import BudgetSVC
+      >>> from sklearn.datasets import make_moons
+      >>> X, y = make_moons(300, noise=0.1, random_state=0)
+      >>> model = BudgetSVC(budget=50).fit(X, y)
+      >>> bool(model.score(X, y) > 0.95)
+      True
+    """
+
+    def __init__(
+        self,
+        budget: Any = 100,
+        *,
+        penalty: Any = 1.0,
+        norm: Any = "l1",
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        tolerance: Any = 1e-3,
+        max_steps: Any = 100_000,
+        cache_size: Any = 512.0,
+        progress: Any = False,
+    ):
+        self.budget = budget
+        self.penalty = penalty
+        self.norm = norm
+        self.kernel = kernel
+        self.gamma = gamma
+        self.tolerance = tolerance
+        self.max_steps = max_steps
+        self.cache_size = cache_size
+        self.progress = progress
+
+    def _solver(self, X: Any) -> Any:
+        kernel = encoding.kernel_of(self._where, self.kernel, self.gamma, X)
+        rows = encoding.dense(X, encoding.dtype_of(X))
+        given = self.get_params(deep=False)
+        # Pairs of coefficients jam on the ball of the other norm.
+        solver_name = "smo" if given["norm"] == "l1" else "projected_gradient"
+
+        def solver(labels, seed):
+            state = budget_svm.init(
+                kernel,
+                rows,
+                labels,
+                budget=given["budget"],
+                penalty=given["penalty"],
+                norm=given["norm"],
+                solver=solver_name,
+                cache_size=given["cache_size"],
+            )
+            return _solve(budget_svm, state, rows, labels, given, 100)
+
+        return solver
+
+
+class MPUClassifier(_OneVersusRest):
+    """The linear SVM by the Margin Perceptron with Unlearning, `budgetjax.mpu`.
+
+    For many rows, dense or sparse, which stay as they are. Of more than two classes
+    each has a model of its own against all others. It solves in float64; the model is
+    in JAX's default precision.
+
+    Args:
+      penalty: C, positive, of the hinge loss.
+      augment: the value of a constant feature, whose weight times this is the bias, and
+        is regularised; 0 is no bias.
+      kernel: "linear"; or "rbf", "laplacian" or a kernel: then X becomes dense, and the
+        kernel values of all pairs of rows are kept.
+      gamma: of a kernel by name. "scale" is one over the total variance of the
+        features, `budgetjax.default_gamma`.
+      tolerance: the relative distance of the objective from its optimum that is enough.
+      max_passes: over all rows, at most.
+      random_state: of the orders: an integer gives the same model again.
+      progress: whether to show a bar.
+
+    Attributes:
+      models_: a `budgetjax.LinearModel`, or `KernelModel`, for each class, or one for
+        two classes.
+      coef_: weights, shape `(models, n_features_in_)`, of the linear kernel.
+      intercept_: the biases, shape `(models,)`.
+      classes_: the labels, in order.
+      n_iter_: passes over all rows, the most of any model.
+      n_features_in_: features.
+      feature_names_in_: their names, if X was a data frame.
+
+    Example:
+      >>> from budgetjax.estimators import MPUClassifier
+      >>> from sklearn.datasets import load_iris
+      >>> X, y = load_iris(return_X_y=True)
+      >>> model = MPUClassifier(random_state=0).fit(X, y)
+      >>> model.coef_.shape, bool(model.score(X, y) > 0.9)
+      ((3, 4), True)
+    """
+
+    _unit = "passes"
+
+    def __init__(
+        self,
+        penalty: Any = 1.0,
+        *,
+        augment: Any = 1.0,
+        kernel: Any = "linear",
+        gamma: Any = "scale",
+        tolerance: Any = 1e-4,
+        max_passes: Any = 1000,
+        random_state: Any = None,
+        progress: Any = False,
+    ):
+        self.penalty = penalty
+        self.augment = augment
+        self.kernel = kernel
+        self.gamma = gamma
+        self.tolerance = tolerance
+        self.max_passes = max_passes
+        self.random_state = random_state
+        self.progress = progress
+
+    @property
+    def coef_(self) -> Float[np.ndarray, "models features"]:
+        """The weights, a row a model; only of the linear kernel."""
+        return np.stack([np.asarray(model.weights) for model in self.models_])
+
+    @property
+    def intercept_(self) -> Float[np.ndarray, " models"]:
+        """The bias of each model."""
+        return np.stack([np.asarray(model.bias) for model in self.models_])
+
+    def _solver(self, X: Any) -> Any:
+        kernel = None
+        if not (isinstance(self.kernel, str) and self.kernel == "linear"):
+            kernel = encoding.kernel_of(self._where, self.kernel, self.gamma, X)
+            X = encoding.dense(X, encoding.dtype_of(X))
+        given = self.get_params(deep=False)
+
+        def solver(labels, seed):
+            solution = mpu.solve(
+                X,
+                labels,
+                kernel=kernel,
+                penalty=given["penalty"],
+                augment=given["augment"],
+                seed=seed,
+                stop=given["tolerance"],
+                max_passes=given["max_passes"],
+                progress=given["progress"],
+            )
+            passes, converged = int(solution.num_passes), bool(solution.converged)
+            return Solved(solution.model, passes, converged)
+
+        return solver
+
+    def _scores(self, X: Any) -> Float[np.ndarray, "n models"]:
+        if not isinstance(self.models_[0], LinearModel):
+            return super()._scores(X)
+        return X @ self.coef_.T + self.intercept_[None]

@@ -1,0 +1,251 @@
+"""What the online estimators share: a state, what moves it on, and what it predicts."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+from jaxtyping import Float, Int, Shaped
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from budgetjax import engine, hyperparameters, passes, progress_bar
+from budgetjax import expansion as support_set
+from budgetjax.estimators import arguments, encoding, packing
+from budgetjax.refit import refit
+
+# Rows that the refit pads to, at least.
+FEWEST_TO_REFIT = 256
+
+
+class Learner(BaseEstimator):
+    """An estimator with the state of an online algorithm."""
+
+    _family: ClassVar[arguments.Family]
+
+    random_state: Any
+
+    state_: Any
+    n_iter_: int
+    _name: str
+
+    @property
+    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
+        """The support vectors, shape `(n_support_, n_features_in_)`."""
+        support = support_set.support(self.state_)
+        return np.asarray(support.vectors)[np.asarray(support.mask)]
+
+    @property
+    def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
+        """Their coefficients, shape `(1, n_support_)`, or a row for each class."""
+        support = support_set.support(self._model())
+        return np.asarray(support.coefficients)[np.asarray(support.mask)].T
+
+    @property
+    def n_support_(self) -> int:
+        """The number of support vectors."""
+        return int(self.state_.expansion.num_active)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "state_")
+
+    def __getstate__(self):
+        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore
+        if "state_" in state:
+            state["state_"] = packing.packed(state["state_"])
+        return state
+
+    def __setstate__(self, state):
+        state = {**state}
+        if "state_" in state:
+            state["state_"] = packing.unpacked(state["state_"])
+        super().__setstate__(state)
+
+    @property
+    def _where(self) -> str:
+        return type(self).__name__
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(self.state_.expansion.vectors.dtype)
+
+    def _validated(self, X: Any, y: Any, *, first: bool, **more: Any) -> Any:
+        """X and y as arrays, or X as a CSR matrix."""
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=first,
+            accept_sparse="csr",
+            dtype=encoding.FLOATS,
+            **more,
+        )
+        dtype = encoding.dtype_of(X) if first else self._dtype
+        encoding.check_range(self._where, X, dtype)
+        if first:
+            encoding.warn_unscaled(self._where, X)
+        return X, y
+
+    def _weights(self, X: Any, sample_weight: Any) -> Float[np.ndarray, " n"]:
+        weights = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if not np.any(weights > 0):
+            raise ValueError(
+                f"{self._where}: sample_weight must not be zero for all rows, got zeros"
+            )
+        return weights
+
+    def _seeds(self) -> tuple[int, np.random.RandomState]:
+        """A seed for the algorithm, and what draws the orders."""
+        random = check_random_state(self.random_state)
+        return int(random.randint(2**31 - 1)), random
+
+    def _start(self, X: Any, num_outputs: int, seed: int, *, refits: bool) -> Any:
+        return arguments.start(
+            self._where,
+            self._family,
+            self.get_params(deep=False),
+            X,
+            num_outputs=num_outputs,
+            seed=seed,
+            refits=refits,
+        )
+
+    def _passed(
+        self,
+        X: Any,
+        num_outputs: int,
+        examples: Callable[[Int[np.ndarray, " n"] | None], tuple[Any, Any]],
+    ) -> tuple[Any, bool, int]:
+        """The state after all passes, whether to refit, and a seed for that.
+
+        `examples` gives the targets and weights of the rows in an order.
+        """
+        where, given = self._where, self.get_params(deep=False)
+        refits = bool(hyperparameters.flag(where, "refit", given["refit"]))
+        shuffle = bool(hyperparameters.flag(where, "shuffle", given["shuffle"]))
+        epochs = hyperparameters.size(where, "epochs", given["epochs"])
+        if refits:
+            # Before the stream, which may take long.
+            hyperparameters.flag(where, "move_vectors", given["move_vectors"])
+            for penalty in np.atleast_1d(np.asarray(given["penalty"], object)):
+                hyperparameters.positive(where, "penalty", penalty)
+        seed, random = self._seeds()
+        state = self._start(X, num_outputs, seed, refits=refits)
+        n = X.shape[0]
+        with progress_bar.reporting(
+            where, given["progress"], "rows", n * epochs
+        ) as report:
+            for _ in range(epochs):
+                order = random.permutation(n) if shuffle else None
+                state = self._run(
+                    given["algorithm"], state, X, *examples(order), order, report
+                )
+        return state, refits, seed
+
+    def _run(
+        self,
+        name: str,
+        state: Any,
+        X: Any,
+        targets: Shaped[np.ndarray, " n"],
+        weights: Float[np.ndarray, " n"],
+        order: Int[np.ndarray, " n"] | None = None,
+        report: Callable[..., object] = lambda text, count: None,
+    ) -> Any:
+        """The state after the rows in this order, in which targets and weights are."""
+        algorithm, _ = arguments.algorithm(self._where, self._family, name)
+        dtype = np.dtype(state.expansion.vectors.dtype)
+        for start, stop, rows in encoding.blocks(X, dtype, order):
+            labels = encoding.padded(targets[start:stop], len(rows))
+            counts = np.zeros(len(rows))
+            counts[: stop - start] = weights[start:stop]
+            state, _ = engine.run(algorithm, state, rows, labels, weight=counts)
+            report(f"{int(state.expansion.num_active)} vectors", stop - start)
+        return state
+
+    def _refitted(
+        self,
+        state: Any,
+        X: Any,
+        targets: Shaped[np.ndarray, " n"],
+        weights: Float[np.ndarray, " n"],
+        seed: int,
+    ) -> Any:
+        """The state with the coefficients that are best for these rows."""
+        if not int(state.expansion.num_active):
+            # No example has asked for a change: the model of zeros is right.
+            return state
+        given = self.get_params(deep=False)
+        dtype = np.dtype(state.expansion.vectors.dtype)
+        return refit(
+            state,
+            **_data(X, targets, weights, dtype),
+            loss=arguments.loss(self._where, self._family, given["loss"]).refit,
+            penalty=given["penalty"],
+            move_vectors=given["move_vectors"],
+            seed=seed,
+            progress=given["progress"],
+        )
+
+    def _model(self) -> Any:
+        """What predicts."""
+        averages = self.state_.expansion.average is not None
+        return support_set.averaged(self.state_) if averages else self.state_
+
+    def _scores(self, X: Any) -> Float[np.ndarray, "n ..."]:
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=encoding.FLOATS
+        )
+        encoding.check_range(self._where, X, self._dtype)
+        model = self._model()
+        found = [
+            np.asarray(engine.decision_function(model, rows))[: stop - start]
+            for start, stop, rows in encoding.blocks(X, self._dtype)
+        ]
+        return np.concatenate(found)
+
+
+class Batches:
+    """A sparse matrix in dense batches, with targets and weights, again and again."""
+
+    def __init__(self, X: Any, targets: Any, weights: Any, dtype: np.dtype):
+        self.given = X, targets, weights
+        self.dtype = dtype
+
+    def __iter__(self):
+        X, targets, weights = self.given
+        for start in range(0, X.shape[0], passes.BLOCK):
+            part = slice(start, start + passes.BLOCK)
+            yield encoding.dense(X[part], self.dtype), targets[part], weights[part]
+
+
+def _data(
+    X: Any,
+    targets: Shaped[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"],
+    dtype: np.dtype,
+) -> dict[str, Any]:
+    """What `refit` is given: of few rows, few sizes."""
+    n = X.shape[0]
+    if n > passes.BLOCK and scipy.sparse.issparse(X):
+        return {"X": Batches(X, targets, weights, dtype)}
+    if n > passes.BLOCK:
+        return {"X": X, "y": targets, "weight": weights}
+    size = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
+    counts = np.zeros(size)
+    counts[:n] = weights
+    rows = encoding.padded(encoding.dense(X, dtype), size)
+    return {"X": rows, "y": encoding.padded(targets, size), "weight": counts}

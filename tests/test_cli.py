@@ -1,0 +1,1261 @@
+"""The command line: every command on every kind of file, and what it says of errors."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+from compare import same
+
+import budgetjax as bj
+from budgetjax import persist
+from budgetjax.cli import main
+from budgetjax.cli.commands import budgetjax as group
+from budgetjax.linear import solving
+from budgetjax.stream import batches, readers
+from budgetjax.stream.fit import fit_stream
+from budgetjax.stream.scaling import Scaling
+
+N, TESTED = 300, 60
+# Small models that share compiled programs.
+SMALL = ("--budget", "10")
+
+
+def data(n=N, seed=0):
+    """Two classes by the signs of two features, with some noise."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 2)).round(3)
+    noise = 0.05 * random.normal(size=n)
+    return X, np.where(X[:, 0] * X[:, 1] + noise > 0, "yes", "no")
+
+
+def table(X, y, names=("a", "b"), **more):
+    """A table of Arrow, with the features, the target `kind`, and more columns."""
+    columns = {name: X[:, i] for i, name in enumerate(names)}
+    return pa.table({**columns, **({} if y is None else {"kind": y}), **more})
+
+
+def write_libsvm(path, X, codes):
+    lines = (
+        f"{code} " + " ".join(f"{i + 1}:{value}" for i, value in enumerate(x) if value)
+        for x, code in zip(X, codes, strict=True)
+    )
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of the same rows in all formats: never written to by tests."""
+    folder = tmp_path_factory.mktemp("cli")
+    for name, n, seed in (("train", N, 0), ("test", TESTED, 1)):
+        X, y = data(n, seed)
+        whole = table(X, y)
+        pa.csv.write_csv(whole, folder / f"{name}.csv")
+        with pa.CompressedOutputStream(folder / f"{name}.csv.gz", "gzip") as file:
+            pa.csv.write_csv(whole, file)
+        pa.parquet.write_table(whole, folder / f"{name}.parquet")
+        pa.feather.write_feather(whole, folder / f"{name}.feather")
+        write_libsvm(folder / f"{name}.libsvm", X, np.where(y == "yes", 1, -1))
+        write_libsvm(folder / f"{name}.three", X, np.digitize(X[:, 0], [-0.4, 0.4]))
+        heights = (10 + X[:, 0] - X[:, 1]).round(4)
+        plane = table(X, None, ("east", "north"), height=heights)
+        pa.csv.write_csv(plane, folder / f"{name}-height.csv")
+    return folder
+
+
+@pytest.fixture
+def at(folder, tmp_path, monkeypatch):
+    """An empty folder to work in, with links to the files."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    """A command in this process; nothing but an exit code may come out of it."""
+    result = CliRunner().invoke(group, [str(one) for one in arguments])
+    expected = result.exception is None or isinstance(result.exception, SystemExit)
+    if not expected:
+        raise result.exception
+    return result
+
+
+def good(*arguments):
+    """The standard output of a command that succeeds and has no complaint."""
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def report(text):
+    """Lines `name: value` of a report."""
+    return dict(re.split(r": +", line, maxsplit=1) for line in text.splitlines())
+
+
+def train(file, *more):
+    """A small model of a file, in `model.st`; the report."""
+    named = () if "--target" in more or "." not in file else ("--target", "kind")
+    named = named if Path(file).suffix not in (".libsvm", ".three") else ()
+    return report(good("train", file, "-m", "model.st", *SMALL, *named, *more))
+
+
+def values(path):
+    return Path(path).read_text().split()
+
+
+TABLES = ("train.csv", "train.csv.gz", "train.parquet", "train.feather")
+
+
+def test_a_model_of_every_table_is_the_same_and_predicts_as_in_python(at):
+    X, y = data(TESTED, seed=1)
+    models = []
+    for file in TABLES:
+        said = train(file)
+        assert said["classes"] == "no (158), yes (142)"
+        models.append(bj.load("model.st"))
+        # Of another format.
+        test = TABLES[len(models) - 2].replace("train", "test")
+        output = good("predict", "model.st", test, "-o", "out.txt")
+        predicted = models[-1].predict(X.astype(np.float32))
+        assert values("out.txt") == predicted.tolist()
+        right = int(np.sum(predicted == y))
+        assert output == (
+            f"accuracy: {100 * right / TESTED:.2f}% ({right} of {TESTED} rows)\n"
+        )
+        assert right > 45
+    for model in models[1:]:
+        np.testing.assert_array_equal(model.classes, models[0].classes)
+        jax.tree.map(np.testing.assert_array_equal, model.state, models[0].state)
+
+
+def test_the_report_of_train(at):
+    output = good(
+        *("train", "train.csv", "--target", "kind", "--model", "model.st"),
+        *("--test", "test.csv", *SMALL),
+    )
+    fitted = bj.load("model.st")
+    X, y = data(TESTED, seed=1)
+    error = 100 * np.mean(fitted.predict(X) != y)
+    expected = textwrap.dedent(f"""\
+        data:               train.csv, 2 features
+        classes:            no (158), yes (142)
+        scaling:            every feature to mean 0 and deviation 1
+        kernel:             Gaussian, gamma 0.5
+        learner:            arow, at most 10 support vectors
+        read:               300 rows
+        progressive error:  {100 * fitted.error:.2f}%, of rows before they were learned
+        model:              model.st
+        test error:         {error:.2f}%, 60 rows of test.csv
+        time:               0.0 seconds
+        """)
+    assert re.sub(r"[\d.]+ seconds", "0.0 seconds", output) == expected
+    assert persist.read("model.st")[1] == {
+        "file": "train.csv",
+        "target": "kind",
+        "features": ["a", "b"],
+        "refit": True,
+    }
+
+
+def test_quiet_says_nothing(at):
+    train_it = ("train", "train.csv", "--target", "kind", "-m", "model.st", *SMALL)
+    assert good(*train_it, "--quiet") == ""
+    assert good("predict", "model.st", "test.csv", "-o", "out.txt", "--quiet") == ""
+    assert len(values("out.txt")) == TESTED
+
+
+def test_libsvm_as_its_own_programs_do(at):
+    said = train("train.libsvm", "--test", "test.libsvm")
+    assert said["classes"] == "-1 (158), 1 (142)"
+    output = good("predict", "model.st", "test.libsvm", "--output", "out.txt")
+    lines = Path("out.txt").read_text().splitlines()
+    assert set(lines) == {"-1", "1"}
+    expected = np.where(data(TESTED, seed=1)[1] == "yes", "1", "-1")
+    right = int(np.sum(expected == lines))
+    assert output.endswith(f"({right} of {TESTED} rows)\n")
+    assert right > 45
+    # Rows without a known label: predictions all the same, and no accuracy.
+    write_libsvm(at / "new.libsvm", data(TESTED, seed=1)[0], np.zeros(TESTED, int))
+    output = good("predict", "model.st", "new.libsvm", "--output", "new.txt")
+    assert output == "no accuracy: new.libsvm: y must be one of -1, 1, got 0 in row 0\n"
+    assert values("new.txt") == lines
+
+
+def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
+    train("train.csv")
+    good("predict", "model.st", "test.csv", "-o", "out.txt")
+    result = run("predict", "model.st", "test.csv")
+    assert result.stdout == Path("out.txt").read_text()
+    assert re.fullmatch(r"accuracy: [\d.]+% \(\d+ of 60 rows\)\n", result.stderr)
+
+
+def test_scores_of_two_classes(at):
+    train("train.csv")
+    good("predict", "model.st", "test.csv", "--scores", "-o", "out.csv")
+    with open("out.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["prediction", "score"]
+    model, X = bj.load("model.st"), data(TESTED, seed=1)[0].astype(np.float32)
+    assert [row[0] for row in rows] == model.predict(X).tolist()
+    scores = [np.float32(row[1]) for row in rows]
+    np.testing.assert_array_equal(scores, model.decision_function(X))
+
+
+def test_scores_of_three_classes(at):
+    train("train.three", "--no-refit")
+    good("predict", "model.st", "test.three", "--scores", "-o", "out.csv")
+    with open("out.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["prediction", "score_0", "score_1", "score_2"]
+    model, X = bj.load("model.st"), data(TESTED, seed=1)[0].astype(np.float32)
+    assert [int(row[0]) for row in rows] == model.predict(X).tolist()
+    scores = np.array([row[1:] for row in rows]).astype(np.float32)
+    np.testing.assert_array_equal(scores, model.decision_function(X))
+    assert np.mean(model.predict(X) == np.digitize(X[:, 0], [-0.4, 0.4])) > 0.8
+
+
+def test_labels_with_commas_and_quotes_are_cells_of_csv(at):
+    X, y = data()
+    odd = np.where(y == "yes", 'a "b", c', "d")
+    pa.csv.write_csv(table(X, odd), at / "odd.csv")
+    train("odd.csv")
+    good("predict", "model.st", "odd.csv", "-o", "out.csv")
+    with open("out.csv", newline="") as file:
+        cells = [row for row in csv.reader(file)]
+    assert [cell for (cell,) in cells] == bj.load("model.st").predict(X).tolist()
+    assert len(cells) == N
+
+
+def test_regression(at):
+    said = train("train-height.csv", "--target", "height", "--regression")
+    X = data(TESTED, seed=1)[0]
+    heights = (10 + X[:, 0] - X[:, 1]).round(4)
+    output = good("predict", "model.st", "test-height.csv", "-o", "out.txt")
+    predicted = bj.load("model.st").predict(X.astype(np.float32))
+    written = np.array(values("out.txt"), np.float32)
+    np.testing.assert_array_equal(written, predicted)
+    root = np.sqrt(np.mean((predicted - heights) ** 2))
+    assert output == f"root mean squared error: {root:.4g}, 60 rows\n"
+    # The offset of 10 is learned: the deviation of the heights is 1.4.
+    assert root < 0.5
+    assert re.fullmatch(r"mean (9.[89]|10.0)\d*, deviation 1.\d+", said["target"])
+    assert said["learner"] == "sgd, at most 10 support vectors"
+    assert said["progressive error"].endswith(
+        " (root of the mean square), of rows before they were learned"
+    )
+
+
+def test_columns_are_taken_by_their_names(at):
+    train("train.csv")
+    good("predict", "model.st", "test.csv", "-o", "out.txt")
+    X, _ = data(TESTED, seed=1)
+    number = [f"row {i}" for i in range(TESTED)]
+    moved = table(X[:, ::-1], None, ("b", "a"), number=number)
+    pa.csv.write_csv(moved, at / "moved.csv")
+    assert good("predict", "model.st", "moved.csv", "-o", "moved.txt") == (
+        "predicted: 60 rows\n"
+    )
+    assert values("moved.txt") == values("out.txt")
+
+
+def test_columns_left_out_and_columns_without_names(at):
+    train("train.csv")
+    expected = bj.load("model.st")
+    X, y = data()
+    more = table(X, y, number=[f"row {i}" for i in range(N)], other=np.zeros(N))
+    pa.csv.write_csv(more, at / "more.csv")
+    train("more.csv", "--ignore", "number", "--ignore", "other")
+    jax.tree.map(
+        np.testing.assert_array_equal, bj.load("model.st").state, expected.state
+    )
+    bare = pa.csv.WriteOptions(include_header=False)
+    pa.csv.write_csv(more, at / "bare.csv", bare)
+    unnamed = ("--ignore", "3", "--ignore", "4", "--target", "2", "--no-header")
+    train("bare.csv", *unnamed)
+    jax.tree.map(
+        np.testing.assert_array_equal, bj.load("model.st").state, expected.state
+    )
+    pa.csv.write_csv(table(X, y), at / "last.csv", bare)
+    train("last.csv", "--target", "-1", "--no-header")
+    output = good(
+        *("predict", "model.st", "last.csv", "--target", "2", "--no-header"),
+        *("-o", "out.txt"),
+    )
+    assert values("out.txt") == expected.predict(X.astype(np.float32)).tolist()
+    assert output.startswith("accuracy: ")
+
+
+def test_arrays_of_numpy(at):
+    X, y = data()
+    np.save("X.npy", X)
+    np.save("y.npy", y)
+    good("train", "X.npy", "--target", "y.npy", "-m", "model.st", *SMALL)
+    output = good("predict", "model.st", "X.npy", "--target", "y.npy", "-o", "out.txt")
+    assert output.startswith("accuracy: ")
+    model = bj.load("model.st")
+    assert values("out.txt") == model.predict(X.astype(np.float32)).tolist()
+
+
+def python_stream(epochs=1, **more):
+    """What `train` does with the small file before the refit."""
+    source = readers.read("train.csv", target="kind")
+    gamma = more.pop("gamma", 0.5)
+    state = bj.arow.init(bj.RBF(gamma), num_features=2, budget=10, **more)
+    repeated = batches.Batches(
+        "train.csv", 2, lambda: (one for _ in range(epochs) for one in source)
+    )
+    return fit_stream(
+        bj.arow,
+        state,
+        repeated,
+        classes=["no", "yes"],
+        standardise=True,
+        batch_rows=256,
+        progress=False,
+    )
+
+
+def test_the_stream_is_that_of_python(at):
+    train("train.csv", "--no-refit", "--gamma", "0.4")
+    expected = python_stream(gamma=0.4)
+    actual = bj.load("model.st")
+    same(actual.state, expected.state)
+    np.testing.assert_array_equal(actual.rows, expected.rows)
+    np.testing.assert_array_equal(actual.errors, expected.errors)
+
+
+def test_the_refit_is_that_of_python(at):
+    train("train.csv", "--gamma", "0.4", "--penalty", "3")
+    streamed = python_stream(gamma=0.4)
+    X, y = data()
+    scaled = streamed.scaling.apply(X.astype(np.float32))
+    codes = np.where(y == "yes", 1, -1)
+    batch = [(scaled, codes)]
+    expected = bj.refit(streamed.state, batch, penalty=3.0)
+    same(bj.load("model.st").state, expected)
+
+
+def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
+    train("train.csv")
+    held = bj.load("model.st")
+    monkeypatch.setattr("budgetjax.cli.train.HELD", 0)
+    train("train.csv")
+    same(bj.load("model.st").state, held.state)
+
+
+def test_epochs_settings_and_classes(at):
+    said = train(
+        *("train.parquet", "--no-refit", "--epochs", "2", "--classes", "yes,no"),
+        *("--set", "confidence=0.5", "--gamma", "0.4", "--set", "maintenance=merge"),
+    )
+    assert said["classes"] == "yes, no"
+    assert said["read"] == "300 rows, 2 times"
+    assert said["learner"] == (
+        "arow, at most 10 support vectors, confidence 0.5, maintenance merge"
+    )
+    actual = bj.load("model.st")
+    assert actual.num_rows == 600
+    expected = python_stream(epochs=2, gamma=0.4, confidence=0.5)
+    # The other order of the classes is the other sign.
+    one, other = (bj.support(model.state).coefficients for model in (actual, expected))
+    np.testing.assert_allclose(one, -other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        ("perceptron", ("--set", "maintenance=remove-oldest", "--no-standardise")),
+        ("nystrom", ("--set", "loss=logistic")),
+    ],
+)
+def test_other_algorithms(at, algorithm, more):
+    said = train("train.csv", "--algorithm", algorithm, "--no-refit", *more)
+    assert said["learner"].startswith(f"{algorithm}, at most 10 support vectors")
+    name = persist.header("model.st")["about"]["algorithm"]
+    assert name == algorithm.replace("-", "_")
+    scaling = bj.load("model.st").scaling
+    assert (scaling is None) == ("--no-standardise" in more)
+
+
+def test_every_algorithm_can_be_named():
+    from budgetjax.cli.options import ALGORITHMS
+    from budgetjax.estimators import arguments
+
+    names = {name.replace("-", "_") for name in ALGORITHMS}
+    assert names == set(arguments.CLASSIFIER.algorithms)
+    assert names >= set(arguments.REGRESSOR.algorithms)
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
+    from budgetjax.stream import fit
+
+    command = ("train", "train.csv", "--target", "kind", *SMALL, "--quiet")
+    command = (*command, "--epochs", "4", "-m")
+    good(*command, "undisturbed.st")
+    kept = ("--checkpoint", "run.ckpt", "--every", "1")
+    after, seen = fit._after, []
+
+    def interrupted(*given):
+        seen.append(None)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return after(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "_after", interrupted)
+        result = run(*command, "model.st", *kept)
+    assert result.exit_code == 130
+    assert result.stderr == (
+        "\nbudgetjax: interrupted: the same command goes on from run.ckpt\n"
+    )
+    assert not Path("model.st").exists()
+    said = report(good("info", "run.ckpt"))
+    assert said["checkpoint"] == "after 512 rows of a stream"
+    good(*command, "model.st", *kept)
+    same(bj.load("model.st").state, bj.load("undisturbed.st").state)
+    # Of another run it is refused, and kept.
+    before = Path("run.ckpt").read_bytes()
+    result = run(*command, "other.st", *kept, "--gamma", "2")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "budgetjax: error: fit_stream: checkpoint run.ckpt must be of the same "
+        "learner, hyperparameters, classes and standardise, got one of others; delete "
+        "run.ckpt to start anew\n"
+    )
+    assert Path("run.ckpt").read_bytes() == before
+    assert not Path("other.st").exists()
+
+
+def test_a_run_without_checkpoint_says_what_is_lost(at, monkeypatch):
+    from budgetjax.stream import fit
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fit, "_after", interrupted)
+    result = run("train", "train.csv", "--target", "kind", *SMALL, "-m", "model.st")
+    assert result.exit_code == 130
+    assert result.stderr == (
+        "\nbudgetjax: interrupted: nothing is written; --checkpoint FILE lets a run go "
+        "on\n"
+    )
+    assert not Path("model.st").exists()
+
+
+def test_progress_is_on_standard_error(at, monkeypatch):
+    monkeypatch.setattr("budgetjax.cli.options.shows_bar", lambda quiet: not quiet)
+    result = run("train", "train.csv", "--target", "kind", *SMALL, "-m", "model.st")
+    assert result.exit_code == 0
+    assert re.search(r"fit_stream: 100%.*300/300", result.stderr)
+    assert "refit: " in result.stderr
+    assert "%|" not in result.stdout
+    result = run("predict", "model.st", "test.csv", "-o", "out.txt")
+    assert "predict: " in result.stderr
+
+
+def test_warnings_are_one_line(at):
+    X, y = data()
+    pa.csv.write_csv(
+        table(np.stack([X[:, 0], 1e4 * X[:, 1]], axis=1), y), at / "uneven.csv"
+    )
+    order = np.argsort(y, kind="stable")
+    pa.csv.write_csv(table(X[order], y[order]), at / "sorted.csv")
+    uneven = ("train", "uneven.csv", "--target", "kind", "-m", "model.st", *SMALL)
+    result = run(*uneven, "--no-standardise")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        "budgetjax: warning: fit_stream: uneven.csv: features look unscaled: column 1 "
+    )
+    assert result.stderr.count("\n") == 1
+    assert run(*uneven).stderr == ""
+    result = run("train", "sorted.csv", "--target", "kind", "-m", "model.st", *SMALL)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "budgetjax: warning: sorted.csv: the rows look sorted by class: 1 of 300 have "
+        "another one than the row before; what learns row after row needs them in "
+        "random order, so shuffle the file\n"
+    )
+    far = table(X, None, height=X[:, 0] + 100)
+    pa.csv.write_csv(far, at / "far.csv")
+    result = run(
+        *("train", "far.csv", "--target", "height", "--regression", "-m", "model.st"),
+        *(*SMALL, "--no-refit"),
+    )
+    assert result.exit_code == 0
+    mean, deviation = np.mean(X[:, 0] + 100), np.std(X[:, 0])
+    assert result.stderr == (
+        f"budgetjax: warning: far.csv: the mean of the target is {mean:.4g}, its "
+        f"deviation only {deviation:.4g}: subtract the mean first, or the model learns "
+        "little else\n"
+    )
+
+
+# Models made in Python.
+
+
+def python_models():
+    """Of kinds that the command line does not make."""
+    weights = np.array([1.0, -2.0], np.float32)
+    linear = bj.LinearModel(jnp.asarray(weights), jnp.float32(0.5))
+    nothing = np.zeros(())
+    solution = bj.Solution(
+        linear,
+        *(nothing,) * 5,
+        history=solving.History(*(np.zeros(1),) * 4),
+        dtype="float32",
+    )
+    X, y = data(20)
+    signs = np.where(y == "yes", 1, -1).astype(np.float32)
+    vectors = jnp.asarray(X.astype(np.float32))
+    kernel = bj.KernelModel(bj.RBF(0.5), vectors, jnp.asarray(signs), jnp.float32(0.25))
+    state = bj.load("model.st").state
+    return {"state": state, "kernel": kernel, "solution": solution, "linear": linear}
+
+
+def test_models_of_python_predict(at, models):
+    X = data(TESTED, seed=1)[0].astype(np.float32)
+    Path("model.st").write_bytes((models / "model.st").read_bytes())
+    for name, model in python_models().items():
+        bj.save("python.st", model)
+        output = good("predict", "python.st", "test.libsvm", "-o", "out.txt")
+        if name == "state":
+            predicted, scores = bj.predict(model, X), bj.decision_function(model, X)
+        else:
+            model = model.model if name == "solution" else model
+            predicted, scores = model.predict(X), model.decision_function(X)
+        assert values("out.txt") == [str(one) for one in np.asarray(predicted)], name
+        assert output.startswith("accuracy: ")
+        good("predict", "python.st", "test.libsvm", "--scores", "-o", "out.csv")
+        header, *rows = Path("out.csv").read_text().splitlines()
+        assert header == "prediction,score"
+        written = [np.float32(row.split(",")[1]) for row in rows]
+        # In blocks of another length, sums come in another order.
+        np.testing.assert_allclose(written, scores, rtol=1e-4, atol=1e-5)
+
+
+def test_estimators_of_python_predict(at):
+    from budgetjax.estimators import BudgetedKernelClassifier
+
+    X, y = data()
+    estimator = BudgetedKernelClassifier(
+        budget=10, algorithm="perceptron", refit=False, random_state=0
+    )
+    bj.save("empty.st", estimator)
+    result = run("predict", "empty.st", "test.csv")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "budgetjax: error: empty.st: the estimator must be fitted, got a "
+        "BudgetedKernelClassifier that is not\n",
+    )
+    bj.save("model.st", estimator.fit(X, y))
+    output = good(
+        *("predict", "model.st", "test.csv", "--target", "kind", "-o", "out.txt")
+    )
+    X, y = data(TESTED, seed=1)
+    expected = estimator.predict(X.astype(np.float32))
+    assert values("out.txt") == expected.tolist()
+    right = int(np.sum(expected == y))
+    assert output == (
+        f"accuracy: {100 * right / TESTED:.2f}% ({right} of {TESTED} rows)\n"
+    )
+    said = report(good("info", "model.st"))
+    assert said["type"].endswith("BudgetedKernelClassifier")
+    assert said["budget"] == "10"
+    assert said["classes"] == "2: no, yes"
+
+
+# What goes wrong.
+
+
+def edited(name, line, text):
+    """The file of training with another line."""
+    lines = Path("train.csv").read_text().splitlines(keepends=True)
+    lines[line] = text + "\n"
+    Path(name).write_text("".join(lines))
+
+
+def make_bad_files():
+    """Files with one fault each."""
+    X, y = data()
+    edited("missing.csv", 18, ",1,yes")
+    edited("infinite.csv", 18, "inf,1,yes")
+    edited("text.csv", 18, "red,1,yes")
+    edited("ragged.csv", 18, "1,yes")
+    edited("range.csv", 18, "1e39,1,yes")
+    edited("label.csv", 18, "1,1,maybe")
+    Path("empty.csv").write_text("")
+    Path("header.csv").write_text("a,b,kind\n")
+    Path("damaged.csv.gz").write_bytes(Path("train.csv.gz").read_bytes()[:900])
+    pa.csv.write_csv(table(X, ["yes"] * N), "one.csv")
+    pa.csv.write_csv(table(X, X[:, 0]), "numbers.csv")
+    pa.csv.write_csv(table(X[:, :1], y, ("a",)), "narrow.csv")
+    pa.parquet.write_table(table(X[:, :1], y, ("a",)), "narrow.parquet")
+    Path("bare.csv").write_text("1,2,3\n4,5,6\n")
+    Path("index.libsvm").write_text("1 1:1 4:2\n")
+    Path("order.libsvm").write_text("1 2:1 1:2\n-1 2:1\n")
+    Path("sweep.json").write_text('{"kind": "another"}')
+    model = Path("model.st").read_bytes()
+    Path("truncated.st").write_bytes(model[:-50])
+    Path("altered.st").write_bytes(model[:-9] + b"\x7f" + model[-8:])
+    Path("nothing.st").write_bytes(b"")
+
+
+TRAIN = ("--target", "kind", "-m", "new.st", *SMALL)
+LEARN = ("train", "train.csv", *TRAIN)
+ALTERED = "the file must be as it was written, with the digest "
+# Name: arguments, exit code, the last line of standard error without its beginning.
+BAD = {
+    "no file": (
+        ("train", "none.csv", *TRAIN),
+        1,
+        "none.csv: No such file or directory",
+    ),
+    "no folder of the model": (
+        ("train", "train.csv", "--target", "kind", "-m", "none/new.st"),
+        1,
+        "--model none/new.st: there is no folder {at}/none",
+    ),
+    "model is a folder": (
+        ("train", "train.csv", "--target", "kind", "-m", "."),
+        1,
+        "--model .: must be a file, got a folder",
+    ),
+    "model is the data": (
+        ("train", "train.csv", "--target", "kind", "-m", "train.csv"),
+        2,
+        "--model: train.csv is also another file of the run.",
+    ),
+    "checkpoint is the model": (
+        (*LEARN, "--checkpoint", "new.st"),
+        2,
+        "--checkpoint: new.st is also another file of the run.",
+    ),
+    "no target named": (
+        ("train", "train.csv", "-m", "new.st"),
+        2,
+        "Missing option '--target': which of the columns a, b, kind is to be "
+        "predicted.",
+    ),
+    "no such column": (
+        ("train", "train.csv", "--target", "sort", "-m", "new.st"),
+        1,
+        "train.csv: target must be of the columns 'a', 'b', 'kind', got 'sort'",
+    ),
+    "no such column to ignore": (
+        (*LEARN, "--ignore", "number"),
+        1,
+        "train.csv: --ignore must be of the columns a, b, got number",
+    ),
+    "target of LIBSVM text": (
+        ("train", "train.libsvm", *TRAIN),
+        2,
+        "--target: the columns of train.libsvm have no names; tables that have them "
+        "end in .csv, .parquet, .arrow, .feather.",
+    ),
+    "a missing value": (
+        ("train", "missing.csv", *TRAIN),
+        1,
+        "missing.csv: X must not have missing values, got one in row 17, column 'a'",
+    ),
+    "an infinite value": (
+        ("train", "infinite.csv", *TRAIN),
+        1,
+        "fit_stream: infinite.csv: X must be finite, got inf in row 17, column 'a'",
+    ),
+    "an infinite value to predict": (
+        ("predict", "model.st", "infinite.csv", "-o", "new.txt"),
+        1,
+        "infinite.csv: X must be finite, got inf in row 17, column 'a'",
+    ),
+    "text in a feature": (
+        ("train", "text.csv", *TRAIN),
+        1,
+        "text.csv: X must be numbers, got 'red' in row 17, column 'a'; encode text as "
+        "numbers first, or leave the column out with --ignore",
+    ),
+    "a short row": (
+        ("train", "ragged.csv", *TRAIN),
+        1,
+        "ragged.csv: every row must have 3 cells, got 2 in row 17, which begins "
+        "['1', 'yes']",
+    ),
+    "beyond float32": (
+        ("train", "range.csv", *TRAIN),
+        1,
+        "range.csv: X must be in the range of float32, got 1e+39 in row 17, column 'a'",
+    ),
+    "an empty file": (
+        ("train", "empty.csv", *TRAIN),
+        1,
+        None,
+    ),
+    "a header alone": (
+        ("train", "header.csv", *TRAIN),
+        1,
+        None,
+    ),
+    "damaged gzip": (
+        ("train", "damaged.csv.gz", *TRAIN),
+        1,
+        None,
+    ),
+    "no names of columns": (
+        ("predict", "python.st", "bare.csv", "-o", "new.txt"),
+        1,
+        None,
+    ),
+    "indices that do not ascend": (
+        ("train", "order.libsvm", "-m", "new.st", *SMALL),
+        1,
+        "order.libsvm: indices must ascend, got 1 after 2 in row 0",
+    ),
+    "a class that is not among those given": (
+        ("train", "label.csv", *TRAIN, "--classes", "no,yes"),
+        1,
+        "fit_stream: label.csv: y must be one of 'no', 'yes', got 'maybe' in row 17",
+    ),
+    "a class of the test file that was not learned": (
+        (*LEARN, "--test", "label.csv"),
+        1,
+        "label.csv: y must be one of no, yes, got maybe in row 17",
+    ),
+    "a class to compare with that was not learned": (
+        ("predict", "model.st", "label.csv", "--target", "kind", "-o", "new.txt"),
+        1,
+        "label.csv: y must be one of no, yes, got maybe in row 17",
+    ),
+    "one class": (
+        ("train", "one.csv", *TRAIN),
+        1,
+        "one.csv: y must have at least 2 classes, got yes in all 300 rows",
+    ),
+    "numbers for classes": (
+        ("train", "numbers.csv", *TRAIN),
+        1,
+        None,
+    ),
+    "classes for numbers": (
+        (*LEARN, "--regression"),
+        1,
+        "train.csv: y must be finite numbers, got no in row 0",
+    ),
+    "one class given": (
+        (*LEARN, "--classes", "yes"),
+        2,
+        "--classes must be at least 2 different labels, got yes.",
+    ),
+    "classes and regression": (
+        (*LEARN, "--classes", "a,b", "--regression"),
+        2,
+        "--classes and --regression exclude each other.",
+    ),
+    "a test file of another kind": (
+        (*LEARN, "--test", "test.libsvm"),
+        2,
+        "--test must have columns with names if FILE has, got test.libsvm for "
+        "train.csv.",
+    ),
+    "a test file of another width": (
+        (*LEARN, "--test", "narrow.csv"),
+        1,
+        "narrow.csv: features must be of the columns 'a', 'kind', got 'b'",
+    ),
+    "a budget of nothing": (
+        (*LEARN, "--budget", "0"),
+        2,
+        "Invalid value for '--budget': 0 is not in the range x>=1.",
+    ),
+    "a negative gamma": (
+        (*LEARN, "--gamma", "-1"),
+        2,
+        "Invalid value for '--gamma': -1.0 is not in the range x>0.",
+    ),
+    "an infinite gamma": (
+        (*LEARN, "--gamma", "inf"),
+        2,
+        "Invalid value for '--gamma': 'inf' is not a finite number.",
+    ),
+    "no such algorithm": (
+        (*LEARN, "--algorithm", "svm"),
+        2,
+        None,
+    ),
+    "an algorithm for classes": (
+        ("train", "train-height.csv", "--target", "height", "--regression", "-m")
+        + ("new.st", "--algorithm", "pegasos"),
+        2,
+        "--algorithm pegasos learns classes; for --regression there are fourier, "
+        "norma, nystrom, sgd.",
+    ),
+    "an algorithm for two classes": (
+        ("train", "train.three", "-m", "new.st", "--algorithm", "forgetron"),
+        2,
+        "--algorithm forgetron learns two classes, and there are 3.",
+    ),
+    "no such setting": (
+        (*LEARN, "--set", "rate=3"),
+        2,
+        "--set rate: arow has confidence, drift, moves, maintenance.",
+    ),
+    "a setting without a value": (
+        (*LEARN, "--set", "confidence"),
+        2,
+        "Invalid value for '--set': 'confidence' is not NAME=VALUE.",
+    ),
+    "a setting twice": (
+        (*LEARN, "--set", "drift=0", "--set", "drift=0.1"),
+        2,
+        "--set drift is given twice.",
+    ),
+    "a setting of no use": (
+        (*LEARN, "--set", "confidence=-1"),
+        1,
+        "arow.init: confidence must be a finite number above 0, got -1",
+    ),
+    "no such strategy": (
+        (*LEARN, "--set", "maintenance=none"),
+        2,
+        None,
+    ),
+    "no model": (
+        ("predict", "none.st", "test.csv"),
+        1,
+        "none.st: No such file or directory",
+    ),
+    "no model file": (
+        ("predict", "train.csv", "test.csv", "-o", "new.txt"),
+        1,
+        "read: train.csv: must be a file of budgetjax.save, got another file, or a "
+        "damaged one",
+    ),
+    "an empty model": (
+        ("info", "nothing.st"),
+        1,
+        "header: nothing.st: must be a file of budgetjax.save, got an empty file",
+    ),
+    "a truncated model": (
+        ("predict", "truncated.st", "test.csv", "-o", "new.txt"),
+        1,
+        f"read: truncated.st: {ALTERED}",
+    ),
+    "an altered model": (
+        ("info", "altered.st"),
+        1,
+        f"header: altered.st: {ALTERED}",
+    ),
+    "rows of another width": (
+        ("predict", "python.st", "narrow.csv", "--target", "kind", "-o", "new.txt"),
+        1,
+        "narrow.csv: must have 3 features, as the model, got 1; --target and --ignore "
+        "name those that are none",
+    ),
+    "columns of another name": (
+        ("predict", "model.st", "narrow.parquet", "-o", "new.txt"),
+        1,
+        "narrow.parquet: features must be of the columns 'a', 'kind', got 'b'",
+    ),
+    "indices beyond the model": (
+        ("predict", "python.st", "index.libsvm", "-o", "new.txt"),
+        1,
+        "index.libsvm: indices must be at most 3, for num_features 3, got 4 in row 0",
+    ),
+    "many models": (
+        ("predict", "stacked.st", "test.csv", "-o", "new.txt"),
+        1,
+        "stacked.st: must hold one model, got many stacked ones; save one of them",
+    ),
+    "a state that needs its training set": (
+        ("predict", "batch.st", "test.csv", "-o", "new.txt"),
+        1,
+        None,
+    ),
+    "scores of a regressor": (
+        ("predict", "height.st", "test-height.csv", "--scores"),
+        2,
+        "--scores: height.st predicts numbers, without scores.",
+    ),
+    "the output is the data": (
+        ("predict", "model.st", "test.csv", "-o", "test.csv"),
+        2,
+        "--output: test.csv is also another file of the run.",
+    ),
+    "no folder of the output": (
+        ("predict", "model.st", "test.csv", "-o", "none/new.txt"),
+        1,
+        "--output none/new.txt: there is no folder {at}/none",
+    ),
+    "no name for a picture": (
+        ("plot", "model.st", "-o", "new.gif"),
+        2,
+        "--output must end in .png, .svg, .pdf, got new.gif.",
+    ),
+    "nothing to draw": (
+        ("plot", "python.st", "-o", "new.png"),
+        1,
+        "python.st: must have a learning curve, as of budgetjax train, or two features "
+        "and support vectors, got 3 features and no curve",
+    ),
+    "another JSON": (
+        ("plot", "sweep.json", "-o", "new.png"),
+        1,
+        "sweep.json: must be a file of budgetjax sweep --output, got another, or a "
+        "damaged one",
+    ),
+    "words for numbers": (
+        ("sweep", "train.csv", "--target", "kind", "--gamma", "a,b"),
+        2,
+        "Invalid value for '--gamma': 'a' is not a valid float range.",
+    ),
+    "a number twice": (
+        ("sweep", "train.csv", "--target", "kind", "--budget", "10,20,10"),
+        2,
+        "Invalid value for '--budget': '10,20,10' has a number twice.",
+    ),
+    "no such command": (("learn", "train.csv"), 2, "No such command 'learn'."),
+}
+
+
+@pytest.fixture(scope="module")
+def models(folder, tmp_path_factory):
+    """Model files, which tests of bad input copy."""
+    from contextlib import chdir
+
+    where = tmp_path_factory.mktemp("models")
+    with chdir(folder):
+        good("train", "train.csv", "--target", "kind", "-m", where / "model.st", *SMALL)
+        heights = ("train", "train-height.csv", "--target", "height", "--regression")
+        good(*heights, "-m", where / "height.st", *SMALL)
+    state = bj.arow.init(bj.RBF(1.0), num_features=3, budget=10)
+    bj.save(where / "python.st", state)
+    rows, errors = np.array([100, 200]), np.array([0.3, 0.25])
+    bj.save(where / "curve.st", bj.StreamModel(state, None, None, rows, errors))
+    states = bj.grid(gamma=[0.1, 1.0]).init(
+        lambda gamma: bj.arow.init(bj.RBF(gamma), num_features=2, budget=10)
+    )
+    bj.save(where / "stacked.st", states)
+    X, y = data(20)
+    codes = np.where(y == "yes", 1, -1)
+    bj.save(where / "batch.st", bj.sdca.init(bj.RBF(1.0), X, codes, regularization=0.1))
+    return where
+
+
+@pytest.mark.usefixtures("as_installed")
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(at, models, name):
+    for path in models.iterdir():
+        (at / path.name).write_bytes(path.read_bytes())
+    make_bad_files()
+    arguments, code, message = BAD[name]
+    before = {path.name: path.read_bytes() for path in at.iterdir()}
+    result = run(*arguments)
+    assert result.exit_code == code
+    *first, last = result.stderr.splitlines()
+    start = "Error: " if code == 2 else "budgetjax: error: "
+    assert last.startswith(start), result.stderr
+    assert len(first) == (3 if code == 2 else 0)
+    if message is not None and message.endswith(ALTERED):
+        assert last.startswith(f"{start}{message}")
+    elif message is not None:
+        assert last == start + message.format(at=os.path.realpath(at))
+    # Nothing was written, and nothing written over.
+    assert {path.name: path.read_bytes() for path in at.iterdir()} == before
+
+
+def test_a_bad_row_after_many_good_ones_leaves_no_predictions(at, models):
+    X, y = data()
+    many = table(np.tile(X, (300, 1)), np.tile(y, 300))
+    bad = many.slice(0, 89_999).to_pydict()
+    bad = pa.table(bad | {"a": [*bad["a"][:-1], float("inf")]})
+    pa.csv.write_csv(bad, at / "bad.csv")
+    (at / "out.txt").write_text("before")
+    result = run("predict", models / "model.st", "bad.csv", "-o", "out.txt")
+    assert result.exit_code == 1
+    assert "got inf in row 89998, column 'a'" in result.stderr
+    assert Path("out.txt").read_text() == "before"
+    assert not [path for path in at.iterdir() if path.name.startswith(".")]
+
+
+def test_a_missing_extra_is_named(at, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = run("train", "train.csv", *TRAIN)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "budgetjax: error: csv needs pyarrow: pip install 'budgetjax[stream]'\n",
+    )
+
+
+def test_click_missing_is_one_line(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "budgetjax.cli.commands")
+    monkeypatch.setitem(sys.modules, "click", None)
+    with pytest.raises(
+        SystemExit, match=r"needs click: pip install 'budgetjax\[cli\]'"
+    ):
+        main()
+
+
+# Sweeps.
+
+
+def test_sweep(at):
+    output = good(
+        *("sweep", "train.csv", "--target", "kind", "--budget", "5,10"),
+        *("--output", "sweep.json"),
+    )
+    first, _, header, *rows = output.splitlines()
+    assert first == "train.csv: 300 rows, 2 classes, arow"
+    assert header.split() == ["gamma", "budget", "error", "vectors"]
+    X, y = data()
+    scaled = Scaling.empty(2).updated(X).apply(X.astype(np.float32))
+    # A quarter to four times what train takes.
+    grid = bj.grid(gamma=[0.125, 0.25, 0.5, 1.0, 2.0], budget=[5, 10])
+    states = grid.init(
+        lambda gamma, budget: bj.arow.init(
+            bj.RBF(gamma), num_features=2, budget=budget, capacity=10
+        )
+    )
+    found = bj.sweep(bj.arow, states, scaled, np.where(y == "yes", 1, -1))
+    expected = dict(zip(zip(*grid.columns, strict=True), found.error, strict=True))
+    cells = [[float(cell) for cell in row.split()] for row in rows]
+    for gamma, budget, error, vectors in cells:
+        # The table has four digits.
+        assert error == pytest.approx(float(expected.pop((gamma, budget))), abs=5e-5)
+        assert vectors == budget
+    assert not expected
+    assert [row[2] for row in cells] == sorted(row[2] for row in cells)
+    saved = json.loads(Path("sweep.json").read_text())
+    assert saved["axes"] == ["gamma", "budget"]
+    assert saved["names"] == ["gamma", "budget", "error", "vectors"]
+    assert [f"{row[2]:.4g}" for row in saved["table"]] == [
+        row.split()[2] for row in rows
+    ]
+
+
+def test_sweep_of_settings_and_of_the_first_rows(at):
+    output = good(
+        *("sweep", "train.libsvm", "--algorithm", "pegasos", "--rows", "100"),
+        *("--gamma", "0.5", "--set", "regularization=0.1,0.01", *SMALL),
+        *("--set", "maintenance=remove-random"),
+    )
+    first, _, header, *rows = output.splitlines()
+    assert first == ("train.libsvm: the first 100 rows (--rows), 2 classes, pegasos")
+    assert header.split() == ["gamma", "budget", "regularization", "error", "vectors"]
+    assert sorted(float(row.split()[2]) for row in rows) == [0.01, 0.1]
+
+
+# Pictures.
+
+
+def figures(monkeypatch):
+    """The figures that `plot` saves."""
+    from matplotlib.figure import Figure
+
+    saved, save = [], Figure.savefig
+
+    def savefig(figure, *given, **more):
+        saved.append(figure)
+        return save(figure, *given, **more)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+    return saved
+
+
+def test_pictures_of_models(at, models, monkeypatch):
+    saved = figures(monkeypatch)
+    assert good("plot", models / "curve.st", "-o", "m.png") == "picture: m.png\n"
+    assert Path("m.png").read_bytes().startswith(b"\x89PNG")
+    (curve,) = saved[-1].axes
+    (line,) = curve.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), [100, 200])
+    np.testing.assert_allclose(line.get_ydata(), [30, 25])
+    assert curve.get_xlabel() == "rows read"
+    assert curve.get_ylabel() == "mistakes so far (%)"
+
+    good("plot", models / "height.st", "-o", "m.pdf")
+    assert Path("m.pdf").read_bytes().startswith(b"%PDF")
+    curve, plane, bar = saved[-1].axes
+    assert curve.get_ylabel() == "root mean squared error so far"
+    assert (plane.get_xlabel(), plane.get_ylabel()) == ("east", "north")
+    assert bar.get_ylabel() == "predicted height"
+
+
+def test_picture_of_regions(at, monkeypatch):
+    saved = figures(monkeypatch)
+    train("train.three", "--no-refit")
+    good("plot", "model.st", "-o", "m.svg")
+    assert "<svg" in Path("m.svg").read_text()[:2000]
+    _, plane = saved[-1].axes
+    words = [text.get_text() for text in plane.get_legend().get_texts()]
+    assert words == ["0", "1", "2"]
+    assert (plane.get_xlabel(), plane.get_ylabel()) == ("feature 1", "feature 2")
+    dots = plane.collections[-1].get_offsets()
+    model = bj.load("model.st")
+    scaled = model.scaling.apply(np.asarray(dots, np.float32))
+    support = bj.support(model.state)
+    np.testing.assert_allclose(scaled, support.vectors[support.mask], atol=1e-4)
+
+
+def test_pictures_of_sweeps(at, monkeypatch):
+    saved = figures(monkeypatch)
+    swept = {
+        "kind": "budgetjax sweep",
+        "file": "a.csv",
+        "rows": 100,
+        "algorithm": "pegasos",
+        "axes": ["gamma", "budget", "regularization"],
+        "names": ["gamma", "budget", "regularization", "error", "vectors"],
+        "table": [
+            [gamma, budget, weight, 0.1 * gamma + budget / 1000 + weight, budget]
+            for gamma in (1.0, 2.0)
+            for budget in (10, 20, 30)
+            for weight in (0.5, 0.0)
+        ],
+    }
+    Path("s.json").write_text(json.dumps(swept))
+    good("plot", "s.json", "-o", "s.png")
+    heat, bar = saved[-1].axes
+    expected = [[11, 12, 13], [21, 22, 23]]
+    np.testing.assert_allclose(heat.images[0].get_array(), expected)
+    assert [text.get_text() for text in heat.texts][:3] == ["11.00", "12.00", "13.00"]
+    assert (heat.get_ylabel(), heat.get_xlabel()) == ("gamma", "budget")
+    assert bar.get_ylabel() == "progressive error (%), best over regularization"
+    assert heat.patches[0].get_xy() == (-0.5, -0.5)
+    one = [row for row in swept["table"] if row[1] == 10 and row[2] == 0]
+    Path("s.json").write_text(json.dumps(swept | {"table": one}))
+    good("plot", "s.json", "-o", "s.png")
+    (line,) = saved[-1].axes
+    assert line.get_xlabel() == "gamma"
+    np.testing.assert_allclose(line.get_lines()[0].get_ydata(), [11, 21])
+
+
+def test_info(at, models):
+    model = bj.load(models / "model.st")
+    assert good("info", models / "model.st") == textwrap.dedent(f"""\
+        type:               budgetjax.stream.model.StreamModel
+        written by:         budgetjax {bj.__version__}, JAX {jax.__version__}
+        algorithm:          arow
+        maintenance:        Merge
+        classes:            2: no, yes
+        file of training:   train.csv
+        target of training: kind
+        refit of training:  True
+        rows read:          300
+        progressive error:  {100 * model.error:.2f}%
+        scaling:            every feature to deviation 1
+        columns:            a, b
+        features:           2
+        support vectors:    10 of at most 10
+        kernel:             RBF(gamma=0.5, exact=False)
+        confidence:         0.01
+        drift:              0
+        moves:              2
+        num moves:          {int(model.state.num_moves)}
+        num seen:           300
+        num mistakes:       {int(model.state.num_mistakes)}
+        num updates:        {int(model.state.num_updates)}
+        """)
+    said = report(good("info", models / "stacked.st"))
+    assert said["models"] == "2, stacked"
+    said = report(good("info", models / "height.st"))
+    assert said["kernel"].startswith("Sum(left=RBF(")
+    assert said["progressive error"].endswith("(root of the mean square)")
+
+
+def own_loss(score, y):
+    return (score - y) ** 2
+
+
+def test_info_of_a_model_that_only_python_can_make(at):
+    state = bj.sgd.init(
+        bj.RBF(1.0), num_features=2, budget=10, loss=own_loss, learning_rate=0.1
+    )
+    bj.save("model.st", state)
+    said = report(good("info", "model.st"))
+    assert said["algorithm"] == "sgd"
+    assert "own_loss" in said["not shown"]
+    result = run("predict", "model.st", "test.csv")
+    assert result.exit_code == 1
+    assert "own_loss" in result.stderr
+
+
+# Processes.
+
+
+def started(*arguments, **more):
+    """The command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "budgetjax", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+def test_a_process_has_the_exit_code_and_no_traceback(at):
+    process = started("train", "none.csv", "--target", "kind", "-m", "model.st")
+    stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stdout) == (1, "")
+    assert stderr == "budgetjax: error: none.csv: No such file or directory\n"
+
+
+def test_control_c_ends_a_process_without_a_traceback(at):
+    os.mkfifo("slow.csv")
+    process = started("train", "slow.csv", "--target", "kind", "-m", "model.st")
+    # Opening for writing returns when the process has opened it for reading.
+    with open("slow.csv", "w"):
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr == "\nbudgetjax: interrupted\n"
+    assert not Path("model.st").exists()
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys, budgetjax; before = set(sys.modules)\n"
+        "import budgetjax.cli.commands\n"
+        "heavy = {'pyarrow', 'sklearn', 'matplotlib', 'tqdm', 'safetensors'}\n"
+        "print(sorted(heavy & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "sweep", "info", "plot"])
+def test_help_is_for_newcomers(command):
+    text = good(command, "--help")
+    assert text.startswith(f"Usage: budgetjax {command} [OPTIONS] ")
+    if command != "info":
+        assert f"  budgetjax {command} " in text
+    assert command in good("--help")
+    assert good("-h") == good("--help")
+
+
+def test_version():
+    assert good("--version") == f"budgetjax {bj.__version__}\n"
+
+
+def test_warnings_of_the_caller_are_left_as_they_were(at):
+    before = warnings.showwarning
+    run("train", "none.csv", *TRAIN)
+    assert warnings.showwarning is before
