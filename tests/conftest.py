@@ -17,6 +17,19 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+LONG = "BUDGETJAX_LONG_TESTS"
+
+
+def pytest_collection_modifyitems(items):
+    """Leaves out tests that take minutes, unless they are asked for."""
+    if os.environ.get(LONG):
+        return
+    skip = pytest.mark.skip(reason=f"takes minutes; {LONG}=1 runs it")
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(skip)
+
+
 @pytest.fixture(params=[False, True], ids=["x32", "x64"])
 def x64(request):
     """Runs a test with 64-bit types off and on; the value says which."""

@@ -45,12 +45,6 @@ def quick_to_compile():
 
 
 # Of the maintenance and the bias nothing depends here but the time to compile.
-long = pytest.mark.skipif(
-    not os.environ.get("BUDGETJAX_LONG_TESTS"),
-    reason="takes minutes; the environment variable BUDGETJAX_LONG_TESTS=1 runs it",
-)
-
-
 ESTIMATORS = {
     "classifier": BudgetedKernelClassifier(
         10, maintenance="remove_oldest", random_state=0
@@ -98,7 +92,7 @@ def checks():
 @pytest.mark.filterwarnings("ignore:.*not converged in 100 passes:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("as_installed")
-@long
+@pytest.mark.long
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -654,7 +648,7 @@ def test_only_a_budget_is_needed_for_regression():
     assert found.score(X[1500:], y[1500:]) > 0.95
 
 
-@long
+@pytest.mark.long
 def test_pipeline_and_search():
     folder = os.environ.get(datasets.FOLDER_VARIABLE, "")
     if not (Path(folder) / "usps.npz").is_file():

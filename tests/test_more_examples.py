@@ -11,6 +11,7 @@ import pytest
 import budgetjax as bj
 from budgetjax import datasets
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[1]
 
 
