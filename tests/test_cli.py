@@ -34,6 +34,8 @@ from budgetjax.stream.scaling import Scaling
 
 N, TESTED = 300, 60
 # Small models that share compiled programs.
+pytestmark = pytest.mark.long
+
 SMALL = ("--budget", "10")
 
 

@@ -20,6 +20,8 @@ from budgetjax import decoding, engine, losses, persist
 from budgetjax.hyperparameters import Count, Flag
 from budgetjax.linear.solving import History
 
+pytestmark = pytest.mark.long
+
 D = 3
 
 
