@@ -66,7 +66,7 @@ def run(
     """
     X, y, weights = stream("run", state, X, y, weight)
     size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
-    new, scores = _run(algorithm, state, X, y, weights, size)
+    new, scores = run_checked(algorithm, state, X, y, weights, size)
     check_result("run", new, scores)
     return new, scores
 
@@ -112,7 +112,7 @@ def check_room(where: str, state: Any) -> None:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
-def _run(
+def run_checked(
     algorithm: Algorithm | FeatureAlgorithm,
     state: Any,
     X: Array,
@@ -120,6 +120,7 @@ def _run(
     weights: Array,
     size: int,
 ) -> tuple[Any, Array]:
+    """`run` on what `stream` gives, in blocks of so many examples."""
     n, columns = X.shape[0], state.expansion.num_columns
     if (size == 1 or n == 0) and isinstance(algorithm, Algorithm):
         return _scan(algorithm, state, X, y, weights)

@@ -18,7 +18,7 @@ def compiled_text(row, block_size):
     state = row.init(budget=BUDGET, num_features=FEATURES)
     X, y = row.stream(50, num_features=FEATURES)
     X, y, weights = engine.stream("test", state, X, y, None)
-    program = engine._run.lower(row.algorithm, state, X, y, weights, block_size)
+    program = engine.run_checked.lower(row.algorithm, state, X, y, weights, block_size)
     return program.compile().as_text()
 
 

@@ -95,9 +95,9 @@ def test_learning_goes_on_as_if_it_had_never_stopped(row, path):
     loaded = returned(path, state, like=empty if own(row) else None)
     assert_identical(loaded, state)
     expected = bj.run(row.algorithm, state, X[N:], y[N:])
-    programs = engine._run._cache_size()
+    programs = engine.run_checked._cache_size()
     actual = bj.run(row.algorithm, loaded, X[N:], y[N:])
-    assert engine._run._cache_size() == programs
+    assert engine.run_checked._cache_size() == programs
     assert_identical(actual, expected)
 
 

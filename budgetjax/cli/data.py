@@ -158,19 +158,6 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
             raise ValueError(f"{option} {path}: the folder {folder} is not writable")
 
 
-def check_finite(source: Any, X: np.ndarray, first: int) -> None:
-    """Raises at the first number that is none, with its place in the file."""
-    if np.all(np.isfinite(X)):
-        return
-    row, column = np.unravel_index(int(np.argmin(np.isfinite(X))), X.shape)
-    names = source.feature_names
-    raise ValueError(
-        f"{source.name}: X must be finite, got {X[row, column]} in row "
-        f"{first + int(row)}, column "
-        f"{int(column) if names is None else repr(names[column])}"
-    )
-
-
 def write(path: str, parts: Iterable[bytes]) -> None:
     """Writes a file whole or not at all: until its end it has another name.
 

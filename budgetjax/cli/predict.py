@@ -153,6 +153,7 @@ def _lines(
 ) -> Iterator[str]:
     """The output, in pieces."""
     from budgetjax import progress_bar
+    from budgetjax.stream.prepare import check_finite
 
     if scores and model.classes is not None:
         names = [f"score_{data.label(one)}" for one in model.classes.tolist()]
@@ -160,7 +161,7 @@ def _lines(
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
     with bar as report, contextlib.closing(source.read()) as batches:
         for X, *rest in batches:
-            data.check_finite(source, X, tally.rows)
+            check_finite(source.name, X, tally.rows, source.feature_names)
             predicted = np.asarray(model.predict(X))
             tally.add(predicted, rest[0] if rest else None)
             columns = [map(data.label, predicted)]

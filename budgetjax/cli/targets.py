@@ -206,11 +206,11 @@ def check_all(source: Any, classes: np.ndarray | None) -> None:
 
 def coded(classes: np.ndarray | None, y: np.ndarray) -> np.ndarray:
     """Targets as learners have them: -1 and +1, or 0 to C-1; numbers as they are."""
+    from budgetjax.stream.model import codes_of, learner_labels
+
     if classes is None:
         return y
-    order = np.argsort(classes)
-    codes = order[np.searchsorted(classes, y, sorter=order)]
-    return 2 * codes - 1 if len(order) == 2 else codes
+    return learner_labels(codes_of(classes, y), len(classes))
 
 
 def errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:

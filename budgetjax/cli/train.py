@@ -290,9 +290,11 @@ def _refitted(
 
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
     """The share of mistakes or the mean squared error on a file, and its rows."""
+    from budgetjax.stream.prepare import check_finite
+
     total, rows = 0.0, 0
     for X, y, *_ in source:
-        data.check_finite(source, X, rows)
+        check_finite(source.name, X, rows, source.feature_names)
         total += targets.errors(model.predict(X), y, regression=regression)
         rows += len(y)
     return total / rows, rows

@@ -145,10 +145,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        scores = self.decision_function(X)
-        binary = scores.ndim == 1
-        best = (scores > 0).astype(int) if binary else np.argmax(scores, axis=1)
-        return self.classes_[best]
+        return encoding.predicted(self.decision_function(X), self.classes_)
 
 
 def _solve(

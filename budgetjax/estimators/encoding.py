@@ -13,6 +13,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from budgetjax import hyperparameters
 from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
 from budgetjax.stream import scaling
+from budgetjax.stream.model import padded
 
 # What `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
@@ -54,12 +55,6 @@ def dense(rows: Any, dtype: np.dtype) -> Float[np.ndarray, "n features"]:
     """Rows of an array or of a sparse matrix, as an array of this type."""
     rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
     return np.ascontiguousarray(rows, dtype)
-
-
-def padded(rows: Shaped[np.ndarray, "n ..."], size: int) -> Shaped[np.ndarray, "m ..."]:
-    """The rows, and the last of them again until there are so many."""
-    more = [(0, size - len(rows))] + [(0, 0)] * (rows.ndim - 1)
-    return np.pad(rows, more, mode="edge")
 
 
 def block_size(num_rows: int, num_features: int) -> int:
@@ -174,10 +169,12 @@ def shown(label: Any) -> str:
     return repr(label.item() if isinstance(label, np.generic) else label)
 
 
-def labels_of(codes: Int[np.ndarray, " n"], num_classes: int) -> np.ndarray:
-    """Numbers of classes as labels of the core: -1 and +1 where there are two."""
-    codes = codes.astype(np.int32)
-    return 2 * codes - 1 if num_classes == 2 else codes
+def predicted(
+    scores: Float[np.ndarray, "n ..."], classes: Shaped[np.ndarray, " classes"]
+) -> Shaped[np.ndarray, " n"]:
+    """The class of the largest score; of two, the second if its score is above 0."""
+    binary = scores.ndim == 1
+    return classes[(scores > 0).astype(int) if binary else np.argmax(scores, axis=1)]
 
 
 def warn_unscaled(where: str, X: Any) -> None:

@@ -1,7 +1,7 @@
 """What the online estimators share: a state, what moves it on, and what it predicts."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse
@@ -18,6 +18,8 @@ from budgetjax import engine, hyperparameters, passes, progress_bar
 from budgetjax import expansion as support_set
 from budgetjax.estimators import arguments, encoding, packing
 from budgetjax.refit import refit
+from budgetjax.stream.batches import Batches
+from budgetjax.stream.model import padded
 
 # Rows that the refit pads to, at least.
 FEWEST_TO_REFIT = 256
@@ -60,7 +62,7 @@ class Learner(BaseEstimator):
         return hasattr(self, "state_")
 
     def __getstate__(self):
-        state: dict[str, Any] = {**super().__getstate__()}  # type: ignore
+        state = {**cast(dict[str, Any], super().__getstate__())}
         if "state_" in state:
             state["state_"] = packing.packed(state["state_"])
         return state
@@ -168,9 +170,8 @@ class Learner(BaseEstimator):
         algorithm, _ = arguments.algorithm(self._where, self._family, name)
         dtype = np.dtype(state.expansion.vectors.dtype)
         for start, stop, rows in encoding.blocks(X, dtype, order):
-            labels = encoding.padded(targets[start:stop], len(rows))
-            counts = np.zeros(len(rows))
-            counts[: stop - start] = weights[start:stop]
+            labels = padded(targets[start:stop], len(rows), 1)
+            counts = padded(weights[start:stop], len(rows))
             state, _ = engine.run(algorithm, state, rows, labels, weight=counts)
             report(f"{int(state.expansion.num_active)} vectors", stop - start)
         return state
@@ -218,20 +219,6 @@ class Learner(BaseEstimator):
         return np.concatenate(found)
 
 
-class Batches:
-    """A sparse matrix in dense batches, with targets and weights, again and again."""
-
-    def __init__(self, X: Any, targets: Any, weights: Any, dtype: np.dtype):
-        self.given = X, targets, weights
-        self.dtype = dtype
-
-    def __iter__(self):
-        X, targets, weights = self.given
-        for start in range(0, X.shape[0], passes.BLOCK):
-            part = slice(start, start + passes.BLOCK)
-            yield encoding.dense(X[part], self.dtype), targets[part], weights[part]
-
-
 def _data(
     X: Any,
     targets: Shaped[np.ndarray, " n"],
@@ -239,13 +226,20 @@ def _data(
     dtype: np.dtype,
 ) -> dict[str, Any]:
     """What `refit` is given: of few rows, few sizes."""
-    n = X.shape[0]
+    n, features = X.shape
     if n > passes.BLOCK and scipy.sparse.issparse(X):
-        return {"X": Batches(X, targets, weights, dtype)}
+
+        def read() -> Iterator[tuple[np.ndarray, ...]]:
+            for start in range(0, n, passes.BLOCK):
+                part = slice(start, start + passes.BLOCK)
+                yield encoding.dense(X[part], dtype), targets[part], weights[part]
+
+        return {"X": Batches("X", features, read)}
     if n > passes.BLOCK:
         return {"X": X, "y": targets, "weight": weights}
     size = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
-    counts = np.zeros(size)
-    counts[:n] = weights
-    rows = encoding.padded(encoding.dense(X, dtype), size)
-    return {"X": rows, "y": encoding.padded(targets, size), "weight": counts}
+    return {
+        "X": padded(encoding.dense(X, dtype), size),
+        "y": padded(targets, size, 1),
+        "weight": padded(weights, size),
+    }

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from budgetjax.estimators import arguments, encoding
 from budgetjax.estimators.learner import Learner
+from budgetjax.stream.model import learner_labels
 
 
 def _logistic(estimator: Any) -> bool:
@@ -160,7 +161,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         classes, codes = encoding.classes_of(self._where, y)
         weights = self._weights(X, sample_weight)
         weights = weights * self._class_weights(classes, y)[codes]
-        labels = encoding.labels_of(codes, len(classes))
+        labels = learner_labels(codes, len(classes))
 
         def examples(order):
             return (
@@ -215,7 +216,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
             state = self._start(X, len(known), seed, refits=False)
         else:
             name = self._name
-        labels = encoding.labels_of(codes, len(known))
+        labels = learner_labels(codes, len(known))
         self.state_ = self._run(name, state, X, labels, weights)
         if first:
             self.classes_, self.n_iter_, self._name = known, 1, name
@@ -271,10 +272,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        scores = self._scores(X)
-        binary = scores.ndim == 1
-        best = (scores > 0).astype(int) if binary else np.argmax(scores, axis=1)
-        return self.classes_[best]
+        return encoding.predicted(self._scores(X), self.classes_)
 
     @available_if(_logistic)
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
@@ -329,9 +327,8 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         features, `budgetjax.default_gamma`, of the first rows that come.
       maintenance: of a full budget, by name, such as "merge", "project" or
         "remove_oldest", or a strategy. None merges with a Gaussian kernel and projects
-        with any other. After a
-        refit, whose coefficients are large and balance each other, what removes does
-        harm. Only of "sgd".
+        with any other. After a refit, whose coefficients are large and balance each
+        other, what removes does harm. Only of "sgd".
       regularization: lambda of the algorithm, or None: 0.0001 for "norma", 0 for "sgd".
         Others have none.
       loss: "squared"; "huber", squared up to an error of 1 and linear beyond it, in

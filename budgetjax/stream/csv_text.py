@@ -49,10 +49,9 @@ def csv(
 ) -> Batches:
     r"""Batches of a CSV file.
 
-    It is parsed by pyarrow, blocks of 256 KiB, of which some 10 MiB are
-    held; files `.gz` and `.bz2` are
-    decompressed as they are read. The text is UTF-8, cells may be quoted, and empty
-    lines are skipped. Columns that are not used may hold anything.
+    It is parsed by pyarrow, in blocks of 256 KiB, of which some 10 MiB are held; files
+    `.gz` and `.bz2` are decompressed as they are read. The text is UTF-8, cells may be
+    quoted, and empty lines are skipped. Columns that are not used may hold anything.
 
     Args:
       path: of the file.

@@ -304,7 +304,7 @@ def _learned(
         where, state, batch.X, batch.y, batch.weight, batch.first
     )
     size = engine.block_length(WHERE, None, state.expansion.ages.shape[0] - 1)
-    new, scores = engine._run(algorithm, state, X, y, weights, size)
+    new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
     row, good = _harm(new, X, scores)
     if not good or row < batch.rows:
         # What breaks a model may show in later rows only; it is the largest so far.

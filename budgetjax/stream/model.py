@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Integer, Shaped
+from jaxtyping import Float, Int32, Integer, Shaped
 
 from budgetjax import engine, hyperparameters, losses, rounds
 from budgetjax.stream.batches import rows_of_a_batch
@@ -145,6 +145,22 @@ def is_regressor(state: Any) -> bool:
     """Whether the targets of a learner are any numbers."""
     loss = getattr(state, "loss", losses.hinge)
     return state.expansion.num_columns == 1 and not losses.of_labels(loss)
+
+
+def codes_of(
+    classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
+) -> Int32[np.ndarray, " n"]:
+    """The number of each label's class, -1 where it is none of them."""
+    known = {label: i for i, label in enumerate(classes.tolist())}
+    return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
+
+
+def learner_labels(
+    codes: Integer[np.ndarray, " n"], num_classes: int
+) -> Int32[np.ndarray, " n"]:
+    """Numbers of classes as learners have them: -1 and +1 where there are two."""
+    codes = codes.astype(np.int32)
+    return 2 * codes - 1 if num_classes == 2 else codes
 
 
 def padded(

@@ -9,7 +9,7 @@ from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
-from budgetjax.stream.model import StreamModel, padded
+from budgetjax.stream.model import StreamModel, codes_of, learner_labels, padded
 from budgetjax.stream.scaling import Scaling, unscaled
 
 
@@ -95,6 +95,20 @@ def _check_features(
             f"{name}: X must have {features} columns, the model's num_features, got "
             f"{X.shape[1]} in row {first}"
         )
+    check_finite(name, X, first, names)
+
+
+def check_finite(
+    name: str, X: np.ndarray, first: int, names: tuple[str, ...] | None
+) -> None:
+    """Raises at the first number that is none, with its place in the source.
+
+    Args:
+      name: of the source.
+      X: some of its rows.
+      first: the number of the first of them.
+      names: of the columns, or None if they have numbers.
+    """
     finite = np.isfinite(X)
     if not np.all(finite):
         row, column = np.unravel_index(int(np.argmin(finite)), X.shape)
@@ -146,16 +160,14 @@ def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.nda
                 )
             y = y.astype(np.int64)
         return y
-    known = {label: i for i, label in enumerate(model.classes.tolist())}
-    found = [known.get(label, -1) for label in y.tolist()]
-    labels = np.array(found, np.int32)
-    if np.any(labels < 0):
-        row = int(np.argmin(labels))
+    codes = codes_of(model.classes, y)
+    if np.any(codes < 0):
+        row = int(np.argmin(codes))
         raise ValueError(
             f"{name}: y must be one of {listed(model.classes)}, got "
             f"{y.tolist()[row]!r} in row {first + row}"
         )
-    return 2 * labels - 1 if columns == 1 else labels
+    return learner_labels(codes, len(model.classes))
 
 
 def listed(classes: np.ndarray | None) -> str:
