@@ -41,7 +41,7 @@ def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     X, y, weights = engine.stream("benchmark", state, X, y, None)
     capacity = state.expansion.ages.shape[0] - 1
     size = engine.block_length("benchmark", block_size, capacity)
-    return lambda: engine._run(algorithm, state, X, y, weights, size)
+    return lambda: engine.run_checked(algorithm, state, X, y, weights, size)
 
 
 def machine() -> dict[str, Any]:
