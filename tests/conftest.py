@@ -17,19 +17,6 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-LONG = "BUDGETJAX_LONG_TESTS"
-
-
-def pytest_collection_modifyitems(items):
-    """Leaves out tests that take minutes, unless they are asked for."""
-    if os.environ.get(LONG):
-        return
-    skip = pytest.mark.skip(reason=f"takes minutes; {LONG}=1 runs it")
-    for item in items:
-        if item.get_closest_marker("long"):
-            item.add_marker(skip)
-
-
 @pytest.fixture(params=[False, True], ids=["x32", "x64"])
 def x64(request):
     """Runs a test with 64-bit types off and on; the value says which."""
@@ -44,6 +31,19 @@ def double():
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture(scope="module")
+def quick_to_compile():
+    """Machine code as the compiler first has it, in half of the time.
+
+    For modules that compile for many shapes and compute little, and whose subject is
+    not arithmetic: what goes in and out, what is refused, what is kept.
+    """
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -68,7 +68,16 @@ def test_a_run_that_fails_goes_on(
     assert os.listdir(tmp_path) == [path.name]
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @together
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c(group, undisturbed, tmp_path):
     path = tmp_path / "run"
 

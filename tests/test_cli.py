@@ -34,7 +34,7 @@ from budgetjax.stream.scaling import Scaling
 
 N, TESTED = 300, 60
 # Small models that share compiled programs.
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SMALL = ("--budget", "10")
 
@@ -1219,7 +1219,12 @@ def test_a_process_has_the_exit_code_and_no_traceback(at):
 
 def test_control_c_ends_a_process_without_a_traceback(at):
     os.mkfifo("slow.csv")
-    process = started("train", "slow.csv", "--target", "kind", "-m", "model.st")
+    # As in a terminal: what a shell starts in the background ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = started("train", "slow.csv", "--target", "kind", "-m", "model.st")
+    finally:
+        signal.signal(signal.SIGINT, before)
     # Opening for writing returns when the process has opened it for reading.
     with open("slow.csv", "w"):
         time.sleep(0.2)

@@ -5,7 +5,6 @@ import os
 import pickle
 from pathlib import Path
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,15 +32,6 @@ from budgetjax.estimators import (
 )
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
-@pytest.fixture(scope="module")
-def quick_to_compile():
-    """These tests compile for many shapes, and compute little."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 # Of the maintenance and the bias nothing depends here but the time to compile.
@@ -92,7 +82,6 @@ def checks():
 @pytest.mark.filterwarnings("ignore:.*not converged in 100 passes:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.usefixtures("as_installed")
-@pytest.mark.long
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -648,7 +637,6 @@ def test_only_a_budget_is_needed_for_regression():
     assert found.score(X[1500:], y[1500:]) > 0.95
 
 
-@pytest.mark.long
 def test_pipeline_and_search():
     folder = os.environ.get(datasets.FOLDER_VARIABLE, "")
     if not (Path(folder) / "usps.npz").is_file():

@@ -11,7 +11,7 @@ import pytest
 import budgetjax as bj
 from budgetjax import datasets
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ROOT = Path(__file__).parents[1]
 
 
