@@ -35,7 +35,7 @@ def double():
 
 @pytest.fixture(scope="module")
 def quick_to_compile():
-    """Machine code as the compiler first has it, in half of the time.
+    """Machine code as the compiler first has it, in two thirds of the time.
 
     For modules that compile for many shapes and compute little, and whose subject is
     not arithmetic: what goes in and out, what is refused, what is kept.

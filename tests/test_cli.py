@@ -32,10 +32,10 @@ from budgetjax.stream import batches, readers
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.scaling import Scaling
 
-N, TESTED = 300, 60
-# Small models that share compiled programs.
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
+N, TESTED = 300, 60
+# Small models that share compiled programs.
 SMALL = ("--budget", "10")
 
 

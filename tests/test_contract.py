@@ -11,8 +11,6 @@ from registry import N
 
 import budgetjax as bj
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 @registry.some
 def test_runs_on_chunks_equal_the_loop_of_steps(row, double):

@@ -20,8 +20,6 @@ from budgetjax.stream import Batches, batches
 from budgetjax.stream.model import MOST_POINTS, StreamModel, extended
 from budgetjax.stream.scaling import Scaling, warn_unscaled
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 N = 200
 LEARNERS = {
     "binary": registry.Row("binary", bj.pegasos, {"regularization": 1e-2}),
