@@ -181,6 +181,29 @@ def test_merge_position_against_a_grid(dtype, double):
         assert 0 <= ours <= 0.5
 
 
+def test_a_merge_is_placed_to_a_rounding_whatever_the_compiler_makes_of_it(double):
+    """Where signs agree and kappa is above e^-2, the slope at the root is steep."""
+    random = np.random.default_rng(0)
+    n = 5000
+    r = 1 + random.exponential(size=n) * 10.0 ** random.integers(-4, 2, n)
+    c = np.sqrt(r) * random.uniform(0.2, 1, n)
+    decay = random.uniform(0.01, 1.5, n)
+
+    @jax.jit
+    def place(one, r, c, decay):
+        return placing.position(one, r, c, decay, placing.guess(one, r, c, decay))
+
+    for dtype, tolerance in (("float64", 1e-14), ("float32", 1e-6)):
+        given = (jnp.asarray(part, dtype) for part in (np.ones(n), r, c, decay))
+        h = np.asarray(place(*given), np.float64)
+        x = 1 - 2 * h
+        rho = np.exp(-decay * x)
+        root = (r - rho**2) / (r + 2 * c * rho + rho**2)
+        within = root < 1
+        assert np.mean(within) > 0.9
+        np.testing.assert_allclose(x[within], root[within], atol=tolerance)
+
+
 def test_merge_loss_against_its_definition(double):
     kappas, ratios, cosines = merge_problems()
     for h in (0.0, 0.2, 0.5):

@@ -115,13 +115,19 @@ def _newton(r, c, decay, x):
 
 
 def _safeguarded(r, c, decay, x, steps):
-    """Newton's method kept in a shrinking bracket of the root."""
+    """Newton's method kept in a shrinking bracket of the root.
+
+    At the root the sign of the gap is a rounding, and a compiler that computes the gap
+    twice may round it in two ways: a step that leaves the bracket by so little is no
+    reason for a bisection, which would lose the root.
+    """
     low, high = jnp.zeros_like(x), jnp.ones_like(x)
+    slack = 16 * jnp.finfo(x.dtype).eps
     for _ in range(steps):
         step, above = _newton(r, c, decay, x)
         high = jnp.where(above, x, high)
         low = jnp.where(above, low, x)
-        inside = (step >= low) & (step <= high)
+        inside = (step >= low - slack) & (step <= high + slack)
         x = jnp.where(inside, step, (low + high) / 2)
     return x
 
