@@ -11,7 +11,7 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -121,10 +121,16 @@ def write(path: str | os.PathLike[str], model: Any, notes: dict[str, Any]) -> No
 
 
 def read(
-    path: str | os.PathLike[str], *, like: Any = None
+    path: str | os.PathLike[str],
+    *,
+    like: Any = None,
+    check: Callable[[dict[str, Any]], None] = lambda notes: None,
 ) -> tuple[Any, dict[str, Any]]:
-    """As `load`, and the notes that `write` was given."""
-    return _read("read", path, like)
+    """As `load`, and the notes that `write` was given.
+
+    `check` sees the notes before the model is made, and may raise.
+    """
+    return _read("read", path, like, check)
 
 
 def header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -169,11 +175,17 @@ def _write(where: str, path: Any, model: Any, notes: dict[str, Any]) -> None:
     replace(where, path, (before, digest, after))
 
 
-def _read(where: str, path: Any, like: Any) -> tuple[Any, dict[str, Any]]:
+def _read(
+    where: str,
+    path: Any,
+    like: Any,
+    check: Callable[[dict[str, Any]], None] = lambda notes: None,
+) -> tuple[Any, dict[str, Any]]:
     path = _path(where, path)
     safetensors = _safetensors(where)
     where = f"{where}: {path}"
     found, data = _checked(where, path)
+    check(found["notes"])
     try:
         tensors = {
             name: Tensor(given["data"], tuple(given["shape"]))

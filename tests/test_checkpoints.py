@@ -106,6 +106,18 @@ def test_a_run_that_ended_gives_its_result(group, undisturbed, tmp_path):
 
 
 @together
+def test_it_is_read_and_hashed_once(group, interrupted, monkeypatch, tmp_path):
+    path = tmp_path / "run"
+    path.write_bytes(interrupted)
+    read, checked = [], persist._checked
+    monkeypatch.setattr(
+        persist, "_checked", lambda *given: read.append(given) or checked(*given)
+    )
+    fit(ROW, batches(), checkpoint=path)
+    assert len(read) == 1
+
+
+@together
 def test_it_is_written_when_it_should_be(group, monkeypatch, tmp_path):
     written = []
 

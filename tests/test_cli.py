@@ -24,9 +24,10 @@ from click.testing import CliRunner
 from compare import same
 
 import budgetjax as bj
-from budgetjax import persist
+from budgetjax import engine, persist
 from budgetjax.cli import main
 from budgetjax.cli.commands import budgetjax as group
+from budgetjax.cli.models import opened, support_vectors
 from budgetjax.linear import solving
 from budgetjax.stream import batches, readers
 from budgetjax.stream.fit import fit_stream
@@ -208,13 +209,18 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
     assert re.fullmatch(r"accuracy: [\d.]+% \(\d+ of 60 rows\)\n", result.stderr)
 
 
-def test_scores_of_two_classes(at):
+def test_scores_of_two_classes(at, monkeypatch):
     train("train.csv")
+    scored, scores_of = [], engine.decision_function
+    monkeypatch.setattr(
+        engine, "decision_function", lambda *one: scored.append(1) or scores_of(*one)
+    )
     good("predict", "model.st", "test.csv", "--scores", "-o", "out.csv")
+    assert len(scored) == 1
     with open("out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["prediction", "score"]
-    model, X = bj.load("model.st"), data(TESTED, seed=1)[0].astype(np.float32)
+    model, X = bj.load("model.st"), data(TESTED, seed=1)[0]
     assert [row[0] for row in rows] == model.predict(X).tolist()
     scores = [np.float32(row[1]) for row in rows]
     np.testing.assert_array_equal(scores, model.decision_function(X))
@@ -360,6 +366,34 @@ def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
     monkeypatch.setattr("budgetjax.cli.train.HELD", 0)
     train("train.csv")
     same(bj.load("model.st").state, held.state)
+
+
+def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch):
+    given = []
+
+    def refit(state, batches, **more):
+        given.append(batches)
+        return state
+
+    monkeypatch.setattr(sys.modules["budgetjax.refit"], "refit", refit)
+    # The 300 rows of one epoch, in float32.
+    monkeypatch.setattr("budgetjax.cli.train.HELD", 300 * 2 * 4)
+    train("train.csv", "--epochs", "2")
+    assert isinstance(given[0], list)
+    monkeypatch.setattr("budgetjax.cli.train.HELD", 300 * 2 * 4 - 1)
+    train("train.csv", "--epochs", "2")
+    assert not isinstance(given[1], list)
+
+
+def test_features_far_from_0_are_learned_as_well(at):
+    X, y = data()
+    pa.csv.write_csv(table(X + 1e6, y), at / "far.csv")
+    near, far = (train(name)["progressive error"] for name in ("train.csv", "far.csv"))
+    assert abs(float(near.split("%")[0]) - float(far.split("%")[0])) < 1
+    good("predict", "model.st", "far.csv", "-o", "far.txt")
+    assert np.mean(np.array(values("far.txt")) == y) > 0.85
+    vectors = support_vectors(opened("model.st"))
+    assert np.all(np.abs(vectors - 1e6) < 5)
 
 
 def test_epochs_settings_and_classes(at):
@@ -600,7 +634,7 @@ def make_bad_files():
     edited("infinite.csv", 18, "inf,1,yes")
     edited("text.csv", 18, "red,1,yes")
     edited("ragged.csv", 18, "1,yes")
-    edited("range.csv", 18, "1e39,1,yes")
+    edited("range.csv", 18, "1e200,1,yes")
     edited("label.csv", 18, "1,1,maybe")
     Path("empty.csv").write_text("")
     Path("header.csv").write_text("a,b,kind\n")
@@ -698,10 +732,17 @@ BAD = {
         "ragged.csv: every row must have 3 cells, got 2 in row 17, which begins "
         "['1', 'yes']",
     ),
-    "beyond float32": (
+    "squares beyond float64": (
         ("train", "range.csv", *TRAIN),
         1,
-        "range.csv: X must be in the range of float32, got 1e+39 in row 17, column 'a'",
+        "range.csv: X must have squares that float64 can hold, to be standardised, got "
+        "1e+200 in row 17, column 0",
+    ),
+    "beyond float32": (
+        ("train", "range.csv", *TRAIN, "--no-standardise", "--gamma", "1"),
+        1,
+        "fit_stream: range.csv: X must be in the range of float32, got 1e+200 in row "
+        "17, column 'a'",
     ),
     "an empty file": (
         ("train", "empty.csv", *TRAIN),
@@ -1059,6 +1100,17 @@ def test_sweep_of_settings_and_of_the_first_rows(at):
     assert first == ("train.libsvm: the first 100 rows (--rows), 2 classes, pegasos")
     assert header.split() == ["gamma", "budget", "regularization", "error", "vectors"]
     assert sorted(float(row.split()[2]) for row in rows) == [0.01, 0.1]
+
+
+def test_sweep_takes_all_cores_also_where_no_process_is_bound_to_some(monkeypatch):
+    from budgetjax.cli.sweep import _use_all_cores
+
+    told = []
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(jax.config, "update", lambda *given: told.append(given))
+    _use_all_cores()
+    assert told == [("jax_num_cpu_devices", 3)]
 
 
 # Pictures.

@@ -128,7 +128,7 @@ def joined(batches):
     return [np.concatenate(arrays) for arrays in zip(*batches, strict=True)]
 
 
-def check_types(batches, dtype=np.float32):
+def check_types(batches, dtype=np.float64):
     for X, *more in batches:
         assert X.dtype == dtype
         assert X.flags.c_contiguous
@@ -165,7 +165,7 @@ def test_tables_come_back(format_, kind, tmp_path):
     assert batches.num_features == D
     assert batches.num_rows in (None, N)
     assert (batches.num_rows == N) == ("parquet" in format_)
-    X, w = numbers().astype(np.float32), weights().astype(np.float32)
+    X, w = numbers(), weights()
     for _ in range(2):
         found = list(batches)
         assert [len(batch[0]) for batch in found] == [64] * 4 + [1]
@@ -185,24 +185,24 @@ def test_batches_have_any_number_of_rows(format_, rows, tmp_path):
     found = list(batches)
     tail = [N % size] if N % size else []
     assert [len(X) for X, _ in found] == [size] * (N // size) + tail
-    check_equal(joined(found), [numbers().astype(np.float32), y])
+    check_equal(joined(found), [numbers(), y])
 
 
 @pytest.mark.parametrize("format_", TABLES)
 def test_columns_are_chosen_by_name_or_number(format_, tmp_path):
     path = TABLES[format_](tmp_path, TARGETS["int"])
     reversed_ = format_ in ("parquet-folder", "parquet-list")
-    X, w = numbers().astype(np.float32), weights().astype(np.float32)
+    X, w = numbers(), weights()
     order = [2, 3, 0] if not reversed_ else [-3, -4, -1]
     batches = readers.read(path, target=1, features=order, weight=4)
     if reversed_:
         batches = readers.read(path, target=-2, features=order, weight=-5)
     assert batches.feature_names == (NAMES[1], NAMES[2], NAMES[0])
     check_equal(joined(batches), [X[:, [1, 2, 0]], TARGETS["int"], w])
-    alone = readers.read(path, features=NAMES[:1], dtype=np.float64)
+    alone = readers.read(path, features=NAMES[:1], dtype=np.float32)
     assert alone.read_targets is None
-    check_types(alone, np.float64)
-    check_equal(joined(alone), [numbers()[:, :1]])
+    check_types(alone, np.float32)
+    check_equal(joined(alone), [numbers()[:, :1].astype(np.float32)])
 
 
 def test_all_but_target_weight_and_the_index_of_pandas_are_features(tmp_path):
@@ -213,7 +213,7 @@ def test_all_but_target_weight_and_the_index_of_pandas_are_features(tmp_path):
     assert "__index_level_0__" in pa.parquet.read_schema(path).names
     batches = readers.parquet(path, target="y", weight="b")
     assert batches.feature_names == ("a", "c")
-    np.testing.assert_array_equal(joined(batches)[0], np.float32(frame[["a", "c"]]))
+    np.testing.assert_array_equal(joined(batches)[0], frame[["a", "c"]])
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".bz2"])
@@ -238,10 +238,11 @@ def test_libsvm_comes_back(zero_based, kind, ending, tmp_path):
             found = list(batches)
             assert [len(y) for _, y in found] == [60] * 4 + [17]
             check_types(found)
-            check_equal(joined(found), [X.astype(np.float32), y])
+            check_equal(joined(found), [X, y])
         np.testing.assert_array_equal(labels(batches), np.unique(y))
-    wide = readers.libsvm(path, **arguments, num_features=D + 2, dtype=np.float64)
-    check_equal(joined(wide), [np.pad(X, ((0, 0), (0, 2))), y])
+    wide = readers.libsvm(path, **arguments, num_features=D + 2, dtype=np.float32)
+    padded = np.pad(X, ((0, 0), (0, 2))).astype(np.float32)
+    check_equal(joined(wide), [padded, y])
 
 
 def test_libsvm_with_comments_signs_and_empty_rows(tmp_path):
@@ -252,7 +253,7 @@ def test_libsvm_with_comments_signs_and_empty_rows(tmp_path):
     batches = readers.read(path)
     assert (batches.num_features, batches.num_rows) == (3, 3)
     X, y = joined(batches)
-    np.testing.assert_array_equal(X, np.float32([[0, 5, 0], [0] * 3, [-0.5, 0, 1e-3]]))
+    np.testing.assert_array_equal(X, [[0, 5, 0], [0] * 3, [-0.5, 0, 1e-3]])
     check_equal([y, labels(batches)], [np.array([1, -1, 1]), np.array([-1, 1])])
 
 
@@ -265,7 +266,7 @@ def test_files_of_libsvm_itself(name, tmp_path):
     X, y = sklearn_datasets.load_svmlight_file(str(path))
     batches = readers.read(path, batch_rows=5000)
     assert batches.num_rows == len(y)
-    check_equal(joined(batches), [X.toarray().astype(np.float32), y.astype(np.int64)])
+    check_equal(joined(batches), [X.toarray(), y.astype(np.int64)])
     np.testing.assert_array_equal(labels(batches), np.unique(y))
 
 
@@ -286,12 +287,14 @@ def test_npy_comes_back(source, order, kind, tmp_path):
     assert (batches.num_rows, batches.num_features) == (N, D)
     for _ in range(2):
         found = list(batches)
-        check_types(found)
+        # float32 holds all but float64.
+        dtype = np.float64 if source == "float64" else np.float32
+        check_types(found, dtype)
         X_found, y_found, w = joined(found)
-        check_equal([X_found, w], [X.astype(np.float32), weights().astype(np.float32)])
+        check_equal([X_found, w], [X.astype(dtype), weights().astype(dtype)])
         np.testing.assert_array_equal(y_found, y)
     np.testing.assert_array_equal(labels(batches), np.unique(y))
-    check_equal(joined(readers.npy(tmp_path / "X.npy")), [X.astype(np.float32)])
+    check_equal(joined(readers.npy(tmp_path / "X.npy")), [X.astype(dtype)])
 
 
 MEMORY: dict[str, Callable[[pa.Table], Any]] = {
@@ -310,14 +313,14 @@ def test_tables_in_memory(form, kind):
     batches = readers.arrow(source, target="kind", features=NAMES, batch_rows=100)
     assert batches.name == type(source).__name__
     for _ in range(2):
-        check_equal(joined(batches), [numbers().astype(np.float32), y])
+        check_equal(joined(batches), [numbers(), y])
     np.testing.assert_array_equal(labels(batches), np.unique(y))
 
 
 def test_a_stream_in_memory_is_read_once():
     stream = table(TARGETS["int"]).to_reader(max_chunksize=40)
     batches = readers.arrow(stream, target="kind", features=NAMES)
-    check_equal(joined(batches), [numbers().astype(np.float32), TARGETS["int"]])
+    check_equal(joined(batches), [numbers(), TARGETS["int"]])
     with pytest.raises(ValueError, match="read once only") as raised:
         next(iter(batches))
     assert str(raised.value) == (
@@ -342,7 +345,8 @@ def test_columns_of_numbers_of_any_type(kind):
     expected = np.array([float(value) for value in column.to_pylist()])
     content = pa.table({"x": column, "y": column})
     X, y = joined(readers.arrow(content, target="y"))
-    np.testing.assert_array_equal(X[:, 0], expected.astype(np.float32))
+    np.testing.assert_array_equal(X[:, 0], expected)
+    assert X.dtype == (np.float32 if kind in ("int8", "bool", "half") else np.float64)
     np.testing.assert_array_equal(y, expected)
     assert y.dtype == (np.int64 if kind in ("int8", "uint64", "bool") else np.float64)
 
@@ -379,7 +383,7 @@ def csv_of(folder, text):
         ('"a\nb",y\n1,"x\ny"\n2,z\n', {"target": 1}, [[1], [2]], ["x\ny", "z"]),
         ("a,y\n1,007\n2,8.5\n", {"target": "y"}, [[1], [2]], [7.0, 8.5]),
         ("a,y\n1,1\n2,two\n", {"target": "y"}, [[1], [2]], ["1", "two"]),
-        ("a,y\n1e-3,true\n", {"target": "y"}, [[np.float32(1e-3)]], ["true"]),
+        ("a,y\n1e-3,true\n", {"target": "y"}, [[1e-3]], ["true"]),
         ("1,2\n3,4\n", {"target": 1, "header": False}, [[1], [3]], [2, 4]),
         ("\n1;2\n", {"target": 1, "header": False, "delimiter": ";"}, [[1]], [2]),
         ("0,1,2\n3,4,5\n", {"target": 2}, [[3, 4]], [5]),
@@ -389,7 +393,7 @@ def csv_of(folder, text):
 )
 def test_csv_of_many_kinds(text, arguments, X, y, tmp_path):
     found = joined(readers.csv(csv_of(tmp_path, text), **arguments))
-    np.testing.assert_array_equal(found[0], np.float32(X))
+    np.testing.assert_array_equal(found[0], X)
     assert found[1].tolist() == y
     assert [type(value) for value in found[1].tolist()] == [type(value) for value in y]
 
@@ -409,7 +413,7 @@ def test_csv_longer_than_a_block(tmp_path):
     found = list(batches)
     assert found[0][1].dtype == np.int64
     assert found[-1][1].dtype == np.float64
-    check_equal(joined(found), [X.astype(np.float32), y])
+    check_equal(joined(found), [X, y])
     np.testing.assert_array_equal(labels(batches), np.unique(y))
 
 
@@ -421,7 +425,29 @@ def test_rows_wider_than_a_block(tmp_path):
     names = ",".join([*map("x{}".format, range(d)), "y"])
     path = csv_of(tmp_path, "\n".join([names, *lines]))
     batches = readers.csv(path, target="y")
-    check_equal(joined(batches), [x.astype(np.float32), np.zeros(2, np.int64)])
+    check_equal(joined(batches), [x, np.zeros(2, np.int64)])
+
+
+def test_digits_that_float32_has_not_are_read(tmp_path):
+    """Seconds since 1970, which float32 rounds to multiples of 128."""
+    seconds = 1_700_000_000.0 + np.arange(1000)
+    content = pa.table({"at": seconds, "y": np.arange(1000) % 2})
+    pa.csv.write_csv(content, tmp_path / "a.csv")
+    pa.parquet.write_table(content, tmp_path / "a.parquet")
+    pa.feather.write_feather(content, str(tmp_path / "a.feather"))
+    np.save(tmp_path / "a.npy", seconds[:, None])
+    lines = (f"1 1:{value:.0f}" for value in seconds)
+    (tmp_path / "a.libsvm").write_text("\n".join(lines))
+    for path in tmp_path.iterdir():
+        target = "y" if path.suffix in (".csv", ".parquet", ".feather") else None
+        X = joined(readers.read(path, target=target))[0]
+        assert X[:, 0].tolist() == seconds.tolist(), path.suffix
+    # Files that differ are read in the type that holds all of them.
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for i, one in enumerate((np.float32(seconds[:10]), seconds[10:])):
+        pa.parquet.write_table(pa.table({"at": one}), parts / f"{i}.parquet")
+    assert joined(readers.read(parts))[0][10:, 0].tolist() == seconds[10:].tolist()
 
 
 # Constant memory.
@@ -493,7 +519,7 @@ def test_batches_are_joined_and_split(weighted, lengths, rows):
     found = list(in_rows(list(pieces(lengths, weighted)), rows))
     tail = [N % rows] if N % rows else []
     assert [len(batch.y) for batch in found] == [rows] * (N // rows) + tail
-    check_types(found)
+    check_types(found, np.float32)
     w = weights() if weighted else np.ones(N)
     expected = [numbers().astype(np.float32), TARGETS["int"], w.astype(np.float32)]
     check_equal(joined(found), expected)
@@ -693,14 +719,14 @@ def npy_of(array, **options):
     return raw.getvalue()
 
 
-def npys(X, y=None, weight=None):
+def npys(X, y=None, weight=None, **arguments):
     def call(folder):
         paths = []
         for name, array in (("X", X), ("y", y), ("w", weight)):
             if array is not None:
                 (folder / f"{name}.npy").write_bytes(npy_of(array))
                 paths.append(folder / f"{name}.npy")
-        list(readers.npy(*paths))
+        list(readers.npy(*paths, **arguments))
 
     return call
 
@@ -876,7 +902,7 @@ BAD_CSV = [
     ),
     Bad(
         "beyond-float32",
-        csv_file("a,b,y\n1,2,x\n3,-1e39,z\n"),
+        csv_file("a,b,y\n1,2,x\n3,-1e39,z\n", dtype=np.float32),
         "a.csv: X must be in the range of float32, got -1e+39 in row 1, column 'b'",
     ),
     Bad(
@@ -933,7 +959,7 @@ BAD_CSV = [
     Bad(
         "dtype",
         csv_file("a,y\n1,2\n", dtype=np.float16),
-        "csv: dtype must be float32 or float64, got <class 'numpy.float16'>",
+        "csv: dtype must be float32, float64 or None, got <class 'numpy.float16'>",
     ),
 ]
 BAD_TABLES = [
@@ -982,7 +1008,11 @@ BAD_TABLES = [
     ),
     Bad(
         "beyond-float32",
-        many(parquet_of(ROWS), parquet_of(ROWS | {"a": [1, 1e39, 1]})),
+        many(
+            parquet_of(ROWS),
+            parquet_of(ROWS | {"a": [1, 1e39, 1]}),
+            dtype=np.float32,
+        ),
         "1.parquet: X must be in the range of float32, got 1e+39 in row 1, column 'a'",
     ),
     Bad(
@@ -1152,7 +1182,7 @@ BAD_LIBSVM = [
     ),
     Bad(
         "beyond-float32",
-        file("a", "1 1:1\n1 2:1e39\n"),
+        file("a", "1 1:1\n1 2:1e39\n", dtype=np.float32),
         "a: X must be in the range of float32, got 1e+39 in row 1, index 2",
     ),
     Bad(
@@ -1222,7 +1252,7 @@ BAD_NPY = [
     ),
     Bad(
         "beyond-float32",
-        npys(np.array([[1, 2], [3, 1e39]])),
+        npys(np.array([[1, 2], [3, 1e39]]), dtype=np.float32),
         "X.npy: X must be in the range of float32, got 1e+39 in row 1, column 1",
     ),
     Bad(

@@ -15,8 +15,8 @@ from compare import FLOAT32, assert_same
 from streams import ROWS, cut, fit, identical
 
 import budgetjax as bj
-from budgetjax import datasets, persist
-from budgetjax.stream import Batches, batches
+from budgetjax import datasets, features, persist, span
+from budgetjax.stream import Batches, batches, units
 from budgetjax.stream.model import MOST_POINTS, StreamModel, extended
 from budgetjax.stream.scaling import Scaling, warn_unscaled
 
@@ -298,12 +298,24 @@ def test_standardising_is_the_same_for_all_lengths(name):
     np.testing.assert_allclose(one.scaling.mean, X.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(one.scaling.deviation, X.std(axis=0), rtol=1e-9)
     assert one.error < 0.4
-    # Every batch is scaled by the rows up to its end.
+    # Every batch is scaled by the rows up to its end, and so are the support vectors.
     state = row.init()
+    mean, deviation = np.zeros(3), np.ones(3)
     for stop in range(ROWS, len(X) + 1, ROWS):
-        part = X[stop - ROWS : stop]
-        scaled = (part - X[:stop].mean(axis=0)) / X[:stop].std(axis=0)
-        state, _ = bj.run(row.algorithm, state, scaled, y[stop - ROWS : stop])
+        part, expansion = X[stop - ROWS : stop], state.expansion
+        raw = mean + deviation * np.asarray(expansion.vectors, float)
+        mean, deviation = X[:stop].mean(axis=0), X[:stop].std(axis=0)
+        vectors = np.where(expansion.mask[:, None], (raw - mean) / deviation, 0)
+        expansion = expansion._replace(
+            vectors=jnp.asarray(vectors, jnp.float32),
+            squares=jnp.asarray(np.sum(vectors**2, axis=1), jnp.float32),
+        )
+        state, _ = bj.run(
+            row.algorithm,
+            state._replace(expansion=expansion),
+            (part - mean) / deviation,
+            y[stop - ROWS : stop],
+        )
     assert_same(one.state, state, FLOAT32)
 
 
@@ -317,6 +329,124 @@ SCALED = (
     "letter",
     "phishing",
 )
+
+
+def test_support_vectors_stay_the_rows_that_they_were():
+    """However the scale of the stream drifts: they move with the units."""
+    row = LEARNERS["multiclass"]
+    X, y = row.stream(N)
+    growing = np.stack([np.linspace(1, 30, N), np.ones(N), np.linspace(9, 1, N)], 1)
+    X = X * growing + np.linspace(0, 50, N)[:, None]
+    model = fit(row, cut((X, y), [N]), standardise=True)
+    vectors, _, mask = map(np.asarray, bj.support(model.state))
+    raw = model.scaling.mean + model.scaling.deviation * vectors[mask]
+    away = np.abs(raw[:, None] - X[None]).max(axis=2).min(axis=1)
+    # Some of them have been stored in each batch.
+    assert len(np.unique(np.asarray(model.state.expansion.ages)[:-1] // ROWS)) > 1
+    np.testing.assert_allclose(away, 0, atol=1e-4)
+
+
+def some_vectors(state):
+    """The state with five support vectors."""
+    random = np.random.default_rng(3)
+    vectors = np.zeros(state.expansion.vectors.shape, np.float32)
+    vectors[:5] = random.normal(size=(5, 3))
+    terms = np.zeros(state.expansion.terms.shape, np.float32)
+    terms[:5] = random.normal(size=(5, 1))
+    ages = np.asarray(state.expansion.ages).copy()
+    ages[:5] = np.arange(5)
+    expansion = state.expansion._replace(
+        vectors=jnp.asarray(vectors),
+        squares=jnp.asarray(np.sum(vectors**2, axis=1)),
+        terms=jnp.asarray(terms),
+        ages=jnp.asarray(ages),
+    )
+    state = state._replace(expansion=expansion)
+    if hasattr(state, "span"):
+        state = state._replace(span=span.of(state.kernel, expansion))
+    if isinstance(state, features.State):
+        state = state._replace(root=span.of(state.kernel, expansion).root)
+    if hasattr(state, "maintenance"):
+        strategy = state.maintenance.start(state.kernel, expansion, 0)
+        state = state._replace(maintenance=strategy)
+    return state
+
+
+KEEPERS = {
+    "arow": (bj.arow, {}),
+    "projectron": (bj.projectron, {"threshold": 0.1}),
+    "nystrom": (bj.nystrom, {}),
+    "best pair": (bj.perceptron, {"maintenance": bj.MergeBestPair()}),
+    "nearest": (bj.perceptron, {"maintenance": bj.ProjectOntoNearest()}),
+    "project": (bj.perceptron, {"maintenance": bj.Project()}),
+    "ball": (bj.pegasos, {"regularization": 0.1, "project_to_ball": True}),
+}
+
+
+@pytest.mark.parametrize("name", [f"@{name}" for name in KEEPERS])
+def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
+    algorithm, more = KEEPERS[name[1:]]
+    kernel = bj.RBF(0.3)
+    state = some_vectors(algorithm.init(kernel, num_features=3, budget=10, **more))
+    old = Scaling(10, np.zeros(3), np.array([1.0, 4.0, 0.0]))
+    new = Scaling(30, np.array([0.5, 1.0, 2.0]), np.array([2.0, 1.0, 9.0]))
+    moved = units.mapped(state, old, new)
+    was = np.asarray(state.expansion.vectors)[:5].astype(float)
+    raw = was * [1, 2, 0]
+    vectors = np.asarray(moved.expansion.vectors)
+    now = (raw - new.mean) / new.deviation
+    np.testing.assert_allclose(vectors[:5], now, rtol=1e-6, atol=1e-6)
+    assert not np.any(vectors[5:])
+    np.testing.assert_allclose(
+        moved.expansion.squares, np.sum(vectors**2, axis=1), rtol=1e-6
+    )
+    K = np.exp(-0.3 * np.sum((now[:, None] - now[None]) ** 2, axis=2))
+    ridged = K + 1e-3 * np.eye(5)
+    strategy = getattr(moved, "maintenance", None)
+    for part in (moved, strategy):
+        if hasattr(part, "span") or isinstance(part, features.State):
+            basis = getattr(part, "span", part)
+            root = np.asarray(basis.root, float)
+            assert not np.any(root[5:])
+            assert not np.any(root[:, 5:])
+            found = root[:5, :5] @ ridged @ root[:5, :5].T
+            np.testing.assert_allclose(found, np.eye(5), atol=1e-4)
+        if hasattr(part, "span"):
+            np.testing.assert_allclose(part.span.gram[:5, :5], ridged, atol=1e-5)
+        if hasattr(part, "gram"):
+            np.testing.assert_allclose(part.gram[:5, :5], K, atol=1e-5)
+    if name == "@ball":
+        u = np.asarray(moved.expansion.coefficients)[:5, 0]
+        np.testing.assert_allclose(moved.ball.squared_norm, u @ K @ u, rtol=1e-5)
+    # Where means move alone, no kernel value changes, and no basis turns.
+    aside = new._replace(mean=new.mean + 1)
+    roots = [
+        np.asarray(getattr(one, "span", one).root)
+        for one in (moved, units.mapped(moved, new, aside))
+        if hasattr(one, "span") or isinstance(one, features.State)
+    ]
+    if roots:
+        np.testing.assert_allclose(*roots, atol=1e-4 * np.abs(roots[0]).max())
+
+
+def test_frequencies_are_no_rows():
+    state = bj.fourier.init(bj.RBF(0.3), num_features=3, budget=10)
+    old = Scaling(10, np.zeros(3), np.ones(3))
+    assert units.mapped(state, old, old._replace(variance=np.full(3, 4.0))) is state
+
+
+@pytest.mark.parametrize("away", [1e2, 1e4, 1e6])
+def test_features_far_from_0_are_learned_as_well_as_at_0(away):
+    row = LEARNERS["multiclass"]
+    X, y = row.stream(N)
+    # As far as numbers at this distance can tell rows apart.
+    X = np.round(X.astype(float), 6)
+    near, far = (
+        fit(row, cut((moved, y), [N]), standardise=True) for moved in (X, X + away)
+    )
+    assert abs(near.error - far.error) <= 2 / N
+    same = near.predict(X) == far.predict(X + away)
+    assert np.mean(same) > 0.98
 
 
 @pytest.mark.parametrize("name", [*SCALED, "covtype"])

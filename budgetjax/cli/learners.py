@@ -113,9 +113,9 @@ def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
 
     # A number that is not finite is told of, with its place, when it is learned.
     X = X[np.all(np.isfinite(X), axis=1)]
+    if standardise:
+        X = Scaling.empty(X.shape[1]).updated(X, where=where).apply(X)
     try:
-        if standardise:
-            X = Scaling.empty(X.shape[1]).updated(X).apply(X)
         return kernels.default_gamma(X)
     except ValueError as error:
         raise ValueError(

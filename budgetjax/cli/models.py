@@ -33,6 +33,13 @@ class Model(NamedTuple):
             raise TypeError("a regressor has no scores")
         return np.asarray(self.scores(X))
 
+    def decided(self, scores: np.ndarray) -> np.ndarray:
+        """The labels that scores of `decision_function` stand for."""
+        if self.classes is None:
+            raise TypeError("a regressor has no classes")
+        best = scores > 0 if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return self.classes[best.astype(np.intp)]
+
     @property
     def target(self) -> str | None:
         """The column that the model was trained to predict, where that is known."""

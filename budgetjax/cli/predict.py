@@ -162,12 +162,15 @@ def _lines(
     with bar as report, contextlib.closing(source.read()) as batches:
         for X, *rest in batches:
             check_finite(source.name, X, tally.rows, source.feature_names)
-            predicted = np.asarray(model.predict(X))
+            if scores:
+                values = model.decision_function(X)
+                predicted = model.decided(values)
+                values = values.reshape(len(X), -1)
+                columns = [map(str, column) for column in values.T]
+            else:
+                predicted, columns = np.asarray(model.predict(X)), []
             tally.add(predicted, rest[0] if rest else None)
-            columns = [map(data.label, predicted)]
-            if scores and model.scores is not None:
-                values = np.asarray(model.scores(X)).reshape(len(X), -1)
-                columns += [map(str, column) for column in values.T]
+            columns.insert(0, map(data.label, predicted))
             yield _csv(zip(*columns, strict=True))
             report("", len(X))
 

@@ -155,5 +155,7 @@ def _use_all_cores() -> None:
     """Gives JAX a device a core of a CPU; too late if it has been used already."""
     import jax
 
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = (os.cpu_count() or 1) if allowed is None else len(allowed(0))
     with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+        jax.config.update("jax_num_cpu_devices", cores)

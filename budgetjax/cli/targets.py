@@ -1,8 +1,9 @@
 """Targets: the classes of a file, or its numbers, and how well they are predicted."""
 
 import collections
+import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import click
@@ -35,11 +36,12 @@ class Look(NamedTuple):
     doubt: str = ""
 
 
-def read(source: Any) -> Iterator[np.ndarray]:
+def read(source: Any) -> Generator[np.ndarray, None, None]:
     """The y of all batches, by the shortest way."""
     if source.read_targets is not None:
-        return source.read_targets()
-    return (batch[1] for batch in source)
+        yield from source.read_targets()
+    else:
+        yield from (batch[1] for batch in source)
 
 
 def look(source: Any, *, regression: bool = False, classes: str | None = None) -> Look:
@@ -142,7 +144,8 @@ def _classes(source: Any) -> Look:
 def _given(source: Any, text: str) -> np.ndarray:
     """The labels between commas, in the type of the file's."""
     words: list[Any] = [word.strip() for word in text.split(",")]
-    y = next(iter(read(source)))
+    with contextlib.closing(read(source)) as found:
+        y = next(found)
     if y.dtype.kind not in "UO":
         try:
             words = [_number(word) for word in words]

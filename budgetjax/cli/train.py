@@ -1,5 +1,6 @@
 """`budgetjax train`: from a file of examples to a model file."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
@@ -151,7 +152,8 @@ def train(
             f"--refit has no loss {asked['loss']!r}; --no-refit does without."
         )
     if not isinstance(gamma, float):
-        first = next(iter(source))[0]
+        with contextlib.closing(source.read()) as batches:
+            first = next(batches)[0]
         gamma = learners.default_gamma(source.name, first, standardise)
     state = learner.algorithm.init(
         learners.kernel(learner, gamma, regression=regression),
@@ -180,15 +182,16 @@ def train(
             every=every,
             progress=shows_bar,
         )
-        rows = data.counted(fitted.num_rows // epochs, "row")
-        say("read", rows + (f", {epochs} times" if epochs > 1 else ""))
+        rows = fitted.num_rows // epochs
+        times = f", {epochs} times" if epochs > 1 else ""
+        say("read", data.counted(rows, "row") + times)
         when = "of rows before they were learned"
         if epochs > 1:
             when = "of all times, of which only the first met new rows"
         say("progressive error", f"{_error(fitted.error, regression)}, {when}")
         if refit:
             fitted = _refitted(
-                fitted, source, learner.refit_loss, penalty, progress=shows_bar
+                fitted, source, rows, learner.refit_loss, penalty, progress=shows_bar
             )
     except KeyboardInterrupt as interrupt:
         how = "nothing is written; --checkpoint FILE lets a run go on"
@@ -266,23 +269,29 @@ def _streamed(
 
 
 def _refitted(
-    model: Any, source: Any, loss: Any, penalty: float, *, progress: bool
+    model: Any, source: Any, rows: int, loss: Any, penalty: float, *, progress: bool
 ) -> Any:
-    """The model with the best coefficients for its support vectors."""
+    """The model with the best coefficients for its support vectors.
+
+    The scaled rows are held in memory, if they are few enough, so that the file is
+    parsed once; `rows` are those of the file.
+    """
     from budgetjax.refit import refit
 
     if not int(model.state.expansion.num_active):
         # No row has asked for a change: the model that is 0 everywhere is right.
         return model
 
+    dtype = model.state.expansion.vectors.dtype
+
     def read() -> Iterator[tuple[np.ndarray, ...]]:
         for X, y, *weight in source.read():
-            X = X if model.scaling is None else model.scaling.apply(X)
-            yield X, targets.coded(model.classes, y), *weight
+            X = X if model.scaling is None else model.scaling.apply(X, dtype)
+            yield X.astype(dtype, copy=False), targets.coded(model.classes, y), *weight
 
     batches: Any = dataclasses.replace(source, read=read)
-    row = 4 * source.num_features
-    if model.num_rows * row <= HELD:
+    row = dtype.itemsize * source.num_features
+    if rows * row <= HELD:
         batches = list(batches)
     state = refit(model.state, batches, loss=loss, penalty=penalty, progress=progress)
     return model._replace(state=state)

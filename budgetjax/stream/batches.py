@@ -27,10 +27,10 @@ class Batches:
 
     What the readers of `budgetjax.stream` return. Iterating reads the source from its
     start. A batch is a tuple of NumPy arrays: `(X, y)`, or `(X, y, weight)`, or, where
-    the source has no targets, `(X,)`. X has shape `(n, num_features)` and is float32
-    unless the reader was told otherwise; y, of shape `(n,)`, holds int64, float64, or
-    Python strings in an object array; weight has shape `(n,)`. Each batch has its own
-    arrays.
+    the source has no targets, `(X,)`. X has shape `(n, num_features)`, in the
+    precision of the file, float32 or float64, unless the reader was told otherwise; y,
+    of shape `(n,)`, holds int64, float64, or Python strings in an object array; weight
+    has shape `(n,)`. Each batch has its own arrays.
 
     Attributes:
       name: of the source, for messages.

@@ -82,14 +82,9 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     """
     path = checkpoint.path
     try:
-        notes = persist.header(path)["notes"]
-        if "batch_rows" not in notes:
-            raise ValueError(
-                f"{where}: checkpoint {path} must be of a run on a stream, got a model "
-                f"without a place in one; {AGAIN}"
-            )
-        _check(where, checkpoint, notes)
-        model, _ = persist.read(path, like=start)
+        model, notes = persist.read(
+            path, like=start, check=lambda notes: _check(where, checkpoint, notes)
+        )
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -107,7 +102,13 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
 
 def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     """Raises unless the run in the file is this one."""
-    path, rows = checkpoint.path, notes["batch_rows"]
+    path = checkpoint.path
+    if "batch_rows" not in notes:
+        raise ValueError(
+            f"{where}: checkpoint {path} must be of a run on a stream, got a model "
+            f"without a place in one; {AGAIN}"
+        )
+    rows = notes["batch_rows"]
     if rows != checkpoint.batch_rows:
         raise ValueError(
             f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "

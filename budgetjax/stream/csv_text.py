@@ -45,7 +45,7 @@ def csv(
     header: bool = True,
     delimiter: str = ",",
     batch_rows: int | None = None,
-    dtype: DTypeLike = np.float32,
+    dtype: DTypeLike | None = None,
 ) -> Batches:
     r"""Batches of a CSV file.
 
@@ -64,7 +64,7 @@ def csv(
         called "0", "1" and so on.
       delimiter: between cells.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64.
+      dtype: of X and the weights: float32 or float64; None is float64.
 
     Returns:
       `Batches`. Targets are int64 or float64 where those of the first block all are,

@@ -6,7 +6,7 @@ import gzip
 import importlib
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,15 +33,25 @@ def needs(where: str, module: str) -> Any:
         ) from error
 
 
-def float_type(where: str, dtype: DTypeLike) -> np.dtype:
-    """`dtype` if it is float32 or float64."""
+def float_type(
+    where: str, dtype: DTypeLike | None, of_file: DTypeLike = np.float64
+) -> np.dtype:
+    """`dtype` if it is float32 or float64, for None the file's own."""
     try:
-        given = np.dtype(dtype)
+        given = np.dtype(of_file if dtype is None else dtype)
     except TypeError:
         given = None
-    if dtype is None or given not in (np.float32, np.float64):
-        raise ValueError(f"{where}: dtype must be float32 or float64, got {dtype!r}")
+    if given not in (np.float32, np.float64):
+        raise ValueError(
+            f"{where}: dtype must be float32, float64 or None, got {dtype!r}"
+        )
     return given
+
+
+def exact_type(dtypes: Iterable[Any]) -> np.dtype:
+    """float32 if it holds all numbers of these types, else float64."""
+    fits = all(np.can_cast(dtype, np.float32) for dtype in dtypes)
+    return np.dtype(np.float32 if fits else np.float64)
 
 
 def check_opens(path: Path) -> None:

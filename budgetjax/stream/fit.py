@@ -16,7 +16,7 @@ from budgetjax import engine, hyperparameters, kernels, progress_bar, rounds
 from budgetjax.features import FeatureAlgorithm
 from budgetjax.rounds import Algorithm
 from budgetjax.stream import batches as source
-from budgetjax.stream import checkpoints
+from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
 from budgetjax.stream.model import (
@@ -69,8 +69,9 @@ def fit_stream(
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
         or `0 .. C-1`, and for regressors.
       standardise: subtract the mean of every feature and divide by its standard
-        deviation, of all rows up to and including the batch. Rows of weight 0 do not
-        count, other weights do not matter.
+        deviation, of all rows up to and including the batch. The support vectors are
+        mapped to the new units with every batch. Rows of weight 0 do not count, other
+        weights do not matter.
       batch_rows: rows to learn at once: what lies between two checkpoints or two points
         of the curve. None is as many as take some 4 MiB, at most 65,536.
       progress: show a bar, with rows a second, the progressive error and the number of
@@ -273,7 +274,10 @@ def _after(
     """The position after one batch more."""
     model, where = position.model, f"{WHERE}: {name}"
     try:
-        state, scores = _learned(algorithm, model.state, batch, where)
+        state = model.state
+        if model.scaling is not None and batch.scaling is not None:
+            state = units.mapped(state, model.scaling, batch.scaling)
+        state, scores = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
     if is_regressor(state):

@@ -23,7 +23,7 @@ def libsvm(
     num_features: int | None = None,
     zero_based: bool = False,
     batch_rows: int | None = None,
-    dtype: DTypeLike = np.float32,
+    dtype: DTypeLike | None = None,
 ) -> Batches:
     r"""Batches of a file in the format of LIBSVM and SVMlight.
 
@@ -38,7 +38,7 @@ def libsvm(
         the file, now.
       zero_based: whether indices start at 0 in place of 1.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X: float32 or float64.
+      dtype: of X: float32 or float64; None is float64.
 
     Returns:
       `Batches` of `(X, y)`. Labels are int64 as long as all of them are integers, else

@@ -27,7 +27,7 @@ def npy(
     weight_path: files.Path | None = None,
     *,
     batch_rows: int | None = None,
-    dtype: DTypeLike = np.float32,
+    dtype: DTypeLike | None = None,
 ) -> Batches:
     """Batches of NumPy's `.npy` files, which are mapped into memory.
 
@@ -37,7 +37,8 @@ def npy(
         are then `(X,)`.
       weight_path: numbers of shape `(n,)`, or None.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64.
+      dtype: of X and the weights: float32 or float64. None is float32 where that
+        holds all numbers of the file's types, else float64.
 
     Returns:
       `Batches`.
@@ -59,8 +60,8 @@ def npy(
       ...     [(X.shape, y.tolist()) for X, y in stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
-    dtype = files.float_type("npy", dtype)
     X = _mapped(X_path, "X", 2)
+    dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
     n, d = X.shape
     if not n or not d:
         raise ValueError(f"{X_path}: X must have rows and columns, got shape {X.shape}")
@@ -155,7 +156,7 @@ def read(
     weight: Any = None,
     num_features: int | None = None,
     batch_rows: int | None = None,
-    dtype: DTypeLike = np.float32,
+    dtype: DTypeLike | None = None,
 ) -> Batches:
     """Batches of a file of any of the formats, by the end of its name.
 
@@ -171,7 +172,8 @@ def read(
       weight: as target.
       num_features: of LIBSVM's files.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64.
+      dtype: of X and the weights: float32 or float64. None is float32 where that
+        holds all numbers of the file's types, else float64.
 
     Returns:
       `Batches`.

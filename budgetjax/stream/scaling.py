@@ -99,6 +99,25 @@ class Scaling(NamedTuple):
             )
         return Scaling(total, self.mean + apart * (new / total), variance)
 
+    @property
+    def _divisor(self) -> Float[np.ndarray, " features"]:
+        return np.where(self.constant, np.inf, self.deviation)
+
+    def moved(
+        self, X: Shaped[np.ndarray, "n features"], old: "Scaling"
+    ) -> Float[np.ndarray, "n features"]:
+        """Rows that another scaling has been applied to, as this one would have them.
+
+        Where a feature had been constant, its rows had the mean.
+
+        Args:
+          X: shape `(n, num_features)`.
+          old: the scaling that was applied.
+        """
+        deviation = np.where(old.constant, 0, old.deviation)
+        ratio, shift = deviation / self._divisor, (old.mean - self.mean) / self._divisor
+        return X * ratio[None] + shift[None]
+
     def apply(
         self, X: Shaped[np.ndarray, "n features"], dtype: DTypeLike = np.float32
     ) -> Shaped[np.ndarray, "n features"]:
@@ -110,9 +129,8 @@ class Scaling(NamedTuple):
           X: shape `(n, num_features)`.
           dtype: of the result.
         """
-        divisor = np.where(self.constant, np.inf, self.deviation)
         scaled = X - self.mean[None]
-        np.divide(scaled, divisor[None], out=scaled)
+        np.divide(scaled, self._divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)
 

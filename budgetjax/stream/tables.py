@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from budgetjax.stream import columns as table_columns
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.columns import Columns, Part
-from budgetjax.stream.files import check_opens, float_type, needs
+from budgetjax.stream.files import check_opens, exact_type, float_type, needs
 
 # Bytes of a column that are read at once.
 READ_AHEAD = 2**16
@@ -26,7 +26,7 @@ def parquet(
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     batch_rows: int | None = None,
-    dtype: DTypeLike = np.float32,
+    dtype: DTypeLike | None = None,
 ) -> Batches:
     """Batches of a Parquet file, or of many.
 
@@ -42,7 +42,8 @@ def parquet(
         the target and the weight.
       weight: the column of weights, or None.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64.
+      dtype: of X and the weights: float32 or float64. None is float32 where that
+        holds all numbers of the file's types, else float64.
 
     Returns:
       `Batches`. Errors name the file of many, and count the rows of that file.
@@ -55,12 +56,12 @@ def parquet(
       ImportError: if pyarrow is not installed.
     """
     pa = needs("parquet", "pyarrow")
-    dtype = float_type("parquet", dtype)
     paths = _files(path)
+    float_type("parquet", dtype)
     with _opened(pa, paths[0]) as file:
         names = file.schema_arrow.names
     chosen = table_columns.chosen(str(paths[0]), names, target, features, weight)
-    num_rows = 0
+    num_rows, types = 0, set()
     for one in paths:
         with _opened(pa, one) as file:
             found = file.schema_arrow.names
@@ -69,6 +70,8 @@ def parquet(
                 # All columns are asked for, so none may be left out in any file.
                 table_columns.check_same(str(paths[0]), names, found, str(one))
             num_rows += file.metadata.num_rows
+            types |= _types(pa, file.schema_arrow, chosen)
+    dtype = float_type("parquet", dtype, exact_type(types))
     where = str(path) if isinstance(path, str | os.PathLike) else str(paths[0])
     if len(paths) > 1 and not isinstance(path, str | os.PathLike):
         where = f"{where} and {len(paths) - 1} more"
@@ -94,7 +97,7 @@ def arrow(
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     batch_rows: int | None = None,
-    dtype: DTypeLike = np.float32,
+    dtype: DTypeLike | None = None,
 ) -> Batches:
     """Batches of an Arrow file, or of a table in memory.
 
@@ -112,7 +115,8 @@ def arrow(
         the target and the weight.
       weight: the column of weights, or None.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64.
+      dtype: of X and the weights: float32 or float64. None is float32 where that
+        holds all numbers of the file's types, else float64.
 
     Returns:
       `Batches`.
@@ -133,11 +137,11 @@ def arrow(
       [[1.0], [2.0]] ['small', 'large']
     """
     pa = needs("arrow", "pyarrow")
-    dtype = float_type("arrow", dtype)
+    float_type("arrow", dtype)
     if isinstance(source, str | os.PathLike):
         where, num_rows = str(source), None
         check_opens(source)
-        with _ipc(pa, where) as (names, _):
+        with _ipc(pa, where) as (schema, _):
             pass
 
         def tables() -> Iterator[Any]:
@@ -146,8 +150,9 @@ def arrow(
 
     else:
         where, num_rows = type(source).__name__, getattr(source, "num_rows", None)
-        names, tables = _in_memory(pa, where, source)
-    chosen = table_columns.chosen(where, names, target, features, weight)
+        schema, tables = _in_memory(pa, where, source)
+    chosen = table_columns.chosen(where, schema.names, target, features, weight)
+    dtype = float_type("arrow", dtype, exact_type(_types(pa, schema, chosen)))
     rows = rows_of_a_batch("arrow", len(chosen.features), dtype, batch_rows)
 
     def parts(wanted: Columns) -> Iterator[Part]:
@@ -160,6 +165,19 @@ def arrow(
             raise ValueError(f"{where}: the table must have rows, got none")
 
     return table_columns.batches(where, chosen, parts, rows, dtype, num_rows=num_rows)
+
+
+def _types(pa: Any, schema: Any, chosen: Columns) -> set[np.dtype]:
+    """NumPy's types for the numbers in the columns of X and the weights."""
+    types = set()
+    for name in (*chosen.features, *([chosen.weight] if chosen.weight else [])):
+        kind = schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        numbers = pa.types.is_boolean(kind) or pa.types.is_integer(kind)
+        exact = numbers or pa.types.is_floating(kind)
+        # Decimals are read as float64; what is not a number is told of as it is read.
+        types.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
+    return types
 
 
 def _files(path: Any) -> list[Path]:
@@ -200,8 +218,8 @@ def _opened(pa: Any, path: Path) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _ipc(pa: Any, where: str) -> Iterator[tuple[list[str], Iterator[Any]]]:
-    """Names of the columns and record batches of a file or stream of Arrow."""
+def _ipc(pa: Any, where: str) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """The schema and the record batches of a file or stream of Arrow."""
     try:
         source = pa.memory_map(where)
         if source.read(len(IPC_FILE)) == IPC_FILE:
@@ -211,19 +229,19 @@ def _ipc(pa: Any, where: str) -> Iterator[tuple[list[str], Iterator[Any]]]:
         else:
             source.seek(0)
             reader = found = pa.ipc.open_stream(source)
-        names = reader.schema.names
+        schema = reader.schema
     except MemoryError:
         raise
     except _damage(pa) as error:
         raise _damaged(where, "Arrow", 0, error) from error
     with source:
-        yield names, iter(found)
+        yield schema, iter(found)
 
 
 def _in_memory(
     pa: Any, where: str, source: Any
-) -> tuple[list[str], Callable[[], Iterator[Any]]]:
-    """Names of the columns and record batches of a table or stream."""
+) -> tuple[Any, Callable[[], Iterator[Any]]]:
+    """The schema and the record batches of a table or stream."""
     if not hasattr(source, "__arrow_c_stream__"):
         raise ValueError(
             "arrow: source must be a path, a table or a stream of Arrow, got "
@@ -232,7 +250,7 @@ def _in_memory(
     once = isinstance(source, pa.RecordBatchReader)
     # A stream may be used up by the look at its names.
     fresh = [source if once else pa.RecordBatchReader.from_stream(source)]
-    names = fresh[0].schema.names
+    schema = fresh[0].schema
 
     def tables() -> Iterator[Any]:
         if fresh:
@@ -245,7 +263,7 @@ def _in_memory(
         else:
             yield from pa.RecordBatchReader.from_stream(source)
 
-    return names, tables
+    return schema, tables
 
 
 def _intact(pa: Any, where: str, format_: str, tables: Iterator[Any]) -> Iterator[Part]:
