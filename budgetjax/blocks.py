@@ -27,7 +27,8 @@ class Block(NamedTuple):
       squares: `||x||^2`, shape `(size,)`.
       selves: `k(x, x)`, shape `(size,)`.
       gram: `k(x_i, x_j)`, shape `(size, size)`.
-      clocks: rounds seen before each example, and at the end: `ticks = size + 1`.
+      clocks: rounds seen before each example, and at the end, by the lower word of
+        `num_seen`: `ticks = size + 1`.
       decay: what the rounds so far alone multiply the model of the block's start by,
         shape `(ticks,)`.
       averaged: the sum of the decays after those rounds so far that are in an average
@@ -105,11 +106,15 @@ def run(
     Returns:
       The state after the block, and the score of each example by the model before it.
     """
+    state = rounds.settled(state)
+    state = state._replace(expansion=support_set.faded(state.expansion))
     squares = kernels.squared_norms(X)
     present = weights > 0
     seen = jnp.cumsum(present, dtype=jnp.int32)
-    clocks = state.num_seen + jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
-    decay = algorithm.decay(state, clocks)
+    ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
+    clocks = state.num_seen.low + ahead
+    decay = algorithm.decay(state, ahead)
+    averaged, count = _averaged(state, clocks, decay, present)
     block = Block(
         X=X,
         y=y,
@@ -119,7 +124,7 @@ def run(
         gram=state.kernel.gram(X, X, squares, squares),
         clocks=clocks,
         decay=decay,
-        averaged=_averaged(state, clocks, decay, present),
+        averaged=averaged,
     )
     kernel_rows = support_set.kernel_rows(state.kernel, state.expansion, X, squares)
     raw = jnp.matmul(kernel_rows, state.expansion.coefficients, precision="highest")
@@ -152,16 +157,16 @@ def run(
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
     average = expansion.average
-    if average is not None:
+    if average is not None and count is not None:
         since = _since(block, new, loop.last, X.shape[0])
-        average = average._replace(since=since)
+        average = average._replace(since=since, total=average.total + count)
     mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & present
     return new._replace(
         expansion=expansion._replace(
             scale=rounds.decayed_scale(expansion.scale, decay[-1]), average=average
         ),
-        num_seen=clocks[-1],
-        num_mistakes=state.num_mistakes + jnp.sum(mistaken, dtype=jnp.int32),
+        num_seen=state.num_seen._replace(low=clocks[-1]),
+        num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
     ), loop.scores
 
 
@@ -170,15 +175,17 @@ def _averaged(
     clocks: Integer[Array, " ticks"],
     decay: Float[Array, " ticks"],
     present: Bool[Array, " size"],
-) -> Float[Array, " ticks"] | None:
-    """Sums of the decays after the rounds that are in the average of iterates."""
+) -> tuple[Float[Array, " ticks"], Float[Array, ""]] | tuple[None, None]:
+    """Sums of the decays after the rounds that are in the average, and how many."""
     average = state.expansion.average
     if average is None:
-        return None
-    counts = present & (clocks[1:] >= average.start)
-    return jnp.cumsum(
+        return None, None
+    seen = state.num_seen._replace(low=clocks[1:])
+    counts = present & seen.reaches(average.start)
+    sums = jnp.cumsum(
         jnp.append(jnp.zeros_like(decay[:1]), jnp.where(counts, decay[1:], 0))
     )
+    return sums, jnp.sum(counts, dtype=decay.dtype)
 
 
 def _since(
@@ -270,7 +277,7 @@ def _look(
     scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
     violations = jax.vmap(
         lambda clock, score, label: algorithm.violates(
-            state._replace(num_seen=clock), score, label
+            state._replace(num_seen=state.num_seen._replace(low=clock)), score, label
         )
     )(block.clocks[:-1], scores, block.y)
     found = jnp.where(violations & later & (block.weights > 0), index, raw.shape[0])
@@ -308,7 +315,10 @@ def _update(
         scale=rounds.decayed_scale(expansion.scale, decay), average=average
     )
     new, edits = algorithm.update(
-        state._replace(num_seen=clock, expansion=now), scores[i], block.y[i], newcomer
+        state._replace(num_seen=state.num_seen._replace(low=clock), expansion=now),
+        scores[i],
+        block.y[i],
+        newcomer,
     )
     edits = rounds.complete(now, edits)
     scale = rounds.shrunk(expansion.scale, edits)
@@ -318,7 +328,7 @@ def _update(
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),
         num_seen=state.num_seen,
-        num_updates=state.num_updates + 1,
+        num_updates=state.num_updates.after(1),
     )
     columns = tuple(
         state.kernel.gram(block.X, row.vector[None], block.squares, row.square[None])

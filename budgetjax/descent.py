@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds
+from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
@@ -58,9 +59,9 @@ class State(NamedTuple):
     learning_rate: Float[Array, ""] | Partial | None
     regularization: Float[Array, ""]
     ball: Ball | None
-    num_seen: Integer[Array, ""]
-    num_mistakes: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
 
 
 def start(
@@ -121,7 +122,7 @@ def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
         try:
             value = jax.eval_shape(
                 lambda t: jnp.asarray(schedule(t), dtype),
-                jax.ShapeDtypeStruct((), jnp.int32),
+                jax.ShapeDtypeStruct((), np.promote_types(dtype, jnp.float32)),
             )
         except Exception as error:
             raise ValueError(
@@ -154,7 +155,7 @@ def update(
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
     expansion = state.expansion
     gradient = newcomer.weight * losses.gradient(state.loss, score, y)
-    newcomer = newcomer._replace(coefficients=-_unit(state, newcomer.age) * gradient)
+    newcomer = newcomer._replace(coefficients=-_unit(state) * gradient)
     maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
     if state.learning_rate is None and state.ball is None:
         # The scale is the step size, 1 / (lambda t), and never small.
@@ -176,36 +177,44 @@ def update(
     return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
 
 
-def _unit(state: State, t: Integer[Array, ""]) -> Float[Array, ""]:
+def _unit(state: State) -> Float[Array, ""]:
     """The learning rate by the scale; exact where it is a rounding of 1."""
     if state.learning_rate is not None:
-        return rate(state, t) / state.expansion.scale
+        seen = state.num_seen.real(_wide(state))
+        return _rate(state, seen) / state.expansion.scale
     one = jnp.ones_like(state.expansion.scale)
     return one if state.ball is None else state.ball.unit
 
 
-def rate(state: State, t: Integer[Array, ""]) -> Float[Array, ""]:
-    """The learning rate of round t, counted from 1."""
+def _wide(state: State) -> np.dtype:
+    """The type of a number of rounds: a half cannot hold a hundred thousand."""
+    return np.promote_types(state.regularization.dtype, jnp.float32)
+
+
+def _rate(state: State, seen: Float[Array, ""]) -> Float[Array, ""]:
+    """The learning rate, a number or a schedule, after so many rounds."""
     given = state.learning_rate
-    dtype = state.regularization.dtype
-    if given is None:
-        return 1 / (state.regularization * t.astype(dtype))
     if isinstance(given, Partial):
-        return jnp.asarray(given(t - 1), dtype)
+        return jnp.asarray(given(seen), state.regularization.dtype)
+    assert given is not None, "without a learning rate the scale is the step size"
     return given
 
 
-def decay(state: State, clocks: Integer[Array, " n"]) -> Float[Array, " n"]:
-    """The product of `1 - eta_t lambda` over the rounds up to each clock.
+def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
+    """The product of `1 - eta_t lambda` over each number of rounds to come.
 
     With `eta_t = 1 / (lambda t)` the product of all `1 - 1/t` is `1/t`: the scale,
-    which starts at `1 / lambda`, is then the step size itself.
+    which starts at `1 / lambda`, is then the step size itself. It is computed from t
+    and not as that product, which would lose a block of rounds after the first 10^9.
     """
+    seen = state.num_seen.real(_wide(state))
     if state.learning_rate is None:
+        t = jnp.maximum(seen + ahead.astype(seen.dtype), 1)
+        unit = 1 if state.ball is None else state.ball.unit
         dtype = state.regularization.dtype
-        started = jnp.maximum(state.num_seen, 1).astype(dtype)
-        return started / jnp.maximum(clocks, 1).astype(dtype)
-    before = jnp.append(state.num_seen, clocks[:-1])
-    rates = jax.vmap(lambda t: rate(state, t))(clocks)
+        steps = 1 / (state.regularization.astype(t.dtype) * t)
+        return steps.astype(dtype) / (unit * state.expansion.scale)
+    before = jnp.append(jnp.zeros_like(ahead[:1]), ahead[:-1])
+    rates = jax.vmap(lambda t: _rate(state, t))(seen + before.astype(seen.dtype))
     factors = jnp.maximum(1 - rates * state.regularization, FORGOTTEN)
-    return jnp.cumprod(jnp.where(clocks > before, factors, 1))
+    return jnp.cumprod(jnp.where(ahead > before, factors, 1))

@@ -165,7 +165,7 @@ def next_block(
     )
     counts = jnp.where(fresh, counts, 0)
     if isinstance(algorithm, FeatureAlgorithm):
-        state, scores = algorithm.block(state, rows, labels, counts)
+        state, scores = algorithm.block(rounds.settled(state), rows, labels, counts)
     else:
         state, scores = blocks.run(algorithm, state, rows, labels, counts, axis)
     return state, scores, at, fresh
@@ -189,8 +189,8 @@ def learn(
 
     def body(carry, start):
         new = next_block(algorithm, carry, X, y, weights, start, size, axis)[0]
-        mistakes = new.num_mistakes - state.num_mistakes
-        return new, (mistakes, new.num_seen - state.num_seen)
+        mistakes = new.num_mistakes.since(state.num_mistakes)
+        return new, (mistakes, new.num_seen.since(state.num_seen))
 
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
     new, (mistakes, seen) = jax.lax.scan(body, state, starts)

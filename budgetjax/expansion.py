@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import hyperparameters
+from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 
 # The age of a free slot: younger than every support vector.
@@ -33,10 +34,24 @@ class Average(NamedTuple):
       start: the first round whose model is in the average.
       since: the sum of the scales since the sums were last brought up to date: a round
         that changes nothing but the scale costs one addition.
+      total: how many rounds are in the sums; halved with them where one more would be
+        lost in rounding: in float32 an average reaches back some 2^23 rounds.
     """
 
-    start: Integer[Array, ""]
-    since: Float[Array, ""]
+    start: Counter
+    since: Float[Array, "*models"]
+    total: Float[Array, "*models"]
+
+    @property
+    def fading(self) -> Float[Array, "*models"]:
+        """What multiplies the sums before the next round: 1, or now and then 1/2."""
+        whole = self.total < 1 / jnp.finfo(self.total.dtype).eps
+        return jnp.where(whole, 1.0, 0.5).astype(self.total.dtype)
+
+    def faded(self) -> "Average":
+        """What it is before the next round."""
+        fading = self.fading
+        return self._replace(since=self.since * fading, total=self.total * fading)
 
 
 class Expansion(NamedTuple):
@@ -51,7 +66,8 @@ class Expansion(NamedTuple):
         averaged, there are as many columns again, the sums of the true coefficients.
         Every maintenance is a linear map of the rows, the same for both.
       ages: the round in which `x_j` was inserted, `FREE` where the slot is free and in
-        the spare row, shape `(rows,)`. Rounds count from 1.
+        the spare row, shape `(rows,)`. Rounds count from 1; every 2^30 rounds they
+        count anew, and what was there becomes negative, in its order.
       scale: what multiplies all coefficients.
       num_active: the number of active slots.
       budget: the most slots that may be active, at most the capacity.
@@ -292,6 +308,13 @@ def slot_of(
     return jnp.max(jnp.where(ages == age, slots, 0))
 
 
+def past(ages: Integer[Array, " rows"]) -> Integer[Array, " rows"]:
+    """Ages before those of any round to come, in their order; O(B^2)."""
+    rows = ages.shape[0]
+    ranks = jnp.sum(ages[:, None] > ages[None], axis=1, dtype=jnp.int32)
+    return jnp.where(ages == FREE, FREE, ranks - rows)
+
+
 def oldest(expansion: Expansion) -> Integer[Array, ""]:
     """The slot of the smallest insertion round."""
     return slot_of(expansion.ages, jnp.min(expansion.ages))
@@ -316,6 +339,16 @@ def term(expansion: Expansion, slot: Integer[Array, ""]) -> Float[Array, " both"
     coefficients, sums = jnp.split(stored, 2)
     sums = sums + expansion.average.since * coefficients
     return jnp.concatenate([coefficients, sums])
+
+
+def faded(expansion: Expansion) -> Expansion:
+    """The expansion with its sums ready for another round."""
+    average = expansion.average
+    if average is None:
+        return expansion
+    coefficients, sums = jnp.split(expansion.terms, 2, axis=1)
+    terms = jnp.concatenate([coefficients, average.fading * sums], axis=1)
+    return expansion._replace(terms=terms, average=average.faded())
 
 
 def newcomers_term(expansion: Expansion, newcomer: Newcomer) -> Float[Array, " both"]:
@@ -465,11 +498,10 @@ def averaged(state):
             "round on, got one without"
         )
     coefficients, sums = jnp.split(expansion.terms, 2, axis=-1)
-    count = state.num_seen - average.start + 1
+    total = average.total[..., None, None]
     sums = sums + average.since[..., None, None] * coefficients
-    means = sums / jnp.maximum(count, 1)[..., None, None].astype(sums.dtype)
     true = expansion.scale[..., None, None] * coefficients
-    means = jnp.where(count[..., None, None] > 0, means, true)
+    means = jnp.where(total > 0, sums / jnp.maximum(total, 1), true)
     return state._replace(
         expansion=expansion._replace(
             terms=means, scale=jnp.ones_like(expansion.scale), average=None

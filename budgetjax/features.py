@@ -13,9 +13,10 @@ import jax.numpy as jnp
 import optax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import hyperparameters, losses, rounds
+from budgetjax.counter import Counter
 from budgetjax.expansion import Expansion
 from budgetjax.kernels import Kernel
 
@@ -54,9 +55,9 @@ class State(NamedTuple):
     sums: Float[Array, "rows columns"] | None
     optimizer: Partial
     optimizer_state: Any
-    num_seen: Integer[Array, ""]
-    num_mistakes: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
 
 
 class FeatureAlgorithm(NamedTuple):
@@ -75,6 +76,7 @@ class FeatureAlgorithm(NamedTuple):
     ) -> State:
         """One example: the state after it; as `budgetjax.Algorithm.step`."""
         x, y, weight = rounds.example(state, x, y, weight)
+        state = rounds.settled(state)
         return self.block(state, x[None], y[None], weight[None])[0]
 
 
@@ -138,19 +140,24 @@ def learn(
         (optax.apply_updates(state.weights, changes), optimizer_state),
         (state.weights, state.optimizer_state),
     )
-    num_seen = state.num_seen + present.astype(jnp.int32)
-    sums, average = state.sums, state.expansion.average
+    num_seen = state.num_seen.after(present.astype(jnp.int32))
+    sums, expansion = state.sums, state.expansion
+    average = expansion.average
     if sums is not None and average is not None:
-        counts = present & (num_seen >= average.start)
-        sums = sums + jnp.where(counts, weights, 0)
+        counts = present & num_seen.reaches(average.start)
+        sums = average.fading * sums + jnp.where(counts, weights, 0)
+        average = average.faded()
+        count = average.total + counts.astype(average.total.dtype)
+        expansion = expansion._replace(average=average._replace(total=count))
     mistaken = losses.mistaken(score, y) & present
     return state._replace(
+        expansion=expansion,
         weights=weights,
         sums=sums,
         optimizer_state=optimizer_state,
         num_seen=num_seen,
-        num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),
-        num_updates=state.num_updates + moved(gradient).astype(jnp.int32),
+        num_mistakes=state.num_mistakes.after(mistaken.astype(jnp.int32)),
+        num_updates=state.num_updates.after(moved(gradient).astype(jnp.int32)),
     )
 
 

@@ -24,6 +24,7 @@ from budgetjax import (
     rounds,
     span,
 )
+from budgetjax.counter import Counter
 from budgetjax.expansion import Expansion
 from budgetjax.kernels import Kernel
 from budgetjax.newton import Basis
@@ -366,8 +367,9 @@ def _with_weights(
     average = expansion.average
     if average is not None:
         average = average._replace(
-            start=jnp.maximum(average.start, state.num_seen + 1),
+            start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
             since=jnp.zeros_like(average.since),
+            total=jnp.zeros_like(average.total),
         )
         terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
     expansion = expansion._replace(terms=terms, average=average)

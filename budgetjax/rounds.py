@@ -13,24 +13,25 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
+from budgetjax import counter, hyperparameters, kernels, losses
 from budgetjax import expansion as support_set
-from budgetjax import hyperparameters, kernels, losses
+from budgetjax.counter import Counter
 from budgetjax.expansion import NOWHERE, Average, Edits, Newcomer
 from budgetjax.kernels import Kernel
 
 
-def no_decay(state: Any, clocks: Integer[Array, " n"]) -> Float[Array, " n"]:
+def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     """Rounds alone never shrink a model."""
-    return jnp.ones(clocks.shape, state.expansion.scale.dtype)
+    return jnp.ones(ahead.shape, state.expansion.scale.dtype)
 
 
 class Algorithm(NamedTuple):
     """An online algorithm: a namespace of pure functions over its state.
 
     A state is a `NamedTuple` with the fields `kernel`, `expansion`, `num_seen`,
-    `num_mistakes`, `num_updates` and whatever else the algorithm needs. With a field
-    `loss` that is not one of labels, one column takes any real target, and not only -1
-    and +1.
+    `num_mistakes`, `num_updates` (see `budgetjax.counter`) and whatever else the
+    algorithm needs. With a field `loss` that is not one of labels, one column takes any
+    real target, and not only -1 and +1.
 
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`, an empty model.
@@ -40,8 +41,8 @@ class Algorithm(NamedTuple):
         The kernel row of the example comes with `newcomer`. `update` reads the support
         set, which has this round's decay already, and leaves it alone: what it would
         write there is in `edits`.
-      decay: `decay(state, clocks) -> factors`, what the rounds from `state.num_seen` up
-        to each of some later clocks, shape `(n,)`, alone multiply all coefficients by.
+      decay: `decay(state, ahead) -> factors`, what multiplies all coefficients as each
+        of some numbers of rounds passes, shape `(n,)`, ascending.
     """
 
     init: Callable[..., Any]
@@ -98,7 +99,6 @@ def start(
         dtype=dtype,
         average=averaging(where, average, dtype),
     )
-    zero = jnp.zeros((), jnp.int32)
     return {
         "kernel": jax.tree_util.tree_map_with_path(
             lambda path, leaf: hyperparameters.as_leaf(
@@ -107,9 +107,9 @@ def start(
             kernel,
         ),
         "expansion": expansion,
-        "num_seen": zero,
-        "num_mistakes": zero,
-        "num_updates": zero,
+        "num_seen": Counter.of(0),
+        "num_mistakes": Counter.of(0),
+        "num_updates": Counter.of(0),
     }
 
 
@@ -126,7 +126,7 @@ def averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | Non
     first = 1 if isinstance(average, bool) else average
     hyperparameters.positive_integer(where, "average", first)
     hyperparameters.scalar_integer(where, "average", first)
-    return Average(jnp.asarray(first, jnp.int32), jnp.zeros((), dtype))
+    return Average(Counter.of(int(first)), jnp.zeros((), dtype), jnp.zeros((), dtype))
 
 
 def score_and_step(
@@ -153,7 +153,9 @@ def score_and_step(
       ValueError: if a shape, or the type of the label, is not what the state needs.
     """
     x, y, weight = example(state, x, y, weight)
-    before = state.expansion
+    state = settled(state)
+    before = support_set.faded(state.expansion)
+    state = state._replace(expansion=before)
     newcomer = _newcomer(state, x, weight)
     score = support_set.scores(before, newcomer.kernel_row[None])[0]
     mistaken = losses.mistaken(score, y)
@@ -161,8 +163,9 @@ def score_and_step(
     violated = algorithm.violates(state, score, y) & present
     mistaken = mistaken & present
 
-    num_seen = state.num_seen + present.astype(jnp.int32)
-    decayed = decayed_scale(before.scale, algorithm.decay(state, num_seen[None]))[0]
+    passed = present.astype(jnp.int32)
+    num_seen = state.num_seen.after(passed)
+    decayed = decayed_scale(before.scale, algorithm.decay(state, passed[None]))[0]
     now = state._replace(expansion=before._replace(scale=decayed))
 
     def changed():
@@ -180,14 +183,42 @@ def score_and_step(
     if average is not None:
         # An unchanged model is not brought up to date: its edits have accrued nothing.
         held = jnp.where(violated, 0, average.since)
-        counts = present & (num_seen >= average.start)
-        average = average._replace(since=held + jnp.where(counts, scale, 0))
+        counts = present & num_seen.reaches(average.start)
+        average = average._replace(
+            since=held + jnp.where(counts, scale, 0),
+            total=average.total + counts.astype(average.total.dtype),
+        )
     return new._replace(
         expansion=expansion._replace(scale=scale, average=average),
         num_seen=num_seen,
-        num_mistakes=state.num_mistakes + mistaken.astype(jnp.int32),
-        num_updates=state.num_updates + violated.astype(jnp.int32),
+        num_mistakes=state.num_mistakes.after(mistaken.astype(jnp.int32)),
+        num_updates=state.num_updates.after(violated.astype(jnp.int32)),
     ), score
+
+
+def settled(state: Any) -> Any:
+    """The state with room for 2^30 rounds more in its counters and ages.
+
+    Ages count from the higher word of `num_seen`: when that grows, those of the support
+    vectors become negative, in their order. In a loop that runs once or not at all,
+    since a branch under `vmap` runs always.
+    """
+    counts = (state.num_seen, state.num_mistakes, state.num_updates)
+
+    def crowded(carry):
+        (seen, *_), _ = carry
+        return seen.low >= counter.UNIT
+
+    def settle(carry):
+        counts, ages = carry
+        return tuple(count.settled() for count in counts), support_set.past(ages)
+
+    expansion = state.expansion
+    counts, ages = jax.lax.while_loop(crowded, settle, (counts, expansion.ages))
+    return state._replace(
+        expansion=expansion._replace(ages=ages),
+        **dict(zip(("num_seen", "num_mistakes", "num_updates"), counts, strict=True)),
+    )
 
 
 def complete(expansion: support_set.Expansion, edits: Edits) -> Edits:
@@ -229,7 +260,7 @@ def _newcomer(
         vector=x,
         square=square[0],
         coefficients=jnp.zeros_like(expansion.coefficients[0]),
-        age=state.num_seen + 1,
+        age=state.num_seen.low + 1,
         weight=weight,
         kernel_row=support_set.kernel_rows(state.kernel, expansion, x[None], square)[0],
         kernel_self=state.kernel.diag(x[None], square)[0],

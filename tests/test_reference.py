@@ -491,7 +491,7 @@ def test_equals_numpy(case, double):
             means = bj.support(bj.averaged(state)).coefficients
             assert_close(means[slots], expected.averaged)
         if case.algorithm is bj.forgetron:
-            np.testing.assert_allclose(state.Q, expected.Q[-1], rtol=1e-9)
+            np.testing.assert_allclose(state.slack, expected.slack[-1], atol=1e-9)
         if case.algorithm is bj.arow:
             assert int(state.num_moves) == expected.moves
             root = state.span.root

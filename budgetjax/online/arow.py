@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds, span
+from budgetjax.counter import Counter
 from budgetjax.expansion import NOWHERE, Edits, Newcomer, Row, Spread
 from budgetjax.kernels import Kernel
 from budgetjax.landmarks import given
@@ -52,9 +53,9 @@ class State(NamedTuple):
     drift: Float[Array, ""]
     moves: Float[Array, ""]
     num_moves: Integer[Array, ""]
-    num_seen: Integer[Array, ""]
-    num_mistakes: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
 
 
 def init(
@@ -290,10 +291,10 @@ def _moved(
 
     counts = jnp.matmul(kernel_row, state.counts, precision="highest")
     budget = expansion.budget.astype(counts.dtype)
-    doublings = jnp.log2(1 + newcomer.age.astype(budget.dtype) / budget)
+    doublings = jnp.log2(1 + (state.num_seen.real(budget.dtype) + 1) / budget)
     allowed = budget * (1 + state.moves * doublings)
     # Pegasos divides the counts by lambda t, here with t its own rounds.
-    limit = REGULARIZATION * state.num_updates.astype(budget.dtype)
+    limit = REGULARIZATION * state.num_updates.real(budget.dtype)
     moves = (state.num_moves.astype(budget.dtype) + 1 <= allowed) & (
         losses.margin(counts, y) <= limit
     )

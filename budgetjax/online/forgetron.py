@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds
+from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
 from budgetjax.kernels import Kernel
 from budgetjax.rounds import Algorithm
@@ -19,8 +20,8 @@ class State(NamedTuple):
     Attributes:
       kernel: with parameters of the state's dtype.
       expansion: the support set; the coefficient of a vector is `sigma_i y_i`.
-      Q: the sum of all `Psi`, the damage done by removals.
-      M: the sum of the weights of all mistakes, which is their number without weights.
+      slack: `15/32 M - Q`, the damage that the next removals may do. Not `M` and `Q`
+        themselves: float32 cannot count beyond 2^24 mistakes.
       num_seen: rounds so far, t.
       num_mistakes: rounds whose margin was at most 0.
       num_updates: the same.
@@ -28,11 +29,10 @@ class State(NamedTuple):
 
     kernel: Kernel
     expansion: Expansion
-    Q: Float[Array, ""]
-    M: Float[Array, ""]
-    num_seen: Integer[Array, ""]
-    num_mistakes: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
+    slack: Float[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
 
 
 def init(
@@ -58,9 +58,9 @@ def init(
        :math:`Q \leftarrow Q + \Psi(\phi)`.
     3. r leaves.
 
-    The model is :math:`f(x) = \sum_i \sigma_i y_i k(x_i, x)`. ``state.Q`` and
-    ``state.M`` are Q and M, and :math:`Q \le \frac{15}{32} M` in every
-    round. If :math:`k(x, x) \le 1` and B >= 83, then for every g with
+    The model is :math:`f(x) = \sum_i \sigma_i y_i k(x_i, x)`. ``state.slack`` is
+    :math:`\frac{15}{32} M - Q`, at least 0 in every round. If :math:`k(x, x) \le 1`
+    and B >= 83, then for every g with
     :math:`\|g\| \le \frac14 \sqrt{(B + 1) / \log(B + 1)}`
 
     .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)).
@@ -92,7 +92,7 @@ def init(
       >>> state = bj.forgetron.init(kernel, num_features=2, budget=1)
       >>> state = bj.forgetron.step(state, jnp.array([1.0, 0.0]), 1)
       >>> state = bj.forgetron.step(state, jnp.array([0.0, 1.0]), -1)
-      >>> int(state.num_mistakes), bool(state.Q <= 15 / 32 * state.M)
+      >>> int(state.num_mistakes), bool(state.slack >= 0)
       (2, True)
 
     References:
@@ -113,8 +113,7 @@ def init(
             capacity=capacity,
             dtype=dtype,
         ),
-        Q=jnp.zeros((), dtype),
-        M=jnp.zeros((), dtype),
+        slack=jnp.zeros((), dtype),
     )
 
 
@@ -150,8 +149,7 @@ def update(
     # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M. Psi is
     # a phi^2 + b phi, and c > 0 since the constraint held the round before.
     a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
-    M = state.M + newcomer.weight
-    c = 15 / 32 * M - state.Q
+    c = jnp.maximum(state.slack, 0) + 15 / 32 * newcomer.weight
     fits = a + b <= c
     root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
     phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
@@ -162,7 +160,7 @@ def update(
     slot = jnp.where(full, oldest, expansion.num_active)
     row = support_set.row(expansion, newcomer, slot)
     edits, _ = rounds.folded(expansion, Edits((row,), shrink=phi))
-    return state._replace(Q=state.Q + damage, M=M), edits
+    return state._replace(slack=c - damage), edits
 
 
 forgetron = Algorithm(init, violates, update)

@@ -155,7 +155,7 @@ def block(
         )
         known = support_set.put(known, slot, column, axis=1)
         vectors = support_set.put(expansion.vectors, slot, X[i])
-        age = jnp.where(enters, state.num_seen + 1, support_set.FREE)
+        age = jnp.where(enters, state.num_seen.low + 1, support_set.FREE)
         expansion = expansion._replace(
             vectors=vectors,
             squares=support_set.put(expansion.squares, slot, squares[i]),

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import hyperparameters, losses, rounds
+from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
@@ -34,9 +35,9 @@ class State(NamedTuple):
     maintenance: Maintenance
     largest_step: Float[Array, ""]
     damping: Float[Array, ""]
-    num_seen: Integer[Array, ""]
-    num_mistakes: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
 
 
 def init(

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds, span
+from budgetjax.counter import Counter
 from budgetjax.expansion import NOWHERE, Edits, Expansion, Newcomer, Spread
 from budgetjax.hyperparameters import Flag
 from budgetjax.kernels import Kernel
@@ -34,9 +35,9 @@ class State(NamedTuple):
     span: Span
     threshold: Float[Array, ""]
     margin_updates: Flag
-    num_seen: Integer[Array, ""]
-    num_mistakes: Integer[Array, ""]
-    num_updates: Integer[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
 
 
 def init(

@@ -55,7 +55,7 @@ def init(
         function again, not a new `lambda`, or loops are compiled again. A
         `jax.tree_util.Partial` brings numbers that may change.
       learning_rate: eta, a positive number, or an optax schedule: a function of the
-        number of rounds before this one.
+        number of rounds before this one, which comes as a float.
       regularization: lambda, at least 0.
       num_outputs: C, columns of coefficients.
       maintenance: a strategy; None merges.

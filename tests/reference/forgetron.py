@@ -21,7 +21,7 @@ def run(kernel, X, y, *, budget, weights=None):
     sigma = {}  # by age: sigma_i of the example inserted in round i
     labels = {}  # by age as well
     Q, M = 0.0, 0
-    scores, mistakes, Q_after_round = [], [], []
+    scores, mistakes, slack = [], [], []
 
     for example in range(len(X)):
         x, label, weight = X[example], int(y[example]), weights[example]
@@ -62,7 +62,7 @@ def run(kernel, X, y, *, budget, weights=None):
                 active = replace(active, position, newcomer)
                 del sigma[r.age]
 
-        Q_after_round.append(Q)
+        slack.append(15 / 32 * M - Q)
         assert len(active) <= budget
 
     vectors, coefficients, ages = support.final_arrays(active, X.shape[1], 1)
@@ -73,7 +73,7 @@ def run(kernel, X, y, *, budget, weights=None):
         vectors=vectors,
         coefficients=coefficients,
         ages=ages,
-        Q=Q_after_round,
+        slack=slack,
         slots=support.occupied_slots(active),
     )
 

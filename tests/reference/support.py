@@ -34,7 +34,7 @@ class Record:
     coefficients: np.ndarray  # (m, C), true: any scale is multiplied in
     ages: list  # (m,)
     refused: list = field(default_factory=list)  # rounds, with `refuse` only
-    Q: list = field(default_factory=list)  # Forgetron only: after every round
+    slack: list = field(default_factory=list)  # Forgetron: 15/32 M - Q, every round
     slots: list = field(default_factory=list)  # (m,): those not free, ascending
     averaged: np.ndarray | None = None  # (m, C): the mean of the true coefficients
 

@@ -1,0 +1,106 @@
+"""Counts beyond 32 bits, in two words: JAX has no 64-bit integers unless asked."""
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Integer
+
+# What the higher word counts. A settled lower word leaves room for as much again.
+BITS = 30
+UNIT = 2**BITS
+
+
+def _number(value: Any) -> Any:
+    return value.number if isinstance(value, Counter) else value
+
+
+def _operator(function: Callable[[Any, Any], Any]) -> Any:
+    def apply(self: "Counter", other: Any) -> Any:
+        return function(self.number, _number(other))
+
+    return apply
+
+
+class Counter(NamedTuple):
+    """A whole number of at least 0, `high * 2^30 + low`, that reads as a number.
+
+    `int`, `float`, NumPy, differences, quotients and comparisons take it for the number
+    it is: a NumPy int64, or a float32 where it is traced.
+
+    Attributes:
+      high: the higher word.
+      low: the lower word, below 2^30 in a settled counter and below 2^31 in any.
+    """
+
+    high: Integer[Array, "*models"]
+    low: Integer[Array, "*models"]
+
+    @classmethod
+    def of(cls, value: int) -> "Counter":
+        """The counter of a Python integer."""
+        return cls(*(jnp.asarray(word, jnp.int32) for word in divmod(value, UNIT)))
+
+    @property
+    def number(self) -> Any:
+        """Its value: an int64 of NumPy, or where it is traced a float32."""
+        if any(isinstance(word, Tracer) for word in self):
+            return self.real(jnp.float32)
+        high, low = (np.asarray(word, np.int64) for word in (self.high, self.low))
+        return high * UNIT + low
+
+    def real(self, dtype) -> Float[Array, "*models"]:
+        """Its value as a float, computed in 32 bits at least."""
+        wide = np.promote_types(dtype, jnp.float32)
+        high, low = self.high.astype(wide), self.low.astype(wide)
+        return (high * UNIT + low).astype(dtype)
+
+    def after(self, more: Integer[Array, "*n"] | int) -> "Counter":
+        """The counter after so many more, which it has room for; not settled."""
+        return self._replace(low=self.low + more)
+
+    def since(self, before: "Counter") -> Integer[Array, "*models"]:
+        """How many more than before, below 2^31."""
+        return (self.high - before.high) * UNIT + (self.low - before.low)
+
+    def settled(self) -> "Counter":
+        """The same number with a lower word below 2^30."""
+        return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))
+
+    def reaches(self, other: "Counter") -> Bool[Array, "*models"]:
+        """Whether it is at least another, which is settled."""
+        mine = self.settled()
+        equal = mine.high == other.high
+        return (mine.high > other.high) | (equal & (mine.low >= other.low))
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(self.number, dtype)
+
+    def __int__(self) -> int:
+        return int(np.asarray(self))
+
+    def __float__(self) -> float:
+        return float(np.asarray(self))
+
+    def __repr__(self) -> str:
+        return f"Counter({self.number})"
+
+    def __str__(self) -> str:
+        return str(self.number)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.number, spec)
+
+    __eq__ = _operator(operator.eq)
+    __ne__ = _operator(operator.ne)
+    __lt__ = _operator(operator.lt)
+    __le__ = _operator(operator.le)
+    __gt__ = _operator(operator.gt)
+    __ge__ = _operator(operator.ge)
+    __add__ = _operator(operator.add)
+    __sub__ = _operator(operator.sub)
+    __mul__ = _operator(operator.mul)
+    __truediv__ = _operator(operator.truediv)
