@@ -66,9 +66,10 @@ EXPECTED = {
 
 
 def checks():
-    """All that scikit-learn checks, of each estimator."""
+    """All that scikit-learn checks, of each estimator as made without arguments."""
     for name, estimator in ESTIMATORS.items():
-        for i, (one, check) in enumerate(estimator_checks_generator(estimator)):
+        plain = type(estimator)()
+        for i, (one, check) in enumerate(estimator_checks_generator(plain)):
             reason = EXPECTED.get(check.func.__name__)
             marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
             shown = f"{check.func.__name__}-{i}@estimator-{name}"
@@ -76,8 +77,8 @@ def checks():
 
 
 # As a user meets them, without the checker of shapes, which takes time. Some of the
-# data lie 100 standard deviations from 0, some weights differ by a factor of ten
-# million.
+# data lie 100 standard deviations from 0, which the linear one tells of; some weights
+# differ by a factor of ten million.
 @pytest.mark.filterwarnings("ignore:.*features look un:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*not converged in 100 passes:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -172,6 +173,82 @@ def test_a_fit_goes_on_by_parts(kind):
     assert int(estimator.state_.num_seen) == seen + 20
     assert estimator.score(X, y) > 0.5
     assert int(estimator.fit(X, y).state_.num_seen) == seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
+def test_rows_far_from_0_are_learned_as_well(kind, offset):
+    X, y = stream(kind)
+    # Of a regressor, what removes after a refit does harm.
+    near, far = made(kind).fit(X, y), made(kind).fit(X + offset, y)
+    by_parts = [fed(made(kind), X + away, y, (30, 30)) for away in (0, offset)]
+    for one, other in ((near, far), by_parts):
+        np.testing.assert_allclose(
+            other.support_vectors_ - offset, one.support_vectors_, atol=1e-6
+        )
+        found = other.predict(X + offset)
+        if kind == "targets":
+            np.testing.assert_allclose(found, one.predict(X), rtol=1e-3)
+        else:
+            np.testing.assert_array_equal(found, one.predict(X))
+    # A sparse matrix is moved too.
+    sparse = far.predict(scipy.sparse.csr_array(X + offset))
+    np.testing.assert_array_equal(sparse, far.predict(X + offset))
+
+
+def test_solvers_learn_rows_far_from_0_as_well():
+    X, y = stream()
+    for estimator in (BudgetSVC(), MPUClassifier(kernel="rbf", random_state=0)):
+        near, far = (clone(estimator).fit(X + away, y) for away in (0, 1e4))
+        np.testing.assert_allclose(
+            far.decision_function(X + 1e4), near.decision_function(X), atol=2e-2
+        )
+
+
+def test_where_rows_are_moved_from():
+    far = np.random.default_rng(0).normal(size=(50, 2)) + [1e3, 0]
+    origin = np.median(far, axis=0)
+    near = bj.RBF(1e-7)
+    for kernel, expected in (
+        (bj.RBF(1.0), origin),
+        (bj.Laplacian(1.0) + bj.RBF(1.0), origin),
+        (bj.Normalized(bj.RBF(1.0) * near), origin),
+        (near, 0 * origin),
+        (bj.Linear(), 0 * origin),
+        (bj.RBF(1.0) + bj.Linear(), 0 * origin),
+        (None, 0 * origin),
+    ):
+        for rows in (far, scipy.sparse.csr_array(far)):
+            np.testing.assert_allclose(encoding.origin_of(kernel, rows), expected)
+    assert not np.any(encoding.origin_of(bj.RBF(1.0), far - origin))
+
+
+def test_the_default_gamma_is_of_most_rows():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 6))
+    plain = encoding.kernel_of("", "rbf", "scale", X).gamma
+    assert plain == pytest.approx(1 / 6, rel=0.05)
+    assert plain == pytest.approx(bj.default_gamma(X), rel=1e-6)
+    spoilt = X.copy()
+    spoilt[::100, 2] = 1e2
+    for rows in (spoilt, scipy.sparse.csr_array(spoilt), spoilt + 1e6):
+        found = encoding.kernel_of("", "rbf", "scale", rows).gamma
+        assert found == pytest.approx(plain, rel=0.1)
+    sparse = encoding.kernel_of("", "rbf", "scale", scipy.sparse.csr_array(X)).gamma
+    assert sparse == pytest.approx(plain, rel=1e-6)
+
+
+def test_a_first_part_says_what_gamma_is():
+    X, y = stream()
+    for estimator, more in (
+        (BudgetedKernelClassifier(10), {"classes": np.unique(y)}),
+        (BudgetedKernelRegressor(10), {}),
+    ):
+        targets = y if more else NUMBERS
+        for rows in (X[:1], X[[0, 0, 0]], scipy.sparse.csr_array(X[:1])):
+            with pytest.raises(ValueError, match=r"must have rows that differ.*alike"):
+                estimator.partial_fit(rows, targets[: rows.shape[0]], **more)
+        assert not hasattr(estimator, "state_")
 
 
 def test_epochs_and_orders():
@@ -672,13 +749,14 @@ def test_few_sizes_of_blocks():
 def test_blocks_are_all_rows():
     X = np.arange(600.0).reshape(300, 2)
     order = np.random.default_rng(0).permutation(300)
+    origin = np.array([0.5, 100.0])
     for given in (X, scipy.sparse.csr_array(X)):
         for rows in (None, order):
             found = [
                 block[: stop - start]
                 for start, stop, block in encoding.blocks(
-                    given, np.dtype(np.float32), rows
+                    given, np.dtype(np.float32), origin, rows
                 )
             ]
-            expected = X if rows is None else X[rows]
+            expected = (X if rows is None else X[rows]) - origin
             np.testing.assert_array_equal(np.concatenate(found), expected)

@@ -107,7 +107,7 @@ def kernel(learner: Learner, gamma: Any, *, regression: bool) -> Any:
 
 
 def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
-    """One over the total variance of these rows, of a file that is named by `where`."""
+    """The default gamma of these rows, of a file that is named by `where`."""
     from budgetjax import kernels
     from budgetjax.stream.scaling import Scaling
 

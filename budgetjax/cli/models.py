@@ -144,6 +144,8 @@ def support_vectors(model: Model) -> np.ndarray | None:
     else:
         return None
     scaling = getattr(value, "scaling", None)
+    if hasattr(value, "origin_"):
+        vectors = vectors + value.origin_[None]
     if scaling is not None:
         vectors = scaling.mean[None] + scaling.deviation[None] * vectors
     return vectors if len(vectors) else None

@@ -48,7 +48,7 @@ Examples:
     type=options.Gamma(),
     default="scale",
     show_default=True,
-    help="Of the kernel exp(-gamma |x - z|^2); scale is 1 / total variance.",
+    help="Of the kernel exp(-gamma |x - z|^2); scale is 2 / mean squared distance.",
 )
 @options.algorithm
 @click.option(

@@ -4,12 +4,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import optax
 from jax.tree_util import Partial
+from jaxtyping import Float
 
 from budgetjax import losses
 from budgetjax import maintenance as strategies
-from budgetjax.estimators import encoding
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.online.arow import arow
 from budgetjax.online.forgetron import forgetron
@@ -131,8 +132,10 @@ def start(
     where: str,
     family: Family,
     given: Mapping[str, Any],
-    X: Any,
+    kernel: Kernel,
+    origin: Float[np.ndarray, " features"],
     *,
+    dtype: np.dtype,
     num_outputs: int,
     seed: int,
     refits: bool,
@@ -143,7 +146,9 @@ def start(
       where: the caller's name, for error messages.
       family: of the estimator.
       given: its parameters.
-      X: the first examples.
+      kernel: of the model.
+      origin: what is subtracted from rows, and from landmarks.
+      dtype: in which to compute.
       num_outputs: classes, or 1 for a regressor.
       seed: for what draws.
       refits: whether the stream only chooses the support vectors.
@@ -155,7 +160,6 @@ def start(
     name = given["algorithm"]
     chosen, defaults = algorithm(where, family, name)
     takes = inspect.signature(chosen.init).parameters
-    kernel = encoding.kernel_of(where, given["kernel"], given["gamma"], X)
     told = {
         key: None if given[key] is nothing else given[key]
         for key, nothing in NOTHING.items()
@@ -178,12 +182,15 @@ def start(
     arguments |= _outputs(where, name, takes, num_outputs)
     if "seed" in takes:
         arguments["seed"] = seed
+    options = _options(where, name, takes, given["options"])
+    if options.get("landmarks") is not None and np.any(origin):
+        options = {**options, "landmarks": options["landmarks"] - origin[None]}
     return chosen.init(
         kernel,
-        num_features=X.shape[1],
+        num_features=len(origin),
         budget=given["budget"],
-        dtype=encoding.dtype_of(X),
-        **defaults | _options(where, name, takes, given["options"]) | arguments,
+        dtype=dtype,
+        **defaults | options | arguments,
     )
 
 

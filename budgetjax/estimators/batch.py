@@ -15,6 +15,7 @@ from budgetjax.batch.model import KernelModel
 from budgetjax.batch.sbp import sbp
 from budgetjax.batch.solve import BatchAlgorithm, solve
 from budgetjax.estimators import encoding
+from budgetjax.kernels import Kernel
 from budgetjax.linear.model import LinearModel
 from budgetjax.linear.mpu import mpu
 
@@ -37,15 +38,23 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
     """A model a class, or one for two classes."""
 
     models_: tuple[Any, ...]
+    origin_: Float[np.ndarray, " features"]
     classes_: Shaped[np.ndarray, " classes"]
     n_iter_: int
 
     # What steps are called in parameters.
     _unit = "steps"
 
-    def _solver(self, X: Any) -> Any:
+    def _solver(
+        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
+    ) -> Any:
         """`solver(labels, seed) -> Solved` for these examples."""
         raise NotImplementedError
+
+    def _kernel(self, X: Any) -> Kernel | None:
+        """The kernel, or None for a linear model that needs none."""
+        given = self.get_params(deep=False)
+        return encoding.kernel_of(self._where, given["kernel"], given["gamma"], X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -79,9 +88,11 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=encoding.FLOATS)
         encoding.check_range(self._where, X, encoding.dtype_of(X))
-        encoding.warn_unscaled(self._where, X)
         classes, codes = encoding.classes_of(self._where, y)
-        solver = self._solver(X)
+        kernel = self._kernel(X)
+        origin = encoding.origin_of(kernel, X)
+        encoding.warn_unscaled(self._where, X, origin, stacklevel=4)
+        solver = self._solver(kernel, X, origin)
         random = check_random_state(getattr(self, "random_state", 0))
         solved = []
         for number in range(1, 2) if len(classes) == 2 else range(len(classes)):
@@ -98,6 +109,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
                 stacklevel=2,
             )
         self.models_ = tuple(found.model for found in solved)
+        self.origin_ = origin
         self.classes_ = classes
         self.n_iter_ = max(found.steps for found in solved)
         return self
@@ -131,7 +143,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
                 [np.asarray(model.decision_function(rows)) for model in self.models_],
                 axis=1,
             )[: stop - start]
-            for start, stop, rows in encoding.blocks(X, dtype)
+            for start, stop, rows in encoding.blocks(X, dtype, self.origin_)
         ]
         return np.concatenate(found)
 
@@ -188,8 +200,8 @@ class SBPClassifier(_OneVersusRest):
         are well apart, and 0.03 on a9a, whose are not.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is one over the total variance of the
-        features, `budgetjax.default_gamma`.
+      gamma: of a kernel by name. "scale" is two over the mean squared distance of
+        rows, `budgetjax.default_gamma`.
       fit_bias: whether the model has a bias, which is not regularised.
       tolerance: of the gap between the margin reached and a bound of all margins, as a
         part of the former. The bound is loose: of 0.2 to 1 none predicted better.
@@ -199,7 +211,10 @@ class SBPClassifier(_OneVersusRest):
       progress: whether to show a bar.
 
     Attributes:
-      models_: a `budgetjax.KernelModel` for each class, or one for two classes.
+      models_: a `budgetjax.KernelModel` for each class, or one for two classes, of rows
+        less `origin_`.
+      origin_: what is subtracted from rows before float32 rounds them: zeros, unless
+        they lie far from 0 and the kernel is one of differences; then their median.
       classes_: the labels, in order.
       n_iter_: steps made, the most of any model.
       n_features_in_: features.
@@ -237,9 +252,10 @@ class SBPClassifier(_OneVersusRest):
         self.random_state = random_state
         self.progress = progress
 
-    def _solver(self, X: Any) -> Any:
-        kernel = encoding.kernel_of(self._where, self.kernel, self.gamma, X)
-        rows = encoding.dense(X, encoding.dtype_of(X))
+    def _solver(
+        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
+    ) -> Any:
+        rows = encoding.dense(X, encoding.dtype_of(X), origin)
         given = self.get_params(deep=False)
 
         def solver(labels, seed):
@@ -277,8 +293,8 @@ class BudgetSVC(_OneVersusRest):
         the sum of their squares.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is one over the total variance of the
-        features, `budgetjax.default_gamma`.
+      gamma: of a kernel by name. "scale" is two over the mean squared distance of
+        rows, `budgetjax.default_gamma`.
       tolerance: of the duality gap, as a part of the objective.
       max_steps: at most: changes of a pair of coefficients with "l1", of all of them
         with "l2".
@@ -286,7 +302,10 @@ class BudgetSVC(_OneVersusRest):
       progress: whether to show a bar.
 
     Attributes:
-      models_: a `budgetjax.KernelModel` for each class, or one for two classes.
+      models_: a `budgetjax.KernelModel` for each class, or one for two classes, of rows
+        less `origin_`.
+      origin_: what is subtracted from rows before float32 rounds them: zeros, unless
+        they lie far from 0 and the kernel is one of differences; then their median.
       classes_: the labels, in order.
       n_iter_: steps made, the most of any model.
       n_features_in_: features.
@@ -324,9 +343,10 @@ class BudgetSVC(_OneVersusRest):
         self.cache_size = cache_size
         self.progress = progress
 
-    def _solver(self, X: Any) -> Any:
-        kernel = encoding.kernel_of(self._where, self.kernel, self.gamma, X)
-        rows = encoding.dense(X, encoding.dtype_of(X))
+    def _solver(
+        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
+    ) -> Any:
+        rows = encoding.dense(X, encoding.dtype_of(X), origin)
         given = self.get_params(deep=False)
         # Pairs of coefficients jam on the ball of the other norm.
         solver_name = "smo" if given["norm"] == "l1" else "projected_gradient"
@@ -360,8 +380,8 @@ class MPUClassifier(_OneVersusRest):
         is regularised; 0 is no bias.
       kernel: "linear"; or "rbf", "laplacian" or a kernel: then X becomes dense, and the
         kernel values of all pairs of rows are kept.
-      gamma: of a kernel by name. "scale" is one over the total variance of the
-        features, `budgetjax.default_gamma`.
+      gamma: of a kernel by name. "scale" is two over the mean squared distance of
+        rows, `budgetjax.default_gamma`.
       tolerance: the relative distance of the objective from its optimum that is enough.
       max_passes: over all rows, at most.
       random_state: of the orders: an integer gives the same model again.
@@ -369,7 +389,9 @@ class MPUClassifier(_OneVersusRest):
 
     Attributes:
       models_: a `budgetjax.LinearModel`, or `KernelModel`, for each class, or one for
-        two classes.
+        two classes, of rows less `origin_`.
+      origin_: what is subtracted from rows: zeros, unless they lie far from 0 and the
+        kernel is one of differences; then their median.
       coef_: weights, shape `(models, n_features_in_)`, of the linear kernel.
       intercept_: the biases, shape `(models,)`.
       classes_: the labels, in order.
@@ -419,11 +441,15 @@ class MPUClassifier(_OneVersusRest):
         """The bias of each model."""
         return np.stack([np.asarray(model.bias) for model in self.models_])
 
-    def _solver(self, X: Any) -> Any:
-        kernel = None
-        if not (isinstance(self.kernel, str) and self.kernel == "linear"):
-            kernel = encoding.kernel_of(self._where, self.kernel, self.gamma, X)
-            X = encoding.dense(X, encoding.dtype_of(X))
+    def _kernel(self, X: Any) -> Kernel | None:
+        linear = isinstance(self.kernel, str) and self.kernel == "linear"
+        return None if linear else super()._kernel(X)
+
+    def _solver(
+        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
+    ) -> Any:
+        if kernel is not None:
+            X = encoding.dense(X, encoding.dtype_of(X), origin)
         given = self.get_params(deep=False)
 
         def solver(labels, seed):

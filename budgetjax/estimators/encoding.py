@@ -1,25 +1,36 @@
 """What users of estimators have, in the terms of the core: rows, labels and kernels."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int, Shaped
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-from budgetjax import hyperparameters
-from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
+from budgetjax import hyperparameters, kernels
+from budgetjax.kernels import (
+    RBF,
+    Kernel,
+    Laplacian,
+    Linear,
+    Normalized,
+    Product,
+    Sum,
+)
 from budgetjax.stream import scaling
 from budgetjax.stream.model import padded
 
 # What `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
 KERNELS = {"rbf": RBF, "laplacian": Laplacian}
-# Rows that the scale of features is taken from, at most.
+# Rows that are looked at for a warning, at most.
 SAMPLED_ROWS = 65_536
+# Rows are moved if 0 is further from them, in the exponent of the kernel: float32
+# rounds an exponent by a ten-millionth of that distance.
+FAR = 10.0
 # Rows to a block: at least so many, and at most what makes so many numbers.
 FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
 
@@ -51,9 +62,13 @@ def check_range(where: str, X: Any, dtype: np.dtype) -> None:
     )
 
 
-def dense(rows: Any, dtype: np.dtype) -> Float[np.ndarray, "n features"]:
-    """Rows of an array or of a sparse matrix, as an array of this type."""
+def dense(
+    rows: Any, dtype: np.dtype, origin: Float[np.ndarray, " features"]
+) -> Float[np.ndarray, "n features"]:
+    """Rows of an array or of a sparse matrix, less the origin, in this type."""
     rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
+    # In float64, before digits are lost.
+    rows = rows - origin[None] if np.any(origin) else rows
     return np.ascontiguousarray(rows, dtype)
 
 
@@ -75,9 +90,12 @@ def _power_of_two(number: int) -> int:
 
 
 def blocks(
-    X: Any, dtype: np.dtype, order: Int[np.ndarray, " n"] | None = None
+    X: Any,
+    dtype: np.dtype,
+    origin: Float[np.ndarray, " features"],
+    order: Int[np.ndarray, " n"] | None = None,
 ) -> Iterator[tuple[int, int, Float[np.ndarray, "size features"]]]:
-    """The rows of X in this order, as dense blocks of one size.
+    """The rows of X less the origin, in this order, as dense blocks of one size.
 
     Yields:
       The first position of a block, the first after it, and its rows, filled up.
@@ -87,10 +105,12 @@ def blocks(
     for start in range(0, n, size):
         stop = min(start + size, n)
         rows = X[start:stop] if order is None else X[order[start:stop]]
-        yield start, stop, padded(dense(rows, dtype), size)
+        yield start, stop, padded(dense(rows, dtype, origin), size)
 
 
-def kernel_of(where: str, kernel: Any, gamma: Any, X: Any) -> Kernel:
+def kernel_of(
+    where: str, kernel: Any, gamma: Any, X: Any, *, more_to_come: bool = False
+) -> Kernel:
     """The kernel that a user names, or has.
 
     Args:
@@ -98,6 +118,11 @@ def kernel_of(where: str, kernel: Any, gamma: Any, X: Any) -> Kernel:
       kernel: "rbf", "laplacian" or "linear", or a kernel.
       gamma: "scale" or a number, of a kernel by name that has one.
       X: examples, dense or sparse, for "scale".
+      more_to_come: whether X is the first part of the examples only.
+
+    Raises:
+      ValueError: if one does not fit, or "scale" would be of rows that are all alike
+        and others are to come.
     """
     named = isinstance(kernel, str) and kernel in KERNELS
     scale = isinstance(gamma, str) and gamma == "scale"
@@ -116,20 +141,66 @@ def kernel_of(where: str, kernel: Any, gamma: Any, X: Any) -> Kernel:
             f"budgetjax kernel, got {kernel!r}"
         )
     if scale:
-        return KERNELS[kernel](_scale(X))
+        found = _scale(X)
+        if not found and more_to_come:
+            raise ValueError(
+                f"{where}: X must have rows that differ in the first call, for "
+                f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
+                "number"
+            )
+        # Where all rows are alike the kernel is 1, whatever gamma.
+        return KERNELS[kernel](found or 1.0)
     if isinstance(gamma, str):
         raise ValueError(f"{where}: gamma must be 'scale' or a number, got {gamma!r}")
     return KERNELS[kernel](hyperparameters.positive(where, "gamma", gamma))
 
 
 def _scale(X: Any) -> float:
-    """One over the total variance; 1 where all rows are alike."""
-    if scipy.sparse.issparse(X):
-        variances = cast(Any, mean_variance_axis(X, axis=0))[1]
+    """The default gamma; 0 where all rows are alike."""
+    rows = _sample(X)
+    if scipy.sparse.issparse(rows):
+        rows = rows.astype(np.float64)
+        distances = kernels.squared_distances_of((rows @ rows.T).toarray())
     else:
-        variances = np.var(X[:: _sampling(X)], axis=0, dtype=np.float64)
-    total = float(np.sum(variances, dtype=np.float64))
-    return 1 / total if total > 0 else 1.0
+        distances = kernels.distances_within(rows)
+    return kernels.gamma_of_distances(distances)
+
+
+def _sample(X: Any) -> Any:
+    """As many rows as the default gamma looks at."""
+    return X[kernels.sampled(X.shape[0])]
+
+
+def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
+    """What to subtract from rows before they are rounded.
+
+    Of a kernel of differences, the median of every feature if that is far from 0; else
+    zeros: with any other kernel it would be another model.
+    """
+    nowhere = np.zeros(X.shape[1])
+    if kernel is None or _exponent(kernel, nowhere) is None:
+        return nowhere
+    rows = _sample(X)
+    if scipy.sparse.issparse(rows):
+        median = np.asarray(csc_median_axis_0(rows.tocsc()), np.float64)
+    else:
+        median = np.median(np.asarray(rows, np.float64), axis=0)
+    return median if (_exponent(kernel, median) or 0.0) > FAR else nowhere
+
+
+def _exponent(kernel: Kernel, x: Float[np.ndarray, " features"]) -> float | None:
+    """How far x is from 0, in the exponent of a kernel of differences, else None."""
+    match kernel:
+        case RBF():
+            return float(kernel.gamma) * float(x @ x)
+        case Laplacian():
+            return float(kernel.gamma) * float(np.sum(np.abs(x)))
+        case Normalized():
+            return _exponent(kernel.kernel, x)
+        case Sum() | Product():
+            left, right = _exponent(kernel.left, x), _exponent(kernel.right, x)
+            return None if left is None or right is None else max(left, right)
+    return None
 
 
 def classes_of(
@@ -177,10 +248,13 @@ def predicted(
     return classes[(scores > 0).astype(int) if binary else np.argmax(scores, axis=1)]
 
 
-def warn_unscaled(where: str, X: Any) -> None:
-    """Warns if the features look unscaled; a sparse matrix cannot be centred."""
+def warn_unscaled(
+    where: str, X: Any, origin: Float[np.ndarray, " features"], stacklevel: int
+) -> None:
+    """Warns if the features look unscaled; sparse ones are left as they are."""
     if not scipy.sparse.issparse(X):
-        scaling.warn_unscaled(where, X[:: _sampling(X)], stacklevel=5)
+        rows = X[:: _sampling(X)]
+        scaling.warn_unscaled(where, rows - origin[None], stacklevel=stacklevel)
 
 
 def _sampling(X: Any) -> int:

@@ -33,6 +33,7 @@ class Learner(BaseEstimator):
     random_state: Any
 
     state_: Any
+    origin_: Float[np.ndarray, " features"]
     n_iter_: int
     _name: str
 
@@ -40,7 +41,8 @@ class Learner(BaseEstimator):
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
         """The support vectors, shape `(n_support_, n_features_in_)`."""
         support = support_set.support(self.state_)
-        return np.asarray(support.vectors)[np.asarray(support.mask)]
+        vectors = np.asarray(support.vectors)[np.asarray(support.mask)]
+        return vectors + self.origin_[None] if np.any(self.origin_) else vectors
 
     @property
     def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
@@ -94,8 +96,6 @@ class Learner(BaseEstimator):
         )
         dtype = encoding.dtype_of(X) if first else self._dtype
         encoding.check_range(self._where, X, dtype)
-        if first:
-            encoding.warn_unscaled(self._where, X)
         return X, y
 
     def _weights(self, X: Any, sample_weight: Any) -> Float[np.ndarray, " n"]:
@@ -113,24 +113,44 @@ class Learner(BaseEstimator):
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
 
-    def _start(self, X: Any, num_outputs: int, seed: int, *, refits: bool) -> Any:
-        return arguments.start(
-            self._where,
+    def _start(
+        self,
+        X: Any,
+        num_outputs: int,
+        seed: int,
+        *,
+        refits: bool,
+        more_to_come: bool = False,
+    ) -> tuple[Any, Float[np.ndarray, " features"]]:
+        """An empty state, and the origin of the rows that it will see."""
+        where, given = self._where, self.get_params(deep=False)
+        # A name that is none is told of before what the data are.
+        arguments.algorithm(where, self._family, given["algorithm"])
+        kernel = encoding.kernel_of(
+            where, given["kernel"], given["gamma"], X, more_to_come=more_to_come
+        )
+        origin = encoding.origin_of(kernel, X)
+        state = arguments.start(
+            where,
             self._family,
-            self.get_params(deep=False),
-            X,
+            given,
+            kernel,
+            origin,
+            dtype=encoding.dtype_of(X),
             num_outputs=num_outputs,
             seed=seed,
             refits=refits,
         )
+        encoding.warn_unscaled(where, X, origin, stacklevel=6)
+        return state, origin
 
     def _passed(
         self,
         X: Any,
         num_outputs: int,
         examples: Callable[[Int[np.ndarray, " n"] | None], tuple[Any, Any]],
-    ) -> tuple[Any, bool, int]:
-        """The state after all passes, whether to refit, and a seed for that.
+    ) -> tuple[Any, Float[np.ndarray, " features"], bool, int]:
+        """The state after all passes, the origin, whether to refit, and a seed.
 
         `examples` gives the targets and weights of the rows in an order.
         """
@@ -144,7 +164,7 @@ class Learner(BaseEstimator):
             for penalty in np.atleast_1d(np.asarray(given["penalty"], object)):
                 hyperparameters.positive(where, "penalty", penalty)
         seed, random = self._seeds()
-        state = self._start(X, num_outputs, seed, refits=refits)
+        state, origin = self._start(X, num_outputs, seed, refits=refits)
         n = X.shape[0]
         with progress_bar.reporting(
             where, given["progress"], "rows", n * epochs
@@ -152,15 +172,18 @@ class Learner(BaseEstimator):
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else None
                 state = self._run(
-                    given["algorithm"], state, X, *examples(order), order, report
+                    *(given["algorithm"], state, X, origin, *examples(order)),
+                    order,
+                    report,
                 )
-        return state, refits, seed
+        return state, origin, refits, seed
 
     def _run(
         self,
         name: str,
         state: Any,
         X: Any,
+        origin: Float[np.ndarray, " features"],
         targets: Shaped[np.ndarray, " n"],
         weights: Float[np.ndarray, " n"],
         order: Int[np.ndarray, " n"] | None = None,
@@ -169,7 +192,7 @@ class Learner(BaseEstimator):
         """The state after the rows in this order, in which targets and weights are."""
         algorithm, _ = arguments.algorithm(self._where, self._family, name)
         dtype = np.dtype(state.expansion.vectors.dtype)
-        for start, stop, rows in encoding.blocks(X, dtype, order):
+        for start, stop, rows in encoding.blocks(X, dtype, origin, order):
             labels = padded(targets[start:stop], len(rows), 1)
             counts = padded(weights[start:stop], len(rows))
             state, _ = engine.run(algorithm, state, rows, labels, weight=counts)
@@ -180,6 +203,7 @@ class Learner(BaseEstimator):
         self,
         state: Any,
         X: Any,
+        origin: Float[np.ndarray, " features"],
         targets: Shaped[np.ndarray, " n"],
         weights: Float[np.ndarray, " n"],
         seed: int,
@@ -192,7 +216,7 @@ class Learner(BaseEstimator):
         dtype = np.dtype(state.expansion.vectors.dtype)
         return refit(
             state,
-            **_data(X, targets, weights, dtype),
+            **_data(X, origin, targets, weights, dtype),
             loss=arguments.loss(self._where, self._family, given["loss"]).refit,
             penalty=given["penalty"],
             move_vectors=given["move_vectors"],
@@ -214,13 +238,14 @@ class Learner(BaseEstimator):
         model = self._model()
         found = [
             np.asarray(engine.decision_function(model, rows))[: stop - start]
-            for start, stop, rows in encoding.blocks(X, self._dtype)
+            for start, stop, rows in encoding.blocks(X, self._dtype, self.origin_)
         ]
         return np.concatenate(found)
 
 
 def _data(
     X: Any,
+    origin: Float[np.ndarray, " features"],
     targets: Shaped[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],
     dtype: np.dtype,
@@ -232,14 +257,16 @@ def _data(
         def read() -> Iterator[tuple[np.ndarray, ...]]:
             for start in range(0, n, passes.BLOCK):
                 part = slice(start, start + passes.BLOCK)
-                yield encoding.dense(X[part], dtype), targets[part], weights[part]
+                rows = encoding.dense(X[part], dtype, origin)
+                yield rows, targets[part], weights[part]
 
         return {"X": Batches("X", features, read)}
     if n > passes.BLOCK:
-        return {"X": X, "y": targets, "weight": weights}
+        rows = encoding.dense(X, dtype, origin)
+        return {"X": rows, "y": targets, "weight": weights}
     size = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
     return {
-        "X": padded(encoding.dense(X, dtype), size),
+        "X": padded(encoding.dense(X, dtype, origin), size),
         "y": padded(targets, size, 1),
         "weight": padded(weights, size),
     }

@@ -38,8 +38,8 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         `budgetjax.arow.init`.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is one over the total variance of the
-        features, `budgetjax.default_gamma`, of the first rows that come.
+      gamma: of a kernel by name. "scale" is two over the mean squared distance of
+        rows, `budgetjax.default_gamma`, of the first rows that come.
       maintenance: of a full budget, by name, such as "merge", "project" or
         "remove_oldest", or a strategy. None merges with a Gaussian kernel and projects
         with any other. After a
@@ -68,7 +68,10 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
       progress: whether to show a bar.
 
     Attributes:
-      state_: of the algorithm, for all functions of budgetjax.
+      state_: of the algorithm, for all functions of budgetjax, on rows less `origin_`.
+      origin_: what is subtracted from rows before float32 rounds them, shape
+        `(n_features_in_,)`: zeros, unless the first rows lie far from 0 and the kernel
+        is one of differences; then their median.
       support_vectors_: shape `(n_support_, n_features_in_)`.
       dual_coef_: their coefficients, shape `(1, n_support_)`, or a row a class.
       n_support_: the number of support vectors.
@@ -168,10 +171,10 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
                 (labels, weights) if order is None else (labels[order], weights[order])
             )
 
-        state, refits, seed = self._passed(X, len(classes), examples)
+        state, origin, refits, seed = self._passed(X, len(classes), examples)
         if refits:
-            state = self._refitted(state, X, labels, weights, seed)
-        self.state_, self.classes_ = state, classes
+            state = self._refitted(state, X, origin, labels, weights, seed)
+        self.state_, self.origin_, self.classes_ = state, origin, classes
         self.n_iter_ = self.epochs
         self._name, self._one_versus_rest = self.algorithm, refits
         return self
@@ -210,16 +213,19 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
                 f"all labels are known, got {self.class_weight!r}"
             )
         weights = weights * self._class_weights(known, known)[codes]
-        state, name = None if first else self.state_, self.algorithm
         if first:
             seed, _ = self._seeds()
-            state = self._start(X, len(known), seed, refits=False)
+            state, origin = self._start(
+                X, len(known), seed, refits=False, more_to_come=True
+            )
+            name = self.algorithm
         else:
-            name = self._name
+            state, origin, name = self.state_, self.origin_, self._name
         labels = learner_labels(codes, len(known))
-        self.state_ = self._run(name, state, X, labels, weights)
+        self.state_ = self._run(name, state, X, origin, labels, weights)
         if first:
             self.classes_, self.n_iter_, self._name = known, 1, name
+            self.origin_ = origin
         self._one_versus_rest = False
         return self
 
@@ -323,8 +329,8 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         `budgetjax.sgd.init`.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is one over the total variance of the
-        features, `budgetjax.default_gamma`, of the first rows that come.
+      gamma: of a kernel by name. "scale" is two over the mean squared distance of
+        rows, `budgetjax.default_gamma`, of the first rows that come.
       maintenance: of a full budget, by name, such as "merge", "project" or
         "remove_oldest", or a strategy. None merges with a Gaussian kernel and projects
         with any other. After a refit, whose coefficients are large and balance each
@@ -350,8 +356,11 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
       progress: whether to show a bar.
 
     Attributes:
-      state_: of the algorithm, for all functions of budgetjax; it predicts without the
-        intercept.
+      state_: of the algorithm, for all functions of budgetjax, on rows less `origin_`;
+        it predicts without the intercept.
+      origin_: what is subtracted from rows before float32 rounds them, shape
+        `(n_features_in_,)`: zeros, unless the first rows lie far from 0 and the kernel
+        is one of differences; then their median.
       intercept_: the mean of the targets.
       support_vectors_: shape `(n_support_, n_features_in_)`.
       dual_coef_: their coefficients, shape `(1, n_support_)`.
@@ -444,10 +453,11 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
             targets, mean, total = _centred(*given, mean, total)
             return targets, given[1]
 
-        state, refits, seed = self._passed(X, 1, examples)
+        state, origin, refits, seed = self._passed(X, 1, examples)
         if refits:
-            state = self._refitted(state, X, y - mean, weights, seed)
+            state = self._refitted(state, X, origin, y - mean, weights, seed)
         self.state_, self.intercept_, self._total_weight = state, mean, total
+        self.origin_ = origin
         self.n_iter_, self._name = self.epochs, self.algorithm
         return self
 
@@ -476,13 +486,16 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         X, y = self._validated(X, y, first=first, y_numeric=True)
         weights = self._weights(X, sample_weight)
         if first:
-            state = self._start(X, 1, self._seeds()[0], refits=False)
+            state, origin = self._start(
+                X, 1, self._seeds()[0], refits=False, more_to_come=True
+            )
             name, mean, total = self.algorithm, 0.0, 0.0
         else:
-            state, name = self.state_, self._name
+            state, origin, name = self.state_, self.origin_, self._name
             mean, total = self.intercept_, self._total_weight
         targets, mean, total = _centred(y.astype(np.float64), weights, mean, total)
-        self.state_ = self._run(name, state, X, targets, weights)
+        self.state_ = self._run(name, state, X, origin, targets, weights)
+        self.origin_ = origin
         self.intercept_, self._total_weight, self._name = mean, total, name
         if first:
             self.n_iter_ = 1
