@@ -26,7 +26,7 @@ from budgetjax.encoding import (
     qualified,
     shown,
 )
-from budgetjax.hyperparameters import Count, Flag
+from budgetjax.hyperparameters import Count, Flag, Name
 
 PACKAGES = ("budgetjax", "optax")
 # Parts of this package that `import budgetjax` may leave out.
@@ -113,6 +113,8 @@ def _value(source: Source, at: str, node: Any, like: Any) -> Any:
             return Flag(on)
         case {"count": int(number)}:
             return Count(number)
+        case {"name": str(name)}:
+            return Name(name)
         case {"array": str(name), "dtype": str(dtype), "kind": str(kind)}:
             array = _array(source, at, name, dtype)
             return _placed(source, at, array, kind, node)
@@ -300,7 +302,7 @@ def _check_like(source: Source, at: str, value: Any, like: Any) -> None:
         require("keys", list(like), list(value))
     elif type(value) in (list, tuple):
         require("length", len(like), len(value))
-    elif isinstance(value, Flag | Count):
+    elif isinstance(value, Flag | Count | Name):
         require("value", like, value)
 
 

@@ -14,6 +14,7 @@ from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
 
@@ -39,6 +40,7 @@ class State(NamedTuple):
     """The state of a learner by gradient descent.
 
     Attributes:
+      algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set, with sums if iterates are averaged.
       maintenance: the strategy, with what it remembers.
@@ -52,6 +54,7 @@ class State(NamedTuple):
       num_updates: rounds with a gradient.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance

@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jax.tree_util import Partial
 
 from budgetjax import features, losses
-from budgetjax.hyperparameters import Count, Flag
+from budgetjax.hyperparameters import Count, Flag, Name
 
 # Of tensors; all of them are known to JAX.
 DTYPES = (
@@ -79,6 +79,8 @@ def _encode(where: str, at: str, value: Any, tensors: dict[str, np.ndarray]) -> 
         return {"flag": value.on}
     if kind is Count:
         return {"count": value.value}
+    if kind is Name:
+        return {"name": value.value}
     if kind is Partial:
         return {
             **_encode_function(value.func),

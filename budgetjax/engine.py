@@ -11,7 +11,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import blocks, hyperparameters, kernels, losses, rounds
+from budgetjax import blocks, hyperparameters, kernels, rounds
 from budgetjax import expansion as support_set
 from budgetjax.features import FeatureAlgorithm
 from budgetjax.rounds import Algorithm
@@ -64,6 +64,7 @@ def run(
       OverflowError: if the model has no maintenance and was full when another example
         should have entered.
     """
+    hyperparameters.check_algorithm("run", algorithm, state)
     X, y, weights = stream("run", state, X, y, weight)
     size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
     new, scores = run_checked(algorithm, state, X, y, weights, size)
@@ -263,20 +264,22 @@ def in_blocks(
 
 
 def predict(state: Any, X: ArrayLike) -> Array:
-    """The predicted label of every row; O(n B d).
+    """The predicted label, or value, of every row; O(n B d).
 
     Args:
-      state: of any online classifier.
+      state: of any online algorithm.
       X: shape `(n, num_features)`.
 
     Returns:
-      Integers of shape `(n,)`: -1 or +1, where a score of 0 gives -1; or the class of
-      the largest score, the lowest of equal ones.
+      Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
+      0 gives -1, or the class of the largest score, the lowest of equal ones.
 
     Raises:
       ValueError: if the shape of `X` does not fit the model.
     """
     scores = _decision_function(state, _rows("predict", state, X))
+    if rounds.is_regressor(state):
+        return scores
     if scores.ndim == 1:
         return jnp.where(scores > 0, 1, -1).astype(jnp.int32)
     return jnp.argmax(scores, axis=1).astype(jnp.int32)
@@ -313,14 +316,14 @@ def stream(
             f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
             f"{weight.shape}"
         )
-    _check_weights(where, hyperparameters.concrete(weight), X.dtype, first_row)
+    given = hyperparameters.concrete(weight)
+    if given is not None:
+        rounds.check_weights(where, given, X.dtype, first_row)
     given = hyperparameters.concrete(y)
     with np.errstate(over="ignore"):  # what overflows is told of below
         y = rounds.labels(where, state, y)
     if given is not None:
-        any_real = not losses.of_labels(getattr(state, "loss", losses.hinge))
-        columns = state.expansion.num_columns
-        _check_labels(where, given, columns, any_real, X.dtype, first_row)
+        rounds.check_labels(where, state, given, first_row)
     check_finite(where, X, first_row)
     return X, y, jnp.asarray(weight, X.dtype)
 
@@ -337,42 +340,6 @@ def check_finite(where: str, X: Float[Array, "n features"], first_row: int = 0) 
         raise ValueError(
             f"{where}: X must be finite, got {float(X[row, column])} in row "
             f"{first_row + row}, column {column}"
-        )
-
-
-def _check_weights(
-    where: str, weight: np.ndarray | None, dtype: np.dtype, first_row: int
-) -> None:
-    """Raises unless all weights are at least 0, and finite in the model's type."""
-    if weight is not None:
-        good = (weight >= 0) & (weight <= jnp.finfo(dtype).max)
-        if not np.all(good):
-            row = int(np.argmin(good))
-            raise ValueError(
-                f"{where}: weight must be finite and at least 0, got {weight[row]} in "
-                f"row {first_row + row}"
-            )
-
-
-def _check_labels(
-    where: str,
-    y: np.ndarray,
-    columns: int,
-    any_real: bool,
-    dtype: np.dtype,
-    first_row: int,
-) -> None:
-    """Raises unless all labels are the model's."""
-    if columns > 1:
-        known, expected = (y >= 0) & (y < columns), f"in 0 .. {columns - 1}"
-    elif any_real:
-        known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
-    else:
-        known, expected = np.isin(y, (-1, 1)), "-1 or +1"
-    if not np.all(known):
-        row = int(np.argmin(known))
-        raise ValueError(
-            f"{where}: y must be {expected}, got {y[row]} in row {first_row + row}"
         )
 
 

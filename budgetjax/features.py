@@ -5,6 +5,7 @@ change all weights every round, so there is nothing to skip: a block's features 
 matrix product, and the loop goes over its examples.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.counter import Counter
 from budgetjax.expansion import Expansion
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 
 # What the learners use unless they are told otherwise: one object, one program.
@@ -28,6 +30,7 @@ class State(NamedTuple):
     """The state of a linear learner on features of a kernel.
 
     Attributes:
+      algorithm: its name.
       kernel: what the features are made of.
       expansion: the model as other learners have it, `f(x) = sum_j a_j k(x_j, x)`: what
         predicts. After every call it is what `weights` say.
@@ -46,6 +49,7 @@ class State(NamedTuple):
       num_updates: rounds with a gradient.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: Expansion
     root: Float[Array, "rows rows"] | None
@@ -66,18 +70,24 @@ class FeatureAlgorithm(NamedTuple):
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`.
       block: `block(state, X, y, weights) -> (state, scores)`, examples in order.
+      name: as of a `budgetjax.Algorithm`.
     """
 
     init: Callable[..., State]
     block: Callable[[State, Array, Array, Array], tuple[State, Array]]
+    name: str = ""
 
     def step(
         self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
     ) -> State:
         """One example: the state after it; as `budgetjax.Algorithm.step`."""
-        x, y, weight = rounds.example(state, x, y, weight)
-        state = rounds.settled(state)
-        return self.block(state, x[None], y[None], weight[None])[0]
+        hyperparameters.check_algorithm("step", self, state)
+        return _stepped(self, state, *rounds.checked_example(state, x, y, weight))
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _stepped(algorithm: FeatureAlgorithm, state: State, x: Array, y: Array, w: Array):
+    return algorithm.block(rounds.settled(state), x[None], y[None], w[None])[0]
 
 
 def start(
@@ -115,7 +125,7 @@ def start(
         tolerance=hyperparameters.as_leaf(where, "tolerance", tolerance, dtype),
         loss=losses.as_leaves(where, loss, columns, dtype),
         weights=weights,
-        sums=None if expansion.average is None else weights,
+        sums=None if expansion.average is None else jnp.zeros_like(weights),
         optimizer=Partial(optimizer.update),
         optimizer_state=memory,
     )

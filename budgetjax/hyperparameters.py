@@ -38,6 +38,40 @@ class Count:
     value: int
 
 
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Name:
+    """The name of an algorithm, which belongs to the structure of its states."""
+
+    value: str
+
+
+def algorithm_of(where: str) -> Name:
+    """The name of the algorithm whose `init` this is."""
+    return Name(where.partition(".")[0])
+
+
+def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
+    """Raises unless this is an algorithm, and the state is one of it.
+
+    An algorithm without a name takes states of any.
+    """
+    wanted = getattr(algorithm, "name", None)
+    if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
+        raise ValueError(
+            f"{where}: algorithm must be one such as budgetjax.pegasos, got "
+            f"{named(algorithm)}"
+        )
+    if wanted and getattr(state, "algorithm", None) != Name(wanted):
+        raise ValueError(f"{where}: state must be of {wanted}, got {named(state)}")
+
+
+def named(state: Any) -> str:
+    """What this is, for messages: the state of an algorithm, or of some type."""
+    name = getattr(state, "algorithm", None)
+    return f"one of {name.value}" if isinstance(name, Name) else type(state).__name__
+
+
 def concrete(value: Any) -> np.ndarray | None:
     """`value` as a NumPy array, or None where it has no value yet."""
     if isinstance(value, Tracer):
@@ -212,4 +246,5 @@ def as_leaf(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Ar
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
                 f"{value!r}"
             )
-    return jnp.asarray(value, dtype)
+    # A copy: a state can be donated, and what the caller holds stays.
+    return jnp.array(value, dtype)

@@ -20,6 +20,24 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import hyperparameters
 
+# The attribute by which a loss says that its targets are labels.
+LABELS = "__budgetjax_labels__"
+
+
+def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
+    """A decorator: the targets of this loss are labels, as of `hinge`.
+
+    A model with it is a classifier. Without it, one of one column is a regressor.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> @bj.losses.of_labels
+      ... def squared_hinge(score, y):
+      ...     return jnp.maximum(0, 1 - y * score) ** 2
+    """
+    setattr(loss, LABELS, True)
+    return loss
+
 
 def margin(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
     """How far the label's score is ahead: `y f`, or `f^(y) - f^(r)`.
@@ -66,6 +84,7 @@ def _others(
     return jnp.where(classes == y, -jnp.inf, score)
 
 
+@of_labels
 def hinge(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
     """`max(0, 1 - margin)`, the loss of support vector machines.
 
@@ -77,6 +96,7 @@ def hinge(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array,
     return jnp.where(ahead < 1, 1 - ahead, 0)
 
 
+@of_labels
 def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
     """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores."""
     if jnp.ndim(score) == 0:
@@ -84,10 +104,12 @@ def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Arr
     return jax.nn.logsumexp(score) - score[y]
 
 
-def of_labels(loss: Callable[..., Array]) -> bool:
-    """Whether the loss is one of margins: its targets are labels, not any number."""
-    function = loss.func if isinstance(loss, Partial) else loss
-    return function in (hinge, logistic, optax.losses.hinge_loss)
+def takes_labels(loss: Callable[..., Array]) -> bool:
+    """Whether the targets of a loss are labels, as it says, or else any numbers."""
+    # JAX keeps a partial function of Python in a wrapper of its own.
+    while inner := getattr(loss, "func", getattr(loss, "fun", None)):
+        loss = inner
+    return loss is optax.losses.hinge_loss or hasattr(loss, LABELS)
 
 
 def absolute(score: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from budgetjax import decoding, encoding
 from budgetjax.decoding import Source, Tensor
+from budgetjax.hyperparameters import Name
 
 # Files with a larger number are refused.
 FORMAT = 1
@@ -241,13 +242,11 @@ def _about(model: Any) -> dict[str, Any]:
 
 
 def _algorithm(state: Any) -> str | None:
-    """The algorithm of a state, where its type or its fields tell."""
+    """The algorithm of a state, where the state or its type tells."""
+    name = getattr(state, "algorithm", None)
+    if isinstance(name, Name):
+        return name.value
     module = type(state).__module__
-    if module == "budgetjax.descent":
-        # NORMA is gradient descent with other arguments.
-        return "pegasos" if state.learning_rate is None else "sgd"
-    if module == "budgetjax.features":
-        return "fourier" if state.root is None else "nystrom"
     name = module.rpartition(".")[2]
     namespace = getattr(sys.modules.get(module), name, None)
     return name if hasattr(namespace, "init") else None

@@ -169,6 +169,7 @@ def refit(
     every eighth example; steps are halved where they fail.
     """
     where = "refit"
+    rounds.num_features(where, state)
     function = _loss(where, loss)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     hyperparameters.fraction(where, "held_out", held_out)
@@ -191,7 +192,6 @@ def refit(
             f"{where}: move_vectors must be False for random features, which are no "
             "support vectors"
         )
-    rounds.num_features(where, state)
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     basis = Basis(state.kernel, state.expansion, _root(state))

@@ -4,6 +4,7 @@ This file is what an algorithm is: an `Algorithm` of pure functions over a state
 rounds are composed here.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ class Algorithm(NamedTuple):
     A state is a `NamedTuple` with the fields `kernel`, `expansion`, `num_seen`,
     `num_mistakes`, `num_updates` (see `budgetjax.counter`) and whatever else the
     algorithm needs. With a field `loss` that is not one of labels, one column takes any
-    real target, and not only -1 and +1.
+    real target, and not only -1 and +1. A field `algorithm` holds the name.
 
     Attributes:
       init: `init(kernel, *, num_features, budget, ...) -> state`, an empty model.
@@ -43,21 +44,22 @@ class Algorithm(NamedTuple):
         write there is in `edits`.
       decay: `decay(state, ahead) -> factors`, what multiplies all coefficients as each
         of some numbers of rounds passes, shape `(n,)`, ascending.
+      name: what its states are called; "" takes states of any algorithm.
     """
 
     init: Callable[..., Any]
     violates: Callable[[Any, Array, Array], Bool[Array, ""]]
     update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]]
     decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
+    name: str = ""
 
     def step(
         self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
     ) -> Any:
         """One example: the state after it.
 
-        Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`. The values of `x`,
-        `y` and `weight` are not checked, as they may be traced; `budgetjax.run` checks
-        them.
+        Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`, where values are
+        traced and not checked; elsewhere a call is one compiled program.
 
         Args:
           state: of this algorithm.
@@ -71,9 +73,11 @@ class Algorithm(NamedTuple):
           The new state.
 
         Raises:
-          ValueError: if a shape, or the type of the label, is not what the state needs.
+          ValueError: if the state is of another algorithm, or a shape, a label or the
+            weight is not what it needs.
         """
-        return score_and_step(self, state, x, y, weight)[0]
+        hyperparameters.check_algorithm("step", self, state)
+        return _stepped(self, state, *checked_example(state, x, y, weight))
 
 
 def start(
@@ -100,6 +104,7 @@ def start(
         average=averaging(where, average, dtype),
     )
     return {
+        "algorithm": hyperparameters.algorithm_of(where),
         "kernel": jax.tree_util.tree_map_with_path(
             lambda path, leaf: hyperparameters.as_leaf(
                 where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
@@ -127,6 +132,11 @@ def averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | Non
     hyperparameters.positive_integer(where, "average", first)
     hyperparameters.scalar_integer(where, "average", first)
     return Average(Counter.of(int(first)), jnp.zeros((), dtype), jnp.zeros((), dtype))
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array):
+    return score_and_step(algorithm, state, x, y, weight)[0]
 
 
 def score_and_step(
@@ -287,8 +297,70 @@ def example(
     return jnp.asarray(x, dtype), labels("step", state, y), jnp.asarray(weight, dtype)
 
 
+def checked_example(
+    state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
+) -> tuple[Float[Array, " features"], Shaped[Array, ""], Float[Array, ""]]:
+    """The example in the types of the state, if its values are right where known."""
+    label = hyperparameters.concrete(y)
+    count = None if weight is None else hyperparameters.concrete(weight)
+    x, y, weight = example(state, x, y, weight)
+    if label is not None:
+        check_labels("step", state, label[None])
+    if count is not None:
+        check_weights("step", count[None], weight.dtype)
+    return x, y, weight
+
+
+def is_regressor(state: Any) -> bool:
+    """Whether the targets of a learner are any numbers."""
+    loss = getattr(state, "loss", losses.hinge)
+    return state.expansion.num_columns == 1 and not losses.takes_labels(loss)
+
+
+def check_weights(
+    where: str, weight: np.ndarray, dtype: np.dtype, first_row: int | None = None
+) -> None:
+    """Raises unless all weights are at least 0, and finite in the model's type."""
+    good = (weight >= 0) & (weight <= jnp.finfo(dtype).max)
+    # XLA may take a subnormal number for 0.
+    good &= (weight == 0) | (weight >= jnp.finfo(dtype).tiny)
+    if not np.all(good):
+        row = int(np.argmin(good))
+        raise ValueError(
+            f"{where}: weight must be finite and at least 0, in the range of "
+            f"{np.dtype(dtype)}, got {weight[row]}{_in_row(first_row, row)}"
+        )
+
+
+def check_labels(
+    where: str, state: Any, y: np.ndarray, first_row: int | None = None
+) -> None:
+    """Raises unless all labels are the model's."""
+    columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
+    if columns > 1:
+        known, expected = (y >= 0) & (y < columns), f"in 0 .. {columns - 1}"
+    elif is_regressor(state):
+        known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
+    else:
+        known, expected = np.isin(y, (-1, 1)), "-1 or +1"
+    if not np.all(known):
+        row = int(np.argmin(known))
+        raise ValueError(
+            f"{where}: y must be {expected}, got {y[row]}{_in_row(first_row, row)}"
+        )
+
+
+def _in_row(first_row: int | None, row: int) -> str:
+    return "" if first_row is None else f" in row {first_row + row}"
+
+
 def num_features(where: str, state: Any) -> int:
     """What a single model expects of an example."""
+    if not hasattr(state, "expansion"):
+        raise ValueError(
+            f"{where}: state must be one of an online algorithm, got "
+            f"{hyperparameters.named(state)}"
+        )
     shape = state.expansion.vectors.shape
     if len(shape) != 2:
         raise ValueError(

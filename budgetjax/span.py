@@ -51,8 +51,8 @@ class Span(NamedTuple):
 
 def empty(rows: int, dtype) -> Span:
     """The span of no vectors."""
-    zeros = jnp.zeros((rows, rows), dtype)
-    return Span(zeros, zeros, jnp.zeros((), jnp.int32))
+    gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
+    return Span(gram, root, jnp.zeros((), jnp.int32))
 
 
 def of(kernel: Kernel, expansion: Expansion) -> Span:

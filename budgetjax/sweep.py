@@ -100,6 +100,7 @@ def sweep(
     """
     if how not in ("auto", "map", "vmap"):
         raise ValueError(f"sweep: how must be 'auto', 'map' or 'vmap', got {how!r}")
+    hyperparameters.check_algorithm("sweep", algorithm, states)
     vectors = states.expansion.vectors
     if vectors.ndim != 3:
         raise ValueError(
@@ -173,7 +174,18 @@ class Grid(NamedTuple):
     columns: tuple[np.ndarray, ...]
 
     def init(self, init: Callable[..., Any]) -> Any:
-        """Stacked states: `jax.vmap` of `init`, which takes the names as keywords."""
+        """Stacked states: `jax.vmap` of `init`, which takes the names as keywords.
+
+        Raises:
+          ValueError: what `init` raises for a value, which `jax.vmap` alone would hide.
+        """
+        firsts = [np.unique(column, return_index=True)[1] for column in self.columns]
+        for i in np.unique(np.concatenate(firsts)):
+            known = {
+                name: column[i]
+                for name, column in zip(self.names, self.columns, strict=True)
+            }
+            jax.eval_shape(lambda known=known: init(**known))
         return jax.vmap(
             lambda *values: init(**dict(zip(self.names, values, strict=True)))
         )(*self.columns)
@@ -206,7 +218,7 @@ class Table(NamedTuple):
     rows: tuple[tuple[Any, ...], ...]
 
     def __str__(self) -> str:
-        cells = [self.names, *([f"{value:.4g}" for value in row] for row in self.rows)]
+        cells = [self.names, *([_shown(value) for value in row] for row in self.rows)]
         widths = [max(len(line[i]) for line in cells) for i in range(len(self.names))]
         return "\n".join(
             "  ".join(
@@ -224,6 +236,10 @@ class Table(NamedTuple):
                 error
             )
         return pandas.DataFrame(list(self.rows), columns=list(self.names))
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def grid(**axes: Any) -> Grid:

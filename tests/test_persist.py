@@ -322,11 +322,10 @@ def test_notes_and_header(path):
 def test_the_header_names_the_algorithm(row, path):
     persist.save(path, row.init())
     about = persist.header(path)["about"]
-    # The state of NORMA is one of gradient descent.
-    algorithm = "sgd" if row.name == "norma" else row.name.partition("-")[0]
+    algorithm = row.name.partition("-")[0]
     expected = {"passive": "passive_aggressive"}.get(algorithm, algorithm)
     assert about["algorithm"] == expected
-    assert getattr(bj, expected) is row.algorithm or row.name == "norma"
+    assert getattr(bj, expected) is row.algorithm
     expected = "Waves" if row.algorithm is bj.fourier else type(row.kernel).__name__
     assert about["kernel"] == expected
 

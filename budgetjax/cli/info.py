@@ -66,7 +66,8 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
 
 def _of_stream(value: Any, notes: dict[str, Any]) -> list[tuple[str, str]]:
     """The history of a model that a stream taught."""
-    from budgetjax.stream.model import StreamModel, is_regressor
+    from budgetjax.rounds import is_regressor
+    from budgetjax.stream.model import StreamModel
 
     lines = []
     if isinstance(value, StreamModel):

@@ -54,7 +54,7 @@ def opened(path: str) -> Model:
         many models, or cannot predict without its training data.
     """
     from budgetjax import persist
-    from budgetjax.stream.model import is_regressor
+    from budgetjax.rounds import is_regressor
 
     value, notes = persist.read(path)
     notes = notes or {}

@@ -67,7 +67,7 @@ class RemoveRandom(NamedTuple):
     seed: Integer[Array, ""] | int = 0
 
     def start(self, kernel, expansion, seed):
-        return RemoveRandom(jnp.asarray(seed, jnp.int32))
+        return RemoveRandom(jnp.array(seed, jnp.int32))
 
     def admit(self, kernel, expansion, newcomer):
         key = jax.random.fold_in(jax.random.key(self.seed), newcomer.age)

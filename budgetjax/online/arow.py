@@ -11,6 +11,7 @@ from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds, span
 from budgetjax.counter import Counter
 from budgetjax.expansion import NOWHERE, Edits, Newcomer, Row, Spread
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 from budgetjax.landmarks import given
 from budgetjax.maintenance import Maintenance, Merge, MultiMerge, started
@@ -26,6 +27,7 @@ class State(NamedTuple):
     """The state of AROW.
 
     Attributes:
+      algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set. Its coefficients are those of the mean weights.
       maintenance: the strategy, with what it remembers, or None if the support vectors
@@ -43,6 +45,7 @@ class State(NamedTuple):
       num_updates: rounds whose margin was below 1.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: support_set.Expansion
     maintenance: Maintenance | None
@@ -402,4 +405,4 @@ def _exchanged(
     return Model(changed, covariance, terms, mask), Spread(shares, left)
 
 
-arow = Algorithm(init, violates, update)
+arow = Algorithm(init, violates, update, name="arow")

@@ -10,6 +10,7 @@ from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 from budgetjax.rounds import Algorithm
 
@@ -18,6 +19,7 @@ class State(NamedTuple):
     """The state of a Forgetron.
 
     Attributes:
+      algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set; the coefficient of a vector is `sigma_i y_i`.
       slack: `15/32 M - Q`, the damage that the next removals may do. Not `M` and `Q`
@@ -27,6 +29,7 @@ class State(NamedTuple):
       num_updates: the same.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: Expansion
     slack: Float[Array, ""]
@@ -163,4 +166,4 @@ def update(
     return state._replace(slack=c - damage), edits
 
 
-forgetron = Algorithm(init, violates, update)
+forgetron = Algorithm(init, violates, update, name="forgetron")

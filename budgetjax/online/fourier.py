@@ -147,7 +147,7 @@ def init(
         vectors=frequencies,
         squares=jnp.sum(frequencies**2, axis=1),
         ages=jnp.where(active, slots + 1, FREE),
-        num_active=expansion.budget,
+        num_active=jnp.array(expansion.budget),
     )
     return features.start(
         where,
@@ -181,4 +181,4 @@ def block(
     return features.expanded(state), scores
 
 
-fourier = FeatureAlgorithm(init, block)
+fourier = FeatureAlgorithm(init, block, name="fourier")

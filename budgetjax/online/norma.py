@@ -88,4 +88,4 @@ def init(
     )
 
 
-norma = Algorithm(init, descent.violates, descent.update, descent.decay)
+norma = Algorithm(init, descent.violates, descent.update, descent.decay, name="norma")

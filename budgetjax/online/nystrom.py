@@ -172,4 +172,4 @@ def block(
     return features.expanded(state), scores
 
 
-nystrom = FeatureAlgorithm(init, block)
+nystrom = FeatureAlgorithm(init, block, name="nystrom")

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
 from budgetjax.rounds import Algorithm
@@ -20,6 +21,7 @@ class State(NamedTuple):
     """The state of a passive-aggressive learner.
 
     Attributes:
+      algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set; a coefficient is `tau y` until it is merged.
       maintenance: the strategy, with what it remembers.
@@ -30,6 +32,7 @@ class State(NamedTuple):
       num_updates: rounds whose margin was below 1.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
@@ -168,4 +171,4 @@ def update(
     return state._replace(maintenance=maintenance), edits
 
 
-passive_aggressive = Algorithm(init, violates, update)
+passive_aggressive = Algorithm(init, violates, update, name="passive_aggressive")

@@ -109,4 +109,4 @@ def violates(
     return losses.margin(score, y) < 1
 
 
-pegasos = Algorithm(init, violates, descent.update, descent.decay)
+pegasos = Algorithm(init, violates, descent.update, descent.decay, name="pegasos")

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Shaped
 from budgetjax import hyperparameters, losses, rounds
 from budgetjax.counter import Counter
 from budgetjax.expansion import Edits, Expansion, Newcomer
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Unbudgeted, started
 from budgetjax.rounds import Algorithm
@@ -18,6 +19,7 @@ class State(NamedTuple):
     """The state of a Perceptron.
 
     Attributes:
+      algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set; coefficients are `y`, or +1 and -1 in two columns.
       maintenance: the strategy, with what it remembers.
@@ -27,6 +29,7 @@ class State(NamedTuple):
       num_updates: rounds that changed the model, or, without a strategy, would have.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
@@ -149,4 +152,4 @@ def update(
     return state._replace(maintenance=maintenance), edits
 
 
-perceptron = Algorithm(init, violates, update)
+perceptron = Algorithm(init, violates, update, name="perceptron")

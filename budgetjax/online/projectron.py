@@ -10,7 +10,7 @@ from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses, rounds, span
 from budgetjax.counter import Counter
 from budgetjax.expansion import NOWHERE, Edits, Expansion, Newcomer, Spread
-from budgetjax.hyperparameters import Flag
+from budgetjax.hyperparameters import Flag, Name
 from budgetjax.kernels import Kernel
 from budgetjax.rounds import Algorithm
 from budgetjax.span import Span
@@ -20,6 +20,7 @@ class State(NamedTuple):
     """The state of a Projectron.
 
     Attributes:
+      algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set.
       span: of the support vectors, for projections.
@@ -30,6 +31,7 @@ class State(NamedTuple):
       num_updates: the same, or rounds whose margin was below 1 with margin updates.
     """
 
+    algorithm: Name
     kernel: Kernel
     expansion: Expansion
     span: Span
@@ -183,4 +185,4 @@ def update(
     return state._replace(span=changed), Edits((row,), (spread,))
 
 
-projectron = Algorithm(init, violates, update)
+projectron = Algorithm(init, violates, update, name="projectron")

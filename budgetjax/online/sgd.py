@@ -39,8 +39,8 @@ def init(
     3. If that makes B + 1 vectors, ``maintenance`` makes them B.
 
     With one output, targets are real numbers, or -1 and +1; with more they are labels
-    ``0 .. num_outputs-1``. The values that a regressor predicts are
-    `budgetjax.decision_function`.
+    ``0 .. num_outputs-1``. A loss of your own whose targets are labels says so by
+    `budgetjax.losses.of_labels`.
 
     Cost: O(B (d + C)) a round; the maintenance adds its own cost to every round with a
     gradient, which under a squared loss is every round.
@@ -108,4 +108,4 @@ def init(
     )
 
 
-sgd = Algorithm(init, descent.violates, descent.update, descent.decay)
+sgd = Algorithm(init, descent.violates, descent.update, descent.decay, name="sgd")

@@ -24,7 +24,6 @@ from budgetjax.stream.model import (
     StreamError,
     StreamModel,
     extended,
-    is_regressor,
 )
 from budgetjax.stream.prepare import Batch, largest, listed, prepared
 from budgetjax.stream.scaling import Scaling
@@ -114,6 +113,7 @@ def fit_stream(
     """
     _check_batches(batches)
     model = _begin(state, classes, standardise)
+    hyperparameters.check_algorithm(WHERE, algorithm, model.state)
     features = rounds.num_features(WHERE, model.state)
     if isinstance(batches, Batches) and batches.num_features != features:
         raise ValueError(
@@ -217,7 +217,7 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
     if classes is None:
         return None
     expected = max(2, state.expansion.num_columns)
-    if is_regressor(state):
+    if rounds.is_regressor(state):
         raise ValueError(
             f"{WHERE}: classes must be None for a regressor, got {classes!r}"
         )
@@ -280,7 +280,7 @@ def _after(
         state, scores = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
-    if is_regressor(state):
+    if rounds.is_regressor(state):
         present = batch.weight > 0
         away = np.asarray(scores, np.float64)[present] - batch.y[present]
         error, scored = float(away @ away), int(present.sum())
@@ -343,5 +343,5 @@ def _harm(
 def _text(model: StreamModel) -> str:
     """The text of the progress bar."""
     vectors = int(model.state.expansion.num_active)
-    name = "mean squared error" if is_regressor(model.state) else "error"
+    name = "mean squared error" if rounds.is_regressor(model.state) else "error"
     return f"{name} {model.error:.4g}, {vectors} support vectors"

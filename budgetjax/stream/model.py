@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32, Integer, Shaped
 
-from budgetjax import engine, hyperparameters, losses, rounds
+from budgetjax import engine, hyperparameters, rounds
 from budgetjax.stream.batches import rows_of_a_batch
 from budgetjax.stream.scaling import Scaling
 
@@ -79,7 +79,7 @@ class StreamModel(NamedTuple):
           ValueError: as `decision_function`.
         """
         scores = self._scores("StreamModel.predict", X)
-        if is_regressor(self.state):
+        if rounds.is_regressor(self.state):
             return scores
         if scores.ndim == 1:
             labels = (scores > 0).astype(np.int32)
@@ -139,12 +139,6 @@ class CheckpointError(OSError):
     def __init__(self, message: str, model: Any = None):
         super().__init__(message)
         self.model = model
-
-
-def is_regressor(state: Any) -> bool:
-    """Whether the targets of a learner are any numbers."""
-    loss = getattr(state, "loss", losses.hinge)
-    return state.expansion.num_columns == 1 and not losses.of_labels(loss)
 
 
 def codes_of(

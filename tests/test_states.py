@@ -1,0 +1,166 @@
+"""A state knows its algorithm, can be donated, and what it takes is checked at once."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import registry
+
+import budgetjax as bj
+from budgetjax import hyperparameters, losses
+
+X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
+SHAPE = {"num_features": 2, "budget": 3}
+
+
+def made(name, **more):
+    needed = {
+        "sgd": {"loss": losses.hinge, "learning_rate": 0.1},
+        "norma": {"learning_rate": 0.1, "regularization": 0.1},
+        "pegasos": {"regularization": 0.1},
+        "fourier": {"budget": 4},
+    }
+    arguments = SHAPE | needed.get(name, {}) | more
+    return getattr(bj, name).init(bj.RBF(1.0), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("pegasos", "sgd"), ("norma", "pegasos"), ("fourier", "nystrom"), ("arow", "sgd")],
+)
+def test_a_state_of_another_algorithm_is_refused(name, other, as_installed):
+    algorithm, state = getattr(bj, name), made(other)
+    message = rf": state must be of {name}, got one of {other}$"
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
+    for where, call in {
+        "run": lambda: bj.run(algorithm, state, X, y),
+        "step": lambda: algorithm.step(state, X[0], y[0]),
+        "sweep": lambda: bj.sweep(algorithm, stacked, X, y),
+        "fit_stream": lambda: bj.fit_stream(algorithm, state, [(X, y)]),
+    }.items():
+        with pytest.raises(ValueError, match=where + message):
+            call()
+
+
+def test_what_is_no_state_is_refused(as_installed):
+    state = made("pegasos")
+    model = bj.StreamModel(state, None, None, np.zeros(0, np.int64), np.zeros(0))
+    for message, call in {
+        "run: algorithm must be .* got one of pegasos": lambda: bj.run(
+            state, bj.pegasos, X, y
+        ),
+        "run: state must be of pegasos, got StreamModel": lambda: bj.run(
+            bj.pegasos, model, X, y
+        ),
+        "predict: state must be one of an online algorithm, got StreamModel": (
+            lambda: bj.predict(model, X)
+        ),
+        "refit: state must be one of an online algorithm, got StreamModel": (
+            lambda: bj.refit(model, X, y)
+        ),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_the_name_stays_and_one_of_your_own_needs_none(tmp_path):
+    state = made("norma")
+    bj.save(tmp_path / "norma", state)
+    kept = bj.load(tmp_path / "norma")
+    stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
+    for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
+        assert each.algorithm == hyperparameters.Name("norma")
+    own = bj.Algorithm(bj.norma.init, bj.norma.violates, bj.norma.update)
+    for algorithm in (own, bj.norma._replace(update=bj.norma.update)):
+        hyperparameters.check_algorithm("run", algorithm, state)
+
+
+def test_a_new_state_can_be_donated():
+    for row in registry.ROWS:
+        leaves = [
+            jax.random.key_data(leaf)
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            else leaf
+            for leaf in jax.tree.leaves(row.init())
+        ]
+        pointers = {leaf.unsafe_buffer_pointer() for leaf in leaves}
+        assert len(pointers) == len(leaves), row.name
+    gamma = jnp.float32(1.0)
+    kernel = bj.perceptron.init(bj.RBF(gamma) + bj.RBF(gamma), **SHAPE).kernel
+    pointers = {leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(kernel)}
+    assert len(pointers | {gamma.unsafe_buffer_pointer()}) == 3
+
+
+def test_a_step_is_one_program():
+    row = next(row for row in registry.ROWS if row.name == "perceptron-margin")
+    algorithm, traces = row.counted()
+    rows, labels = row.stream()
+    state = algorithm.step(row.init(), rows[0], labels[0])
+    once = len(traces)
+    for x, label in zip(rows, labels.tolist(), strict=True):
+        state = algorithm.step(state, x.astype(float), label, 1)
+    assert len(traces) == once > 0
+    expected, _ = bj.run(algorithm, row.init(), rows, labels)
+    assert state.num_seen == expected.num_seen + 1
+
+
+@pytest.mark.parametrize(
+    ("message", "state", "label", "weight"),
+    [
+        (r"y must be -1 or \+1, got 0$", made("pegasos"), 0, 1),
+        (r"y must be in 0 \.\. 2, got 7$", made("arow", num_classes=3), 7, 1),
+        (r"weight must be .* at least 0, .* got -1$", made("norma"), 1, -1),
+        (r"weight must be .* range of float32, got 1e-46$", made("norma"), 1, 1e-46),
+    ],
+)
+def test_a_step_checks_the_values_it_knows(message, state, label, weight):
+    algorithm = getattr(bj, state.algorithm.value)
+    with pytest.raises(ValueError, match=f"step: {message}"):
+        algorithm.step(state, X[0], label, weight)
+
+
+def test_a_grid_checks_the_values_it_holds():
+    def init(gamma, budget):
+        return bj.perceptron.init(
+            bj.RBF(gamma), num_features=2, budget=budget, capacity=10
+        )
+
+    for axes, message in (
+        ({"gamma": [-1.0, 1.0], "budget": [5]}, "gamma must be .* got .*-1"),
+        ({"gamma": [1.0], "budget": [5, 500]}, "budget must be at most .* 10, got 500"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bj.grid(**axes).init(init)
+    assert bj.grid(gamma=[1.0], budget=[5, 7]).init(init).num_seen.low.shape == (2,)
+
+
+def test_a_table_shows_whole_numbers_whole():
+    table = bj.grid(budget=[12000, 500]).table(error=np.array([0.25, 1 / 3]))
+    assert str(table).split() == ["budget", "error", "12000", "0.25", "500", "0.3333"]
+
+
+@losses.of_labels
+def smooth_hinge(score, label):
+    return jnp.maximum(0, 1 - label * score) ** 2
+
+
+def test_a_loss_says_what_it_takes():
+    partial = functools.partial(losses.hinge)
+    for loss in (losses.hinge, losses.logistic, smooth_hinge, partial):
+        state = made("sgd", loss=loss)
+        assert losses.takes_labels(state.loss)
+        with pytest.raises(ValueError, match="y must be -1 or"):
+            bj.run(bj.sgd, state, X, X[:, 0])
+    for loss in (optax.losses.huber_loss, losses.quantile(0.5), losses.absolute):
+        assert not losses.takes_labels(made("sgd", loss=loss).loss)
+
+
+def test_a_regressor_predicts_values():
+    state = made("sgd", loss=optax.losses.squared_error, learning_rate=0.5)
+    state = bj.sgd.step(state, X[0], 10.0)
+    np.testing.assert_allclose(bj.predict(state, X[:1]), [10.0])
+    assert bj.predict(made("pegasos"), X[:1]).tolist() == [-1]
