@@ -11,6 +11,7 @@ table of the loss, bilinear, takes 7.4 and 8.4, at best 3.1 and 4.3, and serves 
 column of equal signs only: this serves every angle between rows of coefficients.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -121,14 +122,19 @@ def _safeguarded(r, c, decay, x, steps):
     twice may round it in two ways: a step that leaves the bracket by so little is no
     reason for a bisection, which would lose the root.
     """
-    low, high = jnp.zeros_like(x), jnp.ones_like(x)
     slack = 16 * jnp.finfo(x.dtype).eps
-    for _ in range(steps):
+
+    def narrower(_, bracket):
+        x, low, high = bracket
         step, above = _newton(r, c, decay, x)
         high = jnp.where(above, x, high)
         low = jnp.where(above, low, x)
         inside = (step >= low - slack) & (step <= high + slack)
-        x = jnp.where(inside, step, (low + high) / 2)
+        return jnp.where(inside, step, (low + high) / 2), low, high
+
+    # A loop, and not steps written out: a compiler makes a few kernels of each step.
+    bracket = x, jnp.zeros_like(x), jnp.ones_like(x)
+    x, _, _ = jax.lax.fori_loop(0, steps, narrower, bracket)
     return x
 
 

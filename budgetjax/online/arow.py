@@ -341,31 +341,38 @@ def _move(
     rows = edits.rows
     points = jnp.stack([row.vector for row in rows])
     squares = jnp.stack([row.square for row in rows])
-    kernel_rows = support_set.kernel_rows(kernel, expansion, points, squares)
+    # The last row is the example's own.
+    others = support_set.kernel_rows(kernel, expansion, points[:-1], squares[:-1])
+    kernel_rows = jnp.concatenate([others, kernel_row[None]])
     among = kernel.gram(points, points, squares, squares)
-    selves = kernel.diag(points, squares)
-    spreads = []
-    for i, row in enumerate(rows):
+    exchanges = (
+        jnp.stack([row.slot for row in rows]),
+        kernel.diag(points, squares),
+        among,
+        jnp.arange(len(rows), dtype=jnp.int32),
+    )
+
+    # A loop, and not one after the other: a compiler makes some sixty kernels of each.
+    def exchange(carry, exchanged):
+        model, kernel_rows = carry
+        slot, kernel_self, column, i = exchanged
         known = jnp.where(model.mask, kernel_rows[i], 0)
-        for j in range(i):
-            known = _with(known, rows[j].slot, among[i, j])
         model, spread = _exchanged(
-            model, row.slot, known, selves[i], expansion.num_active
+            model, slot, known, kernel_self, expansion.num_active
         )
-        spreads.append(spread)
-        kernel_row = _with(kernel_row, row.slot, among[-1, i])
+        here = jnp.arange(known.shape[0], dtype=jnp.int32) == slot
+        kernel_rows = jnp.where(here[None], column[:, None], kernel_rows)
+        return (model, kernel_rows), spread
+
+    (model, kernel_rows), spreads = jax.lax.scan(
+        exchange, (model, kernel_rows), exchanges
+    )
+    kernel_row = jnp.where(model.mask, kernel_rows[-1], 0)
     counts = support_set.write(pegasos, edits).terms
-    return Moved(model, maintenance, counts, kernel_row, rows, tuple(spreads))
-
-
-def _with(
-    kernel_row: Float[Array, " rows"],
-    slot: Integer[Array, ""],
-    value: Float[Array, ""],
-) -> Float[Array, " rows"]:
-    """A kernel row with the entry of a slot, unless that is `NOWHERE`."""
-    slots = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
-    return jnp.where(slots == slot, value, kernel_row)
+    spreads = tuple(
+        jax.tree.map(lambda leaf, i=i: leaf[i], spreads) for i in range(len(rows))
+    )
+    return Moved(model, maintenance, counts, kernel_row, rows, spreads)
 
 
 def _exchanged(

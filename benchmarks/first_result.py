@@ -1,0 +1,158 @@
+"""What a newcomer waits for: first results, each in a process of its own.
+
+    python benchmarks/first_result.py
+
+Wall and CPU seconds of a process from its start to its end, imports and compilation
+included, medians of several runs that take turns: the first `run` of five learners, the
+first `refit`, the first `fit` of the default classifier on 5,000 rows, scikit-learn's
+Nystroem with LinearSVC on the same rows, and `budgetjax train` on 2,000 rows, with an
+empty cache of compiled programs (cold) and with the one that the last run has filled
+(warm). `loops` are wall seconds as a multiple of those of a plain Python loop of ten
+million additions in the same run, so that figures of two machines compare. The table
+goes to the terminal and, with versions and machine, to
+`benchmarks/results/first-result.json`.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import measure
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+
+DATA = """
+import numpy as np
+random = np.random.default_rng(0)
+X = random.normal(size=({rows}, 16)).astype(np.float32)
+classes = 2 * (X[:, 0] * X[:, 1] > 0) + (X[:, 2] + X[:, 3] > 0)
+"""
+
+RUN = """
+import budgetjax as bj
+y = np.where(classes > 1, 1, -1)
+state = bj.{init}
+state, scores = bj.run(bj.{name}, state, X, y)
+"""
+
+# A cheap learner's compilation is beside that of the refit: `refit` minus `perceptron`.
+REFIT = """
+state = bj.refit(state, X, y)
+"""
+
+SHAPE = "bj.RBF(0.05), num_features=16, budget=100"
+LEARNERS = {
+    "perceptron": f"perceptron.init({SHAPE}, maintenance=bj.RemoveOldest())",
+    "passive_aggressive": f"passive_aggressive.init({SHAPE})",
+    "pegasos": f"pegasos.init({SHAPE}, regularization=1e-3)",
+    "projectron": f"projectron.init({SHAPE})",
+    "arow": f"arow.init({SHAPE})",
+}
+
+FIT = """
+from budgetjax.estimators import BudgetedKernelClassifier
+BudgetedKernelClassifier().fit(X, classes)
+"""
+
+NYSTROEM = """
+from sklearn.kernel_approximation import Nystroem
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+make_pipeline(Nystroem(gamma=0.05, n_components=100), LinearSVC()).fit(X, classes)
+"""
+
+LOOP = "s = 0\nfor i in range(10**7): s += i"
+
+
+def scripts():
+    """Name and source of every script."""
+    few, many = DATA.format(rows=2000), DATA.format(rows=5000)
+    yield "import numpy", "import numpy"
+    yield "import budgetjax", "import budgetjax"
+    for name, init in LEARNERS.items():
+        yield f"run {name}", few + RUN.format(name=name, init=init)
+    perceptron = RUN.format(name="perceptron", init=LEARNERS["perceptron"])
+    yield "run perceptron, refit", few + perceptron + REFIT
+    yield "fit, default classifier", many + FIT
+    yield "fit, Nystroem + LinearSVC", many + NYSTROEM
+
+
+def seconds_of(command, environment):
+    """Wall and CPU seconds of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wall, used
+
+
+def write_table(path):
+    """A CSV file of 2,000 rows to train on."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2000, 16))
+    label = np.where(X[:, 0] * X[:, 1] > 0, "yes", "no")
+    names = [f"x{i}" for i in range(16)]
+    lines = [",".join([*names, "label"])]
+    lines += [
+        ",".join([*map(repr, row), name])
+        for row, name in zip(X.tolist(), label, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="First results")
+    parser.add_argument("--repeats", type=int, default=3)
+    results = Path(__file__).parent / "results" / "first-result.json"
+    parser.add_argument("--output", type=Path, default=results)
+    arguments = parser.parse_args()
+
+    folder = Path(tempfile.mkdtemp())
+    table = folder / "table.csv"
+    write_table(table)
+    base = dict(os.environ)
+    base["PYTHONPATH"] = f"{ROOT}{os.pathsep}{base.get('PYTHONPATH', '')}"
+    base.pop("JAX_COMPILATION_CACHE_DIR", None)
+    train = [sys.executable, "-m", "budgetjax", "train", str(table)]
+    train += ["--target", "label", "--model", str(folder / "m"), "--quiet"]
+    timed = {}
+
+    def take(name, command, environment):
+        wall, used = seconds_of(command, environment)
+        walls, uses = timed.setdefault(name, ([], []))
+        walls.append(wall)
+        uses.append(used)
+        print(f"{name}: {wall:.1f} s, {used:.1f} s of CPU", flush=True)
+
+    for repeat in range(arguments.repeats):
+        take("ten million additions", [sys.executable, "-c", LOOP], base)
+        for name, source in scripts():
+            take(name, [sys.executable, "-c", source], base)
+        cached = base | {"XDG_CACHE_HOME": str(folder / f"cache-{repeat}")}
+        take("train, cold", train, cached)
+        take("train, warm", train, cached)
+
+    loop = statistics.median(timed["ten million additions"][0])
+    rows = [
+        {
+            "what": name,
+            "seconds": statistics.median(walls),
+            "CPU seconds": statistics.median(uses),
+            "loops": statistics.median(walls) / loop,
+        }
+        for name, (walls, uses) in timed.items()
+    ]
+    measure.report(rows, arguments.output)
+
+
+if __name__ == "__main__":
+    main()
