@@ -65,7 +65,7 @@ def features(state, X):
     """What `bj.refit` makes of examples."""
     basis = newton.Basis(state.kernel, state.expansion, _root(state))
     blocks = np.array_split(X, max(1, len(X) // BATCH))
-    made = [newton._features(basis, jnp.asarray(block)) for block in blocks]
+    made = [newton.features(basis, jnp.asarray(block)) for block in blocks]
     made = np.concatenate([np.asarray(block, np.float64) for block in made])
     return made[:, np.any(made != 0, axis=0)]
 

@@ -37,7 +37,7 @@ def moved(
     loss: Callable[[Array, Array], Array],
     basis: Basis,
     blocks: Callable[[], Iterable[Block]],
-    weights: Float[Array, "columns features"],
+    weights: Float[np.ndarray, "columns features"],
     penalty: float,
     *,
     epochs: int,
@@ -62,14 +62,13 @@ def moved(
     rows = sum(counts)
     steps = epochs * sum(-(-count // BATCH) for count in counts)
     if optimizer is None:
-        optimizer = optax.adam(optax.cosine_decay_schedule(RATE, steps))
+        optimizer = _adam(steps)
     step = functools.partial(_steps, loss, optimizer.update)
-    mask = basis.expansion.mask
-    vectors = jnp.where(mask[:, None], basis.expansion.vectors, 0)
-    unit = jnp.std(vectors[mask], axis=0)
-    unit = jnp.sqrt(jnp.mean(unit**2))
-    unit = jnp.where(unit > 0, unit, 1)
-    parameters = vectors / unit, weights
+    mask = np.asarray(basis.expansion.mask)
+    original = np.asarray(basis.expansion.vectors)
+    vectors = np.where(mask[:, None], original, 0)
+    unit = _unit(vectors[mask])
+    parameters = jnp.asarray(vectors / unit), jnp.asarray(weights)
     memory = optimizer.init(parameters)
     random = np.random.default_rng(seed)
     for _ in range(epochs):
@@ -83,13 +82,30 @@ def moved(
                 memory,
                 basis,
                 unit,
-                jnp.asarray(penalty * rows, vectors.dtype),
+                np.asarray(penalty * rows, vectors.dtype),
                 block,
-                jnp.asarray(order.reshape(-1, BATCH), jnp.int32),
+                order.reshape(-1, BATCH).astype(np.int32),
             )
             total += float(value) * size / rows
         report(f"moving, objective {total * penalty * rows:.6g}")
-    return jnp.where(mask[:, None], parameters[0] * unit, basis.expansion.vectors)
+    moved = np.asarray(parameters[0]) * unit
+    return jnp.asarray(np.where(mask[:, None], moved, original))
+
+
+@functools.cache
+def _adam(steps: int) -> optax.GradientTransformation:
+    """The same object again for as many steps, or `_steps` is compiled again."""
+    return optax.adam(optax.cosine_decay_schedule(RATE, steps))
+
+
+def _unit(vectors: Float[np.ndarray, "active d"]) -> np.floating:
+    """The deviation of the features that vary, as the root of their mean variance."""
+    variances = np.var(vectors.astype(np.float64), axis=0)
+    # What varies by no more than it is rounded is constant.
+    rounding = np.finfo(vectors.dtype).eps * np.abs(vectors).max(axis=0)
+    varying = variances > rounding**2
+    mean = np.mean(variances[varying]) if np.any(varying) else np.ones(())
+    return vectors.dtype.type(np.sqrt(mean))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -13,14 +13,13 @@ SVMs", with a halving of steps in place of its line search.
 """
 
 import functools
-import operator
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import expansion as support_set
 from budgetjax import kernels
@@ -35,7 +34,7 @@ CHUNK = 128
 NEGLIGIBLE = 1e-3
 # Of a Hessian's diagonal, added to it.
 RIDGE = 1e-6
-# A step that must lower the value may raise it by this part of it, its rounding.
+# A step that must lower the value may raise it by this part of its terms, a rounding.
 ROUNDING = 1e-7
 
 
@@ -53,20 +52,6 @@ class Basis(NamedTuple):
     root: Float[Array, "rows features"]
 
 
-class Sums(NamedTuple):
-    """Sums over examples, of the losses at some weights.
-
-    Attributes:
-      value: shape `(problems,)`.
-      gradient: shape `(problems, features)`.
-      hessian: shape `(problems, features, features)`.
-    """
-
-    value: Float[Array, " problems"]
-    gradient: Float[Array, "problems features"]
-    hessian: Float[Array, "problems features features"]
-
-
 class Solution(NamedTuple):
     """What the passes over the data have found.
 
@@ -76,23 +61,30 @@ class Solution(NamedTuple):
       converged: shape `(problems,)`.
     """
 
-    weights: Float[Array, "problems features"]
+    weights: Float[np.ndarray, "problems features"]
     value: np.ndarray
     converged: np.ndarray
 
 
 def scores(
-    basis: Basis, weights: Float[Array, "problems features"], X: Float[Array, "size d"]
-) -> Float[Array, "size problems"]:
+    basis: Basis,
+    weights: Float[np.ndarray, "problems features"],
+    X: Float[np.ndarray, "size d"],
+) -> Float[np.ndarray, "size problems"]:
     """The scores of all problems."""
-    return _times(_features(basis, X), weights.T)
+    return np.asarray(features(basis, X)) @ weights.T
 
 
 def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision="highest")
 
 
-def _features(basis: Basis, X: Float[Array, "size d"]) -> Float[Array, "size features"]:
+@jax.jit
+def features(
+    basis: Basis, X: Float[Array | np.ndarray, "size d"]
+) -> Float[Array, "size features"]:
+    """`p(x)` of every row: a program of its own, that others need no kernel."""
+    X = jnp.asarray(X)
     rows = support_set.kernel_rows(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)
     )
@@ -100,122 +92,145 @@ def _features(basis: Basis, X: Float[Array, "size d"]) -> Float[Array, "size fea
     return _times(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
 
 
-def _zero(problems: int, features: int, dtype) -> Sums:
-    shapes = (problems,), (problems, features), (problems, features, features)
-    return Sums(*(jnp.zeros(shape, dtype) for shape in shapes))
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _add(
+@functools.partial(jax.jit, static_argnums=0)
+def _slopes(
     loss: Callable[[Array, Array], Array],
-    sums: Sums,
-    basis: Basis,
-    block: Block,
+    features: Float[Array, "size features"],
+    targets: Float[Array, "size columns"],
+    counts: Float[Array, " size"],
     weights: Float[Array, "problems features"],
     penalties: Float[Array, " problems"],
-    wanted: Bool[Array, " problems"],
-) -> Sums:
-    """The sums with those of one more block; Hessians of the problems wanted only."""
-    features = _features(basis, block.X)
+) -> tuple[
+    Float[Array, "2 problems"],
+    Float[Array, "problems features"],
+    Float[Array, "problems size"],
+]:
+    """The first and second derivatives of the losses of a block.
+
+    Returns:
+      The losses and their absolute values, both summed; the gradient of the sum; and
+      the second derivative of each.
+    """
     found = _times(features, weights.T)
-    repeats = found.shape[1] // block.targets.shape[1]
-    targets = jnp.tile(block.targets, (1, repeats))
-    factors = block.weights[:, None] * penalties[None]
-    slope = jax.grad(loss)
-    slopes = factors * jax.vmap(jax.vmap(slope))(found, targets)
-    curvatures = factors * jax.vmap(jax.vmap(jax.grad(slope)))(found, targets)
-    curvatures = jnp.where(wanted[None], curvatures, 0)
-    hessian = jax.lax.map(
-        lambda given: _outer(features, *given), (curvatures.T, sums.hessian)
-    )
-    return Sums(
-        sums.value + jnp.sum(factors * loss(found, targets), axis=0),
-        sums.gradient + _times(slopes.T, features),
-        hessian,
-    )
+    targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
+    factors = counts[:, None] * penalties[None]
+
+    def slope(score, target):
+        value, slope = jax.value_and_grad(loss)(score, target)
+        return slope, (value, slope)
+
+    curvature = jax.grad(slope, has_aux=True)
+    curvatures, (values, slopes) = jax.vmap(jax.vmap(curvature))(found, targets)
+    losses = factors * values
+    losses = jnp.stack([jnp.sum(losses, axis=0), jnp.sum(jnp.abs(losses), axis=0)])
+    return losses, _times((factors * slopes).T, features), (factors * curvatures).T
 
 
-def _outer(
+def _curved(
+    hessian: Float[Array | np.ndarray, "features features"],
     features: Float[Array, "size features"],
-    curvatures: Float[Array, " size"],
-    hessian: Float[Array, "features features"],
-) -> Float[Array, "features features"]:
+    curvatures: Float[np.ndarray, " size"],
+) -> Float[Array | np.ndarray, "features features"]:
     """The Hessian and `sum_i c_i p_i p_i^T`, over those that have a curvature."""
-    size = curvatures.shape[0]
-    curved = curvatures > NEGLIGIBLE * jnp.max(curvatures)
-    places = jnp.cumsum(curved, dtype=jnp.int32)
-    index = jnp.arange(size, dtype=jnp.int32)
-    # The curved ones, in order, and behind them the first example, with nothing.
-    order = jnp.zeros((size + CHUNK,), jnp.int32)
-    order = order.at[jnp.where(curved, places - 1, size + CHUNK)].set(
-        index, mode="drop"
-    )
-    chunk = jnp.arange(CHUNK, dtype=jnp.int32)
+    rows = np.flatnonzero(curvatures > NEGLIGIBLE * np.max(curvatures))
+    # Chunks are whole: behind the curved ones comes the first example, with nothing.
+    room = len(curvatures) + CHUNK
+    order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
+    order[: len(rows)], heights[: len(rows)] = rows, curvatures[rows]
+    return _outer(hessian, features, order, heights, np.int32(len(rows)))
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _outer(
+    hessian: Float[Array, "features features"],
+    features: Float[Array, "size features"],
+    order: Integer[Array, " room"],
+    heights: Float[Array, " room"],
+    count: Integer[Array, ""],
+) -> Float[Array, "features features"]:
+    """The matrix and `sum_i h_i p_i p_i^T` over the first so many rows in an order."""
 
     def body(carry: tuple[Integer[Array, ""], Array]):
         start, hessian = carry
         rows = jax.lax.dynamic_slice_in_dim(order, start, CHUNK)
-        heights = jnp.where(start + chunk < places[-1], curvatures[rows], 0)
-        scaled = features[rows] * jnp.sqrt(heights)[:, None]
+        high = jax.lax.dynamic_slice_in_dim(heights, start, CHUNK)
+        scaled = features[rows] * jnp.sqrt(high)[:, None]
         return start + CHUNK, hessian + _times(scaled.T, scaled)
 
     start = jnp.zeros((), jnp.int32)
-    return jax.lax.while_loop(
-        lambda carry: carry[0] < places[-1], body, (start, hessian)
-    )[1]
+    return jax.lax.while_loop(lambda carry: carry[0] < count, body, (start, hessian))[1]
 
 
 @jax.jit
 def _step(
-    hessian: Float[Array, "problems features features"],
-    gradient: Float[Array, "problems features"],
-) -> Float[Array, "problems features"]:
-    """`(I + H)^-1 g`, one problem after the other."""
-
-    def solve(given):
-        matrix, right = given
-        matrix = matrix + jnp.diag(1 + RIDGE * jnp.diagonal(matrix))
-        factor = jax.scipy.linalg.cho_factor(matrix, lower=True)
-        return jax.scipy.linalg.cho_solve(factor, right)
-
-    return jax.lax.map(solve, (hessian, gradient))
+    hessian: Float[Array, "features features"], gradient: Float[Array, " features"]
+) -> tuple[Float[Array, " features"], Float[Array, " features"]]:
+    """`(I + H)^-1 g`, and the diagonal of `H`."""
+    curved = jnp.diagonal(hessian)
+    matrix = hessian + jnp.diag(1 + RIDGE * curved)
+    factor = jax.scipy.linalg.cho_factor(matrix, lower=True)
+    return jax.scipy.linalg.cho_solve(factor, gradient), curved
 
 
-@jax.jit
+def _steps(
+    hessians: Iterable[Float[Array | np.ndarray, "features features"]],
+    gradients: Float[np.ndarray, "problems features"],
+) -> tuple[np.ndarray, np.ndarray]:
+    """One problem after the other: the steps, and the diagonals of the Hessians."""
+    pairs = zip(hessians, gradients, strict=True)
+    steps, curved = zip(*(_step(*pair) for pair in pairs), strict=True)
+    return np.stack(steps), np.stack(curved)
+
+
+Moments = tuple[
+    Float[Array | np.ndarray, "features features"],
+    Float[Array | np.ndarray, "classes features"],
+]
+
+
+@functools.partial(jax.jit, donate_argnums=0)
 def _moments(
-    basis: Basis, block: Block
-) -> tuple[Float[Array, "features features"], Float[Array, "classes features"]]:
-    """`sum_i p_i p_i^T` and `sum_i t_i p_i` of a block."""
-    features = _features(basis, block.X)
-    weighted = block.weights[:, None] * features
-    return _times(weighted.T, features), _times(block.targets.T, weighted)
+    moments: Moments,
+    features: Float[Array, "size features"],
+    targets: Float[Array, "size classes"],
+    counts: Float[Array, " size"],
+) -> Moments:
+    """`sum_i p_i p_i^T` and `sum_i t_i p_i`, with those of one more block."""
+    gram, products = moments
+    weighted = counts[:, None] * features
+    return gram + _times(weighted.T, features), products + _times(targets.T, weighted)
 
 
 def least_squares(
-    basis: Basis, blocks: Iterable[Block], penalties: Float[Array, " problems"]
-) -> tuple[Float[Array, "problems features"], int]:
+    basis: Basis,
+    blocks: Iterable[Block],
+    penalties: Float[np.ndarray, " problems"],
+    columns: int,
+) -> tuple[Float[np.ndarray, "problems features"], int]:
     """The weights for the loss `(score - target)^2`, a good start for others; and rows.
 
-    One pass; all classes of a penalty share one matrix.
+    One pass; all columns of a penalty share one matrix.
     """
-    gram, products, rows = functools.reduce(
-        lambda left, right: jax.tree.map(operator.add, left, right),
-        ((*_moments(basis, block), block.weights.shape[0]) for block in blocks),
-    )
-    classes = products.shape[0]
+    width, dtype = basis.root.shape[1], basis.root.dtype
+    moments = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
+    rows = 0
+    for block in blocks:
+        moments = _moments(moments, features(basis, block.X), *block[1:])
+        rows += block.weights.shape[0]
+    gram, products = (np.asarray(one) for one in moments)
     found = []
-    for penalty in penalties[::classes]:
-        matrix = jnp.broadcast_to(2 * penalty * gram, (classes, *gram.shape))
-        found.append(_step(matrix, 2 * penalty * products))
-    return jnp.concatenate(found), rows
+    for penalty in penalties[::columns]:
+        twice = 2 * penalty
+        found.append(_steps([twice * gram] * columns, twice * products)[0])
+    return np.concatenate(found), rows
 
 
 def minimise(
     loss: Callable[[Array, Array], Array],
     basis: Basis,
     blocks: Callable[[], Iterable[Block]],
-    weights: Float[Array, "problems features"],
-    penalties: Float[Array, " problems"],
+    weights: Float[np.ndarray, "problems features"],
+    penalties: Float[np.ndarray, " problems"],
     *,
     max_passes: int,
     tolerance: float,
@@ -225,7 +240,7 @@ def minimise(
 
     Each problem makes a full Newton step where that does not raise its objective, and
     else comes back half of the way. It has converged when the next step would gain less
-    than `tolerance` of its objective.
+    than `tolerance` of its objective, with the absolute values of losses.
 
     Cost: a pass takes O(n B (d + B + C)) and O(B^2) an example within the margin and
     class; the steps O(problems B^3).
@@ -245,28 +260,36 @@ def minimise(
     best, value = weights, np.full(problems, np.inf)
     converged = np.zeros(problems, bool)
     for _ in range(max_passes):
-        sums, total = _zero(problems, width, weights.dtype), np.zeros(problems)
-        wanted = jnp.asarray(~converged)
+        gradient = weights
+        hessians: list[Any] = [
+            np.zeros((width, width), weights.dtype) for _ in range(problems)
+        ]
+        # The few numbers that decide are summed in double precision.
+        totals = np.tile(np.sum(weights.astype(np.float64) ** 2, axis=1) / 2, (2, 1))
         for block in blocks():
-            sums = sums._replace(value=jnp.zeros_like(sums.value))
-            sums = _add(loss, sums, basis, block, weights, penalties, wanted)
-            # The few numbers that decide are summed in double precision.
-            total += np.asarray(sums.value, np.float64)
-        total += np.sum(np.asarray(weights, np.float64) ** 2, axis=1) / 2
-        lower = total <= value * (1 + ROUNDING)
-        gradient = weights + sums.gradient
-        step = _step(sums.hessian, gradient)
-        gain = np.asarray(jnp.sum(step * gradient, axis=1)) / 2
-        best = jnp.where(lower[:, None], weights, best)
+            found = features(basis, block.X)
+            losses, slopes, curvatures = (
+                np.asarray(array)
+                for array in _slopes(loss, found, *block[1:], weights, penalties)
+            )
+            totals += losses
+            gradient = gradient + slopes
+            for i in np.flatnonzero(~converged):
+                hessians[i] = _curved(hessians[i], found, curvatures[i])
+        # Losses may be negative: what they are rounded to goes by their size.
+        total, size = totals
+        step, curved = _steps(hessians, gradient)
+        gain = np.sum(step * gradient, axis=1) / 2
+        finite = np.all(np.isfinite(curved + gradient), axis=1)
+        lower = total <= value + ROUNDING * size
+        best = np.where(lower[:, None], weights, best)
         value = np.where(lower, total, value)
-        curved = jnp.diagonal(sums.hessian, axis1=1, axis2=2)
-        finite = np.asarray(jnp.all(jnp.isfinite(curved + gradient), axis=1))
         value = np.where(lower & ~finite, np.nan, value)
         if not np.all(np.isfinite(value)):
             break
-        converged |= lower & (gain <= tolerance * total)
-        following = jnp.where(lower[:, None], weights - step, (weights + best) / 2)
-        weights = jnp.where(converged[:, None], best, following)
+        converged |= lower & (gain <= tolerance * size)
+        following = np.where(lower[:, None], weights - step, (weights + best) / 2)
+        weights = np.where(converged[:, None], best, following)
         report(f"objective {value.sum():.6g}, {converged.sum()}/{problems} converged")
         if np.all(converged):
             break
@@ -277,9 +300,9 @@ def one_pass(
     loss: Callable[[Array, Array], Array],
     basis: Basis,
     blocks: Iterable[Block],
-    penalties: Float[Array, " problems"],
+    penalties: Float[np.ndarray, " problems"],
     report: Callable[[str], object] = lambda text: None,
-) -> Float[Array, "problems features"]:
+) -> Float[np.ndarray, "problems features"]:
     """Near the least of every problem, from data that can be read once only.
 
     The losses of past blocks are kept as the quadratic functions they looked like from
@@ -290,20 +313,23 @@ def one_pass(
       blocks: of one size.
       report: is told after every block.
     """
-    problems, width = penalties.shape[0], basis.root.shape[1]
-    dtype = basis.root.dtype
-    every = jnp.ones(problems, bool)
-    weights = pull = jnp.zeros((problems, width), dtype)
-    hessian = jnp.zeros((problems, width, width), dtype)
+    problems, width = len(penalties), basis.root.shape[1]
+    weights = pull = below = np.zeros((problems, width), basis.root.dtype)
+    past = new = [np.zeros((width, width), weights.dtype)] * problems
     for block in blocks:
-        past_hessian, past_pull = hessian, pull
+        found = features(basis, block.X)
         for _ in range(2):
-            sums = _zero(problems, width, dtype)
-            sums = _add(loss, sums, basis, block, weights, penalties, every)
+            given = _slopes(loss, found, *block[1:], weights, penalties)
+            _, slopes, curvatures = (np.asarray(array) for array in given)
             # g + H (v - w) = 0 at v: the quadratic function pulls to H w - g.
-            here = jnp.einsum("cij,cj->ci", sums.hessian, weights, precision="highest")
-            hessian = past_hessian + sums.hessian
-            pull = past_pull + here - sums.gradient
-            weights = _step(hessian, pull)
+            hessians = [
+                np.asarray(_curved(np.zeros_like(before), found, row))
+                for before, row in zip(past, curvatures, strict=True)
+            ]
+            here = np.einsum("cij,cj->ci", hessians, weights)
+            below = pull + here - slopes
+            new = [one + two for one, two in zip(past, hessians, strict=True)]
+            weights, _ = _steps(new, below)
+        past, pull = new, below
         report("a block at a time")
     return weights

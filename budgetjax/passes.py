@@ -1,13 +1,11 @@
 """Examples in blocks of one size, for algorithms that read them more than once."""
 
-import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Float
 
 from budgetjax import engine
 
@@ -16,7 +14,7 @@ BLOCK = 4096
 
 
 class Block(NamedTuple):
-    """Some examples.
+    """Some examples, in memory of the host: a block at a time goes to the device.
 
     Attributes:
       X: shape `(size, num_features)`.
@@ -25,9 +23,9 @@ class Block(NamedTuple):
       weights: shape `(size,)`, at least 0.
     """
 
-    X: Float[Array, "size num_features"]
-    targets: Float[Array, "size columns"]
-    weights: Float[Array, " size"]
+    X: Float[np.ndarray, "size num_features"]
+    targets: Float[np.ndarray, "size columns"]
+    weights: Float[np.ndarray, " size"]
 
 
 class Data(NamedTuple):
@@ -64,11 +62,12 @@ def data(
     Raises:
       ValueError: if they do not fit; what comes in batches is checked as it is read.
     """
+    columns = state.expansion.num_columns
     if y is not None:
         whole = _checked(where, state, X, y, weight, of_labels)
-        if not bool(jnp.any(whole.weights > 0)):
+        if not np.any(whole[2] > 0):
             raise ValueError(f"{where}: X must have rows, and one of weight, got none")
-        return Data(lambda: _sliced(whole), True)
+        return Data(lambda: _sliced(*whole, columns), True)
     if weight is not None:
         raise ValueError(f"{where}: weight must be in the batches, (X, y, weight)")
     if hasattr(X, "ndim") or not isinstance(X, Iterable):
@@ -78,9 +77,30 @@ def data(
         )
 
     def blocks() -> Iterator[Block]:
-        return _joined(where, _batches(where, state, X, of_labels))
+        some = False
+        for block in _joined(_batches(where, state, X, of_labels), BLOCK):
+            some = some or bool(np.any(block.weights > 0))
+            yield block
+        if not some:
+            raise ValueError(
+                f"{where}: batches must have rows, and one of weight, got none"
+            )
 
     return Data(blocks, iter(X) is not X)
+
+
+def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
+    """Every so many-th example of blocks, in blocks of their size.
+
+    What is compiled for the blocks serves for these too.
+    """
+    blocks = iter(blocks)
+    first = next(blocks)
+    thinned = (
+        Block(*(array[::every] for array in block))
+        for block in itertools.chain([first], blocks)
+    )
+    return _joined(thinned, len(first.weights))
 
 
 def _checked(
@@ -90,39 +110,41 @@ def _checked(
     y: Any,
     weight: Any,
     of_labels: bool,
-) -> Block:
-    """Examples with one target a column: the label, -1 or +1 for every class."""
-    X, y, weights = engine.stream(where, state, X, y, weight)
-    columns = state.expansion.num_columns
-    if columns > 1:
-        classes = jnp.arange(columns, dtype=y.dtype)
-        targets = jnp.where(y[:, None] == classes[None], 1, -1).astype(X.dtype)
-        return Block(X, targets, weights)
-    if of_labels and not bool(jnp.all(jnp.abs(y) == 1)):
-        row = int(jnp.argmin(jnp.abs(y) == 1))
-        raise ValueError(
-            f"{where}: y must be -1 or +1 for a loss of labels, got {y[row]} in row "
-            f"{row}; loss='squared' and 'huber' take any"
-        )
-    return Block(X, y[:, None], weights)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Examples, labels and weights that fit the model and the loss."""
+    X, y, weights = (
+        np.asarray(array) for array in engine.stream(where, state, X, y, weight)
+    )
+    if of_labels and state.expansion.num_columns == 1:
+        known = np.abs(y) == 1
+        if not np.all(known):
+            row = int(np.argmin(known))
+            raise ValueError(
+                f"{where}: y must be -1 or +1 for a loss of labels, got {y[row]} in "
+                f"row {row}; loss='squared' and 'huber' take any"
+            )
+    return X, y, weights
 
 
-def _sliced(whole: Block) -> Iterator[Block]:
+def _block(X: np.ndarray, y: np.ndarray, weights: np.ndarray, columns: int) -> Block:
+    """Examples with one target per column: the label, -1 or +1 for each class."""
+    if columns == 1:
+        return Block(X, y[:, None], weights)
+    of_class = y[:, None] == np.arange(columns)
+    return Block(X, np.where(of_class, 1, -1).astype(X.dtype), weights)
+
+
+def _sliced(
+    X: np.ndarray, y: np.ndarray, weights: np.ndarray, columns: int
+) -> Iterator[Block]:
     """An array's blocks. The last starts early enough to be whole."""
-    n = whole.weights.shape[0]
+    n = len(weights)
     size = min(BLOCK, n)
     for start in range(0, n, size):
-        yield _slice(whole, start, size)
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def _slice(whole: Block, start: Integer[Array, ""] | int, size: int) -> Block:
-    at = jnp.minimum(start, whole.weights.shape[0] - size)
-    X, targets, weights = (
-        jax.lax.dynamic_slice_in_dim(array, at, size) for array in whole
-    )
-    fresh = at + jnp.arange(size, dtype=at.dtype) >= start
-    return Block(X, targets, jnp.where(fresh, weights, 0))
+        at = min(start, n - size)
+        part = slice(at, at + size)
+        fresh = np.where(np.arange(at, at + size) >= start, weights[part], 0)
+        yield _block(X[part], y[part], fresh.astype(weights.dtype), columns)
 
 
 def _batches(
@@ -136,41 +158,35 @@ def _batches(
                 f"{_shown(batch)}"
             )
         X, y, *weight = batch
-        yield _checked(
+        checked = _checked(
             f"{where}: batch {i}", state, X, y, weight[0] if weight else None, of_labels
         )
+        yield _block(*checked, state.expansion.num_columns)
 
 
-def _joined(where: str, batches: Iterator[Block]) -> Iterator[Block]:
+def _joined(batches: Iterable[Block], size: int) -> Iterator[Block]:
     """Batches of any size as blocks of one; the last is filled up with weight 0."""
-    held: list[list[np.ndarray]] = []
-    rows, some = 0, False
+    held: list[Block] = []
+    rows = 0
     for batch in batches:
-        held.append([np.asarray(array) for array in batch])
-        rows += batch.weights.shape[0]
-        some = some or bool(np.any(held[-1][2] > 0))
-        if rows >= BLOCK:
+        held.append(batch)
+        rows += len(batch.weights)
+        if rows >= size:
             joined = [np.concatenate(arrays) for arrays in zip(*held, strict=True)]
-            whole = rows - rows % BLOCK
-            for start in range(0, whole, BLOCK):
-                yield _block(array[start : start + BLOCK] for array in joined)
-            held = [[array[whole:].copy() for array in joined]]
+            whole = rows - rows % size
+            for start in range(0, whole, size):
+                yield Block(*(array[start : start + size] for array in joined))
+            held = [Block(*(array[whole:].copy() for array in joined))]
             rows -= whole
-    if not some:
-        raise ValueError(
-            f"{where}: batches must have rows, and one of weight, got none"
-        )
     if rows:
         joined = [np.concatenate(arrays) for arrays in zip(*held, strict=True)]
-        shapes = [(BLOCK - rows, *array.shape[1:]) for array in joined]
-        yield _block(
-            np.concatenate([array, np.zeros(shape, array.dtype)])
-            for array, shape in zip(joined, shapes, strict=True)
+        yield Block(
+            *(
+                np.concatenate([array, np.zeros_like(array, shape=shape)])
+                for array in joined
+                for shape in [(size - rows, *array.shape[1:])]
+            )
         )
-
-
-def _block(arrays: Iterable[np.ndarray]) -> Block:
-    return Block(*(jnp.asarray(array) for array in arrays))
 
 
 def _shown(batch: Any) -> str:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from budgetjax import expansion as support_set
 from budgetjax import (
@@ -38,6 +38,8 @@ TOLERANCE = 1e-5
 SAMPLE = 8
 # And may leave this part of the objective to the others.
 SAMPLE_TOLERANCE = 1e-3
+# A mean of so many deviations is far from 0.
+FAR = 10
 # If these are so many times the features: of fewer, the solution is a worse start.
 ENOUGH = 10
 
@@ -202,9 +204,9 @@ def refit(
             "several penalties or moving vectors, got an iterator"
         )
     columns = state.expansion.num_columns
-    each = jnp.asarray(np.repeat(penalties, columns), basis.root.dtype)
+    each = np.repeat(penalties, columns).astype(basis.root.dtype)
     with progress_bar.reporting(where, progress, "passes") as report:
-        solve = functools.partial(_solved, function, max_passes, report)
+        solve = functools.partial(_solved, function, max_passes, columns, report)
         if not data.again:
             weights = newton.one_pass(function, basis, data.blocks(), each, report)
         elif len(penalties) == 1:
@@ -240,25 +242,21 @@ def refit(
 def _solved(
     loss: Callable[[Array, Array], Array],
     max_passes: int,
+    columns: int,
     report: Callable[[str], object],
     basis: Basis,
     blocks: Callable[[], Iterator[Block]],
-    penalties: Float[Array, " problems"],
-    start: Float[Array, "problems features"] | None = None,
-) -> Float[Array, "problems features"]:
+    penalties: Float[np.ndarray, " problems"],
+    start: Float[np.ndarray, "problems features"] | None = None,
+) -> Float[np.ndarray, "problems features"]:
     """The weights of least objective."""
     if start is None:
-        start, rows = newton.least_squares(basis, blocks(), penalties)
-
-        def sample() -> Iterator[Block]:
-            for block in blocks():
-                yield Block(*(array[::SAMPLE] for array in block))
-
+        start, rows = newton.least_squares(basis, blocks(), penalties, columns)
         if rows >= SAMPLE * ENOUGH * basis.root.shape[1]:
             start = newton.minimise(
                 loss,
                 basis,
-                sample,
+                lambda: passes.sampled(blocks(), SAMPLE),
                 start,
                 penalties * SAMPLE,
                 max_passes=max_passes,
@@ -277,8 +275,8 @@ def _solved(
     )
     if not np.all(np.isfinite(found.value)):
         raise ValueError(
-            "refit: the objective must be finite, got NaN or infinity: kernel values "
-            "or losses overflow; scale X down"
+            "refit: the objective must be finite, got NaN or infinity: "
+            + _advice(basis.expansion)
         )
     if not np.all(found.converged):
         warnings.warn(
@@ -289,6 +287,18 @@ def _solved(
     return found.weights
 
 
+def _advice(expansion: Expansion) -> str:
+    """What is probably the matter where numbers are not finite."""
+    Z = np.asarray(expansion.vectors, np.float64)[np.asarray(expansion.mask)]
+    distance, deviation = np.abs(Z.mean(axis=0)).max(), Z.std(axis=0).max()
+    if distance > FAR * deviation:
+        return (
+            f"features lie far from 0, a mean is {distance:.3g} and no deviation above "
+            f"{deviation:.3g}; subtract the mean from X"
+        )
+    return "kernel values or losses overflow; scale X down"
+
+
 def _part(
     blocks: Callable[[], Iterator[Block]], held_out: float, seed: int, keep: bool
 ) -> Iterator[Block]:
@@ -296,32 +306,33 @@ def _part(
     random = np.random.default_rng(seed)
     for block in blocks():
         held = random.random(block.weights.shape[0]) < held_out
-        yield block._replace(weights=jnp.where(held == keep, block.weights, 0))
+        yield block._replace(weights=block.weights * (held == keep))
 
 
 def _best(
     loss: Callable[[Array, Array], Array],
     basis: Basis,
     blocks: Iterator[Block],
-    weights: Float[Array, "problems features"],
+    weights: Float[np.ndarray, "problems features"],
     columns: int,
 ) -> int:
     """Which penalty has the fewest mistakes, or the least loss."""
     total = 0
     for block in blocks:
         scores = newton.scores(basis, weights, block.X)
-        scores = scores.reshape(scores.shape[0], -1, columns)
+        scores = scores.reshape(len(scores), -1, columns)
         targets = block.targets[:, None]
         if columns > 1:
-            wrong = jnp.argmax(scores, 2) != jnp.argmax(targets, 2)
+            wrong = np.argmax(scores, 2) != np.argmax(targets, 2)
         elif loss in OF_LABELS:
             wrong = (scores * targets <= 0)[..., 0]
         else:
-            wrong = loss(scores, targets)[..., 0]
-        total += np.asarray(block.weights @ wrong.astype(scores.dtype), np.float64)
+            wrong = np.asarray(loss(jnp.asarray(scores), jnp.asarray(targets)))[..., 0]
+        total += block.weights.astype(np.float64) @ wrong
     return int(np.argmin(total))
 
 
+@jax.jit
 def _with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
     """The state with its support vectors moved, and what it keeps of their span."""
     old = state.expansion
@@ -346,9 +357,32 @@ def _with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
 
 
 def _with_weights(
-    state: Any, basis: Basis, weights: Float[Array, "problems features"]
+    state: Any, basis: Basis, weights: Float[np.ndarray, "problems features"]
 ) -> Any:
     """The state with these weights of the features, ready to go on."""
+    state, finite = _with_coefficients(state, basis.root, weights)
+    if not bool(finite):
+        raise ValueError(
+            "refit: every coefficient must be finite, got NaN or infinity: "
+            + _advice(state.expansion)
+        )
+    average = state.expansion.average
+    if average is not None:
+        average = average._replace(
+            start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
+            since=jnp.zeros_like(average.since),
+            total=jnp.zeros_like(average.total),
+        )
+    return state._replace(expansion=state.expansion._replace(average=average))
+
+
+@jax.jit
+def _with_coefficients(
+    state: Any,
+    root: Float[Array, "rows features"],
+    weights: Float[Array, "problems features"],
+) -> tuple[Any, Bool[Array, ""]]:
+    """The state with these weights, but for its average; and whether all are finite."""
     expansion = state.expansion
     ball = getattr(state, "ball", None)
     if ball is not None or getattr(state, "learning_rate", 0) is not None:
@@ -357,26 +391,16 @@ def _with_weights(
         expansion = expansion._replace(scale=expansion.scale / fold)
         if ball is not None:
             ball = ball._replace(unit=ball.unit * fold)
-    true = jnp.matmul(basis.root, weights.T, precision="highest")
-    if not bool(jnp.all(jnp.isfinite(true))):
-        raise ValueError(
-            "refit: every coefficient must be finite, got NaN or infinity: kernel "
-            "values overflow; scale X down"
-        )
+    true = jnp.matmul(root, weights.T, precision="highest")
+    finite = jnp.all(jnp.isfinite(true))
     terms = jnp.where(expansion.mask[:, None], true / expansion.scale, 0)
-    average = expansion.average
-    if average is not None:
-        average = average._replace(
-            start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
-            since=jnp.zeros_like(average.since),
-            total=jnp.zeros_like(average.total),
-        )
+    if expansion.average is not None:
         terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
-    expansion = expansion._replace(terms=terms, average=average)
+    expansion = expansion._replace(terms=terms)
     state = state._replace(expansion=expansion)
     if isinstance(state, features.State):
         sums = None if state.sums is None else jnp.zeros_like(state.sums)
-        return state._replace(weights=weights.T, sums=sums)
+        return state._replace(weights=weights.T, sums=sums), finite
     strategy = getattr(state, "maintenance", None)
     if strategy is not None:
         seed = getattr(strategy, "seed", 0)
@@ -391,7 +415,7 @@ def _with_weights(
     if ball is not None:
         norm = support_set.whole_squared_norm(state.kernel, expansion)
         state = state._replace(ball=ball._replace(squared_norm=norm))
-    return state
+    return state, finite
 
 
 def _loss(where: str, loss: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -431,8 +455,9 @@ def _root(state: Any) -> Float[Array, "rows features"]:
     """What makes features of kernel rows: the model's own, or orthonormal ones."""
     if isinstance(state, features.State):
         if state.root is not None:
-            return state.root.T
-        return jnp.diag(state.expansion.mask.astype(state.weights.dtype))
+            return jnp.asarray(np.asarray(state.root).T)
+        mask = np.asarray(state.expansion.mask)
+        return jnp.asarray(np.diag(mask.astype(state.weights.dtype)))
     return _whitening(state.kernel, state.expansion)
 
 

@@ -33,6 +33,8 @@ from budgetjax.kernels import Kernel
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
+# By how much the ridge grows where it is too small.
+LARGER = 10.0
 
 
 class Span(NamedTuple):
@@ -58,14 +60,32 @@ def empty(rows: int, dtype) -> Span:
 def of(kernel: Kernel, expansion: Expansion) -> Span:
     """The span of these support vectors; O(B^2 (d + B)).
 
-    The root is the inverse of a Cholesky factor: not finite where the kernel matrix,
-    with its ridge, is not positive definite.
+    The root is the inverse of a Cholesky factor. The squares of data far from 0 are
+    rounded, and their kernel matrix may have negative eigenvalues in float32: the ridge
+    grows until there is a factor. The root is not finite where none is found: where a
+    kernel is 0 at all vectors, or not positive definite.
     """
     mask = expansion.mask
     gram = support_set.gram(kernel, expansion)
-    gram = gram + RIDGE * jnp.diag(jnp.diagonal(gram))
+    diagonal = jnp.diagonal(gram)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
-    factor = jnp.linalg.cholesky(jnp.where(mask[:, None], gram, unit))
+
+    def larger(carry):
+        ridge, *_ = carry
+        first = ridge == 0
+        ridge = jnp.where(first, RIDGE, ridge * LARGER)
+        # What is needed then is of the size of a rounding, not of a vector's own.
+        extra = jnp.where(first, diagonal, jnp.max(diagonal))
+        ridged = gram + ridge * jnp.diag(extra)
+        factor = jnp.linalg.cholesky(jnp.where(mask[:, None], ridged, unit))
+        return ridge, ridged, factor
+
+    def fails(carry):
+        ridge, _, factor = carry
+        return (ridge < 1) & ~jnp.all(jnp.isfinite(factor))
+
+    start = jnp.zeros((), gram.dtype), gram, jnp.full_like(gram, jnp.nan)
+    _, gram, factor = jax.lax.while_loop(fails, larger, start)
     root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
     root = jnp.where(mask[:, None] & mask[None], root, 0)
     return Span(gram, root, jnp.zeros((), jnp.int32))

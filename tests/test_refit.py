@@ -1,5 +1,6 @@
 """`refit`: the best coefficients of the support vectors that a stream chose."""
 
+import contextlib
 import importlib
 import sys
 import weakref
@@ -20,7 +21,7 @@ from sklearn.svm import LinearSVC
 
 import budgetjax as bj
 from budgetjax import expansion as support_set
-from budgetjax import losses, newton, passes
+from budgetjax import losses, moving, newton, passes
 
 # The module: the package has the function of the same name.
 module = importlib.import_module("budgetjax.refit")
@@ -109,6 +110,20 @@ def objective(state, X, y, num_classes=2, kernel=KERNEL, **problem):
         reference.targets(y, num_classes),
         **({"loss": "squared_hinge", "penalty": 10.0} | problem),
     )
+
+
+@contextlib.contextmanager
+def compiles():
+    """What is compiled inside."""
+    programs = []
+
+    def listen(event, duration, **more):
+        if event.endswith("/backend_compile_duration"):
+            programs.append(more)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield programs
+    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.fixture
@@ -208,6 +223,39 @@ def test_a_loss_of_ones_own():
     )
 
 
+def test_losses_may_be_negative():
+    """Poisson regression, whose least objective is far below 0: no warning."""
+
+    def poisson(score, target):
+        return jnp.exp(score) - target * score
+
+    X = points()
+    rates = np.exp(1.3 + np.sin(X[:, 0]) / 2)
+    y = np.random.default_rng(4).poisson(rates).astype(np.float32)
+    state = bj.refit(model(0), X, y, loss=poisson, max_passes=30)
+    # The gradient by the coefficients is 0.
+    a = coefficients(state)[:, 0]
+    K, rows = (reference.rows(KERNEL, one, vectors()) for one in (vectors(), X))
+    errors = np.exp(rows @ a) - y
+    left = K @ a + 10 * rows.T @ errors
+    assert np.all(np.abs(left) < 1e-2 * 10 * rows.T @ np.abs(errors))
+    assert np.sum(poisson(rows @ a, y)) < -100
+
+
+def test_few_programs_once():
+    """Samples, classes and penalties need none of their own."""
+    X = points(2 * N)[:, :2]
+    y = answers(points(2 * N), CLASSES)
+    state = model(CLASSES, vectors()[:5, :2])
+    with compiles() as first:
+        bj.refit(state, X, y)
+    assert len(first) <= 12
+    with compiles() as more:
+        bj.refit(state, X, y, penalty=2.0)
+        bj.refit(state, X, y, loss="squared_hinge", max_passes=50)
+    assert not more
+
+
 # Arrays, batches and what else gives examples.
 
 
@@ -257,7 +305,7 @@ def test_batches_are_arrays(exact, monkeypatch):
         other = coefficients(bj.refit(state, given, **more))
         np.testing.assert_allclose(other, one, rtol=1e-8, atol=1e-8)
         # The first steps saw every second row.
-        assert passed == [5 * 32, 5 * 64]
+        assert passed == [3 * 64, 5 * 64]
     plain = coefficients(bj.refit(state, list(batches(X, y))))
     expected = coefficients(bj.refit(state, X, y))
     np.testing.assert_allclose(plain, expected, rtol=1e-8, atol=1e-8)
@@ -613,7 +661,9 @@ def test_moving_vectors_lower_the_objective(name):
     np.testing.assert_allclose(
         moved.expansion.squares[mask], np.sum(new[mask] ** 2, axis=1), rtol=1e-5
     )
-    again = bj.refit(state, X, y, **problem, **moves)
+    with compiles() as more:
+        again = bj.refit(state, X, y, **problem, **moves)
+    assert not more
     jax.tree.map(np.testing.assert_array_equal, again, moved)
     if name == "arow":
         S = np.asarray(moved.covariance)
@@ -629,6 +679,40 @@ def test_moving_vectors_lower_the_objective(name):
     check_caches(other, 1e-3)
     check_ordinary(other, other)
     assert int(other.expansion.num_active) <= int(other.expansion.budget)
+
+
+def test_steps_are_in_units_of_what_varies():
+    """Columns that are constant, near 0 or far from it, change nothing."""
+    Z = vectors()
+    still = np.concatenate([Z, np.zeros_like(Z), np.full_like(Z, 1000.1)], axis=1)
+    assert moving._unit(still) == moving._unit(Z)
+    np.testing.assert_allclose(
+        moving._unit(Z), np.sqrt(np.mean(Z.std(axis=0) ** 2)), rtol=1e-6
+    )
+    assert moving._unit(np.full_like(Z, 3)) == 1
+
+
+def test_the_span_of_vectors_far_from_zero():
+    """Their kernel matrix in float32 has eigenvalues below 0: a larger ridge."""
+    Z = 300 + np.random.default_rng(0).normal(size=(30, D)).astype(np.float32)
+    expansion = model(Z=Z, kernel=bj.RBF(0.1)).expansion
+    K = np.asarray(support_set.gram(bj.RBF(0.1), expansion), np.float64)
+    small = np.linalg.eigvalsh(K).min() / K.max()
+    assert small < -2 * module.span.RIDGE
+    found = module.span.of(bj.RBF(0.1), expansion)
+    root = np.asarray(found.root, np.float64)
+    assert np.all(np.isfinite(root))
+    mask = np.asarray(expansion.mask)
+    np.testing.assert_allclose(
+        root @ found.gram @ root.T, np.diag(mask.astype(float)), atol=1e-3
+    )
+    # And no larger one where it is positive.
+    near = expansion._replace(vectors=expansion.vectors - 300)
+    near = near._replace(squares=jnp.sum(near.vectors**2, axis=1))
+    gram = module.span.of(bj.RBF(0.1), near).gram
+    np.testing.assert_allclose(
+        np.diagonal(gram), np.where(mask, 1 + module.span.RIDGE, 0), rtol=1e-6
+    )
 
 
 def test_moving_vectors_of_batches_and_penalties(monkeypatch):
@@ -861,3 +945,9 @@ def test_an_overflow_of_kernel_values_is_an_error(scale):
     """Of their sums, and of the values themselves; at once, and without a warning."""
     with pytest.raises(ValueError, match=r"^refit: .* overflow"):
         bj.refit(model(kernel=bj.Polynomial(10)), scale * X_, Y_)
+
+
+def test_features_far_from_zero_are_named():
+    far = model(Z=vectors() + 1e6, kernel=bj.Polynomial(10))
+    with pytest.raises(ValueError, match=r"^refit: .* far from 0, .* subtract the"):
+        bj.refit(far, X_ + 1e6, Y_)
