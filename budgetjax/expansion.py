@@ -1,8 +1,8 @@
 """The budget-sized support set: what a kernel model is made of.
 
-`f(x) = scale * sum_j u_j k(x_j, x)`, where row `j` of the arrays is one slot. Active
-slots come first: slots `0 .. num_active-1` hold support vectors, the rest are free and
-zero.
+`f(x) = scale * sum_j u_j k(x_j, x)`, where row `j` of the arrays is one slot, which
+holds a support vector or is free and zero. A newcomer takes the first free slot, so
+active slots come first, but for those that a merge of three or more has freed.
 A learner never writes to these arrays itself. It says which slots become what (`Row`),
 and `write` puts that in place, one row at a time, so that a compiled loop never copies
 the matrix of support vectors. There is one row more than slots: what is to be written
@@ -98,6 +98,12 @@ class Expansion(NamedTuple):
     def mask(self) -> Bool[Array, "*models rows"]:
         """True where a slot holds a support vector."""
         return self.ages != FREE
+
+    @property
+    def free(self) -> Integer[Array, ""]:
+        """The first free slot; the spare one if there is none."""
+        slots = jnp.arange(self.ages.shape[0], dtype=jnp.int32)
+        return jnp.min(jnp.where(self.mask, slots[-1], slots))
 
     @property
     def full(self) -> Bool[Array, ""]:

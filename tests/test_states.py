@@ -10,7 +10,9 @@ import pytest
 import registry
 
 import budgetjax as bj
+from budgetjax import expansion as support_set
 from budgetjax import hyperparameters, losses
+from budgetjax.expansion import FREE, Newcomer
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
@@ -164,3 +166,31 @@ def test_a_regressor_predicts_values():
     state = bj.sgd.step(state, X[0], 10.0)
     np.testing.assert_allclose(bj.predict(state, X[:1]), [10.0])
     assert bj.predict(made("pegasos"), X[:1]).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [bj.RemoveOldest(), bj.RemoveLargestMargin(), bj.Merge(), bj.ProjectOntoNewcomer()],
+    ids=lambda strategy: type(strategy).__name__,
+)
+def test_every_strategy_fills_the_slot_that_a_merge_of_three_has_freed(strategy):
+    kernel = bj.RBF(jnp.float32(1.0))
+    state = bj.perceptron.init(kernel, num_features=2, budget=4)
+    hole = state.expansion._replace(
+        ages=jnp.array([3, FREE, 2, FREE, FREE], jnp.int32), num_active=jnp.int32(2)
+    )
+    zeros = jnp.zeros(5)
+    newcomer = Newcomer(
+        jnp.ones(2),
+        zeros[0] + 2,
+        jnp.ones(1),
+        jnp.int32(4),
+        zeros[0] + 1,
+        zeros,
+        zeros[0],
+    )
+    with jax.disable_jit():
+        started = strategy.start(kernel, hole, 0)
+        _, edits = started.admit(kernel, hole, newcomer)
+        assert int(edits.rows[-1].slot) == 1
+        assert np.flatnonzero(support_set.write(hole, edits).mask).tolist() == [0, 1, 2]

@@ -68,7 +68,7 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         slot = jnp.where(
             full,
             jnp.where(smallest.newcomer_stays & ~joins, smallest.slot, NOWHERE),
-            expansion.num_active,
+            expansion.free,
         )
         merged = merged._replace(slot=jnp.where(full, merged.slot, NOWHERE))
         return self, Edits((merged, support_set.row(expansion, newcomer, slot)))
@@ -113,11 +113,9 @@ class MultiMerge(NamedTuple("MultiMerge", [("count", Count), ("same_sign", Flag)
 
     def admit(self, kernel, expansion, newcomer):
         def enter():
-            free = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
-            free = jnp.min(jnp.where(expansion.mask, free.shape[0], free))
             nowhere = jnp.asarray(NOWHERE, jnp.int32)
             blank = support_set.freed(expansion, nowhere)
-            own = support_set.row(expansion, newcomer, free)
+            own = support_set.row(expansion, newcomer, expansion.free)
             return Edits((*(blank for _ in range(self.count.value - 1)), own))
 
         # Merges are rare here, so a branch pays.
@@ -214,7 +212,7 @@ class MergeBestPair(NamedTuple):
         )
         joins = (i == last) | (j == last)
         slot = jnp.where(joins, NOWHERE, i)
-        slot = jnp.where(full, slot, expansion.num_active)
+        slot = jnp.where(full, slot, expansion.free)
         edits = Edits((merged, support_set.row(expansion, newcomer, slot)))
 
         row = support_set.kernel_rows(

@@ -60,7 +60,7 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
             own_cost = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
         smallest = support_set.oldest_least(expansion.ages, costs)
         stays = own_cost >= jnp.min(costs)
-        place = jnp.where(full, smallest, expansion.num_active)
+        place = jnp.where(full, smallest, expansion.free)
         slot = jnp.where(stays | ~full, place, NOWHERE)
         gone = span.leaving(self.span, place)
 
@@ -118,7 +118,7 @@ class ProjectOntoNewcomer(NamedTuple):
         costs = jnp.where(expansion.mask, costs, jnp.inf)
         victim = support_set.oldest_least(expansion.ages, costs)
         share = jnp.where(full, shares[victim], 0)
-        slot = jnp.where(full, victim, expansion.num_active)
+        slot = jnp.where(full, victim, expansion.free)
         row = support_set.row(expansion, newcomer, slot)
         term = row.term + share * support_set.term(expansion, victim)
         return self, Edits((row._replace(term=term),))
@@ -181,7 +181,7 @@ class ProjectOntoNearest(NamedTuple):
         costs = jnp.where(mask, lengths * jnp.maximum(distances, 0), jnp.inf)
         victim = support_set.oldest_least(expansion.ages, costs)
 
-        slot = jnp.where(full, victim, expansion.num_active)
+        slot = jnp.where(full, victim, expansion.free)
         leaving = support_set.term(expansion, victim)
         row = support_set.row(expansion, newcomer, slot)
         share = jnp.where(full, to_newcomer[victim], 0)

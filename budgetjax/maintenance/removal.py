@@ -15,7 +15,7 @@ def _take_place(
     expansion: Expansion, newcomer: Newcomer, victim: Integer[Array, ""]
 ) -> Edits:
     """The newcomer in a free slot if there is one, else in the victim's."""
-    slot = jnp.where(expansion.full, victim, expansion.num_active)
+    slot = jnp.where(expansion.full, victim, expansion.free)
     return Edits((support_set.row(expansion, newcomer, slot),))
 
 
