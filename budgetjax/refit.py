@@ -32,7 +32,7 @@ from budgetjax.passes import Block
 
 # Eigenvalues of the kernel matrix below this part of the largest are rounding errors.
 SMALLEST_EIGENVALUE = 1e-6
-# A problem is solved when a step would gain less than this part of its objective.
+# As a rule, of the objective; see `refit`.
 TOLERANCE = 1e-5
 # The first Newton steps see every so many-th example only.
 SAMPLE = 8
@@ -81,6 +81,7 @@ def refit(
     epochs: int = 20,
     optimizer: optax.GradientTransformation | None = None,
     max_passes: int = 100,
+    tolerance: float = TOLERANCE,
     seed: int = 0,
     progress: bool = False,
 ) -> Any:
@@ -134,6 +135,8 @@ def refit(
       optimizer: of optax, for these steps; None is Adam whose rate falls to 0. Vectors
         are in units of the standard deviation of their features.
       max_passes: the most passes of Newton's method.
+      tolerance: a problem is solved when a step would gain less than this part of its
+        objective.
       seed: of what is held out, and of the order of gradient steps.
       progress: show a bar, with the objective.
 
@@ -177,6 +180,7 @@ def refit(
     hyperparameters.fraction(where, "held_out", held_out)
     part = float(hyperparameters.as_leaf(where, "held_out", held_out, np.float32))
     hyperparameters.size(where, "max_passes", max_passes)
+    hyperparameters.positive(where, "tolerance", tolerance)
     hyperparameters.size(where, "epochs", epochs)
     hyperparameters.scalar_integer(where, "seed", seed)
     if int(seed) < 0:
@@ -206,7 +210,9 @@ def refit(
     columns = state.expansion.num_columns
     each = np.repeat(penalties, columns).astype(basis.root.dtype)
     with progress_bar.reporting(where, progress, "passes") as report:
-        solve = functools.partial(_solved, function, max_passes, columns, report)
+        solve = functools.partial(
+            _solved, function, max_passes, float(tolerance), columns, report
+        )
         if not data.again:
             weights = newton.one_pass(function, basis, data.blocks(), each, report)
         elif len(penalties) == 1:
@@ -242,6 +248,7 @@ def refit(
 def _solved(
     loss: Callable[[Array, Array], Array],
     max_passes: int,
+    tolerance: float,
     columns: int,
     report: Callable[[str], object],
     basis: Basis,
@@ -270,7 +277,7 @@ def _solved(
         start,
         penalties,
         max_passes=max_passes,
-        tolerance=TOLERANCE,
+        tolerance=tolerance,
         report=report,
     )
     if not np.all(np.isfinite(found.value)):

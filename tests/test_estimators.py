@@ -445,7 +445,10 @@ SMALL = {"X": stream()[0], "y": stream()[1]}
 NUMBERS = stream("targets")[1]
 REFUSED = {
     "an algorithm of no name": ({"algorithm": "svm"}, "algorithm", "arow", "'svm'"),
-    "a lambda that none needs": ({"regularization": 0.1}, "None", "'arow'", "0.1"),
+    "a lambda that none needs": (
+        {"algorithm": "arow", "regularization": 0.1},
+        *("None", "'arow'", "0.1"),
+    ),
     "no maintenance": (
         {"algorithm": "forgetron", "maintenance": "merge"},
         *("maintenance must be None", "'forgetron'", "'merge'"),
@@ -465,7 +468,7 @@ REFUSED = {
     ),
     "a loss of no name": ({"loss": "cubic"}, "hinge, logistic", "'cubic'"),
     "an option of another": (
-        {"options": {"learning_rate": 1.0}},
+        {"options": {"learning_rate": 1.0}, "algorithm": "arow"},
         *("options must be of confidence, drift", "'arow'", "'learning_rate'"),
     ),
     "an option that is a parameter": (

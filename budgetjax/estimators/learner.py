@@ -5,6 +5,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse
+import threadpoolctl
 from jaxtyping import Float, Int, Shaped
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -23,6 +24,9 @@ from budgetjax.stream.model import padded
 
 # Rows that the refit pads to, at least.
 FEWEST_TO_REFIT = 256
+# A refit stops when a step would gain less than this part of the objective. Smaller
+# ones take twice as long, and no accuracy changed by more than 0.1 points.
+TOLERANCE = 1e-3
 
 
 class Learner(BaseEstimator):
@@ -113,8 +117,17 @@ class Learner(BaseEstimator):
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
 
+    def _algorithm(self, refits: bool) -> str:
+        """The algorithm's name, that the user gives or that is usual."""
+        given = self.get_params(deep=False)["algorithm"]
+        name = self._family.usual[not refits] if given is None else given
+        # A name that is none is told of before what the data are.
+        arguments.algorithm(self._where, self._family, name)
+        return name
+
     def _start(
         self,
+        name: str,
         X: Any,
         num_outputs: int,
         seed: int,
@@ -124,8 +137,6 @@ class Learner(BaseEstimator):
     ) -> tuple[Any, Float[np.ndarray, " features"]]:
         """An empty state, and the origin of the rows that it will see."""
         where, given = self._where, self.get_params(deep=False)
-        # A name that is none is told of before what the data are.
-        arguments.algorithm(where, self._family, given["algorithm"])
         kernel = encoding.kernel_of(
             where, given["kernel"], given["gamma"], X, more_to_come=more_to_come
         )
@@ -133,6 +144,7 @@ class Learner(BaseEstimator):
         state = arguments.start(
             where,
             self._family,
+            name,
             given,
             kernel,
             origin,
@@ -149,8 +161,8 @@ class Learner(BaseEstimator):
         X: Any,
         num_outputs: int,
         examples: Callable[[Int[np.ndarray, " n"] | None], tuple[Any, Any]],
-    ) -> tuple[Any, Float[np.ndarray, " features"], bool, int]:
-        """The state after all passes, the origin, whether to refit, and a seed.
+    ) -> tuple[str, Any, Float[np.ndarray, " features"], bool, int]:
+        """The algorithm, its state after all passes, the origin, `refit`, and a seed.
 
         `examples` gives the targets and weights of the rows in an order.
         """
@@ -164,7 +176,8 @@ class Learner(BaseEstimator):
             for penalty in np.atleast_1d(np.asarray(given["penalty"], object)):
                 hyperparameters.positive(where, "penalty", penalty)
         seed, random = self._seeds()
-        state, origin = self._start(X, num_outputs, seed, refits=refits)
+        name = self._algorithm(refits)
+        state, origin = self._start(name, X, num_outputs, seed, refits=refits)
         n = X.shape[0]
         with progress_bar.reporting(
             where, given["progress"], "rows", n * epochs
@@ -172,11 +185,9 @@ class Learner(BaseEstimator):
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else None
                 state = self._run(
-                    *(given["algorithm"], state, X, origin, *examples(order)),
-                    order,
-                    report,
+                    *(name, state, X, origin, *examples(order)), order, report
                 )
-        return state, origin, refits, seed
+        return name, state, origin, refits, seed
 
     def _run(
         self,
@@ -214,15 +225,19 @@ class Learner(BaseEstimator):
             return state
         given = self.get_params(deep=False)
         dtype = np.dtype(state.expansion.vectors.dtype)
-        return refit(
-            state,
-            **_data(X, origin, targets, weights, dtype),
-            loss=arguments.loss(self._where, self._family, given["loss"]).refit,
-            penalty=given["penalty"],
-            move_vectors=given["move_vectors"],
-            seed=seed,
-            progress=given["progress"],
-        )
+        # Threads that wait for each other make small factorisations ten times slower on
+        # a busy machine; the large products are XLA's.
+        with threadpoolctl.threadpool_limits(1, user_api="blas"):
+            return refit(
+                state,
+                **_data(X, origin, targets, weights, dtype),
+                loss=arguments.loss(self._where, self._family, given["loss"]).refit,
+                penalty=given["penalty"],
+                move_vectors=given["move_vectors"],
+                tolerance=TOLERANCE,
+                seed=seed,
+                progress=given["progress"],
+            )
 
     def _model(self) -> Any:
         """What predicts."""

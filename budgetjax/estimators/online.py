@@ -31,11 +31,12 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
 
     Args:
       budget: the most support vectors.
-      algorithm: that streams: "arow", which alone is a good model after one pass,
-        "pegasos", "sgd", "norma", "passive_aggressive", "perceptron", "projectron",
-        "forgetron" (two classes only), or, of features of the kernel, "nystrom" and
-        "fourier". Each is told of in the docstring of its `init`, such as
-        `budgetjax.arow.init`.
+      algorithm: that streams: "arow", which alone is a good model after one pass and
+        slow for large budgets, "pegasos", "sgd", "norma", "passive_aggressive",
+        "perceptron", "projectron", "forgetron" (two classes only), or, of features of
+        the kernel, "nystrom" and "fourier". Each is told of in the docstring of its
+        `init`, such as `budgetjax.arow.init`. None is "pegasos" if a refit follows,
+        after which it is as good, and "arow" if none does.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
       gamma: of a kernel by name. "scale" is two over the mean squared distance of
@@ -98,7 +99,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         self,
         budget: Any = 100,
         *,
-        algorithm: Any = "arow",
+        algorithm: Any = None,
         kernel: Any = "rbf",
         gamma: Any = "scale",
         maintenance: Any = None,
@@ -171,12 +172,12 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
                 (labels, weights) if order is None else (labels[order], weights[order])
             )
 
-        state, origin, refits, seed = self._passed(X, len(classes), examples)
+        name, state, origin, refits, seed = self._passed(X, len(classes), examples)
         if refits:
             state = self._refitted(state, X, origin, labels, weights, seed)
         self.state_, self.origin_, self.classes_ = state, origin, classes
         self.n_iter_ = self.epochs
-        self._name, self._one_versus_rest = self.algorithm, refits
+        self._name, self._one_versus_rest = name, refits
         return self
 
     def partial_fit(
@@ -215,10 +216,10 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         weights = weights * self._class_weights(known, known)[codes]
         if first:
             seed, _ = self._seeds()
+            name = self._algorithm(refits=False)
             state, origin = self._start(
-                X, len(known), seed, refits=False, more_to_come=True
+                name, X, len(known), seed, refits=False, more_to_come=True
             )
-            name = self.algorithm
         else:
             state, origin, name = self.state_, self.origin_, self._name
         labels = learner_labels(codes, len(known))
@@ -326,7 +327,7 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
       budget: the most support vectors.
       algorithm: that streams: "sgd", "norma", or, of features of the kernel, "nystrom"
         and "fourier". Each is told of in the docstring of its `init`, such as
-        `budgetjax.sgd.init`.
+        `budgetjax.sgd.init`. None is "sgd".
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
       gamma: of a kernel by name. "scale" is two over the mean squared distance of
@@ -388,7 +389,7 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         self,
         budget: Any = 100,
         *,
-        algorithm: Any = "sgd",
+        algorithm: Any = None,
         kernel: Any = "rbf",
         gamma: Any = "scale",
         maintenance: Any = None,
@@ -453,12 +454,12 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
             targets, mean, total = _centred(*given, mean, total)
             return targets, given[1]
 
-        state, origin, refits, seed = self._passed(X, 1, examples)
+        name, state, origin, refits, seed = self._passed(X, 1, examples)
         if refits:
             state = self._refitted(state, X, origin, y - mean, weights, seed)
         self.state_, self.intercept_, self._total_weight = state, mean, total
         self.origin_ = origin
-        self.n_iter_, self._name = self.epochs, self.algorithm
+        self.n_iter_, self._name = self.epochs, name
         return self
 
     def partial_fit(
@@ -486,10 +487,11 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         X, y = self._validated(X, y, first=first, y_numeric=True)
         weights = self._weights(X, sample_weight)
         if first:
+            name = self._algorithm(refits=False)
             state, origin = self._start(
-                X, 1, self._seeds()[0], refits=False, more_to_come=True
+                name, X, 1, self._seeds()[0], refits=False, more_to_come=True
             )
-            name, mean, total = self.algorithm, 0.0, 0.0
+            mean, total = 0.0, 0.0
         else:
             state, origin, name = self.state_, self.origin_, self._name
             mean, total = self.intercept_, self._total_weight
