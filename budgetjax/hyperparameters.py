@@ -81,6 +81,11 @@ def concrete(value: Any) -> np.ndarray | None:
 
 def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
     """`value` as an array of real numbers, traced or not, else a `ValueError`."""
+    if hasattr(value, "tocsr"):
+        raise ValueError(
+            f"{where}: {name} must be a dense array, got a sparse "
+            f"{type(value).__name__}; {name}.toarray() makes one"
+        )
     if not isinstance(value, jax.Array | np.ndarray):
         try:
             value = np.asarray(value)
@@ -94,7 +99,8 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
         raise ValueError(
             f"{where}: {name} must hold real numbers, got dtype {value.dtype}"
         )
-    return value
+    # JAX has no longer floats.
+    return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
 def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:

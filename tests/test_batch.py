@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from reference import kernel_svm, kernels
 from reference import sbp as reference
@@ -1122,6 +1123,18 @@ def test_bad_kernels(name, kernel, as_installed):
 
 
 BAD_RUNS = {
+    "another-order": (
+        (X_[::-1], Y_[::-1]),
+        {},
+        "X and y must be the training set of the state, in its order, got others of "
+        "the same shape",
+    ),
+    "other-labels": (
+        (X_, -Y_),
+        {},
+        "X and y must be the training set of the state, in its order, got others of "
+        "the same shape",
+    ),
     "rows": (
         (X_[:50], Y_[:50]),
         {},
@@ -1164,6 +1177,42 @@ def test_bad_runs(bad, as_installed):
     with pytest.raises(ValueError, match=f"^solve: {re.escape(says)}$") as raised:
         bj.solve(bj.sdca, started("sdca", X_, Y_), *data, **{"max_steps": 2} | given)
     assert raised.type is ValueError
+
+
+def test_the_state_of_another_algorithm(as_installed):
+    with pytest.raises(ValueError, match=r"^solve: state must be of smo, got one of s"):
+        bj.solve(bj.smo, started("sdca", X_, Y_), X_, Y_, max_steps=1)
+    with pytest.raises(ValueError, match=r"^refit: state must be one of an online"):
+        bj.refit(started("sdca", X_, Y_), X_, Y_)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_other_rows_than_those_of_the_state(name, as_installed):
+    state, algorithm = started(name, X_, Y_), algorithm_of(name)
+    says = "must be the training set of the state, 60 rows of float32, got 59"
+    with pytest.raises(ValueError, match=says):
+        algorithm.objective(state, X_[1:], Y_[1:])
+    with pytest.raises(ValueError, match=says):
+        algorithm.model(state, X_[1:], Y_[1:])
+    with pytest.raises(ValueError, match=r"the training set .* in its order"):
+        algorithm.model(state, X_[::-1], Y_[::-1])
+
+
+def test_what_is_no_array_of_floats(as_installed):
+    """Sparse rows are refused, longer floats taken."""
+    sparse = scipy.sparse.csr_matrix(X_)
+    model = bj.sdca.model(started("sdca", X_, Y_), X_, Y_)
+    for refuses in (
+        lambda: started("sdca", sparse, Y_),
+        lambda: model.predict(sparse),
+        lambda: bj.default_gamma(sparse),
+    ):
+        with pytest.raises(ValueError, match=r"X must be a dense array, got a sparse"):
+            refuses()
+    state = started("sdca", X_.astype(np.longdouble), Y_, precompute=np.True_)
+    assert state.rows.squares.dtype == np.float32
+    assert state.rows.complete
+    assert not started("sdca", X_, Y_, precompute=np.False_).rows.complete
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, None, True])

@@ -2,6 +2,7 @@
 and Pegasos; and what all linear solvers share in `solve`.
 """
 
+import contextlib
 import functools
 import math
 import re
@@ -621,6 +622,53 @@ def test_several_penalties_are_as_many_models(name, form, augment):
     assert {column.shape for column in many.history} == {(max(lengths), 3)}
     if name == "dcd":
         assert min(lengths) < max(lengths)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_scores_of_several_models(form):
+    """As many as features: no matrix is taken for its transpose."""
+    X = noisy()[0]
+    random = np.random.default_rng(0)
+    weights, bias = random.normal(size=(D, D)), random.normal(size=D)
+    model = bj.LinearModel(jnp.asarray(weights), jnp.asarray(bias))
+    expected = X @ weights.T + bias
+    np.testing.assert_allclose(
+        model.decision_function(FORMS[form](X)), expected, rtol=1e-4, atol=1e-4
+    )
+    labels = model.predict(FORMS[form](X))
+    np.testing.assert_array_equal(labels, np.where(expected > 0, 1, -1))
+    with pytest.raises(ValueError, match=r"X must have shape \(n, 6\), .* \(60, 5\)"):
+        model.predict(X[:, 1:])
+
+
+@pytest.mark.parametrize("name", [*LEARNERS, "mpu"])
+def test_the_objective_of_other_rows(name):
+    X, y = noisy()
+    state = getattr(bj, name).init(X, y)
+    for rows in ((X[1:], y[1:]), (X, y[1:])):
+        with pytest.raises(ValueError, match=r"^objective: .* 60 rows, got (59|60)"):
+            getattr(bj, name).objective(state, *rows)
+
+
+def test_numbers_that_overflow_are_named():
+    X, y = noisy()
+    with pytest.raises(ValueError, match=r"^mpu.init: counts must .* lower penalty"):
+        bj.mpu.solve(X, y, penalty=1e308)
+
+
+def test_passes_that_are_told_are_whole(monkeypatch):
+    """Of two rounds of 61.5 patterns of 60, two passes."""
+    told = []
+
+    @contextlib.contextmanager
+    def reporting(where, progress, unit, total):
+        yield lambda text, count: told.append(count)
+
+    monkeypatch.setattr(solving.progress_bar, "reporting", reporting)
+    X, y = noisy()
+    found = bj.linear_pegasos.solve(X, y, block_size=41, stop=1e-9, max_passes=8)
+    assert found.num_passes != int(found.num_passes)
+    assert sum(told) == int(found.num_passes)
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -15,7 +15,8 @@ from budgetjax.batch.interpolation import Norm, OneInfinity, TwoInfinity
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.rows import KernelRows
 from budgetjax.batch.solve import BatchAlgorithm, Objective
-from budgetjax.batch.training import training_set
+from budgetjax.batch.training import of_state, same, training_set
+from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
@@ -49,6 +50,7 @@ class State(NamedTuple):
     """A dual solution on its way, of `n` examples.
 
     Attributes:
+      algorithm: whose state it is.
       kernel: of the model.
       rows: what is known of `Q[i, j] = y_i y_j k(x_i, x_j)`.
       norm: of the slacks; it holds the budget.
@@ -59,6 +61,7 @@ class State(NamedTuple):
       momentum: of the solver "projected_gradient", None for "smo".
     """
 
+    algorithm: Name
     kernel: Kernel
     rows: KernelRows
     norm: Norm
@@ -188,6 +191,7 @@ def init(
         rows, curvature = _curvature(kernel, rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
+        algorithm=hyperparameters.algorithm_of(where),
         kernel=kernel,
         rows=rows,
         norm=NORMS[norm](hyperparameters.as_leaf(where, "budget", budget, X.dtype)),
@@ -214,6 +218,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
     """The primal value with the best bias, and the dual value below it; O(n log n)."""
+    X, y = of_state("budget_svm.objective", state, X, y)
     squared_norm = jnp.sum(state.coefficients * state.responses)
     worst, _ = state.norm.least(1 - state.responses, y)
     return Objective(
@@ -229,7 +234,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     bounds the margin is known, `1 - phi`. But it needs no such example, and before the
     optimum it is the best there is for the coefficients found.
     """
-    X, y = training_set("budget_svm.model", state.kernel, X, y)
+    X, y = same("budget_svm.model", state, X, y)
     return models.of_coefficients(
         state.kernel, X, y, state.coefficients, _bias(state, y)
     )
@@ -387,4 +392,4 @@ def _curvature(
     return rows, jnp.where(size > 0, size, 1)
 
 
-budget_svm = BatchAlgorithm(init, step, objective, model)
+budget_svm = BatchAlgorithm(init, step, objective, model, "budget_svm")

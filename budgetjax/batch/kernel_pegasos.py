@@ -8,6 +8,7 @@ from budgetjax.batch import svm
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.solve import BatchAlgorithm, Objective
 from budgetjax.batch.svm import State
+from budgetjax.batch.training import of_state
 from budgetjax.kernels import Kernel
 
 
@@ -123,7 +124,11 @@ def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Ob
 
     Returns:
       `primal` is to be minimised, and `dual` is below it.
+
+    Raises:
+      ValueError: if the training set has not the shape of the state's.
     """
+    X, y = of_state("kernel_pegasos.objective", state, X, y)
     scale = _scale(state)
     coefficients, responses = scale * state.coefficients, scale * state.responses
     squared_norm = jnp.sum(coefficients * responses)
@@ -148,10 +153,10 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
       y: its labels, shape `(n,)`.
 
     Raises:
-      ValueError: if the training set has not the shape of the state's.
+      ValueError: if the training set is not the state's.
     """
     scaled = state._replace(coefficients=_scale(state) * state.coefficients)
     return svm.model(scaled, X, y)
 
 
-kernel_pegasos = BatchAlgorithm(init, step, objective, model)
+kernel_pegasos = BatchAlgorithm(init, step, objective, model, "kernel_pegasos")

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import hyperparameters, kernels
+from budgetjax.batch import training
 from budgetjax.hyperparameters import Count, Flag
 from budgetjax.kernels import Kernel
 
@@ -40,6 +41,7 @@ class KernelRows(NamedTuple):
       next: the place that the next row takes; the row there is the oldest.
       num_computed: rows computed so far, each `n` kernel values.
       num_blocks: blocks of `Q` computed apart from rows, each `batch^2` kernel values.
+      digest: of the training set, `training.digest`.
       batch: the most rows that are asked for at once.
       complete: whether all rows are kept, each at its example's number.
     """
@@ -52,6 +54,7 @@ class KernelRows(NamedTuple):
     next: Integer[Array, ""]
     num_computed: Integer[Array, ""]
     num_blocks: Integer[Array, ""]
+    digest: Integer[Array, ""]
     batch: Count
     complete: Flag
 
@@ -87,15 +90,23 @@ def start(
         )
     hyperparameters.positive(where, "cache_size", cache_size)
     n = X.shape[0]
-    if precompute is True or (precompute == "auto" and n <= AFFORDABLE_EXAMPLES):
-        return _all(kernel, X, y, batch_size)
+    if precompute == "auto":
+        precompute = n <= AFFORDABLE_EXAMPLES
+    digest = training.digest(X, y)
+    if precompute:
+        return _all(kernel, X, y, digest, batch_size)
     affordable = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
-    return _none(kernel, X, min(n, max(affordable, 2 * batch_size)), batch_size)
+    size = min(n, max(affordable, 2 * batch_size))
+    return _none(kernel, X, digest, size, batch_size)
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=4)
 def _all(
-    kernel: Kernel, X: Float[Array, "n d"], y: Float[Array, " n"], batch: int
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    digest: Integer[Array, ""],
+    batch: int,
 ) -> KernelRows:
     squares = kernels.squared_norms(X)
     n = X.shape[0]
@@ -109,13 +120,20 @@ def _all(
         next=jnp.int32(0),
         num_computed=jnp.int32(n),
         num_blocks=jnp.int32(0),
+        digest=digest,
         batch=Count(batch),
         complete=Flag(True),
     )
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def _none(kernel: Kernel, X: Float[Array, "n d"], size: int, batch: int) -> KernelRows:
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _none(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    digest: Integer[Array, ""],
+    size: int,
+    batch: int,
+) -> KernelRows:
     squares = kernels.squared_norms(X)
     return KernelRows(
         squares=squares,
@@ -127,6 +145,7 @@ def _none(kernel: Kernel, X: Float[Array, "n d"], size: int, batch: int) -> Kern
         next=jnp.int32(0),
         num_computed=jnp.int32(0),
         num_blocks=jnp.int32(0),
+        digest=digest,
         batch=Count(batch),
         complete=Flag(False),
     )

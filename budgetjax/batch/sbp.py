@@ -15,8 +15,8 @@ from budgetjax.batch import rows as kernel_rows
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.rows import KernelRows
 from budgetjax.batch.solve import BatchAlgorithm, Objective
-from budgetjax.batch.training import examples, training_set
-from budgetjax.hyperparameters import Flag
+from budgetjax.batch.training import of_state, same, training_set
+from budgetjax.hyperparameters import Flag, Name
 from budgetjax.kernels import Kernel
 
 # Kernel rows to compute at first, and at least.
@@ -33,6 +33,7 @@ class State(NamedTuple):
     """The state of the Stochastic Batch Perceptron on `n` examples.
 
     Attributes:
+      algorithm: whose state it is.
       kernel: of the model.
       rows: kernel rows.
       slack: nu.
@@ -52,6 +53,7 @@ class State(NamedTuple):
       fit_bias: whether the model has a bias.
     """
 
+    algorithm: Name
     kernel: Kernel
     rows: KernelRows
     slack: Float[Array, ""]
@@ -173,6 +175,7 @@ def init(
     zeros = jnp.zeros_like(rows.squares)
     scalar = jnp.zeros((), X.dtype)
     return State(
+        algorithm=hyperparameters.algorithm_of(where),
         kernel=kernel,
         rows=rows,
         slack=slack,
@@ -466,7 +469,11 @@ def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Ob
 
     Returns:
       `primal` is to be maximised, and `dual` is above it.
+
+    Raises:
+      ValueError: if the training set has not the shape of the state's.
     """
+    X, y = of_state("sbp.objective", state, X, y)
     alpha = state.mean_coefficients
     norm = jnp.sqrt(jnp.maximum(jnp.sum(alpha * state.mean_responses), 0))
     reached = _level(state, y)[0]
@@ -512,9 +519,9 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
       0, which it is soon, the average itself, whose scores have the same signs.
 
     Raises:
-      ValueError: if the training set has not the shape of the state's.
+      ValueError: if the training set is not the state's.
     """
-    X, y = examples("sbp.model", X, y)
+    X, y = same("sbp.model", state, X, y)
     level, bias = (np.asarray(value) for value in _level(state, y))
     scale = 1 / level if level > 0 else np.ones_like(level)
     return models.of_coefficients(
@@ -522,4 +529,4 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     )
 
 
-sbp = BatchAlgorithm(init, step, objective, model)
+sbp = BatchAlgorithm(init, step, objective, model, "sbp")

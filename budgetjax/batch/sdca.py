@@ -103,4 +103,4 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     return svm.visit(state, X, y, drawn, change)
 
 
-sdca = BatchAlgorithm(init, step, svm.objective, svm.model)
+sdca = BatchAlgorithm(init, step, svm.objective, svm.model, "sdca")

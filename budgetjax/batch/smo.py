@@ -266,4 +266,4 @@ def _pair(
     return i, j, change, change * (ahead[j] - curvature[j] * change / 2)
 
 
-smo = BatchAlgorithm(init, step, svm.objective, svm.model)
+smo = BatchAlgorithm(init, step, svm.objective, svm.model, "smo")

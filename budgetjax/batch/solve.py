@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import hyperparameters, progress_bar
 from budgetjax.batch import rows as kernel_rows
 from budgetjax.batch.model import KernelModel
-from budgetjax.batch.training import examples
+from budgetjax.batch.training import same
 
 
 class Objective(NamedTuple):
@@ -32,9 +32,9 @@ class Objective(NamedTuple):
 class BatchAlgorithm(NamedTuple):
     """A batch learner: a namespace of pure functions over its state.
 
-    A state is a `NamedTuple` with the fields `kernel`, `rows`, a `KernelRows`, and
-    whatever else the learner needs. It is complete: all functions take the training
-    set with it, and nothing else.
+    A state is a `NamedTuple` with the fields `algorithm`, its name, `kernel`, `rows`, a
+    `KernelRows`, and whatever else the learner needs. It is complete: all functions
+    take the training set with it, and nothing else.
 
     Attributes:
       init: `init(kernel, X, y, ...) -> state`. It checks the training set.
@@ -43,12 +43,14 @@ class BatchAlgorithm(NamedTuple):
       objective: `objective(state, X, y) -> Objective`, pure as well.
       model: `model(state, X, y) -> KernelModel`, of as many vectors as it needs, so it
         cannot be traced.
+      name: what its states are called.
     """
 
     init: Callable[..., Any]
     step: Callable[[Any, Array, Array], Any]
     objective: Callable[[Any, Array, Array], Objective]
     model: Callable[[Any, ArrayLike, ArrayLike], KernelModel]
+    name: str
 
 
 class Record(NamedTuple):
@@ -115,8 +117,9 @@ def solve(
       The state, and the `History` of the run. Its first record is of the state given.
 
     Raises:
-      ValueError: if the training set does not fit the state, a number is out of its
-        range, or the objective is not finite: kernel values overflow.
+      ValueError: if the state is of another algorithm, the training set is not the
+        one that it began with, a number is out of its range, or the objective is not
+        finite: kernel values overflow.
       ImportError: if `progress` needs tqdm.
 
     Example:
@@ -133,13 +136,8 @@ def solve(
       >>> model = bj.smo.model(state, X, y)
     """
     where = "solve"
-    X, y = examples(where, X, y)
-    n, d = state.rows.squares.shape[0], X.shape[1]
-    if X.shape[0] != n or X.dtype != state.rows.squares.dtype:
-        raise ValueError(
-            f"{where}: X must be the training set of the state, {n} rows of "
-            f"{state.rows.squares.dtype}, got {X.shape[0]} of {X.dtype}, {d} features"
-        )
+    hyperparameters.check_algorithm(where, algorithm, state)
+    X, y = same(where, state, X, y)
     max_steps = hyperparameters.size(where, "max_steps", max_steps, at_least=0)
     every = hyperparameters.size(where, "callback_every", callback_every)
     if tolerance is not None:

@@ -25,8 +25,8 @@ from budgetjax.batch import rows as kernel_rows
 from budgetjax.batch.model import KernelModel
 from budgetjax.batch.rows import KernelRows
 from budgetjax.batch.solve import Objective
-from budgetjax.batch.training import examples, training_set
-from budgetjax.hyperparameters import Flag
+from budgetjax.batch.training import of_state, same, training_set
+from budgetjax.hyperparameters import Flag, Name
 from budgetjax.kernels import Kernel
 
 
@@ -34,6 +34,7 @@ class State(NamedTuple):
     """The state of a solver of the regularised SVM on `n` examples.
 
     Attributes:
+      algorithm: whose state it is.
       kernel: of the model.
       rows: kernel rows.
       regularization: lambda.
@@ -47,6 +48,7 @@ class State(NamedTuple):
       fit_bias: whether the model has a bias.
     """
 
+    algorithm: Name
     kernel: Kernel
     rows: KernelRows
     regularization: Float[Array, ""]
@@ -87,6 +89,7 @@ def start(
     )
     zeros = jnp.zeros_like(rows.squares)
     return State(
+        algorithm=hyperparameters.algorithm_of(where),
         kernel=kernel,
         rows=rows,
         regularization=hyperparameters.as_leaf(
@@ -263,7 +266,11 @@ def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Ob
 
     Returns:
       `primal` is to be minimised, and `dual` is below it.
+
+    Raises:
+      ValueError: if the training set has not the shape of the state's.
     """
+    X, y = of_state("objective", state, X, y)
     squared_norm = jnp.sum(state.coefficients * state.responses)
     margins = state.responses + y * _bias(state, y)
     return Objective(
@@ -281,9 +288,9 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
       y: its labels, shape `(n,)`.
 
     Raises:
-      ValueError: if the training set has not the shape of the state's.
+      ValueError: if the training set is not the state's.
     """
-    X, y = examples("model", X, y)
+    X, y = same("model", state, X, y)
     return models.of_coefficients(
         state.kernel, X, y, state.coefficients, _bias(state, y)
     )

@@ -1,9 +1,12 @@
 """A training set, checked: what every batch learner begins with."""
 
+import zlib
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import engine, hyperparameters
 from budgetjax.kernels import Kernel
@@ -62,6 +65,45 @@ def examples(
     y = labels_of(where, y, X.shape[0])
     X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
     return X, y.astype(X.dtype)
+
+
+def of_state(
+    where: str, state: Any, X: ArrayLike, y: ArrayLike
+) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    """The training set of a state, as arrays, if it has its shape and type."""
+    X, y = examples(where, X, y)
+    n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype
+    if X.shape[0] != n or X.dtype != dtype:
+        raise ValueError(
+            f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
+            f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
+        )
+    return X, y
+
+
+def digest(X: Float[Array, "n d"], y: Float[Array, " n"]) -> Integer[Array, ""]:
+    """A number that another training set, or another order, hardly has; 0 if traced."""
+    known = [hyperparameters.concrete(array) for array in (X, y)]
+    value = 0
+    for array in known:
+        if array is None:
+            return jnp.uint32(0)
+        value = zlib.crc32(np.ascontiguousarray(array), value)
+    return jnp.uint32(value)
+
+
+def same(
+    where: str, state: Any, X: ArrayLike, y: ArrayLike
+) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    """The training set of a state, as arrays, if it is that; not to be traced."""
+    X, y = of_state(where, state, X, y)
+    known, given = int(state.rows.digest), int(digest(X, y))
+    if known and given and known != given:
+        raise ValueError(
+            f"{where}: X and y must be the training set of the state, in its order, "
+            "got others of the same shape"
+        )
+    return X, y
 
 
 def labels_of(where: str, y: ArrayLike, number: int) -> Array:

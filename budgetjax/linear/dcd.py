@@ -298,7 +298,7 @@ def _scale(state: State) -> Float[Array, "*models"]:
     return jnp.ones_like(state.upper)
 
 
-SOLVER = Solver(_round, _value, _scale)
+SOLVER = Solver(_round, _value, _scale, lambda state: state.coefficients)
 
 
 def objective(state: State, X: Any, y: ArrayLike) -> Objective:

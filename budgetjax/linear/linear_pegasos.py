@@ -332,7 +332,7 @@ def _value(state: State, margins: Float[Array, " n"]) -> Objective:
     )
 
 
-SOLVER = Solver(_round, _value, _unit)
+SOLVER = Solver(_round, _value, _unit, lambda state: state.coefficients)
 
 
 def objective(state: State, X: Any, y: ArrayLike) -> Objective:

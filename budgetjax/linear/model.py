@@ -10,41 +10,48 @@ from budgetjax.linear.rows import DenseRows, SparseRows, as_rows, products
 
 
 class LinearModel(NamedTuple):
-    """A linear classifier, `f(x) = weights . x + bias`.
+    """A linear classifier, `f(x) = weights . x + bias`, or one per penalty.
 
     Attributes:
-      weights: shape `(d,)`.
-      bias: a scalar, 0 for a model without one.
+      weights: shape `(d,)`, or of several models `(p, d)`.
+      bias: a scalar, or of several models shape `(p,)`; 0 for a model without one.
     """
 
-    weights: Float[Array, " d"]
-    bias: Float[Array, ""]
+    weights: Float[Array, "*models d"]
+    bias: Float[Array, "*models"]
 
-    def decision_function(self, X: Any) -> Float[Array, " n"]:
-        """The scores `f(x)` of every row, shape `(n,)`; O(n d), or O(numbers).
+    def decision_function(self, X: Any) -> Float[Array, " n *models"]:
+        """The scores `f(x)` of every row; O(n d), or O(numbers), per model.
 
         Args:
           X: shape `(n, d)`: an array, a matrix of `scipy.sparse` or `SparseRows`.
+
+        Returns:
+          Shape `(n,)`, or of several models `(n, p)`.
 
         Raises:
           ValueError: if the shape of `X` does not fit the model, or `X` is not finite.
         """
         where = "decision_function"
         rows = as_rows(where, X, some=False)
-        if rows.size != self.weights.shape[0]:
+        size = self.weights.shape[-1]
+        if rows.size != size:
             raise ValueError(
-                f"{where}: X must have shape (n, {self.weights.shape[0]}), a column a "
-                f"weight, got ({rows.number}, {rows.size})"
+                f"{where}: X must have shape (n, {size}), one column per weight, got "
+                f"({rows.number}, {rows.size})"
             )
         if not rows.number:
-            return jnp.zeros(0, self.weights.dtype)
+            return jnp.zeros((0, *self.bias.shape), self.weights.dtype)
         return _scores(self, rows)
 
-    def predict(self, X: Any) -> Shaped[Array, " n"]:
-        """The label of every row, -1 or +1, shape `(n,)`; a score of 0 gives -1.
+    def predict(self, X: Any) -> Shaped[Array, " n *models"]:
+        """The label of every row, -1 or +1; a score of 0 gives -1.
 
         Args:
           X: as for `decision_function`.
+
+        Returns:
+          Shape `(n,)`, or of several models `(n, p)`.
 
         Raises:
           ValueError: as for `decision_function`.
@@ -53,8 +60,12 @@ class LinearModel(NamedTuple):
 
 
 @jax.jit
-def _scores(model: LinearModel, rows: DenseRows | SparseRows) -> Float[Array, " n"]:
-    return scores(rows, model.weights, model.bias)
+def _scores(
+    model: LinearModel, rows: DenseRows | SparseRows
+) -> Float[Array, " n *models"]:
+    if model.weights.ndim == 1:
+        return scores(rows, *model)
+    return jax.lax.map(lambda one: scores(rows, *one), model).T
 
 
 def scores(

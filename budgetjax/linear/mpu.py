@@ -50,6 +50,8 @@ GAP = 3.0
 NEAR = 1.01
 FIRST_ROUNDS = 3
 SECOND_ROUNDS = 10
+# The relative accuracy of a solution, unless it is given.
+ACCURACY = 1e-5
 # An accuracy below this is beyond what float32 can tell margins and counts apart by.
 FLOAT32_ACCURACY = 1e-3
 
@@ -101,7 +103,7 @@ def init(
     *,
     kernel: Kernel | None = None,
     penalty: ArrayLike = 1.0,
-    accuracy: ArrayLike = 1e-5,
+    accuracy: ArrayLike | None = None,
     gap: ArrayLike | None = None,
     augment: ArrayLike = 0.0,
     hard_margin: bool = False,
@@ -144,7 +146,7 @@ def init(
       kernel: in place of inner products, positive definite.
       penalty: `C`, positive.
       accuracy: delta, above 0 and below 1. Counts and margins grow as it gets smaller:
-        below 1e-3 they need float64.
+        below 1e-3 they need float64. None is 1e-5, and in float32 1e-3.
       gap: of the two thresholds; None is `3 R^2`, and it must be above `R^2`.
       augment: rho, the value of a constant feature, of at least 0. Its weight, times
         rho, is the bias; with 0 there is none. It is part of the norm, as all weights.
@@ -162,7 +164,7 @@ def init(
     Example:
       >>> import budgetjax as bj, jax, numpy as np
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> state = bj.mpu.init(X, y, augment=1.0, accuracy=1e-2)
+      >>> state = bj.mpu.init(X, y, augment=1.0)
       >>> for _ in range(300):
       ...     state = bj.mpu.step(state, X, y)
       >>> bj.mpu.model(state, X, y).predict(X).tolist()
@@ -220,13 +222,15 @@ def _thresholds(
     where: str,
     squares: Float[Array, " n"],
     penalty: ArrayLike,
-    accuracy: ArrayLike,
+    accuracy: ArrayLike | None,
     gap: ArrayLike | None,
     hard_margin: bool,
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """`b`, `db` and `I_max`, checked."""
     dtype = squares.dtype
     hyperparameters.positive(where, "penalty", penalty)
+    if accuracy is None:
+        accuracy = FLOAT32_ACCURACY if dtype == np.float32 else ACCURACY
     hyperparameters.fraction(where, "accuracy", accuracy)
     penalty = hyperparameters.as_leaf(where, "penalty", penalty, dtype)
     delta = hyperparameters.as_leaf(where, "accuracy", accuracy, dtype)
@@ -245,12 +249,13 @@ def _thresholds(
     known = (
         hyperparameters.concrete(of) for of in (squares, accuracy, gap, most, threshold)
     )
-    _check(where, *known)
+    _check(where, bool(hard), *known)
     return threshold, gap, most
 
 
 def _check(
     where: str,
+    hard: bool,
     squares: np.ndarray | None,
     accuracy: np.ndarray | None,
     gap: np.ndarray | None,
@@ -271,7 +276,6 @@ def _check(
                 f"{where}: gap must be above R^2 = {largest:g}, the largest squared "
                 f"norm of a pattern, or the updates never end, got {gap:g}"
             )
-    hard = most is not None and np.isinf(most)
     if squares is not None and hard and not np.all(squares > 0):
         raise ValueError(
             f"{where}: hard_margin needs patterns that are not zero, got zeros in row "
@@ -434,7 +438,7 @@ def _scale(state: State) -> Float[Array, "*models"]:
     return state.threshold
 
 
-SOLVER = Solver(_round, _value, _scale)
+SOLVER = Solver(_round, _value, _scale, lambda state: state.counts)
 
 
 def objective(state: State, X: Any, y: ArrayLike) -> Objective:
@@ -485,7 +489,7 @@ def solve(
     *,
     kernel: Kernel | None = None,
     penalty: ArrayLike = 1.0,
-    accuracy: float = 1e-5,
+    accuracy: float = ACCURACY,
     gap: float | None = None,
     augment: float = 0.0,
     hard_margin: bool = False,

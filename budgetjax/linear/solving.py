@@ -56,11 +56,13 @@ class Solver(NamedTuple):
       value: `value(state, margins) -> Objective`, of the margins of all patterns with
         `state.weights`.
       scale: `scale(state)` is what these weights are divided by to give the model.
+      kept: `kept(state)` is what is kept of each pattern.
     """
 
     round: Callable[[Any, Rows], Any]
     value: Callable[[Any, Float[Array, " n"]], Objective]
     scale: Callable[[Any], Float[Array, "*models"]]
+    kept: Callable[[Any], Float[Array, "*models n"]]
 
 
 class Solution(NamedTuple):
@@ -153,7 +155,7 @@ def solved(
             if np.any(np.isnan(objective)):
                 raise ValueError(
                     f"{where}: the objective must be a number, got {objective}; "
-                    "scale X down"
+                    "lower penalty, or scale X down"
                 )
             done = (reached <= stop) | np.asarray(state.settled)
             done |= passes >= max_passes
@@ -162,7 +164,9 @@ def solved(
             state = _round(solver, several, state, patterns, jnp.asarray(done))
             enter()
             told = float(np.max(entries[-1][1]))
-            report(f"gap {told:.2g}", int(np.max(entries[-1][2]) - np.max(passes)))
+            # Whole passes: those of a round may be fractions.
+            now, before = int(np.max(entries[-1][2])), int(np.max(passes))
+            report(f"gap {told:.2g}", now - before)
     history = History(*(np.stack(column) for column in zip(*entries, strict=True)))
     figures = {name: column[-1] for name, column in history._asdict().items()}
     reached = (figures["delta_aft"] <= stop) | np.asarray(state.settled)
@@ -248,7 +252,14 @@ def model(where: str, solver: Solver, state: Any, X: Any) -> LinearModel:
 
 def objective(solver: Solver, state: Any, X: Any, y: ArrayLike) -> Objective:
     """What a state has reached on the training set as the user has it."""
-    return _objective(solver, state, *given(X, y))
+    X, y = given(X, y)
+    n = solver.kept(state).shape[-1]
+    if (X.number, *y.shape) != (n, n):
+        raise ValueError(
+            f"objective: X and y must be the training set of the state, {n} rows, got "
+            f"{X.number} and labels of shape {y.shape}"
+        )
+    return _objective(solver, state, X, y)
 
 
 @functools.partial(jax.jit, static_argnums=0)
