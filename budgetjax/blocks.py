@@ -29,10 +29,9 @@ class Block(NamedTuple):
       gram: `k(x_i, x_j)`, shape `(size, size)`.
       clocks: rounds seen before each example, and at the end, by the lower word of
         `num_seen`: `ticks = size + 1`.
-      decay: what the rounds so far alone multiply the model of the block's start by,
-        shape `(ticks,)`.
-      averaged: the sum of the decays after those rounds so far that are in an average
-        of iterates, shape `(ticks,)`, or None.
+      decay: the logarithm of what the rounds so far alone multiply the model of the
+        block's start by, shape `(ticks,)`.
+      averaged: which rounds are in an average of iterates, shape `(size,)`, or None.
     """
 
     X: Float[Array, "size features"]
@@ -43,15 +42,15 @@ class Block(NamedTuple):
     gram: Float[Array, "size size"]
     clocks: Integer[Array, " ticks"]
     decay: Float[Array, " ticks"]
-    averaged: Float[Array, " ticks"] | None
+    averaged: Bool[Array, " size"] | None
 
 
 class Loop(NamedTuple):
     """What the loop over violations carries.
 
     Attributes:
-      state: of the learner, without the pending edits. Its scale is that of the block's
-        start, times what the updates since have shrunk it by; the decay is in `Block`.
+      state: of the learner, without the pending edits. Its scale is that after round
+        `last`; what has decayed since is in `Block`.
       kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
         `(size, rows)`, without the pending edits.
       raw: unscaled scores of the model with the pending edits, shape `(size, columns)`;
@@ -107,14 +106,16 @@ def run(
       The state after the block, and the score of each example by the model before it.
     """
     state = rounds.settled(state)
-    state = state._replace(expansion=support_set.faded(state.expansion))
     squares = kernels.squared_norms(X)
     present = weights > 0
     seen = jnp.cumsum(present, dtype=jnp.int32)
     ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
     clocks = state.num_seen.low + ahead
     decay = algorithm.decay(state, ahead)
-    averaged, count = _averaged(state, clocks, decay, present)
+    # Before any round there is no decay, but it may correct a rounding of the scale.
+    expansion = support_set.faded(state.expansion)
+    scale = rounds.decayed_scale(expansion.scale, decay[0])
+    state = state._replace(expansion=expansion._replace(scale=scale))
     block = Block(
         X=X,
         y=y,
@@ -124,7 +125,7 @@ def run(
         gram=state.kernel.gram(X, X, squares, squares),
         clocks=clocks,
         decay=decay,
-        averaged=averaged,
+        averaged=_averaged(state, clocks, present),
     )
     kernel_rows = support_set.kernel_rows(state.kernel, state.expansion, X, squares)
     raw = jnp.matmul(kernel_rows, state.expansion.coefficients, precision="highest")
@@ -157,13 +158,14 @@ def run(
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
     average = expansion.average
-    if average is not None and count is not None:
+    if average is not None and block.averaged is not None:
+        count = jnp.sum(block.averaged, dtype=average.total.dtype)
         since = _since(block, new, loop.last, X.shape[0])
         average = average._replace(since=since, total=average.total + count)
     mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & present
     return new._replace(
         expansion=expansion._replace(
-            scale=rounds.decayed_scale(expansion.scale, decay[-1]), average=average
+            scale=_scale(block, new, loop.last, X.shape[0]), average=average
         ),
         num_seen=state.num_seen._replace(low=clocks[-1]),
         num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
@@ -171,31 +173,35 @@ def run(
 
 
 def _averaged(
-    state: Any,
-    clocks: Integer[Array, " ticks"],
-    decay: Float[Array, " ticks"],
-    present: Bool[Array, " size"],
-) -> tuple[Float[Array, " ticks"], Float[Array, ""]] | tuple[None, None]:
-    """Sums of the decays after the rounds that are in the average, and how many."""
+    state: Any, clocks: Integer[Array, " ticks"], present: Bool[Array, " size"]
+) -> Bool[Array, " size"] | None:
+    """Which rounds of a block are in the average of iterates."""
     average = state.expansion.average
     if average is None:
-        return None, None
+        return None
     seen = state.num_seen._replace(low=clocks[1:])
-    counts = present & seen.reaches(average.start)
-    sums = jnp.cumsum(
-        jnp.append(jnp.zeros_like(decay[:1]), jnp.where(counts, decay[1:], 0))
-    )
-    return sums, jnp.sum(counts, dtype=decay.dtype)
+    return present & seen.reaches(average.start)
+
+
+def _scale(
+    block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
+) -> Float[Array, ""]:
+    """The scale before round `i`, if the model has not changed since round `last`."""
+    decay = block.decay[i] - block.decay[last + 1]
+    return rounds.decayed_scale(state.expansion.scale, decay)
 
 
 def _since(
     block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
 ) -> Float[Array, ""]:
-    """The sum of the scales after round `last`, before which the model changed."""
+    """The sum of the scales before round `i`, for the average of iterates."""
     expansion, averaged = state.expansion, block.averaged
-    assert averaged is not None, "a block sums decays where iterates are averaged"
-    quiet = averaged[i] - averaged[last + 1]
-    return expansion.average.since + expansion.scale * quiet
+    assert averaged is not None, "a block counts rounds where iterates are averaged"
+    index = jnp.arange(averaged.shape[0], dtype=jnp.int32)
+    quiet = averaged & (index > last) & (index < i)
+    decay = block.decay[1:] - block.decay[last + 1]
+    scales = rounds.decayed_scale(expansion.scale, jnp.where(quiet, decay, 0))
+    return expansion.average.since + jnp.sum(jnp.where(quiet, scales, 0))
 
 
 def _violation(algorithm: Algorithm, block: Block, loop: Loop) -> Loop:
@@ -269,11 +275,14 @@ def _look(
 ) -> tuple[Float[Array, "size columns"], Integer[Array, ""]]:
     """The scores with those from `start` on renewed, and the first that violates.
 
-    Every example is tested by its own clock.
+    The model last changed in the round before `start`. Every example is tested by its
+    own clock.
     """
     index = jnp.arange(raw.shape[0], dtype=jnp.int32)
     later = index >= start
-    scales = rounds.decayed_scale(state.expansion.scale, block.decay[:-1])
+    # Before `start` are stale scores only, and no decay.
+    decay = jnp.minimum(block.decay[:-1] - block.decay[start], 0)
+    scales = rounds.decayed_scale(state.expansion.scale, decay)
     scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
     violations = jax.vmap(
         lambda clock, score, label: algorithm.violates(
@@ -308,12 +317,10 @@ def _update(
         kernel_row=kernel_rows[i],
         kernel_self=block.selves[i],
     )
-    decay, average = block.decay[i + 1], expansion.average
+    average = expansion.average
     if average is not None:
         average = average._replace(since=_since(block, state, last, i))
-    now = expansion._replace(
-        scale=rounds.decayed_scale(expansion.scale, decay), average=average
-    )
+    now = expansion._replace(scale=_scale(block, state, last, i + 1), average=average)
     new, edits = algorithm.update(
         state._replace(num_seen=state.num_seen._replace(low=clock), expansion=now),
         scores[i],
@@ -321,10 +328,9 @@ def _update(
         newcomer,
     )
     edits = rounds.complete(now, edits)
-    scale = rounds.shrunk(expansion.scale, edits)
+    scale = rounds.shrunk(now.scale, edits)
     if average is not None and block.averaged is not None:
-        own = block.averaged[i + 1] - block.averaged[i]
-        average = average._replace(since=scale * own)
+        average = average._replace(since=jnp.where(block.averaged[i], scale, 0))
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),
         num_seen=state.num_seen,

@@ -1,5 +1,6 @@
 """Kernel gradient descent on a budget: what `sgd`, `pegasos` and `norma` share."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,9 +19,9 @@ from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
 from budgetjax.maintenance import Maintenance, Merge, started
 
-# The factor of a round that forgets the model. A product that holds one must not be 0:
+# The logarithm of the factor of a round that forgets the model, which must not be 0:
 # what later rounds add is divided by it.
-FORGOTTEN = 2.0**-40
+FORGOTTEN = -40 * math.log(2)
 
 
 class Ball(NamedTuple):
@@ -204,7 +205,7 @@ def _rate(state: State, seen: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
-    """The product of `1 - eta_t lambda` over each number of rounds to come.
+    """The logarithm of the product of `1 - eta_t lambda` over the rounds to come.
 
     With `eta_t = 1 / (lambda t)` the product of all `1 - 1/t` is `1/t`: the scale,
     which starts at `1 / lambda`, is then the step size itself. It is computed from t
@@ -216,8 +217,9 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
         unit = 1 if state.ball is None else state.ball.unit
         dtype = state.regularization.dtype
         steps = 1 / (state.regularization.astype(t.dtype) * t)
-        return steps.astype(dtype) / (unit * state.expansion.scale)
+        return jnp.log(steps.astype(dtype) / (unit * state.expansion.scale))
     before = jnp.append(jnp.zeros_like(ahead[:1]), ahead[:-1])
     rates = jax.vmap(lambda t: _rate(state, t))(seen + before.astype(seen.dtype))
-    factors = jnp.maximum(1 - rates * state.regularization, FORGOTTEN)
-    return jnp.cumprod(jnp.where(ahead > before, factors, 1))
+    lost = jnp.minimum(rates * state.regularization, 1)
+    decay = jnp.maximum(jnp.log1p(-lost), FORGOTTEN)
+    return jnp.cumsum(jnp.where(ahead > before, decay, 0))

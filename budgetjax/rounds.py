@@ -23,7 +23,7 @@ from budgetjax.kernels import Kernel
 
 def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     """Rounds alone never shrink a model."""
-    return jnp.ones(ahead.shape, state.expansion.scale.dtype)
+    return jnp.zeros(ahead.shape, state.expansion.scale.dtype)
 
 
 class Algorithm(NamedTuple):
@@ -42,8 +42,8 @@ class Algorithm(NamedTuple):
         The kernel row of the example comes with `newcomer`. `update` reads the support
         set, which has this round's decay already, and leaves it alone: what it would
         write there is in `edits`.
-      decay: `decay(state, ahead) -> factors`, what multiplies all coefficients as each
-        of some numbers of rounds passes, shape `(n,)`, ascending.
+      decay: `decay(state, ahead) -> logarithms` of what multiplies all coefficients as
+        each of some numbers of rounds passes, shape `(n,)`, ascending.
       name: what its states are called; "" takes states of any algorithm.
     """
 
@@ -240,8 +240,13 @@ def complete(expansion: support_set.Expansion, edits: Edits) -> Edits:
 def decayed_scale(
     scale: Float[Array, ""], decay: Float[Array, "*n"]
 ) -> Float[Array, "*n"]:
-    """The scale after some decay; never 0, so that an update can divide by it."""
-    return jnp.maximum(scale * decay, jnp.finfo(scale.dtype).tiny)
+    """The scale after a decay, given by its logarithm.
+
+    Never so small that what an update divides by it overflows.
+    """
+    limits = jnp.finfo(scale.dtype)
+    least = max(float(limits.tiny), min(2.0**-40, limits.tiny / limits.eps**2))
+    return jnp.maximum(scale * jnp.exp(decay), least)
 
 
 def shrunk(scale: Float[Array, ""], edits: Edits) -> Float[Array, ""]:

@@ -53,6 +53,18 @@ def test_skipped_rows_are_as_if_they_were_not_there(row, double):
     assert int(actual.num_seen) == weight.sum()
 
 
+@pytest.mark.parametrize("rate", [0.5, 0.9, 2.0])
+def test_a_model_that_forgets_at_once(rate):
+    """A block's decay underflows: 0.1 to the 60th, and to the 720th."""
+    row = next(row for row in registry.ROWS if row.name == "norma")
+    X, y = row.stream()
+    state = row.roomy(learning_rate=rate, regularization=1.0, average=True)
+    actual = bj.run(row.algorithm, state, X, y, block_size=N)
+    expected = bj.run(row.algorithm, state, X, y, block_size=1)
+    assert_same(actual, expected, FLOAT32)
+    assert np.abs(actual[1]).max() > 0.1
+
+
 @pytest.mark.parametrize(
     ("n", "block_size"),
     [(1, 64), (63, 64), (64, 64), (65, 64), (200, 64), (60, 1), (60, 2), (60, 256)],
