@@ -1237,10 +1237,12 @@ def test_a_gap_that_is_too_small_says_how_large_it_must_be(as_installed):
 
 def test_accuracies_that_need_double_precision(as_installed):
     X = X_.astype(np.float32)
-    for given in ({}, {"accuracy": 1e-4}, {"accuracy": 1e-4, "hard_margin": True}):
-        accuracy = given.get("accuracy", 1e-5)
+    # Its own default is one that float32 holds.
+    default, least = (bj.mpu.init(X, Y_, **given) for given in ({}, {"accuracy": 1e-3}))
+    assert default.threshold == least.threshold
+    for given in ({"accuracy": 1e-4}, {"accuracy": 1e-4, "hard_margin": True}):
         says = (
-            f"mpu.init: accuracy must be at least 0.001 in float32, got {accuracy:g}; "
+            "mpu.init: accuracy must be at least 0.001 in float32, got 0.0001; "
             "use solve, which computes in float64, or jax.enable_x64"
         )
         with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
@@ -1278,8 +1280,8 @@ def test_bad_numbers_in_sparse_rows(as_installed):
 def test_bad_rows_to_decide(method, as_installed):
     model = bj.LinearModel(jnp.ones(6), jnp.array(0.0))
     table = [
-        (X_[:, 1:], "shape (n, 6), a column a weight, got (12, 5)"),
-        (SPARSE(X_[:, 1:]), "shape (n, 6), a column a weight, got (12, 5)"),
+        (X_[:, 1:], "shape (n, 6), one column per weight, got (12, 5)"),
+        (SPARSE(X_[:, 1:]), "shape (n, 6), one column per weight, got (12, 5)"),
         (X_[0], "shape (n, d), got (6,)"),
     ]
     for bad, says in table:
