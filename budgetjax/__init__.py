@@ -1,137 +1,47 @@
 """Kernel learning on a fixed budget of support vectors, in JAX."""
 
-from budgetjax import losses, stream
-from budgetjax.batch.budget_svm import budget_svm
-from budgetjax.batch.kernel_pegasos import kernel_pegasos
-from budgetjax.batch.model import KernelModel, prune
-from budgetjax.batch.sbp import sbp
-from budgetjax.batch.sdca import sdca
-from budgetjax.batch.smo import smo
-from budgetjax.batch.solve import BatchAlgorithm, History, Objective, Record, solve
-from budgetjax.engine import decision_function, predict, run
-from budgetjax.expansion import Edits, Support, averaged, support
-from budgetjax.kernels import (
-    RBF,
-    Kernel,
-    Laplacian,
-    Linear,
-    Normalized,
-    Polynomial,
-    Product,
-    Sigmoid,
-    Sum,
-    default_gamma,
-)
-from budgetjax.landmarks import kmeans_landmarks
-from budgetjax.linear.dcd import dcd
-from budgetjax.linear.linear_pegasos import linear_pegasos
-from budgetjax.linear.model import LinearModel
-from budgetjax.linear.mpu import mpu
-from budgetjax.linear.rows import SparseRows, sparse_rows
-from budgetjax.linear.solving import LinearAlgorithm, Solution
-from budgetjax.maintenance import (
-    Merge,
-    MergeBestPair,
-    MultiMerge,
-    Project,
-    ProjectOntoNearest,
-    ProjectOntoNewcomer,
-    RemoveLargestMargin,
-    RemoveOldest,
-    RemoveRandom,
-    RemoveSmallest,
-)
-from budgetjax.online.arow import arow
-from budgetjax.online.forgetron import forgetron
-from budgetjax.online.fourier import fourier
-from budgetjax.online.norma import norma
-from budgetjax.online.nystrom import nystrom
-from budgetjax.online.passive_aggressive import passive_aggressive
-from budgetjax.online.pegasos import pegasos
-from budgetjax.online.perceptron import perceptron
-from budgetjax.online.projectron import projectron
-from budgetjax.online.sgd import sgd
-from budgetjax.persist import load, save
-from budgetjax.refit import refit
-from budgetjax.rounds import Algorithm
-from budgetjax.stream.fit import fit_stream
-from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
-from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from budgetjax.public import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "RBF",
-    "Algorithm",
-    "BatchAlgorithm",
-    "CheckpointError",
-    "Edits",
-    "Grid",
-    "History",
-    "Kernel",
-    "KernelModel",
-    "Laplacian",
-    "Linear",
-    "LinearAlgorithm",
-    "LinearModel",
-    "Merge",
-    "MergeBestPair",
-    "MultiMerge",
-    "Normalized",
-    "Objective",
-    "Polynomial",
-    "Product",
-    "Project",
-    "ProjectOntoNearest",
-    "ProjectOntoNewcomer",
-    "Record",
-    "RemoveLargestMargin",
-    "RemoveOldest",
-    "RemoveRandom",
-    "RemoveSmallest",
-    "Sigmoid",
-    "Solution",
-    "SparseRows",
-    "StreamError",
-    "StreamModel",
-    "Sum",
-    "Support",
-    "Sweep",
-    "Table",
-    "arow",
-    "averaged",
-    "budget_svm",
-    "dcd",
-    "decision_function",
-    "default_gamma",
-    "fit_stream",
-    "forgetron",
-    "fourier",
-    "grid",
-    "kernel_pegasos",
-    "kmeans_landmarks",
-    "linear_pegasos",
-    "load",
-    "losses",
-    "mpu",
-    "norma",
-    "nystrom",
-    "passive_aggressive",
-    "pegasos",
-    "perceptron",
-    "predict",
-    "projectron",
-    "prune",
-    "refit",
-    "run",
-    "save",
-    "sbp",
-    "sdca",
-    "sgd",
-    "smo",
-    "solve",
-    "sparse_rows",
-    "stream",
-    "support",
-    "sweep",
-]
+# Functions that a module is named like.
+FUNCTIONS = ("refit", "sweep")
+
+
+class _Package(types.ModuleType):
+    """The package, which imports its names, and JAX, when the first is asked for.
+
+    The help of the command line need not wait for them.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FUNCTIONS and not name.startswith("__"):
+            try:
+                return importlib.import_module(f"budgetjax.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"budgetjax.{name}":
+                    raise
+        if not name.startswith("__") or name == "__all__":
+            public = importlib.import_module("budgetjax.public")
+            names = {one: getattr(public, one) for one in public.__all__}
+            self.__dict__.update(names, __all__=public.__all__)
+        if name not in self.__dict__:
+            raise AttributeError(f"module 'budgetjax' has no attribute {name!r}")
+        return self.__dict__[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing the module does not hide the function.
+        if name not in FUNCTIONS or not isinstance(value, types.ModuleType):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.__all__})
+
+
+sys.modules[__name__].__class__ = _Package

@@ -11,6 +11,9 @@ import pytest
 WHOLE = "--xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {WHOLE}"
 
+# Nothing is written to the cache of the user who runs the tests.
+os.environ["BUDGETJAX_CACHE"] = "off"
+
 # Two devices, so that sharding is tested.
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")

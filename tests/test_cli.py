@@ -1,6 +1,7 @@
 """The command line: every command on every kind of file, and what it says of errors."""
 
 import csv
+import gc
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from click.testing import CliRunner
 from compare import same
 
 import budgetjax as bj
-from budgetjax import engine, persist
+from budgetjax import cli, engine, persist
 from budgetjax.cli import main
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.models import opened, support_vectors
@@ -823,7 +824,7 @@ BAD = {
     "a budget of nothing": (
         (*LEARN, "--budget", "0"),
         2,
-        "Invalid value for '--budget': 0 is not in the range x>=1.",
+        "Invalid value for '--budget': 0 is not in the range 1<=x<=2147483646.",
     ),
     "a negative gamma": (
         (*LEARN, "--gamma", "-1"),
@@ -1053,6 +1054,26 @@ def test_click_missing_is_one_line(monkeypatch, capsys):
         main()
 
 
+def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
+    result = run("train", "train.csv", *TRAIN, "--budget", "1000000")
+    assert result.exit_code == 1
+    assert re.fullmatch(
+        r"budgetjax: error: out of memory for --budget 1000000, which needs "
+        r"11,175.9 GiB; this computer has [\d,.]+ GiB\n",
+        result.stderr,
+    )
+
+    def exhausted(*given, **more):
+        raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 9 bytes.")
+
+    monkeypatch.setattr("budgetjax.cli.learners.made", exhausted)
+    result = run("train", "train.csv", *TRAIN)
+    assert result.stderr.endswith(
+        "budgetjax: error: out of memory INTERNAL: Out of memory allocating 9 bytes.\n"
+    )
+    assert not Path("new.st").exists()
+
+
 # Sweeps.
 
 
@@ -1269,35 +1290,83 @@ def test_a_process_has_the_exit_code_and_no_traceback(at):
     assert stderr == "budgetjax: error: none.csv: No such file or directory\n"
 
 
+INTERRUPTED = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from budgetjax.cli import data, main
+
+def interrupted(*given):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+data.check_target = interrupted
+sys.argv = ["budgetjax", "train", "train.csv", "-m", "model.st"]
+main()
+"""
+
+
 def test_control_c_ends_a_process_without_a_traceback(at):
-    os.mkfifo("slow.csv")
-    # As in a terminal: what a shell starts in the background ignores Ctrl-C.
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "\nbudgetjax: interrupted\n"
+
+
+def test_control_c_while_modules_are_imported(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupted)
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    with pytest.raises(SystemExit) as raised:
+        main()
+    assert raised.value.code == 130
+    assert capsys.readouterr().err == "\nbudgetjax: interrupted\n"
+
+
+def test_control_c_is_not_lost_in_a_callback_of_the_garbage_collector(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(sys, "unraisablehook", cli._unraisable)
+
+    def interrupted(phase, info):
+        gc.callbacks.remove(interrupted)
+        raise KeyboardInterrupt
+
+    gc.callbacks.append(interrupted)
     try:
-        process = started("train", "slow.csv", "--target", "kind", "-m", "model.st")
+        gc.collect()
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(60)
     finally:
         signal.signal(signal.SIGINT, before)
-    # Opening for writing returns when the process has opened it for reading.
-    with open("slow.csv", "w"):
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=120)
-    assert (process.returncode, stdout) == (130, "")
-    assert stderr == "\nbudgetjax: interrupted\n"
-    assert not Path("model.st").exists()
+
+
+HEAVY = """
+import sys
+from budgetjax.cli.commands import budgetjax
+try:
+    budgetjax(["--help"])
+except SystemExit:
+    pass
+names = "jax optax pyarrow scipy sklearn pandas matplotlib tqdm safetensors".split()
+print([name for name in names if name in sys.modules])
+# The names of the package are there when they are asked for, and modules hide none.
+from budgetjax.refit import refit
+from budgetjax.sweep import sweep
+import budgetjax as bj
+print(bj.refit is refit, bj.sweep is sweep, bj.arow.init is not None, hasattr(bj, "x"))
+from budgetjax.cli import learners
+print(learners.learner(None, 2, {}, 0).name)
+print([name for name in ("sklearn", "pandas") if name in sys.modules])
+"""
 
 
 def test_help_loads_nothing_heavy():
-    script = (
-        "import sys, budgetjax; before = set(sys.modules)\n"
-        "import budgetjax.cli.commands\n"
-        "heavy = {'pyarrow', 'sklearn', 'matplotlib', 'tqdm', 'safetensors'}\n"
-        "print(sorted(heavy & (set(sys.modules) - before)))"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", HEAVY], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "[]\n"
+    assert done.stdout.splitlines()[-4:] == ["[]", "True True True False", "arow", "[]"]
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "sweep", "info", "plot"])

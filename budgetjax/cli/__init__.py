@@ -4,7 +4,15 @@ Modules here import what is heavy (JAX, pyarrow, matplotlib) inside the function
 need it, so that `--help` and a wrong option are answered at once.
 """
 
+import signal
 import sys
+import threading
+from typing import Any
+
+# What a shell reports of a program that Ctrl-C ended.
+INTERRUPTED = 130
+# Until it is raised again, in seconds.
+SOON = 0.05
 
 
 def main() -> None:
@@ -13,6 +21,19 @@ def main() -> None:
     The exit code is 0, or 1 for bad data and models, 2 for a wrong command line, 130
     after Ctrl-C. Errors are one line on stderr that starts with `budgetjax: error:`.
     """
+    sys.unraisablehook = _unraisable
+    try:
+        _run()
+    except KeyboardInterrupt:
+        # Before a command could take it: modules are being imported.
+        print("\nbudgetjax: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
+    from budgetjax import program_cache
+
+    program_cache.set_environment()
     try:
         from budgetjax.cli.commands import budgetjax
     except ModuleNotFoundError as error:
@@ -23,3 +44,21 @@ def main() -> None:
             "pip install 'budgetjax[cli]'"
         )
     budgetjax(prog_name="budgetjax")
+
+
+def _unraisable(unraisable: Any) -> None:
+    """Raises Ctrl-C again where it was lost.
+
+    Python drops what is raised inside a callback of its garbage collector, as JAX has
+    one.
+    """
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    timer = threading.Timer(SOON, signal.raise_signal, [signal.SIGINT])
+    if hasattr(signal, "pthread_kill"):
+        # The main thread may be waiting.
+        main_thread = threading.main_thread().ident
+        timer = threading.Timer(SOON, signal.pthread_kill, [main_thread, signal.SIGINT])
+    timer.daemon = True
+    timer.start()

@@ -7,17 +7,18 @@ from typing import Any
 import click
 
 from budgetjax import __version__
+from budgetjax.cli import INTERRUPTED
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
 from budgetjax.cli.predict import predict
 from budgetjax.cli.sweep import sweep
 from budgetjax.cli.train import train
 
-# What a shell reports of a program that Ctrl-C ended.
-INTERRUPTED = 130
 # What bad data, models, folders and a missing extra raise. Anything else is a bug, and
 # shows its traceback.
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
+# What JAX raises when the memory ends, under its old name and its new one.
+OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
 # What messages say of arguments in Python, and what a command line has for it.
 SPOKEN = {
     "choose other columns with features=": "leave the column out with --ignore",
@@ -30,6 +31,10 @@ Train, predict, look:
   budgetjax plot kind.safetensors --output kind.png
 
 Exit codes: 0 success, 1 bad data or model, 2 wrong usage, 130 Ctrl-C.
+
+Compiled programs are kept in the user's cache folder (XDG_CACHE_HOME, or ~/.cache), so
+that a command is quicker when it is run again. The environment variable BUDGETJAX_CACHE
+names another folder; "off" keeps none.
 """
 
 
@@ -47,7 +52,9 @@ class Group(click.Group):
                 how = f": {interrupt}" if str(interrupt) else ""
                 click.echo(f"\nbudgetjax: interrupted{how}", err=True)
                 ctx.exit(INTERRUPTED)
-            except EXPECTED as error:
+            except (*EXPECTED, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and not _is_of_jax(error):
+                    raise
                 # The reader of a pipe has left; click ends quietly then.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
@@ -59,12 +66,17 @@ def _warned(message, category, filename, lineno, file=None, line=None) -> None:
     click.echo(f"budgetjax: warning: {message}", err=True)
 
 
+def _is_of_jax(error: BaseException) -> bool:
+    return type(error).__name__ in OF_JAX
+
+
 def _said(error: BaseException) -> str:
     """An error in one line; the system's own say what they are about first."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return f"out of memory {error}".rstrip()
+    exhausted = _is_of_jax(error) and "memory" in str(error).lower()
+    if isinstance(error, MemoryError) or exhausted:
+        return f"out of memory {str(error).partition(chr(10))[0]}".rstrip()
     text = " ".join(str(error).split("\n"))
     for python, option in SPOKEN.items():
         text = text.replace(python, option)

@@ -1,7 +1,8 @@
 """Empty models, from what a command line says of them."""
 
 import inspect
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -121,3 +122,33 @@ def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
         raise ValueError(
             f"{where}: --gamma scale needs rows that differ: {error}"
         ) from error
+
+
+def made(what: str, init: Callable[[], Any]) -> Any:
+    """An empty model, by one program, if the computer has the memory for it.
+
+    Args:
+      what: the model, for the message.
+      init: makes it.
+
+    Raises:
+      MemoryError: if it is larger than the memory.
+    """
+    import jax
+
+    leaves = jax.tree.leaves(jax.eval_shape(init))
+    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    if needed > _memory():
+        raise MemoryError(
+            f"for {what}, which needs {needed / 2**30:,.1f} GiB; this computer has "
+            f"{_memory() / 2**30:,.1f} GiB"
+        )
+    return jax.jit(init)()
+
+
+def _memory() -> float:
+    """The bytes of this computer's memory, where the system tells."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return np.inf

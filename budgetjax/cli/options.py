@@ -110,6 +110,8 @@ class Finite(click.FloatRange):
 
 POSITIVE = Finite(min=0, min_open=True)
 AT_LEAST_1 = click.IntRange(min=1)
+# Slots have numbers of 32 bits, and one is spare.
+BUDGET = click.IntRange(min=1, max=2**31 - 2)
 
 
 def shared(*options: Callable[..., Any]) -> Callable[[Callable], Callable]:

@@ -34,7 +34,7 @@ Examples:
 )
 @click.option(
     "--budget",
-    type=options.Numbers(options.AT_LEAST_1),
+    type=options.Numbers(options.BUDGET),
     default="100",
     show_default=True,
     help="The most support vectors.",

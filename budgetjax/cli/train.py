@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ Examples:
 @options.columns
 @click.option(
     "--budget",
-    type=options.AT_LEAST_1,
+    type=options.BUDGET,
     default=100,
     show_default=True,
     help="The most support vectors: more are slower, and often more accurate.",
@@ -155,12 +156,14 @@ def train(
         with contextlib.closing(source.read()) as batches:
             first = next(batches)[0]
         gamma = learners.default_gamma(source.name, first, standardise)
-    state = learner.algorithm.init(
+    empty = functools.partial(
+        learner.algorithm.init,
         learners.kernel(learner, gamma, regression=regression),
         num_features=source.num_features,
         budget=budget,
         **learner.arguments,
     )
+    state = learners.made(f"--budget {budget}", empty)
     say("data", f"{file}, {data.counted(source.num_features, 'feature')}")
     say("target" if regression else "classes", about.text)
     say("scaling", "every feature to mean 0 and deviation 1" if standardise else "none")

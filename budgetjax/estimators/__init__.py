@@ -1,17 +1,14 @@
 """Estimators in the manner of scikit-learn, on the functional core."""
 
-try:
-    import sklearn  # noqa: F401
-except ImportError as error:
-    raise ImportError(
-        "budgetjax.estimators needs scikit-learn: pip install 'budgetjax[sklearn]'"
-    ) from error
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from budgetjax.estimators.batch import BudgetSVC, MPUClassifier, SBPClassifier
-from budgetjax.estimators.online import (
-    BudgetedKernelClassifier,
-    BudgetedKernelRegressor,
-)
+if TYPE_CHECKING:
+    from budgetjax.estimators.batch import BudgetSVC, MPUClassifier, SBPClassifier
+    from budgetjax.estimators.online import (
+        BudgetedKernelClassifier,
+        BudgetedKernelRegressor,
+    )
 
 __all__ = [
     "BudgetSVC",
@@ -20,3 +17,17 @@ __all__ = [
     "MPUClassifier",
     "SBPClassifier",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """An estimator, when it is asked for: the command line has no need of them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        importlib.import_module("sklearn")
+    except ImportError as error:
+        raise ImportError(
+            "budgetjax.estimators needs scikit-learn: pip install 'budgetjax[sklearn]'"
+        ) from error
+    where = "online" if name.startswith("BudgetedKernel") else "batch"
+    return getattr(importlib.import_module(f"{__name__}.{where}"), name)

@@ -287,7 +287,15 @@ def _numbers(pa: Any, part: Part, use: str, name: str, column: Any) -> np.ndarra
             f"{part.where}: {use} must be numbers, got {got} in row {part.row}, column "
             f"{name!r}; {HOW_TO_ENCODE}"
         )
-    return column.to_numpy(zero_copy_only=False)
+    return as_numpy(column)
+
+
+def as_numpy(column: Any) -> np.ndarray:
+    """An array of numbers, without nulls, as it lies in memory, not to be written to.
+
+    Arrow's own `to_numpy` imports pandas, which takes half a second.
+    """
+    return np.from_dlpack(column)
 
 
 def targets(part: Part, name: str) -> np.ndarray:
@@ -296,7 +304,7 @@ def targets(part: Part, name: str) -> np.ndarray:
     Raises:
       ValueError: if there are nulls, or it holds anything else.
     """
-    from pyarrow import float64, large_string, types
+    from pyarrow import float64, large_string, types, uint8
 
     column = part.table.column(name)
     kind = column.type
@@ -310,14 +318,17 @@ def targets(part: Part, name: str) -> np.ndarray:
         # Equal strings are one object: most targets are few.
         column, coded = column.dictionary_encode(), True
     if coded:
-        values = column.dictionary.to_numpy(zero_copy_only=False)
         if _is_text(column.type.value_type):
-            return values[column.indices.to_numpy(zero_copy_only=False)]
-        values = values[column.indices.to_numpy(zero_copy_only=False)]
-    elif types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
-        values = column.to_numpy(zero_copy_only=False)
+            values = np.array(column.dictionary.to_pylist(), object)
+            return values[as_numpy(column.indices)]
+        values = column.dictionary.to_numpy(zero_copy_only=False)
+        values = values[as_numpy(column.indices)]
+    elif types.is_boolean(kind):
+        values = as_numpy(column.cast(uint8())).astype(bool)
+    elif types.is_integer(kind) or types.is_floating(kind):
+        values = as_numpy(column)
     elif types.is_decimal(kind):
-        values = column.cast(float64()).to_numpy(zero_copy_only=False)
+        values = as_numpy(column.cast(float64()))
     else:
         raise ValueError(
             f"{part.where}: y must be numbers or strings, got {kind} in row "

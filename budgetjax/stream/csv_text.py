@@ -307,7 +307,7 @@ def _reader_of_targets(pa: Any) -> table_columns.ReadTargets:
 def _as_numbers(pa: Any, column: Any) -> np.ndarray | None:
     """Strings as int64 or else float64, or None if they are no numbers."""
     try:
-        return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return table_columns.as_numpy(column.cast(pa.int64()))
     except pa.ArrowInvalid:
         pass
     # Arrow's numbers have neither a space nor a plus before them.
@@ -316,7 +316,7 @@ def _as_numbers(pa: Any, column: Any) -> np.ndarray | None:
     trimmed = compute.replace_substring_regex(trimmed, r"^\+", "")
     for kind in (pa.int64(), pa.float64()):
         try:
-            return trimmed.cast(kind).to_numpy(zero_copy_only=False)
+            return table_columns.as_numpy(trimmed.cast(kind))
         except pa.ArrowInvalid:
             continue
     return None

@@ -304,15 +304,17 @@ def _learned(
       ValueError: if the batch is not the model's, or the model would not be finite.
       OverflowError: if the model had to refuse examples.
     """
-    X, y, weights = engine.stream(
-        where, state, batch.X, batch.y, batch.weight, batch.first
-    )
+    # What is on the device in the state's types needs no program that puts it there.
+    X, weights = jax.device_put((batch.X, batch.weight))
+    y = jax.device_put(batch.y) if batch.y.dtype.itemsize == 4 else batch.y
+    X, y, weights = engine.stream(where, state, X, y, weights, batch.first)
     size = engine.block_length(WHERE, None, state.expansion.ages.shape[0] - 1)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
     row, good = _harm(new, X, scores)
+    row = int(row)
     if not good or row < batch.rows:
         # What breaks a model may show in later rows only; it is the largest so far.
-        seen = batch.X[: min(int(row) + 1, batch.rows)].astype(np.float64)
+        seen = batch.X[: min(row + 1, batch.rows)].astype(np.float64)
         row = int(np.argmax(np.sum(np.square(seen), axis=1)))
         raise ValueError(
             f"{where}: X must be so small that {X.dtype} can hold kernel values, got "

@@ -167,7 +167,9 @@ def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.nda
             f"{name}: y must be one of {listed(model.classes)}, got "
             f"{y.tolist()[row]!r} in row {first + row}"
         )
-    return learner_labels(codes, len(model.classes))
+    labels = learner_labels(codes, len(model.classes))
+    dtype = model.state.expansion.vectors.dtype if columns == 1 else labels.dtype
+    return labels.astype(dtype)
 
 
 def listed(classes: np.ndarray | None) -> str:

@@ -11,17 +11,15 @@ is computed anew.
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from budgetjax import expansion as support_set
 from budgetjax import features
 from budgetjax.span import RIDGE
 from budgetjax.stream.scaling import Scaling
 
-# Smallest eigenvalue of the old basis under the new kernel matrix; without rounding
-# they are positive.
+# The least eigenvalue that is no rounding, relative to the largest.
 SMALLEST = 1e-6
 
 
@@ -31,9 +29,9 @@ def mapped(state: Any, old: Scaling, new: Scaling) -> Any:
     The arithmetic is NumPy's, as the map is too small to be worth a compilation; only
     kernel matrices are computed by a compiled program, for the learners that keep one:
     O(B d), for those O(B^2 (d + B)). The orthonormal basis that the weights of
-    `budgetjax.nystrom` and the covariance of `budgetjax.arow` refer to becomes the
-    nearest one that is orthonormal under the new kernel matrix, and they stay as they
-    are. The frequencies of `budgetjax.fourier` are no rows, and are left alone.
+    `budgetjax.nystrom` and the covariance of `budgetjax.arow` refer to becomes one near
+    to it that is orthonormal under the new kernel matrix, and they stay as they are.
+    The frequencies of `budgetjax.fourier` are no rows, and are left alone.
 
     Args:
       state: of any online algorithm.
@@ -49,12 +47,12 @@ def mapped(state: Any, old: Scaling, new: Scaling) -> Any:
     vectors = rows.astype(before.vectors.dtype)
     squares = np.sum(np.square(vectors, dtype=np.float64), axis=1)
     expansion = before._replace(
-        vectors=jnp.asarray(vectors),
-        squares=jnp.asarray(squares.astype(vectors.dtype)),
+        vectors=jax.device_put(vectors),
+        squares=jax.device_put(squares.astype(vectors.dtype)),
     )
     state = state._replace(expansion=expansion)
     if is_features:
-        gram = np.asarray(_gram(state.kernel, expansion), np.float64)
+        gram = np.asarray(_gram(state.kernel, expansion))
         return state._replace(root=_orthonormal(state.root, gram, mask))
     strategy = getattr(state, "maintenance", None)
     keeps = [part for part in (state, strategy) if hasattr(part, "span")]
@@ -62,16 +60,17 @@ def mapped(state: Any, old: Scaling, new: Scaling) -> Any:
     ball = getattr(state, "ball", None)
     if not keeps and not keeps_gram and ball is None:
         return state
-    gram = _gram(state.kernel, expansion)
+    gram = np.asarray(_gram(state.kernel, expansion))
     if strategy is not None:
         strategy = _with_span(strategy, gram, mask)
-        strategy = strategy._replace(gram=gram) if keeps_gram else strategy
+        if keeps_gram:
+            strategy = strategy._replace(gram=jax.device_put(gram))
         state = state._replace(maintenance=strategy)
     if ball is not None:
         # ||sum_j u_j phi(x_j)||^2
         u = np.asarray(expansion.coefficients, np.float64)
-        norm = np.sum(u * (np.asarray(gram, np.float64) @ u))
-        norm = jnp.asarray(norm, ball.squared_norm.dtype)
+        norm = np.sum(u * (gram @ u))
+        norm = jax.device_put(norm.astype(ball.squared_norm.dtype))
         state = state._replace(ball=ball._replace(squared_norm=norm))
     return _with_span(state, gram, mask)
 
@@ -79,27 +78,34 @@ def mapped(state: Any, old: Scaling, new: Scaling) -> Any:
 _gram = jax.jit(support_set.gram)
 
 
-def _with_span(part: Any, gram: Any, mask: Bool[np.ndarray, " rows"]) -> Any:
+def _with_span(part: Any, gram: np.ndarray, mask: Bool[np.ndarray, " rows"]) -> Any:
     """A state or a strategy with the span of its vectors, if it keeps that."""
     if not hasattr(part, "span"):
         return part
-    root = _orthonormal(part.span.root, np.asarray(gram, np.float64), mask)
-    ridged = gram + RIDGE * jnp.diag(jnp.diagonal(gram))
+    root = _orthonormal(part.span.root, gram, mask)
+    ridged = jax.device_put((gram + _ridge(gram)).astype(gram.dtype))
     return part._replace(span=part.span._replace(gram=ridged, root=root))
 
 
-def _orthonormal(
-    root: Any, gram: Float[np.ndarray, "rows rows"], mask: Bool[np.ndarray, " rows"]
-) -> Any:
-    """`A^(-1/2) R` with `A = R K R^T`, the root of `K^-1` that is nearest to `R`.
+def _ridge(gram: np.ndarray) -> np.ndarray:
+    return RIDGE * np.diag(np.diagonal(gram))
 
-    `K` is the kernel matrix with the ridge of `budgetjax.span`.
+
+def _orthonormal(root: Any, gram: np.ndarray, mask: Bool[np.ndarray, " rows"]) -> Any:
+    """A root of the inverse of a new kernel matrix `K` that is near to the old one `R`.
+
+    `L^-1 R` with `L L^T = R K R^T`, a matrix near to 1, where `K` has the ridge of
+    `budgetjax.span`.
     """
     R = np.asarray(root, np.float64)[mask][:, mask]
-    K = gram[mask][:, mask]
-    K = K + RIDGE * np.diag(np.diagonal(K))
-    w, V = np.linalg.eigh(R @ K @ R.T)
-    w = np.maximum(w, SMALLEST * w[-1])
-    new = np.zeros_like(gram)
-    new[np.ix_(mask, mask)] = (V / np.sqrt(w)[None]) @ (V.T @ R)
-    return jnp.asarray(new.astype(root.dtype))
+    K = gram.astype(np.float64)[mask][:, mask]
+    changed = R @ (K + _ridge(K)) @ R.T
+    try:
+        L = np.linalg.cholesky(changed)
+    except np.linalg.LinAlgError:
+        # A kernel that is not positive definite, or what rounding has left of one.
+        w, V = np.linalg.eigh(changed)
+        L = V * np.sqrt(np.maximum(w, SMALLEST * w[-1]))[None]
+    new = np.zeros(gram.shape, root.dtype)
+    new[np.ix_(mask, mask)] = np.linalg.solve(L, R)
+    return jax.device_put(new)

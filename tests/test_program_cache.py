@@ -1,0 +1,78 @@
+"""Compiled programs kept on the disk: where, and that nothing else depends on it."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import budgetjax as bj
+from budgetjax import program_cache
+
+OPTIONS = ("jax_compilation_cache_dir", *map(str.lower, program_cache.SETTINGS))
+
+
+@pytest.fixture
+def as_it_was():
+    before = {name: getattr(jax.config, name) for name in OPTIONS}
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """No word of any cache in the environment."""
+    for name in list(os.environ):
+        if "CACHE" in name and name.split("_")[0] in ("JAX", "BUDGETJAX", "XDG"):
+            monkeypatch.delenv(name)
+    # What is set in a test is gone after it.
+    for name in (program_cache.FOLDER, *program_cache.SETTINGS):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def test_programs_are_kept(as_it_was, environment, tmp_path):
+    folder = bj.cache_compiled_programs(tmp_path / "here")
+    assert folder is not None
+    assert folder.startswith(str(tmp_path))
+    jax.jit(lambda x: jnp.sin(x) + 41.5)(np.float32(1)).block_until_ready()
+    assert any("lambda" in name for name in os.listdir(folder))
+    # What JAX has been told is left alone.
+    assert bj.cache_compiled_programs() == folder
+
+
+def test_a_folder_that_cannot_be_written_is_no_harm(as_it_was, environment, tmp_path):
+    (tmp_path / "file").write_text("")
+    before = jax.config.jax_compilation_cache_dir
+    assert bj.cache_compiled_programs(tmp_path / "file" / "folder") is None
+    assert jax.config.jax_compilation_cache_dir == before
+    environment.setenv(program_cache.VARIABLE, str(tmp_path / "file" / "folder"))
+    program_cache.set_environment()
+    assert program_cache.FOLDER not in os.environ
+
+
+def test_the_command_line_has_a_cache_unless_it_is_switched_off(environment, tmp_path):
+    environment.setenv(program_cache.VARIABLE, "off")
+    program_cache.set_environment()
+    assert program_cache.FOLDER not in os.environ
+    environment.delenv(program_cache.VARIABLE)
+    environment.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    program_cache.set_environment()
+    folder = os.environ[program_cache.FOLDER]
+    assert folder.startswith(str(tmp_path / "xdg" / "budgetjax"))
+    assert os.path.isdir(folder)
+    assert os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
+
+
+def test_the_users_own_settings_of_jax_stay(environment, tmp_path):
+    environment.setenv(program_cache.FOLDER, str(tmp_path))
+    environment.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "3")
+    program_cache.set_environment()
+    assert os.environ[program_cache.FOLDER] == str(tmp_path)
+    assert os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] == "3"
+    assert os.listdir(tmp_path) == []
