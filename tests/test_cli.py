@@ -26,7 +26,7 @@ from compare import same
 
 import budgetjax as bj
 from budgetjax import cli, engine, persist
-from budgetjax.cli import main
+from budgetjax.cli import learners, main
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.models import opened, support_vectors
 from budgetjax.linear import solving
@@ -47,6 +47,11 @@ def data(n=N, seed=0):
     X = random.normal(size=(n, 2)).round(3)
     noise = 0.05 * random.normal(size=n)
     return X, np.where(X[:, 0] * X[:, 1] + noise > 0, "yes", "no")
+
+
+def usual_gamma():
+    """What train takes for this data."""
+    return learners.default_gamma("train.csv", data()[0], True)
 
 
 def table(X, y, names=("a", "b"), **more):
@@ -137,7 +142,7 @@ def test_a_model_of_every_table_is_the_same_and_predicts_as_in_python(at):
         # Of another format.
         test = TABLES[len(models) - 2].replace("train", "test")
         output = good("predict", "model.st", test, "-o", "out.txt")
-        predicted = models[-1].predict(X.astype(np.float32))
+        predicted = models[-1].predict(X)
         assert values("out.txt") == predicted.tolist()
         right = int(np.sum(predicted == y))
         assert output == (
@@ -161,7 +166,7 @@ def test_the_report_of_train(at):
         data:               train.csv, 2 features
         classes:            no (158), yes (142)
         scaling:            every feature to mean 0 and deviation 1
-        kernel:             Gaussian, gamma 0.5
+        kernel:             Gaussian, gamma {usual_gamma():.4g}
         learner:            arow, at most 10 support vectors
         read:               300 rows
         progressive error:  {100 * fitted.error:.2f}%, of rows before they were learned
@@ -233,7 +238,7 @@ def test_scores_of_three_classes(at):
     with open("out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["prediction", "score_0", "score_1", "score_2"]
-    model, X = bj.load("model.st"), data(TESTED, seed=1)[0].astype(np.float32)
+    model, X = bj.load("model.st"), data(TESTED, seed=1)[0]
     assert [int(row[0]) for row in rows] == model.predict(X).tolist()
     scores = np.array([row[1:] for row in rows]).astype(np.float32)
     np.testing.assert_array_equal(scores, model.decision_function(X))
@@ -257,7 +262,7 @@ def test_regression(at):
     X = data(TESTED, seed=1)[0]
     heights = (10 + X[:, 0] - X[:, 1]).round(4)
     output = good("predict", "model.st", "test-height.csv", "-o", "out.txt")
-    predicted = bj.load("model.st").predict(X.astype(np.float32))
+    predicted = bj.load("model.st").predict(X)
     written = np.array(values("out.txt"), np.float32)
     np.testing.assert_array_equal(written, predicted)
     root = np.sqrt(np.mean((predicted - heights) ** 2))
@@ -307,7 +312,7 @@ def test_columns_left_out_and_columns_without_names(at):
         *("predict", "model.st", "last.csv", "--target", "2", "--no-header"),
         *("-o", "out.txt"),
     )
-    assert values("out.txt") == expected.predict(X.astype(np.float32)).tolist()
+    assert values("out.txt") == expected.predict(X).tolist()
     assert output.startswith("accuracy: ")
 
 
@@ -319,7 +324,7 @@ def test_arrays_of_numpy(at):
     output = good("predict", "model.st", "X.npy", "--target", "y.npy", "-o", "out.txt")
     assert output.startswith("accuracy: ")
     model = bj.load("model.st")
-    assert values("out.txt") == model.predict(X.astype(np.float32)).tolist()
+    assert values("out.txt") == model.predict(X).tolist()
 
 
 def python_stream(epochs=1, **more):
@@ -354,7 +359,7 @@ def test_the_refit_is_that_of_python(at):
     train("train.csv", "--gamma", "0.4", "--penalty", "3")
     streamed = python_stream(gamma=0.4)
     X, y = data()
-    scaled = streamed.scaling.apply(X.astype(np.float32))
+    scaled = streamed.scaling.apply(X)
     codes = np.where(y == "yes", 1, -1)
     batch = [(scaled, codes)]
     expected = bj.refit(streamed.state, batch, penalty=3.0)
@@ -567,7 +572,7 @@ def python_models():
 
 
 def test_models_of_python_predict(at, models):
-    X = data(TESTED, seed=1)[0].astype(np.float32)
+    X = data(TESTED, seed=1)[0]
     Path("model.st").write_bytes((models / "model.st").read_bytes())
     for name, model in python_models().items():
         bj.save("python.st", model)
@@ -606,7 +611,7 @@ def test_estimators_of_python_predict(at):
         *("predict", "model.st", "test.csv", "--target", "kind", "-o", "out.txt")
     )
     X, y = data(TESTED, seed=1)
-    expected = estimator.predict(X.astype(np.float32))
+    expected = estimator.predict(X)
     assert values("out.txt") == expected.tolist()
     right = int(np.sum(expected == y))
     assert output == (
@@ -1086,9 +1091,9 @@ def test_sweep(at):
     assert first == "train.csv: 300 rows, 2 classes, arow"
     assert header.split() == ["gamma", "budget", "error", "vectors"]
     X, y = data()
-    scaled = Scaling.empty(2).updated(X).apply(X.astype(np.float32))
-    # A quarter to four times what train takes.
-    grid = bj.grid(gamma=[0.125, 0.25, 0.5, 1.0, 2.0], budget=[5, 10])
+    scaled = Scaling.empty(2).updated(X).apply(X)
+    gammas = [float(f"{times * usual_gamma():.4g}") for times in (0.25, 0.5, 1, 2, 4)]
+    grid = bj.grid(gamma=gammas, budget=[5, 10])
     states = grid.init(
         lambda gamma, budget: bj.arow.init(
             bj.RBF(gamma), num_features=2, budget=budget, capacity=10
@@ -1236,7 +1241,7 @@ def test_info(at, models):
         columns:            a, b
         features:           2
         support vectors:    10 of at most 10
-        kernel:             RBF(gamma=0.5, exact=False)
+        kernel:             RBF(gamma={usual_gamma():.4g}, exact=False)
         confidence:         0.01
         drift:              0
         moves:              2

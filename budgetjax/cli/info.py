@@ -109,10 +109,13 @@ def _of_state(state: Any) -> list[tuple[str, str]]:
         part = getattr(state, name)
         if name == "kernel":
             lines.append((name, _kernel(part)))
-        elif isinstance(part, np.ndarray | np.generic) or hasattr(part, "at"):
+        elif hasattr(part, "__array__"):
             array = np.asarray(part)
             if array.ndim == 0 and array.dtype.kind in "biuf":
-                lines.append((name.replace("_", " "), f"{array.item():,.6g}"))
+                shown = f"{array.item():,.6g}"
+                if array.dtype.kind in "iu":
+                    shown = f"{array.item():,}"
+                lines.append((name.replace("_", " "), shown))
     return lines
 
 
