@@ -166,10 +166,8 @@ def replace(
       kernel_row: `k(x_j, x)` of the newcomer, 0 where free.
       kernel_self: `k(x, x)`.
     """
-    rows = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
     entered = slot != NOWHERE
-    here = (rows == slot) & entered
-    _, others = _apart(here, gone, solution)
+    here, _, others = _apart(slot, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
     left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
     # Column `slot` of R - u u^T R is 0.
@@ -181,12 +179,15 @@ def replace(
 
 
 def _apart(
-    here: Bool[Array, " rows"], gone: Leaving, solution: Float[Array, " rows"]
-) -> tuple[Float[Array, ""], Float[Array, " rows"]]:
-    """The newcomer's part along `u`, and its projection onto all but one slot."""
+    slot: Integer[Array, ""], gone: Leaving, solution: Float[Array, " rows"]
+) -> tuple[Bool[Array, " rows"], Float[Array, ""], Float[Array, " rows"]]:
+    """Where the slot is, the newcomer's part along `u`, and its projection onto all
+    other slots.
+    """
+    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
-    own = jnp.sum(jnp.where(here, solution, 0)) / pivot
-    return own, jnp.where(here, 0, solution - gone.reach * own)
+    own = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
+    return here, own, jnp.where(here, 0, solution - gone.reach * own)
 
 
 def cosine(
@@ -201,8 +202,7 @@ def cosine(
     The projection from the old span onto the new one shortens `u` by it, and leaves
     all directions orthogonal to `u` alone. 0 if the slot was free.
     """
-    here = jnp.arange(kernel_row.shape[0], dtype=jnp.int32) == slot
-    own, others = _apart(here, gone, solution)
+    here, own, others = _apart(slot, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
     return jnp.clip(own / jnp.sqrt(beyond(kernel_row, kernel_self, others)), -1, 1)
 

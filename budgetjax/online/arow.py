@@ -394,7 +394,7 @@ def _exchanged(
     beyond = span.beyond(kernel_row, kernel_self, solution)
     mask = model.mask | here
     shares = span.shares(place, gone, solution, beyond)
-    shares = jnp.where(mask & model.mask[place] & jnp.any(here), shares, 0)
+    shares = jnp.where(mask & model.mask[place] & (slot != NOWHERE), shares, 0)
     left = model.terms[place]
     terms = jnp.where(here[:, None], 0, model.terms) + shares[:, None] * left[None]
 
