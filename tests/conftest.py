@@ -2,6 +2,7 @@
 
 import os
 
+import compiling
 import jax
 import jaxtyping
 import pytest
@@ -18,6 +19,10 @@ os.environ["BUDGETJAX_CACHE"] = "off"
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Machine code as the compiler first has it, in half the time: most tests compile much
+# and compute little. Every learner is tested as users compile it where its loops are
+# the subject, by `as_users_compile`.
+jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(params=[False, True], ids=["x32", "x64"])
@@ -37,16 +42,17 @@ def double():
 
 
 @pytest.fixture(scope="module")
-def quick_to_compile():
-    """Machine code as the compiler first has it, in two thirds of the time.
+def as_users_compile():
+    """Machine code as users get it, for modules that are about the compiled loops."""
+    with compiling.quick_to_compile(False):
+        yield
 
-    For modules that compile for many shapes and compute little, and whose subject is
-    not arithmetic: what goes in and out, what is refused, what is kept.
-    """
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+
+@pytest.fixture(scope="module")
+def quick_to_compile():
+    """Machine code as the compiler first has it: the default of all tests."""
+    with compiling.quick_to_compile():
+        yield
 
 
 @pytest.fixture
@@ -56,6 +62,20 @@ def as_installed():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture(scope="session")
+def quick_process(tmp_path_factory):
+    """The environment of a process of its own: it finds what another has compiled."""
+    # Of all processes of the tests: those of pytest-xdist have a folder each, in one.
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
 
 
 # Every compiled program takes memory maps, of which a process may have some 65,000:

@@ -446,6 +446,7 @@ def test_smo_without_a_bias_against_its_reference(data, regularization, double):
     np.testing.assert_array_equal(path.num_updates, 1 + np.arange(60))
 
 
+@pytest.mark.telling
 @pytest.mark.parametrize("regularization", [1e-3, 0.02])
 @pytest.mark.parametrize("data", DATA)
 def test_smo_with_a_bias_against_its_reference(data, regularization, double):

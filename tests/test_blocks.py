@@ -1,42 +1,46 @@
 """The block engine gives what the plain scan of `step` gives."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
-from compare import FLOAT32, assert_same, loop
+import runs
+from compare import FLOAT32, assert_close, assert_same, kept
+from compiling import quick_to_compile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry import N
 
 import budgetjax as bj
 
+pytestmark = pytest.mark.usefixtures("as_users_compile")
 
+
+@pytest.mark.telling
 @registry.each
 @settings(max_examples=6, deadline=None, derandomize=True)
-@given(
-    seed=st.integers(0, 10**6),
-    block_size=st.sampled_from([7, 64]),
-    skipped=st.sampled_from([0.0, 0.3]),
-)
-def test_blocks_equal_the_loop_of_steps(row, seed, block_size, skipped):
+@given(seed=st.integers(0, 10**6), skipped=st.sampled_from([0.0, 0.3]))
+def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
+    """And room for more support vectors and more features changes nothing."""
     jax.config.update("jax_enable_x64", True)
     try:
-        X, y = row.stream(N, seed=seed)
+        X, y = row.stream(seed=seed)
         random = np.random.default_rng(seed)
         weight = (random.random(N) >= skipped) * random.choice([0.5, 1, 2], N)
-        state = row.init(dtype=jnp.float64, capacity=row.budget + 2)
-        actual = bj.run(
-            row.algorithm, state, X, y, weight=weight, block_size=block_size
-        )
-        assert_same(actual, loop(row.algorithm, state, X, y, weight), 1e-9)
+        state = runs.exact(row)
+        expected, expected_scores = runs.loop(row, state, X, y, weight)
+        actual, scores = runs.blocks(row, runs.roomy(row), X, y, weight)
+        assert int(actual.expansion.num_active) <= row.budget
+        assert_close(runs.without_room(actual, state), kept(expected), 1e-9)
+        assert_close(scores, expected_scores, 1e-9)
     finally:
         jax.config.update("jax_enable_x64", False)
 
 
-@registry.some
+@pytest.mark.telling
+@registry.each
 def test_blocks_equal_the_plain_scan_in_float32(row):
+    """Both as users compile them: what the other tests of a row look at."""
     X, y = row.stream()
     expected = bj.run(row.algorithm, row.roomy(), X, y, block_size=1)
     assert_same(bj.run(row.algorithm, row.roomy(), X, y), expected, FLOAT32)
@@ -46,10 +50,10 @@ def test_blocks_equal_the_plain_scan_in_float32(row):
 def test_skipped_rows_are_as_if_they_were_not_there(row, double):
     X, y = row.stream()
     weight = np.random.default_rng(5).random(N) < 0.5
-    state = row.init(dtype=jnp.float64, capacity=row.budget + 2)
-    actual, scores = bj.run(row.algorithm, state, X, y, weight=weight, block_size=7)
-    expected = loop(row.algorithm, state, X[weight], y[weight])
-    assert_same((actual, scores[weight]), expected, 1e-9)
+    actual, scores = runs.blocks(row, runs.roomy(row), X, y, weight)
+    state, expected = runs.loop(row, runs.exact(row), X[weight], y[weight])
+    assert_close(runs.without_room(actual, state), kept(state), 1e-9)
+    assert_close(scores[weight], expected, 1e-9)
     assert int(actual.num_seen) == weight.sum()
 
 
@@ -59,10 +63,21 @@ def test_a_model_that_forgets_at_once(rate):
     row = next(row for row in registry.ROWS if row.name == "norma")
     X, y = row.stream()
     state = row.roomy(learning_rate=rate, regularization=1.0, average=True)
-    actual = bj.run(row.algorithm, state, X, y, block_size=N)
-    expected = bj.run(row.algorithm, state, X, y, block_size=1)
+    with quick_to_compile():
+        actual = bj.run(row.algorithm, state, X, y, block_size=N)
+        expected = bj.run(row.algorithm, state, X, y, block_size=1)
     assert_same(actual, expected, FLOAT32)
     assert np.abs(actual[1]).max() > 0.1
+
+
+@registry.some
+def test_runs_on_chunks_equal_the_loop_of_steps(row, double):
+    X, y = row.stream(2 * N)
+    half, first = runs.blocks(row, runs.roomy(row), X[:N], y[:N])
+    whole, second = runs.blocks(row, half, X[N:], y[N:])
+    state, expected = runs.loop(row, runs.exact(row), X, y)
+    assert_close(runs.without_room(whole, state), kept(state), 1e-12)
+    assert_close(np.concatenate([first, second]), expected, 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +85,23 @@ def test_a_model_that_forgets_at_once(rate):
     [(1, 64), (63, 64), (64, 64), (65, 64), (200, 64), (60, 1), (60, 2), (60, 256)],
 )
 def test_any_length_of_stream_and_block(n, block_size):
-    row = next(row for row in registry.ROWS if row.name == "pegasos-merge")
+    """One learner, whose model shrinks by itself: it tells rounds from examples."""
+    row = next(row for row in registry.ROWS if row.name == "pegasos-oldest")
     X, y = row.stream(n)
-    actual = bj.run(row.algorithm, row.roomy(), X, y, block_size=block_size)
-    assert_same(actual, loop(row.algorithm, row.roomy(), X, y), FLOAT32)
+    with quick_to_compile():
+        actual = bj.run(row.algorithm, row.roomy(), X, y, block_size=block_size)
+    assert_same(actual, runs.loop(row, row.roomy(), X, y), FLOAT32)
 
 
 def test_a_partial_last_block_is_the_same_program():
     row = registry.ROWS[0]
     algorithm, traces = row.counted()
     X, y = row.stream(200)
-    bj.run(algorithm, row.init(), X[:192], y[:192], block_size=64)
+
+    def run(X, y):
+        return bj.run(algorithm, row.init(), X, y, block_size=64)
+
+    jax.eval_shape(run, X[:192], y[:192])
     whole = len(traces)
-    traces.clear()
-    bj.run(algorithm, row.init(), X, y, block_size=64)
-    assert len(traces) == whole
+    jax.eval_shape(run, X, y)
+    assert len(traces) == 2 * whole > 0

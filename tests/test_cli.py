@@ -154,6 +154,7 @@ def test_a_model_of_every_table_is_the_same_and_predicts_as_in_python(at):
         jax.tree.map(np.testing.assert_array_equal, model.state, models[0].state)
 
 
+@pytest.mark.telling
 def test_the_report_of_train(at):
     output = good(
         *("train", "train.csv", "--target", "kind", "--model", "model.st"),

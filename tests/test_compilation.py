@@ -7,18 +7,23 @@ import jax
 import jax.numpy as jnp
 import pytest
 import registry
+from registry import CAPACITY, NUM_FEATURES, N
 
 import budgetjax as bj
 from budgetjax import engine
 
-BUDGET, FEATURES, BLOCK = 37, 11, 19
+pytestmark = pytest.mark.usefixtures("as_users_compile")
+
+ROWS = CAPACITY + 1
+VECTORS = f"{ROWS},{NUM_FEATURES}"
 
 
-def compiled_text(row, block_size):
-    state = row.init(budget=BUDGET, num_features=FEATURES)
-    X, y = row.stream(50, num_features=FEATURES)
-    X, y, weights = engine.stream("test", state, X, y, None)
-    program = engine.run_checked.lower(row.algorithm, state, X, y, weights, block_size)
+def compiled_text(row, block_size=None):
+    """Of the program that other tests of the row run; it is not compiled again."""
+    state = row.roomy()
+    given = engine.stream("test", state, *row.stream(), None)
+    size = engine.block_length("test", block_size, CAPACITY)
+    program = engine.run_checked.lower(row.algorithm, state, *given, size)
     return program.compile().as_text()
 
 
@@ -48,23 +53,25 @@ def learners():
 LEARNERS = tuple(learners())
 
 
+@pytest.mark.telling
 @functools.partial(registry.each, rows=LEARNERS)
-@pytest.mark.parametrize("block_size", [1, BLOCK])
+@pytest.mark.parametrize("block_size", [1, None], ids=["scan", "blocks"])
 def test_no_copy_of_the_support_vectors_in_the_loop(row, block_size):
     text = compiled_text(row, block_size)
-    vectors = f"{BUDGET + 1},{FEATURES}"
-    assert f"f32[{vectors}]" in text
+    assert f"f32[{VECTORS}]" in text
     assert "while(" in text
-    assert copies_in_loops(text, vectors) == []
+    assert copies_in_loops(text, VECTORS) == []
     # The loop's own buffer is made once, before it starts: so the pattern is right.
-    everything = re.findall(rf"= f32\[{vectors}\]\S* copy\(", text)
+    everything = re.findall(rf"= f32\[{VECTORS}\]\S* copy\(", text)
     assert len(everything) <= 2
 
 
+@pytest.mark.telling
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
-    text = compiled_text(row, BLOCK)
-    kernel_rows = f"{BLOCK},{BUDGET + 1}"
+    text = compiled_text(row)
+    block = engine.block_length("test", None, CAPACITY)
+    kernel_rows = f"{block},{ROWS}"
     assert f"f32[{kernel_rows}]" in text
     assert copies_in_loops(text, kernel_rows) == []
 
@@ -76,10 +83,10 @@ def test_a_copy_in_a_loop_is_found():
         changed = matrix.at[0].set(x)
         return jax.lax.cond(x[0] > 0, lambda: changed * 2, lambda: matrix), matrix[1]
 
-    matrix, xs = jnp.zeros((BUDGET, FEATURES)), jnp.zeros((50, FEATURES))
+    matrix, xs = jnp.zeros((ROWS, NUM_FEATURES)), jnp.zeros((N, NUM_FEATURES))
     program = jax.jit(lambda matrix, xs: jax.lax.scan(body, matrix, xs))
     text = program.lower(matrix, xs).compile().as_text()
-    assert copies_in_loops(text, f"{BUDGET},{FEATURES}") != []
+    assert copies_in_loops(text, VECTORS) != []
 
 
 def test_calls_with_the_same_shapes_share_one_program():
@@ -88,7 +95,7 @@ def test_calls_with_the_same_shapes_share_one_program():
     algorithm = row.algorithm._replace(
         violates=lambda *given: traces.append(None) or row.algorithm.violates(*given)
     )
-    state, _ = bj.run(algorithm, row.init(), *row.stream(seed=0))
+    state, _ = bj.run(algorithm, row.roomy(), *row.stream(seed=0))
     once = len(traces)
     for seed in (1, 2):
         state, _ = bj.run(algorithm, state, *row.stream(seed=seed))

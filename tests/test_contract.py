@@ -1,36 +1,38 @@
 """What every learner must do, over one registry of all of them."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
-from compare import FLOAT32, assert_same, compiled_step, kept, loop
+import runs
+from compare import FLOAT32, assert_close, assert_same, kept
+from compiling import quick_to_compile
 from registry import N
 
 import budgetjax as bj
 
+pytestmark = pytest.mark.usefixtures("as_users_compile")
 
-@registry.some
-def test_runs_on_chunks_equal_the_loop_of_steps(row, double):
-    X, y = row.stream(2 * N)
-    state = row.init(dtype=jnp.float64, capacity=row.budget + 2)
-    half, first = bj.run(row.algorithm, state, X[:N], y[:N], block_size=7)
-    whole, second = bj.run(row.algorithm, half, X[N:], y[N:], block_size=7)
-    actual = whole, jnp.concatenate([first, second])
-    assert_same(actual, loop(row.algorithm, state, X, y), 1e-12)
+# An operation outside `jit` is a program of its own, so these stand for all: a removal
+# that draws, an average of iterates on features, and a merge.
+EAGER = ("perceptron-random", "fourier-average", "pegasos-merge")
 
 
-@registry.some
+@functools.partial(
+    registry.each, rows=[row for row in registry.ROWS if row.name in EAGER]
+)
 def test_jit_equals_eager(row, double):
     X, y = row.stream()
-    state = row.init(dtype=jnp.float64, capacity=row.budget + 2)
-    if row.name != "perceptron-unbudgeted":
-        state, _ = bj.run(row.algorithm, state, X, y, block_size=7)
-    example = X[0], y[0], np.float64(1)
-    compiled = compiled_step(row.algorithm)(state, *example)
-    assert_same(compiled, row.algorithm.step(state, *example), 1e-9)
+    states, _ = runs.steps(row, runs.exact(row), X, y)
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf[-2]), states)
+    with quick_to_compile():
+        actual = row.algorithm.step(state, X[-1], y[-1], np.float64(1))
+    expected = jax.tree.map(lambda leaf: leaf[-1], states)
+    assert_close(kept(actual), kept(expected), 1e-9)
 
 
 @registry.some
@@ -63,7 +65,8 @@ def test_sweep_equals_single_runs_and_new_values_do_not_retrace(row):
         states = jax.vmap(init)(budgets, gammas)
         return jax.vmap(lambda state: bj.run(algorithm, state, X, y))(states)
 
-    stacked = sweep(budgets, gammas)
+    with quick_to_compile():
+        stacked = sweep(budgets, gammas)
     traced_once = len(traces)
     # Taken apart in NumPy, where an index compiles nothing.
     leaves = jax.device_get(stacked)
@@ -88,6 +91,7 @@ def test_dtypes_and_shapes_never_change(row, x64):
         )
         chex.assert_trees_all_equal_shapes_and_dtypes(new, state)
         assert scores.dtype == dtype
+        assert scores.shape == ((N,) if row.num_classes <= 2 else (N, row.num_classes))
         leaves = jax.tree.leaves(state)
         assert {leaf.dtype.name for leaf in leaves} <= {"int32", np.dtype(dtype).name}
         assert not any(leaf.aval.weak_type for leaf in leaves)
@@ -95,20 +99,17 @@ def test_dtypes_and_shapes_never_change(row, x64):
 
 @registry.each
 def test_support_set_stays_in_order(row, double):
-    X, y = row.stream()
-    budget, capacity = row.budget, row.budget + 2
-    state = row.init(dtype=jnp.float64, capacity=capacity)
-    step = compiled_step(row.algorithm)
-    for x, label in zip(X, y, strict=True):
-        state = step(state, x, label, np.float64(1))
-        mask = np.asarray(state.expansion.mask)
-        expansion = jax.device_get(state.expansion)
+    states, scores = runs.steps(row, runs.exact(row), *row.stream())
+    assert not np.any(scores[0]), "an empty model scores 0"
+    masks = np.asarray(jax.tree.map(jnp.asarray, states.expansion).mask)
+    for i, mask in enumerate(masks):
+        expansion = jax.tree.map(lambda leaf, i=i: leaf[i], states.expansion)
         active = int(expansion.num_active)
-        assert active <= budget
+        assert active <= row.budget
         assert active == mask.sum()
         if row.unlike != registry.LEAVES_HOLES:
             np.testing.assert_array_equal(
-                mask, np.arange(capacity + 1) < active, "active slots come first"
+                mask, np.arange(len(mask)) < active, "active slots come first"
             )
         free = ~mask[:-1]
         for array in (expansion.vectors, expansion.squares, expansion.coefficients):
@@ -121,7 +122,8 @@ def test_support_set_stays_in_order(row, double):
         np.testing.assert_allclose(
             expansion.squares, np.sum(expansion.vectors**2, axis=1), rtol=1e-9
         )
-    assert row.unlike or active == min(budget, int(state.num_updates))
+    last = jax.tree.map(lambda leaf: leaf[-1], states)
+    assert row.unlike or active == min(row.budget, int(last.num_updates))
 
 
 @registry.some
@@ -164,45 +166,6 @@ def test_budget_beyond_the_stream_is_no_budget(row):
 
 
 @registry.some
-def test_slots_beyond_the_budget_and_columns_of_zeros_change_nothing(row):
-    X, y = row.stream()
-    budget = row.budget
-    state, scores = bj.run(row.algorithm, row.roomy(), X, y)
-    # Random features of more columns are others.
-    more = 0 if row.unlike == registry.FIXED_FEATURES else 2
-    padded = np.concatenate([X, np.zeros((N, more), np.float32)], axis=1)
-    exact = row.init(num_features=registry.NUM_FEATURES + more)
-    exact, exact_scores = bj.run(row.algorithm, exact, padded, y)
-    scale = np.abs(scores).max()
-    np.testing.assert_allclose(exact_scores, scores, rtol=FLOAT32, atol=FLOAT32 * scale)
-    assert int(exact.num_mistakes) == int(state.num_mistakes)
-    ages = kept(state).expansion.ages
-    np.testing.assert_array_equal(kept(exact).expansion.ages, ages[:budget])
-    vectors = np.asarray(bj.support(exact).vectors)
-    assert not np.any(vectors[:, registry.NUM_FEATURES :])
-    narrow = bj.support(exact)._replace(vectors=vectors[:, : registry.NUM_FEATURES])
-    for actual, wanted in zip(bj.support(state), narrow, strict=True):
-        tolerance = FLOAT32 * max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(actual[:budget], wanted, FLOAT32, tolerance)
-        assert not np.any(actual[budget:]), "slots beyond the budget are empty"
-
-
-@registry.some
-def test_scores_are_those_of_the_model_before(row):
-    X, y = row.stream()
-    _, scores = bj.run(row.algorithm, row.roomy(), X, y)
-    # A row of weight 0 is as if it were not there.
-    before, _ = bj.run(row.algorithm, row.roomy(), X, y, weight=np.arange(N) < 30)
-    assert int(before.num_seen) == 30
-    expected = bj.decision_function(before, X)[30]
-    scale = np.abs(scores).max()
-    np.testing.assert_allclose(scores[30], expected, rtol=FLOAT32, atol=FLOAT32 * scale)
-    assert not np.any(scores[0]), "an empty model scores 0"
-    shape = (N,) if row.num_classes <= 2 else (N, row.num_classes)
-    assert scores.shape == shape
-
-
-@registry.some
 def test_run_leaves_the_old_state_alone(row):
     X, y = row.stream()
     state = row.roomy()
@@ -213,15 +176,14 @@ def test_run_leaves_the_old_state_alone(row):
 
 def test_prediction_blocks_agree_with_one_matrix():
     row = registry.ROWS[0]
-    X, y = row.stream(60)
-    state, _ = bj.run(row.algorithm, row.init(), X, y)
+    X, y = row.stream()
+    state, _ = bj.run(row.algorithm, row.roomy(), X, y)
     support = bj.support(state)
+    rows = np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)
+    expected = row.kernel.gram(rows, support.vectors) @ support.coefficients[:, 0]
     for n in (0, 1, 1023, 1024, 1025, 5000):
-        rows = np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32)
-        expected = row.kernel.gram(rows, support.vectors) @ support.coefficients[:, 0]
-        np.testing.assert_allclose(
-            bj.decision_function(state, rows), expected, rtol=1e-4, atol=1e-5
-        )
-        labels = bj.predict(state, rows)
+        scores = bj.decision_function(state, rows[:n])
+        np.testing.assert_allclose(scores, expected[:n], rtol=1e-4, atol=1e-5)
+        labels = bj.predict(state, rows[:n])
         assert labels.shape == (n,)
-        assert set(np.unique(labels)) <= {-1, 1}
+        np.testing.assert_array_equal(labels, np.where(scores > 0, 1, -1))

@@ -16,7 +16,7 @@ D, N, CLASSES = 3, 12, 4
 NAN = float("nan")
 
 
-pytestmark = pytest.mark.usefixtures("as_installed", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("as_installed")
 
 REQUIRED = {
     "forgetron": {},

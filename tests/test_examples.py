@@ -32,13 +32,13 @@ def main():
     return runpy.run_path(str(QUICKSTART))["main"]
 
 
-def test_quickstart_on_the_checkerboard(tmp_path):
+def test_quickstart_on_the_checkerboard(tmp_path, quick_process):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, QUICKSTART, "--data", "checkerboard"]
         + ["--rows", "3000", "--budget", "40", "10", "--figure", "board.png"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": path} | quick_process,
         capture_output=True,
         text=True,
         check=False,

@@ -13,6 +13,9 @@ from sklearn.datasets import load_digits
 import budgetjax as bj
 from budgetjax import losses, span
 
+# Long loops.
+pytestmark = pytest.mark.usefixtures("as_users_compile")
+
 
 def digits(n):
     X, y = load_digits(return_X_y=True)

@@ -198,6 +198,7 @@ def case(name, **more):
     return form, X, y, state, learner
 
 
+@pytest.mark.telling
 @pytest.mark.parametrize("name", [f"{name}@mpu-steps" for name in CASES])
 def test_steps_are_those_of_the_reference(name, double):
     """Three passes, update by update, in the order that the state tells of."""

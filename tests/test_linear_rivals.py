@@ -127,6 +127,7 @@ def case(name):
     return form, 1.5 if bias else 0.0
 
 
+@pytest.mark.telling
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("penalty", [0.3, 10.0])

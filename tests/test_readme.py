@@ -13,6 +13,7 @@ import budgetjax
 README = pathlib.Path(__file__).parents[1] / "README.md"
 
 
+@pytest.mark.telling
 def test_python_blocks_run(monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert blocks

@@ -31,6 +31,9 @@ import budgetjax as bj
 from budgetjax import losses
 from budgetjax.span import RIDGE
 
+# Loops of 2,000 rounds: they take longer than what compiles them.
+pytestmark = pytest.mark.usefixtures("as_users_compile")
+
 ROUNDS = 2000
 BUDGETS = (10, 50, 200)
 
@@ -454,7 +457,16 @@ def _cases():
 CASES = tuple(_cases())
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def named():
+    """The cases under their names; the first of each algorithm is telling."""
+    seen = set()
+    for case in CASES:
+        marks = () if case.algorithm in seen else pytest.mark.telling
+        seen.add(case.algorithm)
+        yield pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", list(named()))
 def test_equals_numpy(case, double):
     X, y = (array[: case.rounds] for array in case.data())
     weight = weights()[: case.rounds] if case.weighted else None
