@@ -30,6 +30,7 @@ from budgetjax.estimators import (
     SBPClassifier,
     encoding,
 )
+from budgetjax.estimators.reservoir import Reservoir
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -139,7 +140,7 @@ def test_any_chunks_are_one_pass(kind, weighted, x64):
     whole = made(kind, shuffle=False, refit=False).fit(X, y, weight)
     assert whole._dtype == (np.float64 if x64 else np.float32)
     for sizes in CHUNKS:
-        parts = fed(made(kind), X, y, sizes, weight)
+        parts = fed(made(kind, refit=False), X, y, sizes, weight)
         np.testing.assert_array_equal(whole.support_vectors_, parts.support_vectors_)
         # The order of sums, in float64 and in float32.
         tolerance = 1e-9 if x64 else 1e-3
@@ -156,7 +157,7 @@ def test_any_chunks_are_one_pass(kind, weighted, x64):
 def test_chunks_with_what_is_the_default(double):
     X, y = stream("three")
     whole = made("three", maintenance=None, shuffle=False, refit=False).fit(X, y)
-    parts = fed(made("three", maintenance=None), X, y, (7, 20, 33))
+    parts = fed(made("three", maintenance=None, refit=False), X, y, (7, 20, 33))
     np.testing.assert_allclose(
         whole.decision_function(X), parts.decision_function(X), 1e-9, 1e-9
     )
@@ -181,7 +182,9 @@ def test_rows_far_from_0_are_learned_as_well(kind, offset):
     X, y = stream(kind)
     # Of a regressor, what removes after a refit does harm.
     near, far = made(kind).fit(X, y), made(kind).fit(X + offset, y)
-    by_parts = [fed(made(kind), X + away, y, (30, 30)) for away in (0, offset)]
+    by_parts = [
+        fed(made(kind, refit=False), X + away, y, (30, 30)) for away in (0, offset)
+    ]
     for one, other in ((near, far), by_parts):
         np.testing.assert_allclose(
             other.support_vectors_ - offset, one.support_vectors_, atol=1e-6
@@ -251,6 +254,57 @@ def test_a_first_part_says_what_gamma_is():
         assert not hasattr(estimator, "state_")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_sorted_parts_are_learned_as_well(kind, tmp_path):
+    X, y = stream(kind, n=240)
+    order = np.argsort(y, kind="stable")
+    whole = made(kind, maintenance=None).fit(X, y).score(X, y)
+    by_parts = fed(made(kind, maintenance=None), X[order], y[order], (60,) * 4)
+    found = by_parts.score(X, y)
+    assert found > whole - 0.05
+    # Neither how it is divided matters, nor what is asked in between, nor a copy.
+    other = made(kind, maintenance=None)
+    known = {} if kind == "targets" else {"classes": np.unique(y)}
+    for part in np.split(order, [100, 160]):
+        other.partial_fit(X[part], y[part], **known)
+        other.predict(X[:60])
+        persist.save(tmp_path / "model.safetensors", other)
+        assert (
+            vars(persist.load(tmp_path / "model.safetensors")).keys()
+            == vars(other).keys()
+        )
+        other = pickle.loads(pickle.dumps(other))
+    np.testing.assert_allclose(other.dual_coef_, by_parts.dual_coef_, 1e-2, 1e-2)
+    if kind != "targets":
+        np.testing.assert_array_equal(other.predict(X), by_parts.predict(X))
+
+
+def test_a_reservoir_keeps_a_uniform_sample():
+    rows = 30_000
+    X, y = np.arange(rows, dtype=np.float32)[:, None], np.arange(rows)
+    weights = np.where(y % 3 == 0, 0, 2.0)
+    found = []
+    for size in (rows, 7001):
+        kept = Reservoir.empty(1, np.dtype(np.float32), np.dtype(np.int32), 5)
+        for start in range(0, rows, size):
+            part = slice(start, start + size)
+            kept = kept.updated(X[part], y[part], weights[part])
+        found.append(kept)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(kept.y) == 8192
+    assert kept.y.dtype == np.int32
+    np.testing.assert_array_equal(kept.X[:, 0], kept.y)
+    np.testing.assert_array_equal(kept.weights, 2.0)
+    assert np.all(kept.y % 3 != 0)
+    counts = np.histogram(kept.y, 10, (0, rows))[0]
+    assert np.all(np.abs(counts - 819.2) < 5 * np.sqrt(819.2))
+    # Rows of many features are fewer.
+    wide = Reservoir.empty(4096, np.dtype(np.float32), np.dtype(np.int32), 5)
+    wide = wide.updated(np.zeros((1100, 4096), np.float32), y[:1100], np.ones(1100))
+    assert wide.X.shape == (1024, 4096)
+
+
 def test_epochs_and_orders():
     X, y = stream()
     given = {"refit": False, "random_state": None}
@@ -260,7 +314,7 @@ def test_epochs_and_orders():
     again = made("two", refit=False, random_state=3).fit(X, y)
     assert [int(each.state_.num_seen) for each in (plain, twice)] == [60, 120]
     assert twice.n_iter_ == 2
-    by_hand = fed(fed(made("two"), X, y, (60,)), X, y, (60,))
+    by_hand = fed(fed(made("two", refit=False), X, y, (60,)), X, y, (60,))
     np.testing.assert_array_equal(twice.dual_coef_, by_hand.dual_coef_)
     np.testing.assert_array_equal(shuffled.dual_coef_, again.dual_coef_)
     assert not np.array_equal(plain.support_vectors_, shuffled.support_vectors_)
@@ -533,7 +587,7 @@ def test_refused_parameters_of_others():
 
 def test_refused_rows_leave_the_model_as_it_was():
     X, y = stream()
-    model = made("two")
+    model = made("two", refit=False)
     with pytest.raises(ValueError, match="classes must be given in the first call"):
         model.partial_fit(X, y)
     model.partial_fit(X, y, classes=["ash", "beech"])
@@ -614,7 +668,7 @@ def test_probabilities_are_of_the_logistic_loss_only():
     assert not hasattr(model, "predict_proba")
     logistic = made("two", loss="logistic").fit(X, y)
     with pytest.raises(ValueError, match="loss must be 'hinge'"):
-        made("two", loss="logistic").partial_fit(X, y, classes=np.unique(y))
+        made("two", loss="logistic", refit=False).partial_fit(X, y, y)
     # Of the log-odds a calibrated model has as many as it says.
     assert np.mean(logistic.predict_proba(X)[:, 1]) == pytest.approx(
         np.mean(y == "beech"), abs=0.05

@@ -94,14 +94,22 @@ def blocks(
     dtype: np.dtype,
     origin: Float[np.ndarray, " features"],
     order: Int[np.ndarray, " n"] | None = None,
+    size: int | None = None,
 ) -> Iterator[tuple[int, int, Float[np.ndarray, "size features"]]]:
     """The rows of X less the origin, in this order, as dense blocks of one size.
+
+    Args:
+      X: an array or a sparse matrix.
+      dtype: of the blocks.
+      origin: what is subtracted.
+      order: None is as they stand.
+      size: of the blocks; None chooses.
 
     Yields:
       The first position of a block, the first after it, and its rows, filled up.
     """
     n, features = X.shape
-    size = block_size(n, features)
+    size = block_size(n, features) if size is None else size
     for start in range(0, n, size):
         stop = min(start + size, n)
         rows = X[start:stop] if order is None else X[order[start:stop]]

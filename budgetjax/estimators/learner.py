@@ -18,6 +18,7 @@ from sklearn.utils.validation import (
 from budgetjax import engine, hyperparameters, passes, progress_bar
 from budgetjax import expansion as support_set
 from budgetjax.estimators import arguments, encoding, packing
+from budgetjax.estimators.reservoir import Reservoir
 from budgetjax.refit import refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import padded
@@ -27,6 +28,10 @@ FEWEST_TO_REFIT = 256
 # A refit stops when a step would gain less than this part of the objective. Smaller
 # ones take twice as long, and no accuracy changed by more than 0.1 points.
 TOLERANCE = 1e-3
+# Attributes that hold a state.
+STATES = ("_streamed", "_solved")
+# Rows of a reservoir that are replayed at once: one program, however many there are.
+REPLAYED = 256
 
 
 class Learner(BaseEstimator):
@@ -36,10 +41,24 @@ class Learner(BaseEstimator):
 
     random_state: Any
 
-    state_: Any
+    # The state that the stream has left, and what solves it anew: a sample of the
+    # stream, if it is kept, and the state after that, unless rows have come since.
+    _streamed: Any
+    _reservoir: Reservoir | None
+    _solved: Any
     origin_: Float[np.ndarray, " features"]
     n_iter_: int
     _name: str
+
+    @property
+    def state_(self) -> Any:
+        """The model that predicts, as a state of the algorithm."""
+        streamed = self._streamed
+        if self._reservoir is None:
+            return streamed
+        if self._solved is None:
+            self._solved = self._replayed(streamed, self._reservoir)
+        return self._solved
 
     @property
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
@@ -65,18 +84,20 @@ class Learner(BaseEstimator):
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "state_")
+        return hasattr(self, "_streamed")
 
     def __getstate__(self):
         state = {**cast(dict[str, Any], super().__getstate__())}
-        if "state_" in state:
-            state["state_"] = packing.packed(state["state_"])
+        for name in STATES:
+            if name in state:
+                state[name] = packing.packed(state[name])
         return state
 
     def __setstate__(self, state):
         state = {**state}
-        if "state_" in state:
-            state["state_"] = packing.unpacked(state["state_"])
+        for name in STATES:
+            if name in state:
+                state[name] = packing.unpacked(state[name])
         super().__setstate__(state)
 
     @property
@@ -85,7 +106,7 @@ class Learner(BaseEstimator):
 
     @property
     def _dtype(self) -> np.dtype:
-        return np.dtype(self.state_.expansion.vectors.dtype)
+        return np.dtype(self._streamed.expansion.vectors.dtype)
 
     def _validated(self, X: Any, y: Any, *, first: bool, **more: Any) -> Any:
         """X and y as arrays, or X as a CSR matrix."""
@@ -116,6 +137,16 @@ class Learner(BaseEstimator):
         """A seed for the algorithm, and what draws the orders."""
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
+
+    def _refits(self) -> bool:
+        """Whether to refit; its parameters are checked before a stream is read."""
+        where, given = self._where, self.get_params(deep=False)
+        refits = bool(hyperparameters.flag(where, "refit", given["refit"]))
+        if refits:
+            hyperparameters.flag(where, "move_vectors", given["move_vectors"])
+            for penalty in np.atleast_1d(np.asarray(given["penalty"], object)):
+                hyperparameters.positive(where, "penalty", penalty)
+        return refits
 
     def _algorithm(self, refits: bool) -> str:
         """The algorithm's name, that the user gives or that is usual."""
@@ -167,14 +198,9 @@ class Learner(BaseEstimator):
         `examples` gives the targets and weights of the rows in an order.
         """
         where, given = self._where, self.get_params(deep=False)
-        refits = bool(hyperparameters.flag(where, "refit", given["refit"]))
+        refits = self._refits()
         shuffle = bool(hyperparameters.flag(where, "shuffle", given["shuffle"]))
         epochs = hyperparameters.size(where, "epochs", given["epochs"])
-        if refits:
-            # Before the stream, which may take long.
-            hyperparameters.flag(where, "move_vectors", given["move_vectors"])
-            for penalty in np.atleast_1d(np.asarray(given["penalty"], object)):
-                hyperparameters.positive(where, "penalty", penalty)
         seed, random = self._seeds()
         name = self._algorithm(refits)
         state, origin = self._start(name, X, num_outputs, seed, refits=refits)
@@ -199,16 +225,69 @@ class Learner(BaseEstimator):
         weights: Float[np.ndarray, " n"],
         order: Int[np.ndarray, " n"] | None = None,
         report: Callable[..., object] = lambda text, count: None,
+        size: int | None = None,
     ) -> Any:
         """The state after the rows in this order, in which targets and weights are."""
         algorithm, _ = arguments.algorithm(self._where, self._family, name)
         dtype = np.dtype(state.expansion.vectors.dtype)
-        for start, stop, rows in encoding.blocks(X, dtype, origin, order):
+        for start, stop, rows in encoding.blocks(X, dtype, origin, order, size):
             labels = padded(targets[start:stop], len(rows), 1)
             counts = padded(weights[start:stop], len(rows))
             state, _ = engine.run(algorithm, state, rows, labels, weight=counts)
             report(f"{int(state.expansion.num_active)} vectors", stop - start)
         return state
+
+    def _began(
+        self, X: Any, num_outputs: int, y_dtype: np.dtype
+    ) -> tuple[str, Any, Float[np.ndarray, " features"], Reservoir | None]:
+        """What a stream that comes in parts begins with."""
+        refits, (seed, _) = self._refits(), self._seeds()
+        name = self._algorithm(refits)
+        state, origin = self._start(
+            name, X, num_outputs, seed, refits=refits, more_to_come=True
+        )
+        kept = None
+        if refits:
+            kept = Reservoir.empty(X.shape[1], encoding.dtype_of(X), y_dtype, seed)
+        return name, state, origin, kept
+
+    def _went_on(
+        self,
+        name: str,
+        state: Any,
+        origin: Float[np.ndarray, " features"],
+        kept: Reservoir | None,
+        X: Any,
+        targets: Shaped[np.ndarray, " n"],
+        y: Shaped[np.ndarray, " n"],
+        weights: Float[np.ndarray, " n"],
+    ) -> None:
+        """Learns a part of a stream; `y` is kept, of which `targets` are learned."""
+        state = self._run(name, state, X, origin, targets, weights)
+        if kept is not None:
+            kept = kept.updated(encoding.dense(X, kept.X.dtype, origin), y, weights)
+        self._streamed, self._reservoir, self._solved = state, kept, None
+        self._name, self.origin_ = name, origin
+
+    def _targets(self, y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+        """What is learned of labels or targets that were kept."""
+        return y
+
+    def _replayed(self, state: Any, kept: Reservoir) -> Any:
+        """The state after the rows that were kept, in another order, and the refit.
+
+        However the stream was sorted, these are all parts of it.
+        """
+        if not len(kept.y):
+            return state
+        nowhere, targets = np.zeros(kept.X.shape[1]), self._targets(kept.y)
+        order = np.random.default_rng(kept.seed).permutation(len(kept.y))
+        state = self._run(
+            *(self._name, state, kept.X, nowhere, targets[order], kept.weights[order]),
+            order,
+            size=REPLAYED,
+        )
+        return self._refitted(state, kept.X, nowhere, targets, kept.weights, kept.seed)
 
     def _refitted(
         self,

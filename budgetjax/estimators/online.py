@@ -23,9 +23,10 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
     """A kernel classifier of at most so many support vectors, however long the stream.
 
     `fit` streams the rows once and then solves for the best coefficients of the support
-    vectors that the stream has chosen, `budgetjax.refit`. `partial_fit` only streams,
-    and a model that has been fitted goes on from where it is. Memory and the time for a
-    row are bounded by the budget. Standardise features of different units first.
+    vectors that the stream has chosen, `budgetjax.refit`. `partial_fit` streams too,
+    and solves on a sample of the rows so far, when it is asked to predict. Memory and
+    the time for a row are bounded by the budget. Standardise features of different
+    units first.
 
     Computes in float32, or in float64 where X is and JAX has it switched on.
 
@@ -53,7 +54,8 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         where the hinge is squared.
       options: more arguments of the algorithm's `init`, a dict such as
         `{"confidence": 0.1}` or `{"drift": 0.01}` for "arow".
-      refit: whether `fit` solves for the coefficients after the stream.
+      refit: whether to solve for the coefficients after the stream, in `partial_fit`
+        on a sample of it.
       penalty: C of the refit, or several to choose from, on a part of the rows that is
         held out.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
@@ -175,7 +177,8 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         name, state, origin, refits, seed = self._passed(X, len(classes), examples)
         if refits:
             state = self._refitted(state, X, origin, labels, weights, seed)
-        self.state_, self.origin_, self.classes_ = state, origin, classes
+        self._streamed, self._reservoir, self._solved = state, None, None
+        self.origin_, self.classes_ = origin, classes
         self.n_iter_ = self.epochs
         self._name, self._one_versus_rest = name, refits
         return self
@@ -183,11 +186,18 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> "BudgetedKernelClassifier":
-        """Goes on learning: one pass over these rows in their order, without a refit.
+        """Goes on learning: one pass over these rows in their order.
 
-        Any division of the same rows gives the same model as `fit` with
-        `shuffle=False`, `refit=False` and one epoch, if `gamma` is a number: "scale" is
-        of the first rows that come. After `fit` it goes on from there.
+        With `refit=True` up to 8,192 rows are kept, a uniform sample of all that have
+        come, at most 4 million numbers. What predicts has learned these once more, in
+        another order, and its coefficients are the best for them, so that sorted
+        streams are learned about as well as shuffled ones; the first prediction after
+        a part takes the time for that, and a world that changes is not followed. With
+        `refit=False` the one pass is all, and any division of the same rows gives the
+        same model as `fit` with `shuffle=False` and one epoch, if `gamma` is a number:
+        "scale" is of the first rows that come.
+
+        After `fit` it goes on from there, one pass without a refit.
 
         Args:
           X: as for `fit`; any number of rows. Programs are compiled for a few numbers
@@ -203,7 +213,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           ValueError: if the data or a parameter does not fit, or a label is not one of
             the classes; the model is as before.
         """
-        where, first = self._where, not hasattr(self, "state_")
+        where, first = self._where, not hasattr(self, "_streamed")
         known = self._classes(classes, first)
         X, y = self._validated(X, y, first=first)
         codes = encoding.codes_of(where, y, known)
@@ -214,20 +224,15 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
                 f"all labels are known, got {self.class_weight!r}"
             )
         weights = weights * self._class_weights(known, known)[codes]
-        if first:
-            seed, _ = self._seeds()
-            name = self._algorithm(refits=False)
-            state, origin = self._start(
-                name, X, len(known), seed, refits=False, more_to_come=True
-            )
-        else:
-            state, origin, name = self.state_, self.origin_, self._name
         labels = learner_labels(codes, len(known))
-        self.state_ = self._run(name, state, X, origin, labels, weights)
         if first:
-            self.classes_, self.n_iter_, self._name = known, 1, name
-            self.origin_ = origin
-        self._one_versus_rest = False
+            begun = self._began(X, len(known), labels.dtype)
+        else:
+            begun = self._name, self._streamed, self.origin_, self._reservoir
+        self._went_on(*begun, X, labels, labels, weights)
+        if first:
+            self.classes_, self.n_iter_ = known, 1
+        self._one_versus_rest = self._reservoir is not None
         return self
 
     def _classes(self, classes: Any, first: bool) -> Shaped[np.ndarray, " classes"]:
@@ -315,10 +320,10 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
     """Kernel regression on at most so many support vectors, however long the stream.
 
     `fit` streams the rows once and then solves for the best coefficients of the support
-    vectors that the stream has chosen, `budgetjax.refit`. `partial_fit` only streams,
-    and a model that has been fitted goes on from where it is. Memory and the time for a
-    row are bounded by the budget. Standardise features of different units first;
-    targets can be in any unit.
+    vectors that the stream has chosen, `budgetjax.refit`. `partial_fit` streams too,
+    and solves on a sample of the rows so far, when it is asked to predict. Memory and
+    the time for a row are bounded by the budget. Standardise features of different
+    units first; targets can be in any unit.
 
     The mean of the targets so far is subtracted before they are learned, and added to
     predictions.
@@ -344,7 +349,8 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         a derivative without jumps: "absolute" and quantiles are for `refit=False`.
       options: more arguments of the algorithm's `init`, a dict such as
         `{"learning_rate": 0.1}` for "sgd".
-      refit: whether `fit` solves for the coefficients after the stream.
+      refit: whether to solve for the coefficients after the stream, in `partial_fit`
+        on a sample of it.
       penalty: C of the refit, or several to choose from, on a part of the rows that is
         held out.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
@@ -457,7 +463,8 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         name, state, origin, refits, seed = self._passed(X, 1, examples)
         if refits:
             state = self._refitted(state, X, origin, y - mean, weights, seed)
-        self.state_, self.intercept_, self._total_weight = state, mean, total
+        self._streamed, self._reservoir, self._solved = state, None, None
+        self.intercept_, self._total_weight = mean, total
         self.origin_ = origin
         self.n_iter_, self._name = self.epochs, name
         return self
@@ -465,11 +472,18 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> "BudgetedKernelRegressor":
-        """Goes on learning: one pass over these rows in their order, without a refit.
+        """Goes on learning: one pass over these rows in their order.
 
-        Any division of the same rows gives the same model as `fit` with
-        `shuffle=False`, `refit=False` and one epoch, if `gamma` is a number: "scale" is
-        of the first rows that come. After `fit` it goes on from there.
+        With `refit=True` up to 8,192 rows are kept, a uniform sample of all that have
+        come, at most 4 million numbers. What predicts has learned these once more, in
+        another order, and its coefficients are the best for them, so that sorted
+        streams are learned about as well as shuffled ones; the first prediction after
+        a part takes the time for that, and a world that changes is not followed. With
+        `refit=False` the one pass is all, and any division of the same rows gives the
+        same model as `fit` with `shuffle=False` and one epoch, if `gamma` is a number:
+        "scale" is of the first rows that come.
+
+        After `fit` it goes on from there, one pass without a refit.
 
         Args:
           X: as for `fit`; any number of rows. Programs are compiled for a few numbers
@@ -483,25 +497,24 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         Raises:
           ValueError: if the data or a parameter does not fit; the model is as before.
         """
-        first = not hasattr(self, "state_")
+        first = not hasattr(self, "_streamed")
         X, y = self._validated(X, y, first=first, y_numeric=True)
         weights = self._weights(X, sample_weight)
         if first:
-            name = self._algorithm(refits=False)
-            state, origin = self._start(
-                name, X, 1, self._seeds()[0], refits=False, more_to_come=True
-            )
-            mean, total = 0.0, 0.0
+            begun, mean, total = self._began(X, 1, np.dtype(np.float64)), 0.0, 0.0
         else:
-            state, origin, name = self.state_, self.origin_, self._name
+            begun = self._name, self._streamed, self.origin_, self._reservoir
             mean, total = self.intercept_, self._total_weight
-        targets, mean, total = _centred(y.astype(np.float64), weights, mean, total)
-        self.state_ = self._run(name, state, X, origin, targets, weights)
-        self.origin_ = origin
-        self.intercept_, self._total_weight, self._name = mean, total, name
+        y = y.astype(np.float64)
+        targets, mean, total = _centred(y, weights, mean, total)
+        self._went_on(*begun, X, targets, y, weights)
+        self.intercept_, self._total_weight = mean, total
         if first:
             self.n_iter_ = 1
         return self
+
+    def _targets(self, y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
+        return y - self.intercept_
 
     def predict(self, X: Any) -> Float[np.ndarray, " n"]:
         """The target of each row, O(n budget features).

@@ -1,0 +1,246 @@
+"""The default classifier beside scikit-learn's Nystroem with LinearSVC.
+
+    python benchmarks/default_classifier.py
+    python benchmarks/default_classifier.py --data letter usps --budgets 100
+    python benchmarks/default_classifier.py --shifted --outliers --order
+
+Nothing is chosen but the budget: `BudgetedKernelClassifier(budget)`, and a pipeline of
+`Nystroem` with as many components and the same gamma and `LinearSVC` with the same
+penalty. Features are standardised. Seconds are of the process, over all its threads, in
+a second `fit`, when all is compiled, with one thread for BLAS: the median of some fits,
+taken in turn.
+
+Other tables, of one budget: `--shifted` moves the data away from 0 by so many standard
+deviations; `--outliers` sets one value in a hundred rows to 100 deviations, in the
+training part; `--order` feeds the training rows to `partial_fit` in sorted orders.
+
+A run keeps what the file of results holds already; `--again` measures it anew.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import measure
+import numpy as np
+import threadpoolctl
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+import budgetjax as bj
+from budgetjax import datasets
+from budgetjax.estimators import BudgetedKernelClassifier
+
+DATA = (
+    *("pendigits", "satimage", "usps", "letter", "shuttle", "ijcnn1"),
+    "covtype-100k",
+)
+OUTPUT = Path(__file__).parent / "results" / "default_classifier.json"
+PENALTY = 10.0
+# Rows predicted for the accuracy, at most, and rows of a part of a stream.
+TESTED, PART = 20_000, 500
+
+
+def load(name: str) -> datasets.Dataset:
+    """A data set, or the first rows of one, in a fixed order."""
+    whole, _, limit = name.partition("-")
+    data = datasets.load(whole, standardise=True)
+    random = np.random.default_rng(0)
+    train, test = (random.permutation(len(y)) for y in (data.y_train, data.y_test))
+    if limit:
+        train = train[: 1000 * int(limit.removesuffix("k"))]
+    test = test[:TESTED]
+    return data._replace(
+        X_train=np.asarray(data.X_train, np.float64)[train],
+        y_train=data.y_train[train],
+        X_test=np.asarray(data.X_test, np.float64)[test],
+        y_test=data.y_test[test],
+    )
+
+
+def peer(X, budget: int) -> Any:
+    """What scikit-learn has for this."""
+    features = Nystroem(gamma=bj.default_gamma(X), n_components=budget, random_state=0)
+    return make_pipeline(
+        features, LinearSVC(C=PENALTY, fit_intercept=False, dual="auto")
+    )
+
+
+def seconds() -> float:
+    """Processor seconds of this process."""
+    times = os.times()
+    return times.user + times.system
+
+
+def timed(calls: dict[str, Callable[[], Any]], fits: int):
+    """The last result of each call, and the median seconds of some, taken in turn."""
+    found, spent = {}, {name: [] for name in calls}
+    for _ in range(fits):
+        for name, call in calls.items():
+            start = seconds()
+            found[name] = call()
+            spent[name].append(seconds() - start)
+    return found, {name: statistics.median(times) for name, times in spent.items()}
+
+
+def accuracy(model, data) -> float:
+    return 100 * float(np.mean(model.predict(data.X_test) == data.y_test))
+
+
+def budgets(name: str, budget: int, fits: int) -> Iterator[dict[str, Any]]:
+    """Accuracy, and seconds of a warm fit."""
+    data = load(name)
+    X, y = data.X_train, data.y_train
+
+    def default():
+        return BudgetedKernelClassifier(budget, random_state=0).fit(X, y)
+
+    def stream():
+        alone = {"algorithm": "pegasos", "refit": False}
+        return BudgetedKernelClassifier(budget, random_state=0, **alone).fit(X, y)
+
+    default()
+    stream()
+    calls = {"default": default, "stream": stream}
+    found, spent = timed(calls | {"peer": lambda: peer(X, budget).fit(X, y)}, fits)
+    yield {
+        "accuracy %": accuracy(found["default"], data),
+        "Nystroem, LinearSVC %": accuracy(found["peer"], data),
+        "seconds": spent["default"],
+        "of the refit": spent["default"] - spent["stream"],
+        "Nystroem, LinearSVC seconds": spent["peer"],
+    }
+
+
+def shifted(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
+    """The accuracy far from 0."""
+    data = load(name)
+    for away in (0, 1e2, 1e4, 1e6):
+        moved = data._replace(X_train=data.X_train + away, X_test=data.X_test + away)
+        X, y = moved.X_train, moved.y_train
+        whole = BudgetedKernelClassifier(budget, random_state=0).fit(X, y)
+        yield {
+            "moved by": away,
+            "fit %": accuracy(whole, moved),
+            "partial_fit %": accuracy(by_parts(budget, X, y), moved),
+        }
+
+
+def outliers(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
+    """The accuracy where one row in a hundred has a value far out."""
+    data = load(name)
+    spoilt = data.X_train.copy()
+    rows = np.arange(0, len(spoilt), 100)
+    columns = np.random.default_rng(0).integers(spoilt.shape[1], size=len(rows))
+    spoilt[rows, columns] = 100
+    for shown, X in (("no", data.X_train), ("yes", spoilt)):
+        fit = BudgetedKernelClassifier(budget, random_state=0).fit(X, data.y_train)
+        variance = BudgetedKernelClassifier(
+            budget, gamma=1 / float(np.sum(np.var(X, axis=0))), random_state=0
+        ).fit(X, data.y_train)
+        yield {
+            "outliers": shown,
+            "default %": accuracy(fit, data),
+            "gamma of the variance %": accuracy(variance, data),
+        }
+
+
+def by_parts(budget: int, X, y, **given: Any) -> Any:
+    """The classifier after a stream in parts."""
+    model = BudgetedKernelClassifier(budget, random_state=0, **given)
+    for start in range(0, len(y), PART):
+        part = slice(start, start + PART)
+        model.partial_fit(X[part], y[part], classes=np.unique(y))
+    return model
+
+
+def averaged_sgd(budget: int, X, y, order) -> Any:
+    """Averaged stochastic gradients on features of rows drawn from the whole stream."""
+    features = Nystroem(
+        gamma=bj.default_gamma(X), n_components=budget, random_state=0
+    ).fit(X)
+    model = SGDClassifier(average=True, random_state=0)
+    for start in range(0, len(y), PART):
+        part = order[start : start + PART]
+        model.partial_fit(features.transform(X[part]), y[part], classes=np.unique(y))
+    return make_pipeline(features, model)
+
+
+def orders(data) -> dict[str, Any]:
+    """The rows as they come."""
+    X, codes = data.X_train, np.unique(data.y_train, return_inverse=True)[1]
+    related = [abs(np.corrcoef(x, codes)[0, 1]) if np.ptp(x) else 0 for x in X.T]
+    clusters = MiniBatchKMeans(20, random_state=0).fit_predict(X)
+    return {
+        "shuffled": np.arange(len(X)),
+        "by label": np.argsort(codes, kind="stable"),
+        "by a feature": np.argsort(X[:, np.argmax(related)], kind="stable"),
+        "by cluster": np.argsort(clusters, kind="stable"),
+    }
+
+
+def order(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
+    """The accuracy of `partial_fit` on sorted streams."""
+    data = load(name)
+    X, y = data.X_train, data.y_train
+    for shown, rows in orders(data).items():
+        given = X[rows], y[rows]
+        yield {
+            "order": shown,
+            "default %": accuracy(by_parts(budget, *given), data),
+            "one pass, refit=False %": accuracy(
+                by_parts(budget, *given, refit=False), data
+            ),
+            "Nystroem, averaged SGD %": accuracy(
+                averaged_sgd(budget, X, y, rows), data
+            ),
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description="The default classifier")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--budgets", nargs="+", type=int, default=[100, 500, 1000])
+    tables = {each.__name__: each for each in (budgets, shifted, outliers, order)}
+    others = list(tables)[1:]
+    for table in others:
+        parser.add_argument(f"--{table}", action="store_true")
+    parser.add_argument("--fits", type=int, default=3)
+    parser.add_argument("--again", action="store_true", help="measure all anew")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    chosen = [table for table in others if getattr(given, table)] or ["budgets"]
+    # Threads that wait for each other count too.
+    threadpoolctl.threadpool_limits(1, user_api="blas")
+    known = []
+    if given.output.exists():
+        known = json.loads(given.output.read_text())["rows"]
+    for table in chosen:
+        # The other tables are of the first budget.
+        sizes = given.budgets if table == "budgets" else given.budgets[:1]
+        for name in given.data:
+            for budget in sizes:
+                key = {"table": table, "data": name, "B": budget}
+                same = [row for row in known if key.items() <= row.items()]
+                if same and not given.again:
+                    continue
+                known = [row for row in known if row not in same]
+                for row in tables[table](name, budget, given.fits):
+                    known.append(key | row)
+                    measure.show([known[-1]])
+                measure.save(known, given.output)
+        measure.show([row for row in known if row["table"] == table])
+
+
+if __name__ == "__main__":
+    main()
