@@ -68,7 +68,7 @@ def run(
     X, y, weights = stream("run", state, X, y, weight)
     size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
     new, scores = run_checked(algorithm, state, X, y, weights, size)
-    check_result("run", new, scores)
+    check_result("run", new, scores, X)
     return new, scores
 
 
@@ -88,7 +88,9 @@ def block_length(where: str, block_size: int | None, capacity: int) -> int:
     return max(16, min(64, capacity // 3))
 
 
-def check_result(where: str, state: Any, scores: Array) -> None:
+def check_result(
+    where: str, state: Any, scores: Array, X: Float[Array, "n features"]
+) -> None:
     """Raises if the model had to refuse examples, or a score is not finite."""
     check_room(where, state)
     if not isinstance(scores, Tracer):
@@ -96,8 +98,27 @@ def check_result(where: str, state: Any, scores: Array) -> None:
         if row < scores.shape[0]:
             raise ValueError(
                 f"{where}: every score must be finite, got {np.asarray(scores[row])} "
-                f"in row {row}: kernel values overflow {scores.dtype}; scale X down"
+                f"in row {row}: {cause(state, X)}"
             )
+
+
+def cause(state: Any, X: Float[Array, "n features"]) -> str:
+    """Why a model of these examples is not finite, and what to do."""
+    selves = state.kernel.diag(X, kernels.squared_norms(X))
+    if not bool(jnp.all(jnp.isfinite(selves))):
+        return f"kernel values overflow {X.dtype}; scale X down"
+    rows = np.asarray(X, np.float64)
+    spread = np.sqrt(np.sum(np.var(rows, axis=0)))
+    away = np.linalg.norm(np.mean(rows, axis=0))
+    if away > 10 * spread:
+        return (
+            f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
+            f"{away:.3g} and a deviation of {spread:.3g}; centre X"
+        )
+    return (
+        f"coefficients overflow {X.dtype}; a learning rate, a penalty or a weight is "
+        "too large"
+    )
 
 
 def check_room(where: str, state: Any) -> None:

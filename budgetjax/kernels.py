@@ -98,10 +98,32 @@ class Kernel:
     _fields: ClassVar[tuple[str, ...]]
     _make: ClassVar[Callable[..., Any]]
 
+    # A kernel without parameters is an empty tuple; kernels of two kinds may be equal
+    # tuples.
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and tuple.__eq__(self, other)  # pyright: ignore
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self))  # pyright: ignore
+
     def __init_subclass__(cls) -> None:
         # A pytree must be rebuilt from any leaves (tracers, objects, axis numbers), so
         # the checks of `__new__` are for users only: `_make` goes round them.
         super().__init_subclass__()
+        name = cls.__name__
+        if not hasattr(cls, "_fields"):
+            raise TypeError(
+                f'{name}: a kernel must be class {name}(Kernel, NamedTuple("{name}", '
+                "[...])), with its parameters, got no NamedTuple"
+            )
+        if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
+            raise TypeError(f"{name}: a kernel must define gram and diag")
         jax.tree_util.register_pytree_with_keys(
             cls,
             lambda kernel: (

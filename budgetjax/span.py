@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import expansion as support_set
@@ -49,6 +50,15 @@ class Span(NamedTuple):
     gram: Float[Array, "rows rows"]
     root: Float[Array, "rows rows"]
     turn: Integer[Array, ""]
+
+
+def check_dtype(where: str, dtype) -> None:
+    """Raises unless a kernel matrix can be inverted in this type."""
+    if jnp.finfo(dtype).eps > 1e-6:
+        raise ValueError(
+            f"{where}: dtype must be float32 or float64, because a kernel matrix is "
+            f"inverted, got {np.dtype(dtype)}"
+        )
 
 
 def empty(rows: int, dtype) -> Span:
@@ -170,20 +180,32 @@ def replace(
     here, _, others = _apart(slot, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
     left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
+    gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
+    reach = bounded(jnp.diagonal(gram), left * jnp.where(here, 1, -others))
     # Column `slot` of R - u u^T R is 0.
-    change = jnp.where(here, left, -others * left - gone.reach)
+    change = reach - jnp.where(here, 0, gone.reach)
     root = jnp.where(here[None], 0, span.root) + gone.direction[:, None] * change[None]
     root = jnp.where(entered, root, span.root)
-    gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
     return Span(gram, root, span.turn + entered.astype(jnp.int32))
+
+
+def bounded(
+    selves: Float[Array, " rows"], z: Float[Array, "*n rows"]
+) -> Float[Array, "*n rows"]:
+    """Coefficients of a vector of length 1, no larger than the ridge lets them be.
+
+    With `z K z^T = 1` the ridge of K, a part of the diagonal `selves`, alone gives them
+    a largest size. A kernel matrix that rounding has made not positive would let them
+    grow for ever.
+    """
+    squares = _times(z * z, selves)[..., None]
+    return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
 
 
 def _apart(
     slot: Integer[Array, ""], gone: Leaving, solution: Float[Array, " rows"]
 ) -> tuple[Bool[Array, " rows"], Float[Array, ""], Float[Array, " rows"]]:
-    """Where the slot is, the newcomer's part along `u`, and its projection onto all
-    other slots.
-    """
+    """Where the slot is, what is along `u`, and the projection onto all others."""
     here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
     own = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
@@ -252,8 +274,9 @@ def orthonormal(
     reach = _times(span.root.T, both)
     errors = _times(span.root, _times(span.gram, reach)) - both
     parts = errors - _times(both, _times(both.T, errors)) / 2
-    lost = _times(span.root.T, parts)
-    return span._replace(root=span.root - _times(both, lost.T))
+    before, selves = reach.T, jnp.diagonal(span.gram)
+    lost = before - bounded(selves, before - _times(parts.T, span.root))
+    return span._replace(root=span.root - _times(both, lost))
 
 
 def crossed(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
@@ -131,7 +132,16 @@ def sweep(
     rounds = rounds[0]
     errors = mistakes / jnp.maximum(rounds, 1)[None]
     errors = errors.astype(vectors.dtype)
-    engine.check_result("sweep", new, errors)
+    engine.check_room("sweep", new)
+    terms, scale = new.expansion.terms[:, :-1], new.expansion.scale
+    bad = ~jnp.isfinite(jnp.sum(terms * 0, axis=(1, 2)) + scale)
+    if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
+        i = int(jnp.argmax(bad))
+        broken = jax.tree.map(lambda leaf: leaf[i], new)
+        raise ValueError(
+            f"sweep: every model must be finite, got model {i} that is not: "
+            f"{engine.cause(broken, X)}"
+        )
     return Sweep(new, rounds, errors)
 
 

@@ -580,3 +580,17 @@ def test_a_stack_of_parameters_never_broadcasts(row, as_installed):
     stack = jax.tree.map(lambda p: jnp.full((M,), p), row.kernel)
     with pytest.raises(ValueError, match=r"must be a scalar.* got shape \(5,\)"):
         stack.gram(X, X)
+
+
+def test_kernels_are_true_and_differ_by_their_kind():
+    assert bj.Linear() and bj.Normalized(bj.Linear())  # noqa: PT018
+    both = bj.RBF(1.0), bj.Linear()
+    assert both[0] + both[1] == both[0] + both[1] != both[0] * both[1]
+    assert len({both[0] + both[1], both[0] * both[1], bj.Linear(), bj.Linear()}) == 3
+
+
+def test_a_kernel_of_your_own_that_lacks_a_part_says_so():
+    with pytest.raises(TypeError, match=r"Own: .* got no NamedTuple"):
+        type("Own", (bj.Kernel,), {})
+    with pytest.raises(TypeError, match="Own: a kernel must define gram and diag"):
+        type("Own", (bj.Kernel, NamedTuple("Own", [])), {"gram": bj.Linear.gram})

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 import registry
 
 import budgetjax as bj
+from budgetjax import engine, hyperparameters, losses
 from budgetjax import expansion as support_set
-from budgetjax import hyperparameters, losses
 from budgetjax.expansion import FREE, Newcomer
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
@@ -194,3 +195,53 @@ def test_every_strategy_fills_the_slot_that_a_merge_of_three_has_freed(strategy)
         _, edits = started.admit(kernel, hole, newcomer)
         assert int(edits.rows[-1].slot) == 1
         assert np.flatnonzero(support_set.write(hole, edits).mask).tolist() == [0, 1, 2]
+
+
+def test_half_precision_is_refused_where_a_kernel_matrix_is_inverted():
+    for name in ("arow", "projectron", "nystrom"):
+        with pytest.raises(ValueError, match=f"{name}.init: dtype must be float32 or"):
+            made(name, dtype=jnp.bfloat16)
+    with pytest.raises(ValueError, match="Project: dtype must be float32 or"):
+        made("pegasos", maintenance=bj.Project(), dtype=jnp.float16)
+
+
+@pytest.mark.parametrize(
+    "strategy", [bj.Merge(), bj.MultiMerge(), bj.MergeBestPair()], ids=repr
+)
+def test_merging_keeps_bfloat16(strategy):
+    state = made("pegasos", maintenance=strategy, dtype=jnp.bfloat16)
+    new, scores = jax.eval_shape(lambda state: bj.run(bj.pegasos, state, X, y), state)
+    assert scores.dtype == jnp.bfloat16
+    chex.assert_trees_all_equal_dtypes(new, state)
+
+
+def test_what_is_not_finite_says_why():
+    state = made("arow")
+    for rows, why in (
+        (X * np.float32(1e20), "kernel values overflow float32; scale X down"),
+        (X + 1000, r"so far from 0, with the mean at 1.41e\+03 .* centre X"),
+        (X, "coefficients overflow float32; a learning rate"),
+    ):
+        kernel = bj.Linear() if "overflow float32; s" in why else state.kernel
+        wrong = state._replace(kernel=kernel)
+        with pytest.raises(ValueError, match=why):
+            engine.check_result(
+                "run", wrong, jnp.full(len(X), jnp.nan), jnp.array(rows)
+            )
+
+
+def test_second_order_learners_survive_a_kernel_matrix_that_is_not_positive():
+    """At a mean of 100 and more float32 has no digits for the kernel."""
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(600, 3)).astype(np.float32)
+    labels = np.where(rows[:, 0] * rows[:, 1] > 0, 1, -1)
+    for algorithm, more in (
+        (bj.arow, {}),
+        (bj.passive_aggressive, {"maintenance": bj.Project(best=True)}),
+    ):
+        state = algorithm.init(bj.RBF(0.3), num_features=3, budget=20, **more)
+        for far in (100, 1000):
+            new, scores = bj.run(algorithm, state, rows + np.float32(far), labels)
+            assert np.all(np.isfinite(scores))
+            if far == 100:
+                assert new.num_mistakes < 200

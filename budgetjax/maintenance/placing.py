@@ -96,7 +96,7 @@ def _relative(
     `m` is the smaller, so `r >= 1`. Of a free slot, of length 0, nothing is asked.
     """
     limits = jnp.finfo(n_lengths.dtype)
-    largest = limits.max**0.5 / 16
+    largest = float(limits.max) ** 0.5 / 16
     inverse = 1 / jnp.maximum(m_length, limits.tiny)
     r = jnp.clip(n_lengths * inverse, 1, largest)
     return r, jnp.clip(products * inverse, -(largest**0.5), largest**0.5)
@@ -122,7 +122,7 @@ def _safeguarded(r, c, decay, x, steps):
     twice may round it in two ways: a step that leaves the bracket by so little is no
     reason for a bisection, which would lose the root.
     """
-    slack = 16 * jnp.finfo(x.dtype).eps
+    slack = 16 * float(jnp.finfo(x.dtype).eps)
 
     def narrower(_, bracket):
         x, low, high = bracket

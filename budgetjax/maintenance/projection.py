@@ -41,6 +41,7 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
         return super().__new__(cls, hyperparameters.flag("Project", "best", best), span)
 
     def start(self, kernel, expansion, seed):
+        span.check_dtype("Project", expansion.vectors.dtype)
         return self._replace(span=span.of(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):

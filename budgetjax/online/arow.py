@@ -151,6 +151,7 @@ def init(
     """
     where = "arow.init"
     kind = hyperparameters.float_dtype(where, dtype)
+    span.check_dtype(where, kind)
     shared = rounds.start(
         where,
         kernel,
@@ -250,7 +251,8 @@ def update(
     unit = jnp.eye(p.shape[0], dtype=p.dtype)
     covariance = (1 - state.drift) * model.covariance + state.drift * unit
     s = jnp.matmul(covariance, p, precision="highest")
-    v = jnp.maximum(jnp.dot(p, s, precision="highest"), 0)
+    # S is at most I: so it is where rounding has made K, and with it S, not positive.
+    v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
     columns = 1 if score.shape[0] == 1 else 2
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
     noise = state.confidence / newcomer.weight
@@ -394,6 +396,10 @@ def _exchanged(
     beyond = span.beyond(kernel_row, kernel_self, solution)
     mask = model.mask | here
     shares = span.shares(place, gone, solution, beyond)
+    selves = jnp.where(here, kernel_self, jnp.diagonal(model.span.gram))
+    square = model.span.gram[place, place]
+    length = jnp.sqrt(jnp.where(square > 0, square, 1))
+    shares = length * span.bounded(selves, shares / length)
     shares = jnp.where(mask & model.mask[place] & (slot != NOWHERE), shares, 0)
     left = model.terms[place]
     terms = jnp.where(here[:, None], 0, model.terms) + shares[:, None] * left[None]

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import expansion as support_set
-from budgetjax import features, hyperparameters, kernels, losses, rounds
+from budgetjax import features, hyperparameters, kernels, losses, rounds, span
 from budgetjax.expansion import NOWHERE
 from budgetjax.features import FeatureAlgorithm, State
 from budgetjax.kernels import Kernel
@@ -84,6 +84,7 @@ def init(
     """
     where = "nystrom.init"
     kind = hyperparameters.float_dtype(where, dtype)
+    span.check_dtype(where, kind)
     shared = rounds.start(
         where,
         kernel,

@@ -111,6 +111,7 @@ def init(
     """
     where = "projectron.init"
     dtype = hyperparameters.float_dtype(where, dtype)
+    span.check_dtype(where, dtype)
     shared = rounds.start(
         where,
         kernel,

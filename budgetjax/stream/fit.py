@@ -313,6 +313,10 @@ def _learned(
     row, good = _harm(new, X, scores)
     row = int(row)
     if not good or row < batch.rows:
+        if bool(jnp.all(jnp.isfinite(state.kernel.diag(X, kernels.squared_norms(X))))):
+            raise ValueError(
+                f"{where}: the model must stay finite: {engine.cause(state, X)}"
+            )
         # What breaks a model may show in later rows only; it is the largest so far.
         seen = batch.X[: min(row + 1, batch.rows)].astype(np.float64)
         row = int(np.argmax(np.sum(np.square(seen), axis=1)))
