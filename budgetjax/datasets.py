@@ -188,9 +188,17 @@ def _raw(name: str) -> Raw:
     if name in OPENML:
         number, num_train = OPENML[name]
         # This parser does without pandas.
-        X, y = _scikit_learn(name).fetch_openml(
-            data_id=number, as_frame=False, return_X_y=True, parser="liac-arff"
-        )
+        openml = _scikit_learn(name)
+        try:
+            X, y = openml.fetch_openml(
+                data_id=number, as_frame=False, return_X_y=True, parser="liac-arff"
+            )
+        except OSError as error:
+            raise OSError(
+                f"load: the data set {name!r} comes from openml.org, got {error}; "
+                f"without a network, have {name}.npz in a folder that the environment "
+                f"variable {FOLDER_VARIABLE} names"
+            ) from None
         return {"X": X, "y": y} if num_train is None else _parts(X, y, num_train)
     held = sorted(path.stem for path in Path(folder).glob("*.npz")) if folder else []
     where = f"{folder} holds {', '.join(held) or 'none'}" if folder else "it is not set"

@@ -27,6 +27,8 @@ FORMAT = 1
 HEADER = "budgetjax"
 # Of its size and the list of arrays: safetensors reads no file with more.
 HEADER_LIMIT = 100_000_000
+# What is said of a file of another kind.
+ALIEN = "must be a file of budgetjax.save"
 # In the place of the digest while it is computed.
 NO_DIGEST = "0" * 64
 # A temporary file that is older, in seconds, was left behind by a process that died.
@@ -312,7 +314,7 @@ def _checked(where: str, path: str) -> tuple[dict[str, Any], bytes]:
 
 
 def _alien(where: str, got: str) -> ValueError:
-    return ValueError(f"{where}: must be a file of budgetjax.save, got {got}")
+    return ValueError(f"{where}: {ALIEN}, got {got}")
 
 
 def replace(where: str, path: str, parts: Iterable[bytes | memoryview]) -> None:

@@ -187,7 +187,10 @@ OTHERS = {
     "a budget": ({"state": ROW.init(budget=9)}, "same learner"),
     "a kernel": ({"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
     "a learner": (
-        {"state": bj.arow.init(bj.RBF(0.5), num_features=3, budget=10)},
+        {
+            "algorithm": bj.arow,
+            "state": bj.arow.init(bj.RBF(0.5), num_features=3, budget=10),
+        },
         "same learner",
     ),
     "standardising": ({"standardise": True}, "same learner"),
@@ -242,13 +245,15 @@ def test_files_that_are_no_checkpoints_are_refused(group, interrupted, tmp_path)
     for data, says in (
         (interrupted[:-7], "another digest"),
         (bytes(changed), "got"),
-        (b"a,b\n1,2\n", "must be a file of budgetjax.save"),
-        (b"", "empty"),
+        # What is no checkpoint is not to be lost.
+        (b"a,b\n1,2\n", "give another path"),
+        (b"", "give another path"),
         ((tmp_path / "model").read_bytes(), "a model without a place"),
     ):
         path.write_bytes(data)
+        advice = "starts anew|give another path"
         with pytest.raises(
-            ValueError, match=r"fit_stream: checkpoint.* starts anew"
+            ValueError, match=rf"fit_stream: checkpoint.* ({advice})"
         ) as raised:
             fit(ROW, batches(), checkpoint=path)
         assert says in str(raised.value)

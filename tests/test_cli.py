@@ -624,6 +624,38 @@ def test_estimators_of_python_predict(at):
     assert said["classes"] == "2: no, yes"
 
 
+def test_files_of_libsvm_that_start_at_0_and_have_new_indices(at):
+    X, y = data()
+    codes = np.where(y == "yes", 1, -1)
+    rows = zip(X.tolist(), codes.tolist(), strict=True)
+    lines = [f"{code} 0:{a} 1:{b}" for (a, b), code in rows]
+    (at / "zero.libsvm").write_text("\n".join(lines))
+    train("train.libsvm")
+    expected = bj.load("model.st")
+    train("zero.libsvm", "--zero-based")
+    same(bj.load("model.st").state, expected.state)
+    (at / "new.libsvm").write_text("\n".join(f"{line} 7:1" for line in lines))
+    good("predict", "model.st", "new.libsvm", "--zero-based", "-o", "new.txt")
+    assert values("new.txt") == [str(one) for one in expected.predict(X)]
+
+
+def test_predictions_can_go_to_a_device(at):
+    train("train.csv")
+    output = good("predict", "model.st", "test.csv", "-o", "/dev/null")
+    assert output.startswith("accuracy: ")
+
+
+def test_classes_that_are_true_or_false(at):
+    X, y = data()
+    content = table(X, y == "yes")
+    content.to_pandas().to_csv(at / "true.csv")
+    pa.parquet.write_table(content, at / "true.parquet")
+    assert train("true.csv")["classes"] == "False (158), True (142)"
+    good("predict", "model.st", "true.parquet", "-o", "out.txt")
+    assert set(values("out.txt")) == {"False", "True"}
+    assert train("true.csv", "--classes", "true,false")["classes"] == "True, False"
+
+
 # What goes wrong.
 
 
@@ -653,6 +685,8 @@ def make_bad_files():
     Path("bare.csv").write_text("1,2,3\n4,5,6\n")
     Path("index.libsvm").write_text("1 1:1 4:2\n")
     Path("order.libsvm").write_text("1 2:1 1:2\n-1 2:1\n")
+    Path("zero.libsvm").write_text("1 0:1 1:2\n-1 0:2 1:1\n")
+    Path("semicolons.csv").write_text("a;b;kind\n1;2;no\n")
     Path("sweep.json").write_text('{"kind": "another"}')
     model = Path("model.st").read_bytes()
     Path("truncated.st").write_bytes(model[:-50])
@@ -710,7 +744,7 @@ BAD = {
         ("train", "train.libsvm", *TRAIN),
         2,
         "--target: the columns of train.libsvm have no names; tables that have them "
-        "end in .csv, .parquet, .arrow, .feather.",
+        "end in .csv, .tsv, .parquet, .arrow, .feather.",
     ),
     "a missing value": (
         ("train", "missing.csv", *TRAIN),
@@ -825,7 +859,8 @@ BAD = {
     "a test file of another width": (
         (*LEARN, "--test", "narrow.csv"),
         1,
-        "narrow.csv: features must be of the columns 'a', 'kind', got 'b'",
+        "narrow.csv: must have the columns that the model was trained on, and lacks "
+        "'b'",
     ),
     "a budget of nothing": (
         (*LEARN, "--budget", "0"),
@@ -919,12 +954,43 @@ BAD = {
     "columns of another name": (
         ("predict", "model.st", "narrow.parquet", "-o", "new.txt"),
         1,
-        "narrow.parquet: features must be of the columns 'a', 'kind', got 'b'",
+        "narrow.parquet: must have the columns that the model was trained on, and "
+        "lacks 'b'",
     ),
-    "indices beyond the model": (
-        ("predict", "python.st", "index.libsvm", "-o", "new.txt"),
+    "indices that start at 0": (
+        ("train", "zero.libsvm", "-m", "new.st", *SMALL),
         1,
-        "index.libsvm: indices must be at most 3, for num_features 3, got 4 in row 0",
+        "zero.libsvm: indices must be at least 1, got 0 in row 0; --zero-based reads "
+        "files that start at 0",
+    ),
+    "standard input": (
+        ("train", "-", "-m", "new.st"),
+        2,
+        "FILE cannot be standard input: it is read repeatedly.",
+    ),
+    "a pipe": (
+        ("predict", "model.st", "/dev/null"),
+        1,
+        "/dev/null: the source must be a file, which can be read more than once, got "
+        "a pipe or a device; write it to a file first",
+    ),
+    "a file of no format": (
+        ("train", "sweep.json", *TRAIN),
+        1,
+        "sweep.json: the file must be .csv, .tsv, .parquet, .arrow, .feather, .npy, or "
+        "LIBSVM text under another name, got .json",
+    ),
+    "another separator": (
+        ("train", "semicolons.csv", *TRAIN),
+        1,
+        "semicolons.csv: cells must be separated by ',', got 'a;b;kind' as the first "
+        "line; put commas there",
+    ),
+    "a checkpoint that is data": (
+        (*LEARN, "--checkpoint", "test.libsvm"),
+        1,
+        "fit_stream: checkpoint: read: test.libsvm: must be a file of budgetjax.save, "
+        "got another file, or a damaged one; give another path",
     ),
     "many models": (
         ("predict", "stacked.st", "test.csv", "-o", "new.txt"),

@@ -1,4 +1,5 @@
 import builtins
+import urllib.error
 
 import numpy as np
 import pytest
@@ -264,3 +265,14 @@ def test_downloads_name_the_set_by_number(monkeypatch):
     assert (len(data.y_train), len(data.y_test)) == (60_000, 10)
     np.testing.assert_array_equal(data.y_test, np.arange(10))
     assert len(datasets.load("usps").y_test) == 12_002  # a fifth
+
+
+def test_without_a_network_it_is_said_what_is_missing(monkeypatch):
+    def fetch_openml(**options):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
+    monkeypatch.delenv("BUDGETJAX_DATA", raising=False)
+    with pytest.raises(OSError, match=r"data set 'mnist'.*BUDGETJAX_DATA") as raised:
+        datasets.load("mnist")
+    assert "have mnist.npz in a folder" in str(raised.value)

@@ -348,7 +348,8 @@ def test_columns_of_numbers_of_any_type(kind):
     np.testing.assert_array_equal(X[:, 0], expected)
     assert X.dtype == (np.float32 if kind in ("int8", "bool", "half") else np.float64)
     np.testing.assert_array_equal(y, expected)
-    assert y.dtype == (np.int64 if kind in ("int8", "uint64", "bool") else np.float64)
+    types = {"int8": np.int64, "uint64": np.int64, "bool": np.bool}
+    assert y.dtype == types.get(kind, np.float64)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +384,7 @@ def csv_of(folder, text):
         ('"a\nb",y\n1,"x\ny"\n2,z\n', {"target": 1}, [[1], [2]], ["x\ny", "z"]),
         ("a,y\n1,007\n2,8.5\n", {"target": "y"}, [[1], [2]], [7.0, 8.5]),
         ("a,y\n1,1\n2,two\n", {"target": "y"}, [[1], [2]], ["1", "two"]),
-        ("a,y\n1e-3,true\n", {"target": "y"}, [[1e-3]], ["true"]),
+        ("a,y\n1e-3,true\n", {"target": "y"}, [[1e-3]], [True]),
         ("1,2\n3,4\n", {"target": 1, "header": False}, [[1], [3]], [2, 4]),
         ("\n1;2\n", {"target": 1, "header": False, "delimiter": ";"}, [[1]], [2]),
         ("0,1,2\n3,4,5\n", {"target": 2}, [[3, 4]], [5]),
@@ -426,6 +427,40 @@ def test_rows_wider_than_a_block(tmp_path):
     path = csv_of(tmp_path, "\n".join([names, *lines]))
     batches = readers.csv(path, target="y")
     check_equal(joined(batches), [x, np.zeros(2, np.int64)])
+
+
+def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
+    content = pa.table({"a": [True, False, True], "y": [False, True, True]})
+    pa.csv.write_csv(content, tmp_path / "arrow.csv")
+    content.to_pandas().to_csv(tmp_path / "pandas.csv", index=False)
+    pa.parquet.write_table(content, tmp_path / "a.parquet")
+    for name in ("arrow.csv", "pandas.csv", "a.parquet"):
+        batches = readers.read(tmp_path / name, target="y")
+        X, y = joined(batches)
+        assert X.tolist() == [[1], [0], [1]]
+        check_equal([y, labels(batches)], [content["y"].to_numpy(), np.bool([0, 1])])
+
+
+def test_the_nameless_index_that_pandas_writes_first_is_no_feature(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "y": ["no", "yes"]}, index=[7, 8])
+    frame.to_csv(tmp_path / "a.csv")
+    batches = readers.read(tmp_path / "a.csv", target="y")
+    assert batches.feature_names == ("a",)
+    assert joined(batches)[0].tolist() == [[1], [2]]
+
+
+def test_tabs(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\ty\n1\t2\tno\n3\t4\tyes\n")
+    X, y = joined(readers.read(tmp_path / "a.tsv", target="y"))
+    assert (X.tolist(), y.tolist()) == ([[1, 2], [3, 4]], ["no", "yes"])
+
+
+def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("1 2:5 3:7 9:1\n-1 1:3\n")
+    batches = readers.libsvm(path, num_features=2, ignore_beyond=True, batch_rows=1)
+    X, y = joined(batches)
+    assert (X.tolist(), y.tolist()) == ([[0, 5], [3, 0]], [1, -1])
 
 
 def test_digits_that_float32_has_not_are_read(tmp_path):
@@ -675,6 +710,11 @@ def file(name, content, **arguments):
     return call
 
 
+def pipe(folder):
+    os.mkfifo(folder / "a.csv")
+    readers.csv(folder / "a.csv", target="y")
+
+
 def csv_file(content, name="a.csv", **arguments):
     def call(folder):
         path = folder / name
@@ -803,8 +843,8 @@ BAD_CSV = [
     ),
     Bad(
         "nameless",
-        csv_file(",a,y\n0,2,3\n"),
-        "a.csv: every column must have a name, got none for column 0; choose columns "
+        csv_file("a,,y\n0,2,3\n"),
+        "a.csv: every column must have a name, got none for column 1; choose columns "
         "with features=",
     ),
     Bad(
@@ -955,6 +995,30 @@ BAD_CSV = [
         "batch-rows",
         csv_file("a,y\n1,2\n", batch_rows=0),
         "csv: batch_rows must be at least 1, got 0",
+    ),
+    Bad(
+        "another-separator",
+        csv_file("a;b;y\n1;2;3\n"),
+        "a.csv: cells must be separated by ',', got 'a;b;y' as the first line; "
+        "delimiter=';' reads it",
+    ),
+    Bad(
+        "neither-true-nor-false",
+        csv_file("a,y\ntrue,1\n7,2\n"),
+        "a.csv: X must be true or false, as in the first row, got '7' in row 1, column "
+        "'a'; encode text as numbers first, or choose other columns with features=",
+    ),
+    Bad(
+        "of-no-format",
+        file("a.json", "{}"),
+        "a.json: the file must be .csv, .tsv, .parquet, .arrow, .feather, .npy, or "
+        "LIBSVM text under another name, got .json",
+    ),
+    Bad(
+        "pipe",
+        pipe,
+        "a.csv: the source must be a file, which can be read more than once, got a "
+        "pipe or a device; write it to a file first",
     ),
     Bad(
         "dtype",
@@ -1118,6 +1182,17 @@ BAD_TABLES = [
     ),
 ]
 BAD_LIBSVM = [
+    Bad(
+        "no-order-at-the-end-of-a-line",
+        file("a", "1 2:1 1:2\n-1 2:2 1:1\n"),
+        "a: indices must ascend, got 1 after 2 in row 0",
+    ),
+    Bad(
+        "rows-that-no-memory-holds",
+        file("a", "1 2:1\n1 9999999999:1\n"),
+        "a: indices must be at most 134,217,728, as rows are dense in memory, got "
+        "9,999,999,999 in row 1",
+    ),
     Bad("empty", file("a", ""), "a: the file must have rows, got none"),
     Bad("comments", file("a", "# 1 2:3\n\n"), "a: the file must have rows, got none"),
     Bad(

@@ -1,5 +1,6 @@
 """Learning from batches: what `run` gives, whatever their lengths."""
 
+import dataclasses
 import os
 import pathlib
 import warnings
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 import registry
 import scipy.sparse
@@ -428,6 +430,26 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     ]
     if roots:
         np.testing.assert_allclose(*roots, atol=1e-4 * np.abs(roots[0]).max())
+
+
+def test_columns_of_a_frame_are_taken_by_their_names(tmp_path):
+    row = LEARNERS["multiclass"]
+    X, y = row.stream(N)
+    names = ("a", "b", "c")
+    source = Batches("named", 3, lambda: cut((X, y), [N]), feature_names=names)
+    model = fit(row, source)
+    assert model.feature_names == names
+    expected = model.predict(X)
+    frame = pd.DataFrame(X, columns=list(names)).assign(other=0)
+    moved = frame[["other", "c", "a", "b"]]
+    np.testing.assert_array_equal(model.predict(moved), expected)
+    bj.save(tmp_path / "model", model)
+    np.testing.assert_array_equal(bj.load(tmp_path / "model").predict(moved), expected)
+    with pytest.raises(ValueError, match="was trained on, and lacks 'b'"):
+        model.predict(frame[["a", "c"]])
+    other = dataclasses.replace(source, feature_names=("b", "a", "c"))
+    with pytest.raises(ValueError, match="columns of the model, a, b, c, got b, a, c"):
+        fit(row, other, model)
 
 
 def test_frequencies_are_no_rows():

@@ -23,6 +23,11 @@ OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
 SPOKEN = {
     "choose other columns with features=": "leave the column out with --ignore",
     "header=False reads": "--no-header reads",
+    "zero_based=True reads": "--zero-based reads",
+    "choose columns with features=": "name it in the first line",
+    "delimiter=';' reads it": "put commas there",
+    "delimiter='|' reads it": "put commas there",
+    "delimiter='\\t' reads it": "call it .tsv",
 }
 EXAMPLES = """\b
 Train, predict, look:
@@ -93,9 +98,9 @@ def budgetjax() -> None:
     """Kernel classifiers and regressors with a fixed number of support vectors.
 
     A model is trained from a table of numbers, one example a row, in constant memory:
-    the file may be larger than the computer's. Tables are CSV (.csv), Parquet
-    (.parquet), Arrow (.arrow, .feather) or LIBSVM text (any other name); CSV and LIBSVM
-    may be compressed (.gz, .bz2).
+    the file may be larger than the computer's. Tables are CSV (.csv; with tabs
+    .tsv), Parquet (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other
+    name); text may be compressed (.gz, .bz2).
 
     "budgetjax COMMAND --help" explains a command.
     """

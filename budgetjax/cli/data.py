@@ -8,7 +8,8 @@ import click
 import numpy as np
 
 # What is read as a table with named columns, or as arrays; all else is LIBSVM text.
-TABLES = (".csv", ".parquet", ".arrow", ".feather")
+TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
+TEXT = {".csv": ",", ".tsv": "\t"}
 ARRAYS = ".npy"
 COMPRESSED = (".gz", ".bz2")
 
@@ -34,6 +35,7 @@ def opened(
     header: bool = True,
     features: Sequence[str] | None = None,
     num_features: int | None = None,
+    zero_based: bool = False,
 ) -> Any:
     """A file as `budgetjax.stream.Batches`.
 
@@ -44,7 +46,9 @@ def opened(
       ignore: columns that are neither.
       header: whether a CSV file begins with the names of its columns.
       features: the columns of X in their order, None for all others.
-      num_features: of LIBSVM text, None for the largest index.
+      num_features: of LIBSVM text, None for the largest index; what is beyond it, a
+        model has not seen, and is left out.
+      zero_based: whether the indices of LIBSVM text start at 0.
 
     Raises:
       click.UsageError: if columns are named, and the file has none.
@@ -53,7 +57,12 @@ def opened(
     from budgetjax.stream import readers
 
     kind = extension(path)
-    if not header and kind != ".csv":
+    if path == "-":
+        raise click.UsageError("FILE cannot be standard input: it is read repeatedly.")
+    readers.check_format(path)
+    if zero_based and (kind in TABLES or kind == ARRAYS):
+        raise click.UsageError(f"--zero-based is for LIBSVM text, and {path} is none.")
+    if not header and kind not in TEXT:
         raise click.UsageError(f"--no-header is for CSV, and {path} is none.")
     if kind not in TABLES:
         for option, given in (("--target", target), ("--ignore", ignore)):
@@ -64,13 +73,24 @@ def opened(
                 )
         if kind == ARRAYS:
             return readers.read(path, target=target)
-        return readers.read(path, num_features=num_features)
+        return readers.libsvm(
+            path,
+            num_features=num_features,
+            zero_based=zero_based,
+            ignore_beyond=num_features is not None,
+        )
 
     def read(target: str | None, features: Any) -> Any:
         if header:
             return readers.read(path, target=target, features=features)
         number = None if target is None else _column_number(target)
-        return readers.csv(path, target=number, features=features, header=False)
+        return readers.csv(
+            path,
+            target=number,
+            features=features,
+            header=False,
+            delimiter=TEXT[kind],
+        )
 
     if features is None and ignore:
         names = read(target, None).feature_names
@@ -94,7 +114,24 @@ def _column_number(target: str) -> int:
         ) from None
 
 
-def like(path: str, target: str | None, other: Any, *, header: bool = True) -> Any:
+def check_has(path: str, names: Sequence[str], needed: Sequence[str]) -> None:
+    """Raises unless a file has the columns of a model."""
+    lacks = [repr(name) for name in needed if name not in names]
+    if lacks:
+        raise ValueError(
+            f"{path}: must have the columns that the model was trained on, and lacks "
+            f"{listed(lacks)}"
+        )
+
+
+def like(
+    path: str,
+    target: str | None,
+    other: Any,
+    *,
+    header: bool = True,
+    zero_based: bool = False,
+) -> Any:
     """Another file with the columns of one, by their names where they have names.
 
     Raises:
@@ -107,12 +144,16 @@ def like(path: str, target: str | None, other: Any, *, header: bool = True) -> A
             f"--test must have columns with names if FILE has, got {path} for "
             f"{other.name}."
         )
+    if header and has_columns(path):
+        names = opened(path, None, header=header).feature_names
+        check_has(path, names, other.feature_names)
     return opened(
         path,
         target,
         header=header,
         features=other.feature_names,
         num_features=None if has_columns(path) else other.num_features,
+        zero_based=zero_based,
     )
 
 
@@ -149,6 +190,8 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
         if real in taken:
             raise click.UsageError(f"{option}: {path} is also another file of the run.")
         taken[real] = path
+        if _is_special(real):
+            continue
         folder = os.path.dirname(real)
         if not os.path.isdir(folder):
             raise ValueError(f"{option} {path}: there is no folder {folder}")
@@ -161,12 +204,23 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
 def write(path: str, parts: Iterable[bytes]) -> None:
     """Writes a file whole or not at all: until its end it has another name.
 
+    To a device or a pipe it writes as to any.
+
     Raises:
       OSError: if that fails; what was there before is unchanged.
     """
     from budgetjax import persist
 
+    if _is_special(path):
+        with open(path, "wb") as file:
+            file.writelines(parts)
+        return
     persist.replace("write", path, parts)
+
+
+def _is_special(path: str) -> bool:
+    """Whether there is a device or a pipe, such as /dev/null."""
+    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
 def label(value: Any) -> str:

@@ -61,6 +61,7 @@ def opened(path: str) -> Model:
     model = _predicting(path, value)
     features = notes.get("features")
     if hasattr(model, "state"):
+        features = features or getattr(model, "feature_names", None)
         regressor = is_regressor(model.state)
         size = model.state.expansion.vectors.shape[1]
         columns = model.state.expansion.num_columns

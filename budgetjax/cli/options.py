@@ -156,6 +156,9 @@ columns = shared(
         default=True,
         help="The CSV file has no line of names: its columns are 0, 1, ...",
     ),
+    click.option(
+        "--zero-based", is_flag=True, help="The indices of LIBSVM text start at 0."
+    ),
 )
 
 algorithm = click.option(

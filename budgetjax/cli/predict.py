@@ -45,6 +45,7 @@ def predict(
     target: str | None,
     ignore: tuple[str, ...],
     header: bool,
+    zero_based: bool,
     output: str,
     scores: bool,
     quiet: bool,
@@ -66,7 +67,7 @@ def predict(
     chosen = models.opened(model)
     if scores and chosen.scores is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
-    source = _source(chosen, file, target, ignore, header)
+    source = _source(chosen, file, target, ignore, header, zero_based)
     tally = _Tally(file, chosen, strict=target is not None)
     lines = _lines(chosen, source, tally, scores, options.shows_bar(quiet))
     if to_file:
@@ -79,7 +80,12 @@ def predict(
 
 
 def _source(
-    model: Model, file: str, target: str | None, ignore: tuple[str, ...], header: bool
+    model: Model,
+    file: str,
+    target: str | None,
+    ignore: tuple[str, ...],
+    header: bool,
+    zero_based: bool,
 ) -> Any:
     """The file, with the model's columns, and the target if there is one."""
     features = None
@@ -89,6 +95,7 @@ def _source(
             target = model.target
         if model.features is not None and not ignore:
             features = model.features
+            data.check_has(file, names, features)
     source = data.opened(
         file,
         target,
@@ -96,6 +103,7 @@ def _source(
         header=header,
         features=features,
         num_features=model.num_features,
+        zero_based=zero_based,
     )
     if source.num_features != model.num_features:
         hint = ""

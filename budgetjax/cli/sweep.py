@@ -66,6 +66,7 @@ def sweep(
     target: str | None,
     ignore: tuple[str, ...],
     header: bool,
+    zero_based: bool,
     gamma: list[float] | None,
     budget: list[int],
     algorithm: str | None,
@@ -86,7 +87,7 @@ def sweep(
     asked = options.unique(settings, "--set")
     data.check_target(file, target, header)
     data.check_outputs({"--output": output}, file)
-    source = data.opened(file, target, ignore, header=header)
+    source = data.opened(file, target, ignore, header=header, zero_based=zero_based)
     X, y, whole = _first_rows(source, rows)
     about = targets.look(dataclasses.replace(source, read_targets=lambda: iter([y])))
     labels = np.asarray(about.labels)

@@ -146,7 +146,10 @@ def _given(source: Any, text: str) -> np.ndarray:
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read(source)) as found:
         y = next(found)
-    if y.dtype.kind not in "UO":
+    if y.dtype == bool:
+        known = {"true": True, "false": False}
+        words = [known.get(word.lower(), word) for word in words]
+    elif y.dtype.kind not in "UO":
         try:
             words = [_number(word) for word in words]
         except ValueError as error:

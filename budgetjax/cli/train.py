@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,7 @@ def train(
     target: str | None,
     ignore: tuple[str, ...],
     header: bool,
+    zero_based: bool,
     budget: int,
     gamma: float | str,
     algorithm: str | None,
@@ -141,8 +143,10 @@ def train(
         if not quiet:
             click.echo(f"{name + ':':<{NAMES}}{text}")
 
-    source = data.opened(file, target, ignore, header=header)
-    tested = None if test is None else data.like(test, target, source, header=header)
+    source = data.opened(file, target, ignore, header=header, zero_based=zero_based)
+    tested = None
+    if test is not None:
+        tested = data.like(test, target, source, header=header, zero_based=zero_based)
     about = targets.look(source, regression=regression, classes=classes)
     if tested is not None:
         targets.check_all(tested, about.labels)
@@ -268,7 +272,8 @@ def _streamed(
         if AGAIN not in str(error):
             raise
         anew = f"delete {checkpoint} to start anew"
-        raise ValueError(str(error).replace(AGAIN, anew)) from error
+        text = re.sub(r": give batch_rows=\d+, or ", "; ", str(error))
+        raise ValueError(text.replace(AGAIN, anew)) from error
 
 
 def _refitted(

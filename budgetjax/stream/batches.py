@@ -29,8 +29,8 @@ class Batches:
     start. A batch is a tuple of NumPy arrays: `(X, y)`, or `(X, y, weight)`, or, where
     the source has no targets, `(X,)`. X has shape `(n, num_features)`, in the
     precision of the file, float32 or float64, unless the reader was told otherwise; y,
-    of shape `(n,)`, holds int64, float64, or Python strings in an object array; weight
-    has shape `(n,)`. Each batch has its own arrays.
+    of shape `(n,)`, holds int64, float64, booleans, or Python strings in an object
+    array; weight has shape `(n,)`. Each batch has its own arrays.
 
     Attributes:
       name: of the source, for messages.
@@ -80,7 +80,8 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
         read again.
 
     Returns:
-      The distinct targets, sorted: int64, float64 or strings, of shape `(C,)`.
+      The distinct targets, sorted, of shape `(C,)`: int64, float64, booleans or
+      strings.
 
     Raises:
       ValueError: if there are no rows or no targets, the source can be read once only,
@@ -322,7 +323,7 @@ def copy_numbers(
 
 
 def targets(where: str, y: Any, row: int) -> np.ndarray:
-    """Targets as int64, float64 or strings, in an array of their own.
+    """Targets as int64, float64, booleans or strings, in an array of their own.
 
     Args:
       where: the source, for messages.
@@ -347,11 +348,11 @@ def targets(where: str, y: Any, row: int) -> np.ndarray:
         raise ValueError(
             f"{where}: y must be in the range of int64, got {y[bad]} in row {row + bad}"
         )
-    if kind in "biu":
+    if kind in "iu":
         return y.astype(np.int64)
     if jnp.issubdtype(y.dtype, jnp.floating):
         return y.astype(np.float64)
-    if kind not in "UO":
+    if kind not in "bUO":
         raise ValueError(
             f"{where}: y must be numbers or strings, got {y.dtype} from row {row} on"
         )

@@ -12,6 +12,8 @@ from budgetjax import encoding, persist
 from budgetjax.stream.model import CheckpointError, StreamModel
 
 AGAIN = "resume=False starts anew"
+# Where starting anew would write over a file of another kind.
+ELSEWHERE = "give another path"
 
 
 class Position(NamedTuple):
@@ -94,9 +96,10 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
             start,
         ) from error
     except ValueError as error:
-        if AGAIN in str(error):
+        if AGAIN in str(error) or ELSEWHERE in str(error):
             raise
-        raise ValueError(f"{where}: checkpoint: {error}; {AGAIN}") from error
+        advice = ELSEWHERE if persist.ALIEN in str(error) else AGAIN
+        raise ValueError(f"{where}: checkpoint: {error}; {advice}") from error
     return Position(model, notes["batches"], notes["rows"], notes["last"])
 
 
@@ -106,7 +109,7 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     if "batch_rows" not in notes:
         raise ValueError(
             f"{where}: checkpoint {path} must be of a run on a stream, got a model "
-            f"without a place in one; {AGAIN}"
+            f"without a place in one; {ELSEWHERE}"
         )
     rows = notes["batch_rows"]
     if rows != checkpoint.batch_rows:

@@ -88,9 +88,13 @@ def chosen(
             f"{where}: weight must be another column than target, got {w!r} for both"
         )
     if features is None:
-        # All but an index that pandas wrote beside the data.
+        # All but an index that pandas wrote beside the data; it has no name in CSV.
         X = tuple(
-            name for name in names if name not in (y, w) and not name.startswith(INDEX)
+            name
+            for i, name in enumerate(names)
+            if name not in (y, w)
+            and not name.startswith(INDEX)
+            and (name or i or len(names) == 1)
         )
         if "" in X:
             raise ValueError(

@@ -18,6 +18,11 @@ from budgetjax.stream.columns import Columns, Part
 # is taken to need.
 BLOCK = 2**18
 CELL = 64
+# What Arrow, pandas and R write.
+TRUE = ("true", "True", "TRUE")
+BOOLEANS = (*TRUE, "false", "False", "FALSE")
+# What other programs put between cells.
+OTHERS = (";", "\t", "|")
 
 
 class Layout(NamedTuple):
@@ -28,12 +33,14 @@ class Layout(NamedTuple):
       names: of the columns.
       skipped: lines before the first row.
       delimiter: between cells.
+      booleans: names of the columns whose first cell is true or false.
     """
 
     path: files.Path
     names: tuple[str, ...]
     skipped: int
     delimiter: str
+    booleans: frozenset[str]
 
 
 def csv(
@@ -67,8 +74,8 @@ def csv(
       dtype: of X and the weights: float32 or float64; None is float64.
 
     Returns:
-      `Batches`. Targets are int64 or float64 where those of the first block all are,
-      and else strings.
+      `Batches`. Targets are int64, float64 or booleans where those of the first block
+      all are, and else strings.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -96,13 +103,13 @@ def csv(
         raise ValueError(f"csv: delimiter must be one character, got {delimiter!r}")
     files.check_opens(path)
     where = str(path)
-    names, skipped = _names(path, bool(header), delimiter)
+    names, skipped, booleans = _names(path, bool(header), delimiter)
     if header and features is None and not isinstance(target, str):
         _check_names(where, names)
     chosen = table_columns.chosen(where, names, target, features, weight)
     rows = rows_of_a_batch("csv", len(chosen.features), dtype, batch_rows)
 
-    layout = Layout(path, tuple(names), skipped, delimiter)
+    layout = Layout(path, tuple(names), skipped, delimiter, booleans)
     return table_columns.batches(
         where,
         chosen,
@@ -130,13 +137,15 @@ def _cells(path: files.Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, cells
 
 
-def _names(path: files.Path, header: bool, delimiter: str) -> tuple[list[str], int]:
-    """The names of the columns, and the lines before the first row."""
+def _names(
+    path: files.Path, header: bool, delimiter: str
+) -> tuple[list[str], int, frozenset[str]]:
+    """The names of the columns, the lines before the first row, and the booleans."""
     where = str(path)
     try:
         found = (record for record in _cells(path, delimiter) if record[1])
         line, names = next(found, (0, None))
-        some = next(found, None) is not None or not header
+        first = next(found, (0, None))[1] if header else names
     except files.DAMAGE as error:
         raise files.damaged(path, 0, error) from error
     except standard_csv.Error as error:
@@ -147,11 +156,18 @@ def _names(path: files.Path, header: bool, delimiter: str) -> tuple[list[str], i
         raise ValueError(f"{where}: the file must have rows, got an empty one")
     for name in names:
         _check_text(where, "the file", name, "its first line")
-    if not some:
+    other = next((one for one in OTHERS if one in names[0]), None)
+    if len(names) == 1 and delimiter == "," and other is not None:
+        raise ValueError(
+            f"{where}: cells must be separated by ',', got {names[0][:80]!r} as the "
+            f"first line; delimiter={other!r} reads it"
+        )
+    if first is None:
         raise ValueError(f"{where}: the file must have rows, got a header only")
     if not header:
-        return [str(i) for i in range(len(names))], 0
-    return names, line
+        names, line = [str(i) for i in range(len(names))], 0
+    are_true_or_false = zip(names, (cell in BOOLEANS for cell in first), strict=False)
+    return names, line, frozenset(name for name, is_one in are_true_or_false if is_one)
 
 
 def _check_text(where: str, use: str, cell: str, place: str) -> None:
@@ -177,10 +193,13 @@ def _check_names(where: str, names: list[str]) -> None:
 
 def _parts(pa: Any, layout: Layout, chosen: Columns) -> Iterator[Part]:
     """Parsed blocks: numbers as float64, targets as strings."""
-    path, names, skipped, delimiter = layout
+    path, names, skipped, delimiter, booleans = layout
     from pyarrow import csv as format_
 
-    types = dict.fromkeys(chosen.names(), pa.float64())
+    types = {
+        name: pa.bool_() if name in booleans else pa.float64()
+        for name in chosen.names()
+    }
     if chosen.target is not None:
         types[chosen.target] = pa.string()
     options = {
@@ -234,7 +253,7 @@ def _parts(pa: Any, layout: Layout, chosen: Columns) -> Iterator[Part]:
 
 def _raise_what_is_wrong(layout: Layout, chosen: Columns, done: int) -> None:
     """Raises what is wrong with a row after those done, if anything is found."""
-    path, names, skipped, delimiter = layout
+    path, names, skipped, delimiter, booleans = layout
     where, row = str(path), -1
     numbers = [(name, "X") for name in chosen.features]
     numbers += [] if chosen.weight is None else [(chosen.weight, "weight")]
@@ -252,10 +271,12 @@ def _raise_what_is_wrong(layout: Layout, chosen: Columns, done: int) -> None:
                     f"{len(cells)} in row {row}, which begins {cells[:3]}"
                 )
             for i, name, use in places:
-                if not _is_number(cells[i]):
+                truth = name in booleans
+                if not (cells[i] in BOOLEANS if truth else _is_number(cells[i])):
                     got = repr(cells[i]) if cells[i] else "an empty cell"
+                    due = "true or false, as in the first row" if truth else "numbers"
                     raise ValueError(
-                        f"{where}: {use} must be numbers, got {got} in row {row}, "
+                        f"{where}: {use} must be {due}, got {got} in row {row}, "
                         f"column {name!r}; {table_columns.HOW_TO_ENCODE}"
                     )
             if chosen.target is not None:
@@ -278,30 +299,48 @@ def _is_number(cell: str) -> bool:
 def _reader_of_targets(pa: Any) -> table_columns.ReadTargets:
     """What reads targets of parts in their order, from columns of strings.
 
-    If those of the first part are all numbers, so must be the others.
+    If those of the first part are all numbers, or all true or false, so must be the
+    others.
     """
-    text: bool | None = None
+    kind = ""
     integers = True
 
     def read(part: Part, name: str) -> np.ndarray:
-        nonlocal text, integers
+        nonlocal kind, integers
         column = part.table.column(name)
         table_columns.check_nulls(part, "y", name, column)
-        values = None if text else _as_numbers(pa, column)
-        if values is None and text is False:
+        values = _as_numbers(pa, column) if kind in ("", "numbers") else None
+        if values is None and kind in ("", "true or false"):
+            values = _as_booleans(column)
+        if values is None and kind not in ("", "text"):
+            fits = _is_number if kind == "numbers" else BOOLEANS.__contains__
             cells = column.to_pylist()
-            bad = next((i for i, cell in enumerate(cells) if not _is_number(cell)), 0)
+            bad = next((i for i, cell in enumerate(cells) if not fits(cell)), 0)
             raise ValueError(
-                f"{part.where}: y must be numbers, as in the rows before, got "
+                f"{part.where}: y must be {kind}, as in the rows before, got "
                 f"{cells[bad]!r} in row {part.row + bad}, column {name!r}"
             )
-        text = values is None
         if values is None:
+            kind = "text"
             return table_columns.targets(part, name)
+        if values.dtype == bool:
+            kind = "true or false"
+            return values
+        kind = "numbers"
         integers = integers and values.dtype == np.int64
         return values if integers else values.astype(np.float64)
 
     return read
+
+
+def _as_booleans(column: Any) -> np.ndarray | None:
+    """Strings as booleans, or None if some are neither true nor false."""
+    coded = column.dictionary_encode()
+    words = coded.dictionary.to_pylist()
+    if not words or any(word not in BOOLEANS for word in words):
+        return None
+    values = np.array([word in TRUE for word in words])
+    return values[table_columns.as_numpy(coded.indices)]
 
 
 def _as_numbers(pa: Any, column: Any) -> np.ndarray | None:

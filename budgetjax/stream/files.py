@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import importlib
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -55,7 +56,16 @@ def exact_type(dtypes: Iterable[Any]) -> np.dtype:
 
 
 def check_opens(path: Path) -> None:
-    """Raises what `open` raises if the file is not there or must not be read."""
+    """Raises what `open` raises if the file is not there or must not be read.
+
+    A pipe would be used up by the first look at it.
+    """
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(
+            f"{path}: the source must be a file, which can be read more than once, got "
+            "a pipe or a device; write it to a file first"
+        )
     with open(path, "rb"):
         pass
 

@@ -120,6 +120,14 @@ def fit_stream(
             f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
             f"num_features, got {batches.num_features}"
         )
+    if isinstance(batches, Batches) and batches.feature_names is not None:
+        names = batches.feature_names
+        if model.feature_names not in (None, names):
+            raise ValueError(
+                f"{WHERE}: {batches.name}: X must have the columns of the model, "
+                f"{', '.join(model.feature_names[:10])}, got {', '.join(names[:10])}"
+            )
+        model = model._replace(feature_names=names)
     dtype = model.state.expansion.vectors.dtype
     rows = source.rows_of_a_batch(WHERE, features, dtype, batch_rows)
     every = hyperparameters.size(WHERE, "every", every)

@@ -13,6 +13,8 @@ from budgetjax.stream.batches import Batches, rows_of_a_batch
 
 # Rows of which a look at their targets alone takes as many at once.
 TARGETS = 65_536
+# Features of a row that is made dense: it takes a GiB.
+WIDEST = 2**27
 # Integers that float64 holds.
 EXACT = 2**53
 
@@ -22,6 +24,7 @@ def libsvm(
     *,
     num_features: int | None = None,
     zero_based: bool = False,
+    ignore_beyond: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -37,6 +40,8 @@ def libsvm(
       num_features: columns of X. None is the largest index, found by one more pass over
         the file, now.
       zero_based: whether indices start at 0 in place of 1.
+      ignore_beyond: leave out indices beyond `num_features`, which a model has not
+        seen, in place of an error.
       batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
       dtype: of X: float32 or float64; None is float64.
 
@@ -64,12 +69,18 @@ def libsvm(
     datasets = files.needs("libsvm", "sklearn.datasets")
     dtype = files.float_type("libsvm", dtype)
     hyperparameters.flag("libsvm", "zero_based", zero_based)
+    hyperparameters.flag("libsvm", "ignore_beyond", ignore_beyond)
     files.check_opens(path)
     where, num_rows = str(path), None
     first = 0 if zero_based else 1
     if num_features is None:
-        largest, num_rows = _extent(path)
+        largest, row, num_rows = _extent(path)
         num_features = largest + 1 - first
+        if num_features > WIDEST:
+            raise ValueError(
+                f"{where}: indices must be at most {WIDEST:,}, as rows are dense in "
+                f"memory, got {largest:,} in row {row}"
+            )
         if num_features < 1:
             raise ValueError(f"{where}: the file must have features, got none")
     num_features = hyperparameters.size("libsvm", "num_features", num_features)
@@ -82,15 +93,19 @@ def libsvm(
             try:
                 X, y = datasets.load_svmlight_file(
                     io.BytesIO(b"\n".join(block)),
-                    n_features=num_features,
+                    n_features=None if ignore_beyond else num_features,
                     dtype=np.float64,
                     zero_based=bool(zero_based),
                 )
+                if ignore_beyond:
+                    X = X[:, :num_features]
+                    X.resize(len(y), num_features)
                 with np.errstate(over="raise"):
                     X = X.astype(dtype)
             except (ValueError, OverflowError, FloatingPointError) as error:
+                end = None if ignore_beyond else last
                 for i, line in enumerate(block):
-                    _check_line(where, row + i, line, first, last, dtype)
+                    _check_line(where, row + i, line, first, end, dtype)
                 raise ValueError(
                     f"{where}: rows must be 'label index:value ...', got an error in "
                     f"rows {row} to {row + len(block) - 1}: {error}"
@@ -113,18 +128,18 @@ def libsvm(
     return Batches(where, num_features, read, num_rows, None, read_targets)
 
 
-def _extent(path: files.Path) -> tuple[int, int]:
-    """The largest index, which is each line's last, and the number of rows."""
-    largest, rows = -1, 0
+def _extent(path: files.Path) -> tuple[int, int, int]:
+    """The largest index, each line's last, its row, and the number of rows."""
+    largest, place, rows = -1, 0, 0
     for line in _rows(path):
         head, colon, _ = line.rpartition(b":")
         if colon:
             index = head.rsplit(None, 1)[-1:]
             # What is no index is told of when the line is read.
-            if index and index[0].isdigit():
-                largest = max(largest, int(index[0]))
+            if index and index[0].isdigit() and int(index[0]) > largest:
+                largest, place = int(index[0]), rows
         rows += 1
-    return largest, rows
+    return largest, place, rows
 
 
 def _rows(path: files.Path) -> Iterator[bytes]:
@@ -166,14 +181,15 @@ def _label(where: str, row: int, text: bytes) -> float:
 
 
 def _check_line(
-    where: str, row: int, line: bytes, first: int, last: int, dtype: np.dtype
+    where: str, row: int, line: bytes, first: int, last: int | None, dtype: np.dtype
 ) -> None:
-    """Raises what is wrong with a line, if anything is."""
+    """Raises what is wrong with a line, if anything is; no `last` is any index."""
     label, *pairs = line.split()
     _label(where, row, label)
     if pairs and pairs[0].startswith(b"qid"):
         pairs = pairs[1:]
     before = None
+    beyond = None
     for pair in pairs:
         index, _, value = pair.partition(b":")
         try:
@@ -194,17 +210,20 @@ def _check_line(
                 f"{where}: indices must ascend, got {column} after {before} in row "
                 f"{row}"
             )
-        if column > last:
-            raise ValueError(
-                f"{where}: indices must be at most {last}, for num_features "
-                f"{last + 1 - first}, got {column} in row {row}"
-            )
+        if last is not None and column > last and beyond is None:
+            beyond = column
         if np.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
             raise ValueError(
                 f"{where}: X must be in the range of {dtype}, got {number:g} in row "
                 f"{row}, index {column}"
             )
         before = column
+    # After all others: the last index of a line that does not ascend is no largest.
+    if last is not None and beyond is not None:
+        raise ValueError(
+            f"{where}: indices must be at most {last}, for num_features "
+            f"{last + 1 - first}, got {beyond} in row {row}"
+        )
 
 
 def _shown(text: bytes) -> str:

@@ -30,6 +30,7 @@ class StreamModel(NamedTuple):
         `(points,)`.
       num_scored: rows of a weight above 0, which the errors are means of.
       total_error: the sum of their errors.
+      feature_names: the columns of the rows, where the source had names.
     """
 
     state: Any
@@ -39,6 +40,7 @@ class StreamModel(NamedTuple):
     errors: Float[np.ndarray, " points"]
     num_scored: int = 0
     total_error: float = 0.0
+    feature_names: tuple[str, ...] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -55,7 +57,8 @@ class StreamModel(NamedTuple):
 
         Args:
           X: shape `(n, num_features)`, also a sparse matrix of SciPy; it is scaled, and
-            made dense, by blocks.
+            made dense, by blocks. Of a data frame the columns are taken by their names,
+            where those of the training are known, and it may have others too.
 
         Returns:
           Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`.
@@ -90,6 +93,7 @@ class StreamModel(NamedTuple):
     def _scores(self, where: str, X: Any) -> np.ndarray:
         vectors = self.state.expansion.vectors
         features = rounds.num_features(where, self.state)
+        X = self._columns(where, X)
         is_sparse = hasattr(X, "tocsr")
         X = X.tocsr() if is_sparse else np.asarray(hyperparameters.array(where, "X", X))
         if X.ndim != 2 or X.shape[1] != features:
@@ -111,6 +115,21 @@ class StreamModel(NamedTuple):
             engine.check_finite(where, block, start)
             scores.append(np.asarray(engine.decision_function(self.state, block))[:n])
         return np.concatenate(scores)
+
+    def _columns(self, where: str, X: Any) -> Any:
+        """The columns of a data frame that the model knows, in its order."""
+        found = getattr(X, "columns", None)
+        names = [] if found is None else list(found)
+        known = self.feature_names
+        if known is None or not names or not all(isinstance(n, str) for n in names):
+            return X
+        lacks = [repr(name) for name in known if name not in names]
+        if lacks:
+            raise ValueError(
+                f"{where}: X must have the columns that the model was trained on, and "
+                f"lacks {', '.join(lacks[:10])}"
+            )
+        return X[list(known)]
 
 
 class StreamError(ValueError):

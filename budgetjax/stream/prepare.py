@@ -150,6 +150,8 @@ def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.nda
                 f"{name}: y must be numbers, or classes= be given, got "
                 f"{y.tolist()[0]!r} in row {first}"
             )
+        if y.dtype == bool:
+            return y.astype(np.int64)
         if columns > 1 and y.dtype.kind == "f":
             whole = (y == np.floor(y)) & (np.abs(y) < 2**31)
             if not np.all(whole):

@@ -1,5 +1,6 @@
 """The readers of files, each of which gives `Batches`."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
@@ -132,11 +133,30 @@ TABLE = ("target", "features", "weight")
 LIBSVM: Format = ("LIBSVM", libsvm, ("num_features",))
 FORMATS: dict[str, Format] = {
     ".csv": ("CSV", csv, TABLE),
+    ".tsv": ("CSV", functools.partial(csv, delimiter="\t"), TABLE),
     ".parquet": ("Parquet", parquet, TABLE),
     ".arrow": ("Arrow", arrow, TABLE),
     ".feather": ("Arrow", arrow, TABLE),
     ".npy": ("NumPy", npy, ("target", "weight")),
 }
+
+
+# Ends of names that are of no format here, and never of LIBSVM's text.
+OTHERS = (
+    *(".json", ".jsonl", ".xlsx", ".xls", ".ods", ".npz", ".pkl", ".pickle", ".mat"),
+    *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".zip", ".xz"),
+    *(".zst", ".tar", ".tgz", ".html", ".xml", ".yaml", ".safetensors", ".pt"),
+)
+
+
+def check_format(path: Any) -> None:
+    """Raises if the end of a name says that no reader here is for it."""
+    end = os.path.splitext(os.fspath(path))[1].lower()
+    if end in OTHERS:
+        raise ValueError(
+            f"{path}: the file must be {', '.join(FORMATS)}, or LIBSVM text under "
+            f"another name, got {end}"
+        )
 
 
 def _format(path: Any) -> Format:
@@ -145,6 +165,7 @@ def _format(path: Any) -> Format:
     path = os.fspath(path)
     if files.compression(path):
         path = os.path.splitext(path)[0]
+    check_format(path)
     return FORMATS.get(os.path.splitext(path)[1].lower(), LIBSVM)
 
 
@@ -160,9 +181,9 @@ def read(
 ) -> Batches:
     """Batches of a file of any of the formats, by the end of its name.
 
-    `.csv`, `.parquet` (also a folder, or a list of files), `.arrow` and `.feather`,
-    `.npy`; any other is LIBSVM's. Those of text may end in `.gz` or `.bz2`. See the
-    readers of these names for what they take and raise.
+    `.csv`, `.tsv` with tabs, `.parquet` (also a folder, or a list of files), `.arrow`
+    and `.feather`, `.npy`; any other is LIBSVM's. Those of text may end in `.gz` or
+    `.bz2`. See the readers of these names for what they take and raise.
 
     Args:
       path: of the file.
