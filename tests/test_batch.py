@@ -73,15 +73,28 @@ def started(name, X, y, *, gamma=GAMMA, **given):
     return algorithm_of(name).init(bj.RBF(gamma), X, y, **REQUIRED[name] | given)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
+# Steps that a path has room for, and examples to a step in most tests: a program that
+# is compiled for one test serves others.
+ROOM, BATCH = 400, 8
+
+
+@functools.partial(jax.jit, static_argnums=0)
 def stepped(algorithm, state, X, y, steps):
-    """The states after each step, without their kernel rows, and the last one."""
+    """The last state, and those after each step, without their kernel rows."""
 
-    def body(state, _):
+    def kept(state):
+        return state._replace(rows=None, key=None, kernel=None)
+
+    def body(t, carry):
+        state, path = carry
         state = algorithm.step(state, X, y)
-        return state, (state._replace(rows=None), state.rows.num_computed)
+        path = jax.tree.map(lambda all, one: all.at[t].set(one), path, kept(state))
+        return state, path
 
-    return jax.lax.scan(body, state, length=steps)
+    path = jax.tree.map(
+        lambda leaf: jnp.zeros((ROOM, *leaf.shape), leaf.dtype), kept(state)
+    )
+    return jax.lax.fori_loop(0, steps, body, (state, path))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -92,11 +105,10 @@ def objective(algorithm, state, X, y):
 def path_of(name, state, X, y, steps):
     """As NumPy arrays, one row a step; and the last state."""
     dtype = state.responses.dtype
-    last, (path, _) = stepped(
-        algorithm_of(name), state, jnp.asarray(X, dtype), jnp.asarray(y, dtype), steps
+    last, path = stepped(
+        algorithm_of(name), state, X.astype(dtype), y.astype(dtype), steps
     )
-    path = path._replace(key=None, kernel=None)
-    return jax.tree.map(np.asarray, path), last
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:steps], path), last
 
 
 def close(actual, expected, rtol=1e-9):
@@ -159,7 +171,7 @@ def test_levels(double):
             assert abs(expected - other) <= 1e-13 * size
 
 
-@pytest.mark.parametrize("n", [2, 5, 12])
+@pytest.mark.parametrize("n", [2, 12])
 def test_levels_with_a_bias(n, double):
     cases = 2000
     heights, volumes, guesses = grounds(cases, n, seed=n, padded=False)
@@ -171,7 +183,11 @@ def test_levels_with_a_bias(n, double):
     best = jax.jit(jax.vmap(levels.balanced_level))
     given = heights, y, volumes, (guesses, biases), reaches
     ours, bias = (np.asarray(each) for each in best(*given))
-    near, near_bias = (np.asarray(each) for each in best(*given, np.full(cases, 0.1)))
+    near, near_bias = ours, bias
+    if n > 2:
+        near, near_bias = (
+            np.asarray(each) for each in best(*given, np.full(cases, 0.1))
+        )
     for case, (ground, signs, volume) in enumerate(
         zip(heights, y, volumes, strict=True)
     ):
@@ -205,8 +221,7 @@ product = jax.jit(kernel_rows.product)
 signed_block = jax.jit(kernel_rows.signed_block)
 
 
-@pytest.mark.parametrize("batch", [4, 40])
-@pytest.mark.parametrize("places", [2, 2.5, 1000])
+@pytest.mark.parametrize(("batch", "places"), [(4, 2), (4, 2.5), (40, 2), (40, 1000)])
 def test_kept_rows(batch, places, double):
     """A ring of rows: those asked for are right, however often it has been round."""
     n = 100
@@ -350,7 +365,9 @@ def test_sbp_draws_each_example_under_water_as_likely(fit_bias, double):
         new = bj.sbp.step(state._replace(key=key), jnp.asarray(X), jnp.asarray(y))
         return new.coefficients
 
-    new = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(state.key, draws)))
+    keys = jax.random.split(state.key, draws)
+    # One by one: a step of many compiles longer.
+    new = np.asarray(jax.jit(lambda keys: jax.lax.map(draw, keys))(keys))
     old = np.asarray(state.coefficients)
     drawn = [reference.draws([old, each])[1] for each in new]
     counts = np.bincount(drawn, minlength=N)
@@ -412,7 +429,7 @@ def test_sdca_against_its_reference(data, regularization, double):
 def test_draws_of_a_batch_are_visited_one_after_another(name, double):
     """The examples of a step, some of them twice, against single visits."""
     X, y = noisy()
-    batch, steps = 16, 20
+    batch, steps = BATCH, 40
     state = started(name, X, y, batch_size=batch)
     path, _ = path_of(name, state, X, y, steps)
     drawn, key = [], state.key
@@ -477,7 +494,7 @@ def dual_values(Q, path, regularization):
 def test_batches_of_sbp(slack, fit_bias, double):
     X, y = noisy()
     Q = signed("noisy")
-    state = started("sbp", X, y, batch_size=16, slack=slack, fit_bias=fit_bias)
+    state = started("sbp", X, y, batch_size=BATCH, slack=slack, fit_bias=fit_bias)
     path, _ = path_of("sbp", state, X, y, 150)
     close(path.responses, path.coefficients @ Q, 1e-12)
     close(path.mean_responses, path.mean_coefficients @ Q, 1e-12)
@@ -487,7 +504,7 @@ def test_batches_of_sbp(slack, fit_bias, double):
     assert np.all(path.coefficients >= 0)
     made = np.diff(path.num_updates, prepend=0)
     assert made.min() >= 1
-    assert made.max() <= 16
+    assert made.max() <= BATCH
     assert slack < 0.01 or made.max() > 4, "no step made many updates"
     for c, level, bias in zip(path.responses, path.level, path.bias, strict=True):
         assert abs(reference.level(c + y * bias, N * slack) - level) < 1e-12
@@ -502,8 +519,8 @@ def test_batches_of_sbp(slack, fit_bias, double):
 def test_batches_of_dual_solvers(name, given, regularization, double):
     X, y = noisy()
     Q = signed("noisy")
-    given = given | {"batch_size": 16, "regularization": regularization}
-    path, last = path_of(name, started(name, X, y, **given), X, y, 120)
+    given = given | {"batch_size": BATCH, "regularization": regularization}
+    path, last = path_of(name, started(name, X, y, **given), X, y, ROOM)
     top = 1 / (regularization * N)
     close(path.responses, path.coefficients @ Q, 1e-12)
     assert np.all(path.coefficients >= -1e-15 * top)
@@ -529,7 +546,7 @@ def test_a_small_cache_changes_nothing(name, double):
     """All rows known, kept while there is room, and a ring that goes round."""
     X, y = noisy()
     # SBP prefers examples whose rows it has: only single updates are the same.
-    batch, steps = (1 if name == "sbp" else 4), 200
+    batch, steps = (1 if name == "sbp" else BATCH), 200
     found = []
     for given in ({"precompute": True}, {"precompute": False, "cache_size": 1e-9}):
         state = started(name, X, y, batch_size=batch, **given)
@@ -719,11 +736,11 @@ def one_of_usps():
 
 
 def banana():
-    return of_two(real("banana"), 1, n=2000)[:2]
+    return of_two(real("banana"), 1, n=1000)[:2]
 
 
 def a9a():
-    return of_two(real("a9a"), 1, n=3000)[:2]
+    return of_two(real("a9a"), 1, n=1000)[:2]
 
 
 @pytest.mark.parametrize("data", [one_of_usps, banana, a9a])
@@ -731,6 +748,8 @@ def test_smo_reaches_the_objective_of_scikit_learn(data):
     """In float32 on the first rows; other libraries stop at a violation of 1e-3."""
     X, y = data()
     penalty, gamma = 1.0, bj.default_gamma(X)
+    # Features that are 0 change no Gaussian kernel, and one program serves all three.
+    X = np.pad(X, ((0, 0), (0, 256 - X.shape[1])))
     n = len(X)
     regularization = 1 / (penalty * n)
     svc = SVC(C=penalty, gamma=gamma, tol=1e-4, cache_size=500).fit(X, y)
@@ -764,7 +783,8 @@ def test_data_sharded_by_rows(name, double):
     data = tuple(jnp.asarray(each) for each in noisy())
     ends = []
     for X, y in (data, tuple(jax.device_put(each, split) for each in data)):
-        given = {"batch_size": 4, "precompute": False, "cache_size": 1e-9}
+        batch = 1 if name == "sbp" else BATCH  # as in the test before
+        given = {"batch_size": batch, "precompute": False, "cache_size": 1e-9}
         state = started(name, X, y, **given)
         ends.append(stepped(algorithm_of(name), state, X, y, 200)[0])
     one, two = ends
@@ -776,10 +796,10 @@ def test_data_sharded_by_rows(name, double):
         close(two.responses, one.responses)
         close(two.coefficients, one.coefficients)
         assert int(two.rows.num_computed) == int(one.rows.num_computed)
-    model = algorithm_of(name).model(two, *noisy())
-    same = algorithm_of(name).model(one, *noisy())
-    X = noisy()[0]
-    close(model.decision_function(X), same.decision_function(X), 1e-5)
+    if name == "smo":
+        X, y = noisy()
+        model, same = (bj.smo.model(state, X, y) for state in (two, one))
+        close(model.decision_function(X), same.decision_function(X), 1e-5)
 
 
 def with_value(name, value):
@@ -789,10 +809,10 @@ def with_value(name, value):
 @pytest.mark.parametrize("name", ["sbp", "sdca", "smo"])
 def test_many_values_at_once(name, double):
     """`vmap` over `init` and `step` is a run for each value."""
-    X, y = (jnp.asarray(each) for each in noisy())
+    X, y = noisy()
 
     def end(value):
-        state = started(name, X, y, batch_size=4, **with_value(name, value))
+        state = started(name, X, y, batch_size=BATCH, **with_value(name, value))
         last = stepped(algorithm_of(name), state, X, y, 200)[0]
         reached = objective(algorithm_of(name), last, X, y)
         return last.coefficients, last.responses, reached

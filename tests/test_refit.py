@@ -1,6 +1,7 @@
 """`refit`: the best coefficients of the support vectors that a stream chose."""
 
 import contextlib
+import functools
 import importlib
 import sys
 import weakref
@@ -64,15 +65,17 @@ def vectors(budget=BUDGET):
 def holding(state, Z):
     """The state with these support vectors, and no coefficients."""
     old = state.expansion
-    rows = jnp.zeros_like(old.vectors).at[: len(Z)].set(jnp.asarray(Z))
-    slots = jnp.arange(len(rows), dtype=jnp.int32)
+    rows = np.zeros_like(old.vectors)
+    rows[: len(Z)] = Z
+    slots = np.arange(len(rows), dtype=np.int32)
+    new = {
+        "vectors": rows,
+        "squares": np.sum(rows**2, axis=1),
+        "ages": np.where(slots < len(Z), slots + 1, np.int32(support_set.FREE)),
+        "num_active": np.asarray(len(Z), np.int32),
+    }
     return state._replace(
-        expansion=old._replace(
-            vectors=rows,
-            squares=jnp.sum(rows**2, axis=1),
-            ages=jnp.where(slots < len(Z), slots + 1, support_set.FREE),
-            num_active=jnp.asarray(len(Z), jnp.int32),
-        )
+        expansion=old._replace(**{name: jnp.asarray(new[name]) for name in new})
     )
 
 
@@ -129,7 +132,7 @@ def compiles():
 @pytest.fixture
 def exact(double, monkeypatch):
     """float64, and solutions to its precision."""
-    monkeypatch.setattr(module, "TOLERANCE", 1e-20)
+    monkeypatch.setattr(bj, "refit", functools.partial(bj.refit, tolerance=1e-20))
 
 
 # The solution is right.
@@ -153,7 +156,7 @@ PROBLEMS = [
     + [("squared_hinge", CLASSES, False), ("logistic", 2, False), ("huber", 0, False)],
     indirect=["x64"],
 )
-def test_it_is_the_reference(loss, num_classes, x64, monkeypatch):
+def test_it_is_the_reference(loss, num_classes, x64):
     X = points()
     y, weight = answers(X, num_classes), weights_of()
     problem = {"loss": loss, "penalty": 3.0}
@@ -161,10 +164,9 @@ def test_it_is_the_reference(loss, num_classes, x64, monkeypatch):
     expected = reference.coefficients(
         KERNEL, vectors(), X, t, weights=weight, **problem
     )
-    if x64:
-        monkeypatch.setattr(module, "TOLERANCE", 1e-20)
     state = model(num_classes, dtype=jnp.float64 if x64 else jnp.float32)
-    state = bj.refit(state, X, y, weight=weight, **problem)
+    tolerance = 1e-20 if x64 else module.TOLERANCE
+    state = bj.refit(state, X, y, weight=weight, tolerance=tolerance, **problem)
     least = objective(
         model(num_classes), X, y, num_classes, weights=weight, **problem
     )  # of no model
@@ -546,10 +548,12 @@ def check_ordinary(new, old):
     for leaf in jax.tree.leaves(new):
         assert np.all(np.isfinite(leaf))
         assert not getattr(leaf, "weak_type", False)
-    for name in ("ages", "num_active", "budget", "scale"):
+    for name in ("ages", "num_active", "budget"):
         np.testing.assert_array_equal(
             getattr(new.expansion, name), getattr(old.expansion, name), err_msg=name
         )
+    # A run corrects what rounding has made of the scale of a model in a ball.
+    np.testing.assert_allclose(new.expansion.scale, old.expansion.scale, rtol=3e-7)
 
 
 def unscaled(state):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
@@ -66,9 +67,11 @@ def _padded(model: KernelModel) -> KernelModel:
     # To a multiple of a power of two: four sizes an octave, from 64 on.
     unit = 2 ** max(6, number.bit_length() - 3)
     more = -number % unit if number else unit
+    # By NumPy where it can be: compiled for every number, it takes longer.
+    pad = jnp.pad if isinstance(model.vectors, Tracer) else np.pad
     return model._replace(
-        vectors=jnp.pad(model.vectors, ((0, more), (0, 0))),
-        coefficients=jnp.pad(model.coefficients, (0, more)),
+        vectors=pad(model.vectors, ((0, more), (0, 0))),
+        coefficients=pad(model.coefficients, (0, more)),
     )
 
 
@@ -91,11 +94,12 @@ def of_coefficients(
     bias: Float[Array, ""],
 ) -> KernelModel:
     """The model of the examples whose coefficient is not 0. Not to be traced."""
-    active = np.flatnonzero(np.asarray(coefficients))
+    X, signed = np.asarray(X), np.asarray(y) * np.asarray(coefficients)
+    active = np.flatnonzero(signed)
     return KernelModel(
         kernel=kernel,
-        vectors=X[active],
-        coefficients=(y * coefficients)[active],
+        vectors=jnp.asarray(X[active]),
+        coefficients=jnp.asarray(signed[active]),
         bias=bias,
     )
 
@@ -133,5 +137,6 @@ def prune(model: KernelModel, size: int) -> KernelModel:
     largest = np.argsort(-np.abs(np.asarray(model.coefficients)), kind="stable")
     kept = np.sort(largest[:size])
     return model._replace(
-        vectors=model.vectors[kept], coefficients=model.coefficients[kept]
+        vectors=jnp.asarray(np.asarray(model.vectors)[kept]),
+        coefficients=jnp.asarray(np.asarray(model.coefficients)[kept]),
     )
