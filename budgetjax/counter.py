@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -42,7 +43,7 @@ class Counter(NamedTuple):
     @classmethod
     def of(cls, value: int) -> "Counter":
         """The counter of a Python integer."""
-        return cls(*(jnp.asarray(word, jnp.int32) for word in divmod(value, UNIT)))
+        return cls(*(jax.device_put(np.int32(word)) for word in divmod(value, UNIT)))
 
     @property
     def number(self) -> Any:

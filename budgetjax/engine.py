@@ -346,7 +346,7 @@ def stream(
     if given is not None:
         rounds.check_labels(where, state, given, first_row)
     check_finite(where, X, first_row)
-    return X, y, jnp.asarray(weight, X.dtype)
+    return X, y, hyperparameters.on_device(weight, X.dtype)
 
 
 def check_finite(where: str, X: Float[Array, "n features"], first_row: int = 0) -> None:
@@ -382,4 +382,4 @@ def _rows(where: str, state: Any, X: ArrayLike) -> Float[Array, "n features"]:
             f"{where}: X must have shape (n, {features}), {features} being the model's "
             f"num_features, got {X.shape}"
         )
-    return jnp.asarray(X, state.expansion.vectors.dtype)
+    return hyperparameters.on_device(X, state.expansion.vectors.dtype)

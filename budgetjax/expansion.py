@@ -262,14 +262,20 @@ def empty(
             "traced, got capacity=None"
         )
     columns = num_columns if average is None else 2 * num_columns
+    if known is None:
+        budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)
+
+    def filled(*shape, value=0, dtype=dtype):
+        return hyperparameters.on_device(np.full(shape, value), dtype)
+
     return Expansion(
-        vectors=jnp.zeros((capacity + 1, features), dtype),
-        squares=jnp.zeros((capacity + 1,), dtype),
-        terms=jnp.zeros((capacity + 1, columns), dtype),
-        ages=jnp.full((capacity + 1,), FREE, jnp.int32),
-        scale=jnp.ones((), dtype),
-        num_active=jnp.zeros((), jnp.int32),
-        budget=jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity),
+        vectors=filled(capacity + 1, features),
+        squares=filled(capacity + 1),
+        terms=filled(capacity + 1, columns),
+        ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
+        scale=filled(value=1),
+        num_active=filled(dtype=jnp.int32),
+        budget=hyperparameters.on_device(budget, jnp.int32),
         average=average,
     )
 

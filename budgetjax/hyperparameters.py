@@ -103,6 +103,18 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
     return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
+def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+    """`value` as an array of JAX of this type.
+
+    What NumPy holds is copied and moved: `jnp.asarray` and `jnp.zeros` compile a
+    program for every new shape.
+    """
+    if isinstance(value, jax.Array):
+        return jnp.asarray(value, dtype)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return jax.device_put(np.asarray(value).astype(dtype))
+
+
 def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
     """`value` if it is an integer that fits 32 bits, or a traced one."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)
@@ -252,5 +264,6 @@ def as_leaf(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Ar
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
                 f"{value!r}"
             )
+        return on_device(cast, dtype)
     # A copy: a state can be donated, and what the caller holds stays.
     return jnp.array(value, dtype)

@@ -378,16 +378,16 @@ def num_features(where: str, state: Any) -> int:
 def labels(where: str, state: Any, y: ArrayLike) -> Shaped[Array, "..."]:
     """Labels in the type of the state: floats for one column, else integers."""
     columns = state.expansion.num_columns
-    y = jnp.asarray(hyperparameters.array(where, "y", y))
+    y = hyperparameters.array(where, "y", y)
     if columns == 1:
         if y.dtype == bool:
             raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
-        return y.astype(state.expansion.vectors.dtype)
+        return hyperparameters.on_device(y, state.expansion.vectors.dtype)
     if not jnp.issubdtype(y.dtype, jnp.integer):
         raise ValueError(
             f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
         )
-    return y.astype(jnp.int32)
+    return hyperparameters.on_device(y, jnp.int32)
 
 
 # Stored coefficients are multiplied only when the scale leaves this range downwards.

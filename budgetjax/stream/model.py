@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32, Integer, Shaped
 
@@ -111,7 +110,7 @@ class StreamModel(NamedTuple):
                 block = self.scaling.apply(block, vectors.dtype)
             # Few lengths, so that few programs are compiled.
             length = min(size, 1 << max(0, n - 1).bit_length())
-            block = jnp.asarray(padded(block, length), vectors.dtype)
+            block = hyperparameters.on_device(padded(block, length), vectors.dtype)
             engine.check_finite(where, block, start)
             scores.append(np.asarray(engine.decision_function(self.state, block))[:n])
         return np.concatenate(scores)
