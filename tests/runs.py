@@ -95,3 +95,10 @@ def without_room(state, like):
         return leaf[tuple(slice(n) for n in other.shape)]
 
     return jax.tree.map(cut, kept(state), kept(like))
+
+
+def check_dtypes(state, dtype):
+    """All leaves are integers of 32 bits or floats of this type, and none is weak."""
+    leaves = jax.tree.leaves(state)
+    assert {leaf.dtype.name for leaf in leaves} <= {"int32", np.dtype(dtype).name}
+    assert not any(leaf.aval.weak_type for leaf in leaves)

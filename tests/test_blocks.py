@@ -1,5 +1,6 @@
 """The block engine gives what the plain scan of `step` gives."""
 
+import chex
 import jax
 import numpy as np
 import pytest
@@ -29,7 +30,11 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
         weight = (random.random(N) >= skipped) * random.choice([0.5, 1, 2], N)
         state = runs.exact(row)
         expected, expected_scores = runs.loop(row, state, X, y, weight)
-        actual, scores = runs.blocks(row, runs.roomy(row), X, y, weight)
+        roomy = runs.roomy(row)
+        actual, scores = runs.blocks(row, roomy, X, y, weight)
+        chex.assert_trees_all_equal_shapes_and_dtypes(actual, roomy)
+        runs.check_dtypes(actual, np.float64)
+        assert scores.dtype == np.float64
         assert int(actual.expansion.num_active) <= row.budget
         assert_close(runs.without_room(actual, state), kept(expected), 1e-9)
         assert_close(scores, expected_scores, 1e-9)

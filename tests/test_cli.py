@@ -34,8 +34,6 @@ from budgetjax.stream import batches, readers
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.scaling import Scaling
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 N, TESTED = 300, 60
 # Small models that share compiled programs.
 SMALL = ("--budget", "10")

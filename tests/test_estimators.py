@@ -32,9 +32,6 @@ from budgetjax.estimators import (
 )
 from budgetjax.estimators.reservoir import Reservoir
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 # Of the maintenance and the bias nothing depends here but the time to compile.
 ESTIMATORS = {
     "classifier": BudgetedKernelClassifier(

@@ -19,7 +19,7 @@ import safetensors.numpy
 import budgetjax as bj
 from budgetjax import encoding, persist
 
-pytestmark = pytest.mark.usefixtures("as_installed", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("as_installed")
 
 MODEL = {"weights": np.arange(3, dtype=np.float32), "classes": np.array(["a", "b"])}
 OTHER = {"weights": np.ones(3, np.float32), "classes": np.array(["c", "d"])}

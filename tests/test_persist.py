@@ -20,8 +20,6 @@ from budgetjax import decoding, engine, losses, persist
 from budgetjax.hyperparameters import Count, Flag
 from budgetjax.linear.solving import History
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 D = 3
 
 

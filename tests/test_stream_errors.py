@@ -15,7 +15,7 @@ from streams import ROWS, cut, fit, identical
 import budgetjax as bj
 from budgetjax.stream import Batches
 
-pytestmark = pytest.mark.usefixtures("as_installed", "quick_to_compile")
+pytestmark = pytest.mark.usefixtures("as_installed")
 
 NAN, INF = float("nan"), float("inf")
 # The bad row, in the second batch that is learned.
