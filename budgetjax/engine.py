@@ -104,8 +104,13 @@ def check_result(
 
 def cause(state: Any, X: Float[Array, "n features"]) -> str:
     """Why a model of these examples is not finite, and what to do."""
-    selves = state.kernel.diag(X, kernels.squared_norms(X))
-    if not bool(jnp.all(jnp.isfinite(selves))):
+    expansion, squares = state.expansion, kernels.squared_norms(X)
+    known = jnp.isfinite(expansion.squares)
+    some = support_set.kernel_rows(
+        state.kernel, expansion, X[:PREDICTION_BLOCK], squares[:PREDICTION_BLOCK]
+    )
+    good = jnp.all(jnp.isfinite(some) | ~known[None])
+    if not bool(good & jnp.all(jnp.isfinite(state.kernel.diag(X, squares)))):
         return f"kernel values overflow {X.dtype}; scale X down"
     rows = np.asarray(X, np.float64)
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
