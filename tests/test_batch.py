@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from compiling import quick_to_compile
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from reference import kernel_svm, kernels
 from reference import sbp as reference
@@ -293,6 +294,7 @@ def test_products_with_all_rows(n, double):
 
 
 @pytest.mark.parametrize("name", ["sbp", "smo"])
+@quick_to_compile(False)
 def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
     """Rows are written where they are, and computed in loops over what is missing."""
     batch = 8

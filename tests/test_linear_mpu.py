@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from compare import same
+from compiling import quick_to_compile
 from reference import kernels
 from reference import linear as reference
 from sklearn.svm import LinearSVC
@@ -730,6 +731,7 @@ def test_a_pass_leaves_others_alone(form, double):
         np.testing.assert_allclose(tally, [sum(margins), sum(squares)], atol=1e-9)
 
 
+@quick_to_compile(False)
 def hoisted(program, *given):
     """Loops of a compiled program that are calls of one kernel, and all loops."""
     if jax.default_backend() != "cpu":

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from compare import same
+from compiling import quick_to_compile
 from reference import linear as reference
 from sklearn.svm import LinearSVC
 
@@ -945,6 +946,7 @@ def test_a_pass_of_dcd_is_one_kernel(form, dtype, double):
         (*WIDE[2], False),
     ],
 )
+@quick_to_compile(False)
 def test_a_round_of_pegasos_is_a_kernel_a_loop(form, dtype, projection, double):
     """But for the draws, which are made beforehand, and for the loop over blocks."""
     X, y = wide(form, dtype)
