@@ -35,8 +35,9 @@ from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.scaling import Scaling
 
 N, TESTED = 300, 60
-# Small models that share compiled programs.
+# Small models that share compiled programs; and a learner that is quick to compile.
 SMALL = ("--budget", "10")
+QUICK = ("--algorithm", "perceptron", "--set", "maintenance=remove-smallest")
 
 
 def data(n=N, seed=0):
@@ -232,7 +233,7 @@ def test_scores_of_two_classes(at, monkeypatch):
 
 
 def test_scores_of_three_classes(at):
-    train("train.three", "--no-refit")
+    train("train.three", "--no-refit", *QUICK)
     good("predict", "model.st", "test.three", "--scores", "-o", "out.csv")
     with open("out.csv", newline="") as file:
         header, *rows = csv.reader(file)
@@ -241,7 +242,7 @@ def test_scores_of_three_classes(at):
     assert [int(row[0]) for row in rows] == model.predict(X).tolist()
     scores = np.array([row[1:] for row in rows]).astype(np.float32)
     np.testing.assert_array_equal(scores, model.decision_function(X))
-    assert np.mean(model.predict(X) == np.digitize(X[:, 0], [-0.4, 0.4])) > 0.8
+    assert np.mean(model.predict(X) == np.digitize(X[:, 0], [-0.4, 0.4])) > 0.6
 
 
 def test_labels_with_commas_and_quotes_are_cells_of_csv(at):
@@ -1150,21 +1151,25 @@ def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
 def test_sweep(at):
     output = good(
         *("sweep", "train.csv", "--target", "kind", "--budget", "5,10"),
-        *("--output", "sweep.json"),
+        *("--output", "sweep.json", *QUICK),
     )
     first, _, header, *rows = output.splitlines()
-    assert first == "train.csv: 300 rows, 2 classes, arow"
+    assert first == "train.csv: 300 rows, 2 classes, perceptron"
     assert header.split() == ["gamma", "budget", "error", "vectors"]
     X, y = data()
     scaled = Scaling.empty(2).updated(X).apply(X)
     gammas = [float(f"{times * usual_gamma():.4g}") for times in (0.25, 0.5, 1, 2, 4)]
     grid = bj.grid(gamma=gammas, budget=[5, 10])
     states = grid.init(
-        lambda gamma, budget: bj.arow.init(
-            bj.RBF(gamma), num_features=2, budget=budget, capacity=10
+        lambda gamma, budget: bj.perceptron.init(
+            bj.RBF(gamma),
+            num_features=2,
+            budget=budget,
+            capacity=10,
+            maintenance=bj.RemoveSmallest(),
         )
     )
-    found = bj.sweep(bj.arow, states, scaled, np.where(y == "yes", 1, -1))
+    found = bj.sweep(bj.perceptron, states, scaled, np.where(y == "yes", 1, -1))
     expected = dict(zip(zip(*grid.columns, strict=True), found.error, strict=True))
     cells = [[float(cell) for cell in row.split()] for row in rows]
     for gamma, budget, error, vectors in cells:
@@ -1185,7 +1190,7 @@ def test_sweep_of_settings_and_of_the_first_rows(at):
     output = good(
         *("sweep", "train.libsvm", "--algorithm", "pegasos", "--rows", "100"),
         *("--gamma", "0.5", "--set", "regularization=0.1,0.01", *SMALL),
-        *("--set", "maintenance=remove-random"),
+        *("--set", "maintenance=remove-smallest"),
     )
     first, _, header, *rows = output.splitlines()
     assert first == ("train.libsvm: the first 100 rows (--rows), 2 classes, pegasos")
@@ -1242,7 +1247,7 @@ def test_pictures_of_models(at, models, monkeypatch):
 
 def test_picture_of_regions(at, monkeypatch):
     saved = figures(monkeypatch)
-    train("train.three", "--no-refit")
+    train("train.three", "--no-refit", *QUICK)
     good("plot", "model.st", "-o", "m.svg")
     assert "<svg" in Path("m.svg").read_text()[:2000]
     _, plane = saved[-1].axes

@@ -57,7 +57,7 @@ def refused(path, says=" must "):
 
 
 def test_a_changed_byte_is_noticed_wherever_it_is(path):
-    state = bj.arow.init(bj.RBF(0.5), num_features=3, budget=3)
+    state = bj.perceptron.init(bj.RBF(0.5), num_features=1, budget=1)
     persist.save(path, state)
     data = path.read_bytes()
     random = np.random.default_rng(0)

@@ -24,7 +24,11 @@ from budgetjax.stream.scaling import Scaling, warn_unscaled
 
 N = 200
 LEARNERS = {
-    "binary": registry.Row("binary", bj.pegasos, {"regularization": 1e-2}),
+    "binary": registry.Row(
+        "binary",
+        bj.pegasos,
+        {"regularization": 1e-2, "maintenance": bj.RemoveSmallest()},
+    ),
     "multiclass": registry.Row(
         "multiclass",
         bj.perceptron,
