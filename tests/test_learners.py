@@ -231,8 +231,9 @@ def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
         )
 
     small, large = init(20, 20), init(20, 50)
-    np.testing.assert_array_equal(
-        bj.support(large).vectors[:20], bj.support(small).vectors
+    # The same draws; a loop of another length is rounded otherwise.
+    np.testing.assert_allclose(
+        bj.support(large).vectors[:20], bj.support(small).vectors, rtol=1e-6
     )
     assert not np.any(bj.support(large).mask[20:])
 
