@@ -238,6 +238,23 @@ def test_the_default_gamma_is_of_most_rows():
     assert sparse == pytest.approx(plain, rel=1e-6)
 
 
+def test_gamma_is_chosen_where_nothing_was_learned():
+    # Waves much shorter than the spread of the rows.
+    X = stream(n=240)[0] * [1, 0.01]
+    y = np.sin(4 * X[:, 0])
+    usual, chosen = (
+        made("targets", maintenance=None, gamma=gamma).fit(X, y)
+        for gamma in ("scale", "auto")
+    )
+    factor = float(chosen.state_.kernel.gamma / usual.state_.kernel.gamma)
+    assert factor in (2.0, 4.0)
+    assert chosen.score(X, y) > usual.score(X, y)
+    with pytest.raises(ValueError, match=r"gamma must be 'scale' or a number \(or"):
+        made("two", gamma="auto").partial_fit(*stream(), ["ash", "beech"])
+    with pytest.raises(ValueError, match="gamma must be 'scale' unless kernel is"):
+        made("two", gamma="auto", kernel=bj.Linear()).fit(*stream())
+
+
 def test_a_first_part_says_what_gamma_is():
     X, y = stream()
     for estimator, more in (
@@ -532,7 +549,7 @@ REFUSED = {
         {"kernel": bj.RBF(1.0), "gamma": 0.5},
         *("gamma must be 'scale'", "0.5"),
     ),
-    "a gamma of no name": ({"gamma": "auto"}, "gamma must be 'scale'", "'auto'"),
+    "a gamma of no name": ({"gamma": "wide"}, "gamma must be 'scale'", "'wide'"),
     "a gamma below 0": ({"gamma": -1.0}, "gamma must be", "-1.0"),
     "a kernel of no name": ({"kernel": "cosine"}, "kernel must be", "'cosine'"),
     "a budget of 0": ({"budget": 0}, "budget must be at least 1", "0"),

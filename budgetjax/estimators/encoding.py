@@ -133,8 +133,8 @@ def kernel_of(
         and others are to come.
     """
     named = isinstance(kernel, str) and kernel in KERNELS
-    scale = isinstance(gamma, str) and gamma == "scale"
-    if not named and not scale:
+    scaled = isinstance(gamma, str) and gamma == "scale"
+    if not named and not scaled:
         raise ValueError(
             f"{where}: gamma must be 'scale' unless kernel is one of "
             f"{', '.join(KERNELS)}, got gamma={gamma!r} with kernel={kernel!r}"
@@ -148,8 +148,8 @@ def kernel_of(
             f"{where}: kernel must be one of {', '.join(KERNELS)}, linear, or a "
             f"budgetjax kernel, got {kernel!r}"
         )
-    if scale:
-        found = _scale(X)
+    if scaled:
+        found = scale(X)
         if not found and more_to_come:
             raise ValueError(
                 f"{where}: X must have rows that differ in the first call, for "
@@ -159,11 +159,14 @@ def kernel_of(
         # Where all rows are alike the kernel is 1, whatever gamma.
         return KERNELS[kernel](found or 1.0)
     if isinstance(gamma, str):
-        raise ValueError(f"{where}: gamma must be 'scale' or a number, got {gamma!r}")
+        raise ValueError(
+            f"{where}: gamma must be 'scale' or a number (or 'auto', in fit of an "
+            f"online estimator), got {gamma!r}"
+        )
     return KERNELS[kernel](hyperparameters.positive(where, "gamma", gamma))
 
 
-def _scale(X: Any) -> float:
+def scale(X: Any) -> float:
     """The default gamma; 0 where all rows are alike."""
     rows = _sample(X)
     if scipy.sparse.issparse(rows):

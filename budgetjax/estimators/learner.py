@@ -1,5 +1,6 @@
 """What the online estimators share: a state, what moves it on, and what it predicts."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, cast
 
@@ -7,7 +8,7 @@ import numpy as np
 import scipy.sparse
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -30,6 +31,9 @@ FEWEST_TO_REFIT = 256
 TOLERANCE = 1e-3
 # Attributes that hold a state.
 STATES = ("_streamed", "_solved")
+# What gamma="auto" chooses from, the usual one first, and the rows that it looks at.
+FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
+LEARNED, HELD_OUT = 4096, 1024
 # Rows of a reservoir that are replayed at once: one program, however many there are.
 REPLAYED = 256
 
@@ -156,12 +160,45 @@ class Learner(BaseEstimator):
         arguments.algorithm(self._where, self._family, name)
         return name
 
+    def _gamma(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """The parameter; for "auto" what predicts best where it has not learned.
+
+        All fits are of the same shapes, so that one compilation serves them.
+        """
+        given = self.get_params(deep=False)
+        usual = given["gamma"]
+        if not isinstance(usual, str) or usual != "auto":
+            return usual
+        if not isinstance(given["kernel"], str) or given["kernel"] == "linear":
+            # A kernel without gamma, whose message is the right one.
+            return usual
+        usual = encoding.scale(X) or 1.0
+        seed, random = self._seeds()
+        rows = random.permutation(X.shape[0])[: LEARNED + HELD_OUT]
+        learned, held = np.split(rows, [len(rows) * LEARNED // (LEARNED + HELD_OUT)])
+        if len(np.unique(y[learned])) < 2 or not len(held):
+            return usual
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        parts = [None if weights is None else weights[i] for i in (learned, held)]
+        found = []
+        with warnings.catch_warnings():
+            # What there is to say of all rows is said of these too.
+            warnings.simplefilter("ignore")
+            for factor in FACTORS:
+                model = cast(Any, clone(self)).set_params(
+                    gamma=factor * usual, random_state=seed, progress=False
+                )
+                model.fit(X[learned], y[learned], parts[0])
+                found.append(model.score(X[held], y[held], parts[1]))
+        return FACTORS[int(np.argmax(found))] * usual
+
     def _start(
         self,
         name: str,
         X: Any,
         num_outputs: int,
         seed: int,
+        gamma: Any,
         *,
         refits: bool,
         more_to_come: bool = False,
@@ -169,7 +206,7 @@ class Learner(BaseEstimator):
         """An empty state, and the origin of the rows that it will see."""
         where, given = self._where, self.get_params(deep=False)
         kernel = encoding.kernel_of(
-            where, given["kernel"], given["gamma"], X, more_to_come=more_to_come
+            where, given["kernel"], gamma, X, more_to_come=more_to_come
         )
         origin = encoding.origin_of(kernel, X)
         state = arguments.start(
@@ -191,6 +228,7 @@ class Learner(BaseEstimator):
         self,
         X: Any,
         num_outputs: int,
+        gamma: Any,
         examples: Callable[[Int[np.ndarray, " n"] | None], tuple[Any, Any]],
     ) -> tuple[str, Any, Float[np.ndarray, " features"], bool, int]:
         """The algorithm, its state after all passes, the origin, `refit`, and a seed.
@@ -203,7 +241,7 @@ class Learner(BaseEstimator):
         epochs = hyperparameters.size(where, "epochs", given["epochs"])
         seed, random = self._seeds()
         name = self._algorithm(refits)
-        state, origin = self._start(name, X, num_outputs, seed, refits=refits)
+        state, origin = self._start(name, X, num_outputs, seed, gamma, refits=refits)
         n = X.shape[0]
         with progress_bar.reporting(
             where, given["progress"], "rows", n * epochs
@@ -244,7 +282,9 @@ class Learner(BaseEstimator):
         refits, (seed, _) = self._refits(), self._seeds()
         name = self._algorithm(refits)
         state, origin = self._start(
-            name, X, num_outputs, seed, refits=refits, more_to_come=True
+            *(name, X, num_outputs, seed, self.get_params(deep=False)["gamma"]),
+            refits=refits,
+            more_to_come=True,
         )
         kept = None
         if refits:
