@@ -41,11 +41,8 @@ def cache_compiled_programs(
       The folder, or None if it cannot be written.
 
     Example:
-      >>> import budgetjax as bj, tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     kept = bj.cache_compiled_programs(folder)
-      >>> kept.startswith(folder)
-      True
+      >>> import budgetjax as bj
+      >>> _ = bj.cache_compiled_programs()  # doctest: +SKIP
     """
     import jax
     from jax.experimental.compilation_cache import compilation_cache
