@@ -771,7 +771,7 @@ def step_rows():
         yield Bad(
             f"float-label-{y!r}",
             lambda y=y: bj.pegasos.step(multiclass()[1], x, y),
-            ("step: y must", "integer", "0 .. 3", "got float32"),
+            ("step: y must", "integer", "0 .. 3", f"got {np.asarray(y).dtype}"),
         )
 
 
