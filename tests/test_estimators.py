@@ -466,7 +466,8 @@ def test_a_weight_is_so_many_rows():
     X, y = stream("two")
     times = np.random.default_rng(0).integers(0, 4, len(y))
     options = {"landmarks": X[:10]}
-    given = {"maintenance": None, "options": options, "shuffle": False}
+    given = {"algorithm": "arow", "maintenance": None}
+    given |= {"options": options, "shuffle": False}
     weighted = made("two", **given).fit(X, y, times)
     repeated = made("two", **given).fit(
         np.repeat(X, times, axis=0), np.repeat(y, times)
