@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import hyperparameters
@@ -265,7 +265,7 @@ def empty(
     if known is None:
         budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)
 
-    def filled(*shape, value=0, dtype=dtype):
+    def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
         return hyperparameters.on_device(np.full(shape, value), dtype)
 
     return Expansion(

@@ -111,6 +111,7 @@ def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """
     if isinstance(value, jax.Array):
         return jnp.asarray(value, dtype)
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return jax.device_put(np.asarray(value).astype(dtype))
 

@@ -575,7 +575,9 @@ def test_several_penalties_are_as_many_models():
         length = len(one.history.objective)
         lengths.append(length)
         for single, several in zip(one.history, many.history, strict=True):
-            np.testing.assert_array_equal(several[:length, i], single)
+            # Two programs may round the last digit of a sum in two ways, and a gap is a
+            # difference: 1e-16 of it is 1e-11 of a gap of 1e-5.
+            np.testing.assert_allclose(several[:length, i], single, rtol=1e-9)
             # Whoever is done waits.
             assert np.all(several[length:, i] == single[-1])
     assert len(many.history.objective) == max(lengths) > min(lengths)

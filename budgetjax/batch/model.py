@@ -94,12 +94,12 @@ def of_coefficients(
     bias: Float[Array, ""],
 ) -> KernelModel:
     """The model of the examples whose coefficient is not 0. Not to be traced."""
-    X, signed = np.asarray(X), np.asarray(y) * np.asarray(coefficients)
+    signed = np.asarray(y) * np.asarray(coefficients)
     active = np.flatnonzero(signed)
     return KernelModel(
         kernel=kernel,
-        vectors=jnp.asarray(X[active]),
-        coefficients=jnp.asarray(signed[active]),
+        vectors=jax.device_put(np.asarray(X)[active]),
+        coefficients=jax.device_put(signed[active]),
         bias=bias,
     )
 

@@ -143,10 +143,10 @@ def solve(
     if tolerance is not None:
         hyperparameters.non_negative(where, "tolerance", tolerance)
 
-    if not bool(jnp.all(jnp.isfinite(state.rows.diagonal))):
+    if not np.all(np.isfinite(state.rows.diagonal)):
         raise ValueError(f"{where}: kernel values overflow {X.dtype}; scale X down")
     # The memory of the caller's state must survive the first donation.
-    state = jax.tree.map(jnp.copy, state)
+    state = _copied(state)
     record = _record(algorithm, state, X, y, 0)
     records = [record]
     with progress_bar.reporting(where, progress, "steps", max_steps) as report:
@@ -162,6 +162,11 @@ def solve(
             report(f"gap {record.gap:.2g}", count)
     columns = zip(*records, strict=True)
     return state, History(*(np.asarray(column) for column in columns))
+
+
+@jax.jit
+def _copied(state: Any) -> Any:
+    return jax.tree.map(jnp.copy, state)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)

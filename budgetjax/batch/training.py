@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import engine, hyperparameters
@@ -30,11 +30,13 @@ def training_set(
         raise ValueError(f"{where}: kernel must be a kernel, got {kernel!r}")
     X, y = examples(where, X, y)
     engine.check_finite(where, X)
-    return X, signs(where, y, X.shape[0]).astype(X.dtype)
+    return X, signs(where, y, X.shape[0], X.dtype)
 
 
-def signs(where: str, y: ArrayLike, number: int) -> Array:
-    """The labels of this many examples, -1 and +1 and both of them, as they are.
+def signs(
+    where: str, y: ArrayLike, number: int, dtype: DTypeLike
+) -> Float[Array, " n"]:
+    """The labels of this many examples, -1 and +1 and both of them.
 
     Raises:
       ValueError: if they are not that.
@@ -52,19 +54,19 @@ def signs(where: str, y: ArrayLike, number: int) -> Array:
                 f"{where}: y must have both classes, got {labels[0]:+g} in all "
                 f"{len(labels)} rows"
             )
-    return y
+    return hyperparameters.on_device(y, dtype)
 
 
 def examples(
     where: str, X: ArrayLike, y: ArrayLike
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
     """A training set as arrays of one float type, of shapes that fit each other."""
-    X = jnp.asarray(hyperparameters.array(where, "X", X))
+    X = hyperparameters.array(where, "X", X)
     if X.ndim != 2 or not X.shape[0]:
         raise ValueError(f"{where}: X must have shape (n, d), n > 0, got {X.shape}")
+    kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
     y = labels_of(where, y, X.shape[0])
-    X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
-    return X, y.astype(X.dtype)
+    return hyperparameters.on_device(X, kind), hyperparameters.on_device(y, kind)
 
 
 def of_state(
@@ -106,9 +108,9 @@ def same(
     return X, y
 
 
-def labels_of(where: str, y: ArrayLike, number: int) -> Array:
+def labels_of(where: str, y: ArrayLike, number: int) -> Array | np.ndarray:
     """The labels of this many examples, as an array."""
-    y = jnp.asarray(hyperparameters.array(where, "y", y))
+    y = hyperparameters.array(where, "y", y)
     if y.shape != (number,):
         raise ValueError(
             f"{where}: y must have shape ({number},), one label a row of X, got "

@@ -36,7 +36,7 @@ def examples(
       ValueError: if it is not that.
     """
     rows = as_rows(where, X)
-    return rows, signs(where, y, rows.number).astype(float)
+    return rows, signs(where, y, rows.number, float)
 
 
 def given(X: Any, y: ArrayLike) -> tuple[DenseRows | SparseRows, Float[Array, " n"]]:
