@@ -242,8 +242,8 @@ def test_scores_of_three_classes(at):
     assert [int(row[0]) for row in rows] == model.predict(X).tolist()
     scores = np.array([row[1:] for row in rows]).astype(np.float32)
     np.testing.assert_array_equal(scores, model.decision_function(X))
-    # The Perceptron with removal compiles quickly and is far from the best; to guess the
-    # largest class is right on 42 %.
+    # The Perceptron with removal compiles quickly and is far from the best; to guess
+    # the largest class is right on 42 %.
     assert np.mean(model.predict(X) == np.digitize(X[:, 0], [-0.4, 0.4])) > 0.6
 
 
