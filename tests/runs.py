@@ -34,9 +34,10 @@ def wider(row, X):
 
 def blocks(row, state, X, y, weight=None):
     """A run of a roomy model in blocks, of at most `N` examples."""
-    return bj.run(
-        row.algorithm, state, wider(row, X), y, weight=weight, block_size=BLOCK
-    )
+    with quick_to_compile():
+        return bj.run(
+            row.algorithm, state, wider(row, X), y, weight=weight, block_size=BLOCK
+        )
 
 
 def steps(row, state, X, y, weight=None):
