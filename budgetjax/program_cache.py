@@ -47,13 +47,13 @@ def cache_compiled_programs(
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    own = jax.config.jax_compilation_cache_dir
+    own = getattr(jax.config, FOLDER.lower())
     found = own if folder is None and own else _writable(folder)
     if found is None:
         return None
     # As it was told at the first compilation, if there was one.
     compilation_cache.reset_cache()
-    jax.config.update("jax_compilation_cache_dir", found)
+    jax.config.update(FOLDER.lower(), found)
     for name, value in SETTINGS.items():
         if name not in os.environ:
             jax.config.update(name.lower(), value)

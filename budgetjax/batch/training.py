@@ -90,7 +90,7 @@ def digest(X: Float[Array, "n d"], y: Float[Array, " n"]) -> Integer[Array, ""]:
     for array in known:
         if array is None:
             return jnp.uint32(0)
-        value = zlib.crc32(np.ascontiguousarray(array), value)
+        value = zlib.crc32(np.ascontiguousarray(array).tobytes(), value)
     return jnp.uint32(value)
 
 
