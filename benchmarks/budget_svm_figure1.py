@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.batch.budget_svm import budget_svm
+from budgetjax.solvers.kernel.budget_svm import budget_svm
 
 NORMS = ("l1", "l2")
 TITLES = {"l1": "budget-L1-SVM", "l2": "budget-L2-SVM"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from budgetjax import engine
+from budgetjax.online import engine
 
 PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn")
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import measure
 import numpy as np
 
-from budgetjax.maintenance import placing
+from budgetjax.online.maintenance import merge_position
 
 BUDGETS = (100, 500)
 SETS = 2000
@@ -40,17 +40,17 @@ def least(losses):
 
 def newton(m, n, product, decay):
     """As `Merge` does."""
-    start = placing.guess(m, n, product, decay)
-    best = least(placing.loss(m, n, product, decay, start))
-    h = placing.position(m, n[best], product[best], decay[best], start[best])
+    start = merge_position.guess(m, n, product, decay)
+    best = least(merge_position.loss(m, n, product, decay, start))
+    h = merge_position.position(m, n[best], product[best], decay[best], start[best])
     return best, h
 
 
 def newton_nine(m, n, product, decay):
     """All partners to the last digit."""
-    r, c = placing._relative(m, n, product)
-    x = placing._safeguarded(r, c, decay, jnp.ones_like(r), 9)
-    best = least(placing.loss(m, n, product, decay, (1 - x) / 2))
+    r, c = merge_position._relative(m, n, product)
+    x = merge_position._safeguarded(r, c, decay, jnp.ones_like(r), 9)
+    best = least(merge_position.loss(m, n, product, decay, (1 - x) / 2))
     return best, (1 - x[best]) / 2
 
 
@@ -62,14 +62,14 @@ def golden(m, n, product, decay):
     def step(_, bracket):
         low, high = bracket
         left, right = high - ratio * (high - low), low + ratio * (high - low)
-        better = placing.loss(m, n, product, decay, left) < placing.loss(
+        better = merge_position.loss(m, n, product, decay, left) < merge_position.loss(
             m, n, product, decay, right
         )
         return jnp.where(better, low, left), jnp.where(better, right, high)
 
     low, high = jax.lax.fori_loop(0, 20, step, (low, high))
     h = (low + high) / 2
-    best = least(placing.loss(m, n, product, decay, h))
+    best = least(merge_position.loss(m, n, product, decay, h))
     return best, h[best]
 
 
@@ -101,7 +101,7 @@ def table(m, n, product, decay):
     )
     best = least(loss * (a_m + a_n) ** 2)
     start = jnp.zeros_like(decay[best])
-    return best, placing.position(m, n[best], product[best], decay[best], start)
+    return best, merge_position.position(m, n[best], product[best], decay[best], start)
 
 
 WAYS = {"newton": newton, "newton 9": newton_nine, "golden": golden, "table": table}

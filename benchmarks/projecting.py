@@ -18,8 +18,8 @@ import numpy as np
 from tqdm import tqdm
 
 import budgetjax as bj
-from budgetjax import span
 from budgetjax.datasets import load
+from budgetjax.online import span
 
 BUDGET, GAMMA = 100, 0.05
 POINTS = (10_000, 100_000, 1_000_000)

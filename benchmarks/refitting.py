@@ -28,8 +28,9 @@ from sklearn.svm import LinearSVC
 from tqdm import tqdm
 
 import budgetjax as bj
-from budgetjax import datasets, newton
-from budgetjax.refit import _root
+from budgetjax import datasets
+from budgetjax.refitting import newton
+from budgetjax.refitting.refit import _root
 
 # Data, budget, gamma in units of one over the total variance, penalty.
 CASES = (

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.batch import svm
+from budgetjax.solvers.kernel import hinge_dual
 
 RESULTS = Path(__file__).parent / "results"
 # Data: the class against the rest, or None; sigma^2 and nu, of Table 2.
@@ -86,7 +86,7 @@ def perceptron(order: np.ndarray) -> bj.BatchAlgorithm:
         def mistake(coefficient, response, diagonal, count):
             return (response <= 0).astype(response.dtype)
 
-        return svm.visit(state, X, y, drawn, mistake)
+        return hinge_dual.visit(state, X, y, drawn, mistake)
 
     none = jnp.array(-jnp.inf)
 

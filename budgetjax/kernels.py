@@ -18,8 +18,8 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import hyperparameters
-from budgetjax.hyperparameters import Flag
+from budgetjax import checks
+from budgetjax.checks import Flag
 
 
 def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -229,9 +229,9 @@ class Polynomial(
     def __new__(cls, degree: ArrayLike, gamma: ArrayLike = 1.0, coef0: ArrayLike = 1.0):
         return super().__new__(
             cls,
-            hyperparameters.positive_integer("Polynomial", "degree", degree),
-            hyperparameters.positive("Polynomial", "gamma", gamma),
-            hyperparameters.finite("Polynomial", "coef0", coef0),
+            checks.positive_integer("Polynomial", "degree", degree),
+            checks.positive("Polynomial", "gamma", gamma),
+            checks.finite("Polynomial", "coef0", coef0),
         )
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
@@ -266,8 +266,8 @@ class RBF(Kernel, NamedTuple("RBF", [("gamma", Any), ("exact", Flag)])):
     __slots__ = ()
 
     def __new__(cls, gamma: ArrayLike, exact: bool | Flag = False):
-        gamma = hyperparameters.positive("RBF", "gamma", gamma)
-        return super().__new__(cls, gamma, hyperparameters.flag("RBF", "exact", exact))
+        gamma = checks.positive("RBF", "gamma", gamma)
+        return super().__new__(cls, gamma, checks.flag("RBF", "exact", exact))
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -315,7 +315,7 @@ def default_gamma(X: ArrayLike) -> float:
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """
-    X = np.asarray(hyperparameters.array("default_gamma", "X", X), np.float64)
+    X = np.asarray(checks.array("default_gamma", "X", X), np.float64)
     if X.ndim != 2 or not X.size:
         raise ValueError(
             f"default_gamma: X must have shape (n, num_features), got {X.shape}"
@@ -375,9 +375,7 @@ class Laplacian(Kernel, NamedTuple("Laplacian", [("gamma", Any)])):
     __slots__ = ()
 
     def __new__(cls, gamma: ArrayLike):
-        return super().__new__(
-            cls, hyperparameters.positive("Laplacian", "gamma", gamma)
-        )
+        return super().__new__(cls, checks.positive("Laplacian", "gamma", gamma))
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -403,8 +401,8 @@ class Sigmoid(Kernel, NamedTuple("Sigmoid", [("gamma", Any), ("coef0", Any)])):
     def __new__(cls, gamma: ArrayLike, coef0: ArrayLike = 0.0):
         return super().__new__(
             cls,
-            hyperparameters.positive("Sigmoid", "gamma", gamma),
-            hyperparameters.finite("Sigmoid", "coef0", coef0),
+            checks.positive("Sigmoid", "gamma", gamma),
+            checks.finite("Sigmoid", "coef0", coef0),
         )
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):

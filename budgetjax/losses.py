@@ -18,7 +18,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import hyperparameters
+from budgetjax import checks
 
 # The attribute by which a loss says that its targets are labels.
 LABELS = "__budgetjax_labels__"
@@ -123,7 +123,7 @@ def quantile(level: ArrayLike) -> Partial:
     Args:
       level: which quantile of y to learn, between 0 and 1; a leaf, which can be swept.
     """
-    hyperparameters.fraction("losses.quantile", "level", level)
+    checks.fraction("losses.quantile", "level", level)
     return Partial(_pinball, level=level)
 
 
@@ -139,7 +139,7 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
       epsilon: half the width of the tube in which nothing is learned, at least 0; a
         leaf, which can be swept.
     """
-    hyperparameters.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
+    checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
     return Partial(_outside_tube, epsilon=epsilon)
 
 
@@ -169,8 +169,8 @@ def as_leaves(
         loss = Partial(loss)
 
     def number(leaf):
-        hyperparameters.array(where, "loss", leaf)
-        return hyperparameters.as_leaf(where, "loss", leaf, dtype)
+        checks.array(where, "loss", leaf)
+        return checks.as_leaf(where, "loss", leaf, dtype)
 
     loss = jax.tree.map(number, loss)
     score = jax.ShapeDtypeStruct(() if num_columns == 1 else (num_columns,), dtype)

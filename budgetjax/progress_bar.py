@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-from budgetjax import hyperparameters
+from budgetjax import checks
 
 
 @contextlib.contextmanager
@@ -22,7 +22,7 @@ def reporting(
       ValueError: if `progress` is not True or False.
       ImportError: if tqdm is needed and not there.
     """
-    if not hyperparameters.flag(where, "progress", progress):
+    if not checks.flag(where, "progress", progress):
         yield lambda text, count=1: None
         return
     try:

@@ -1,15 +1,6 @@
 """The public names, imported together; see `budgetjax`."""
 
 from budgetjax import losses, stream
-from budgetjax.batch.budget_svm import budget_svm
-from budgetjax.batch.kernel_pegasos import kernel_pegasos
-from budgetjax.batch.model import KernelModel, prune
-from budgetjax.batch.sbp import sbp
-from budgetjax.batch.sdca import sdca
-from budgetjax.batch.smo import smo
-from budgetjax.batch.solve import BatchAlgorithm, History, Objective, Record, solve
-from budgetjax.engine import decision_function, predict, run
-from budgetjax.expansion import Edits, Support, averaged, support
 from budgetjax.kernels import (
     RBF,
     Kernel,
@@ -22,14 +13,12 @@ from budgetjax.kernels import (
     Sum,
     default_gamma,
 )
-from budgetjax.landmarks import kmeans_landmarks
-from budgetjax.linear.dcd import dcd
-from budgetjax.linear.linear_pegasos import linear_pegasos
-from budgetjax.linear.model import LinearModel
-from budgetjax.linear.mpu import mpu
-from budgetjax.linear.rows import SparseRows, sparse_rows
-from budgetjax.linear.solving import LinearAlgorithm, Solution
-from budgetjax.maintenance import (
+from budgetjax.online.arow import arow
+from budgetjax.online.engine import decision_function, predict, run
+from budgetjax.online.forgetron import forgetron
+from budgetjax.online.fourier import fourier
+from budgetjax.online.landmarks import kmeans_landmarks
+from budgetjax.online.maintenance import (
     Merge,
     MergeBestPair,
     MultiMerge,
@@ -41,23 +30,40 @@ from budgetjax.maintenance import (
     RemoveRandom,
     RemoveSmallest,
 )
-from budgetjax.online.arow import arow
-from budgetjax.online.forgetron import forgetron
-from budgetjax.online.fourier import fourier
 from budgetjax.online.norma import norma
 from budgetjax.online.nystrom import nystrom
 from budgetjax.online.passive_aggressive import passive_aggressive
 from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
 from budgetjax.online.projectron import projectron
+from budgetjax.online.rounds import Algorithm
 from budgetjax.online.sgd import sgd
-from budgetjax.persist import load, save
+from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
 from budgetjax.program_cache import cache_compiled_programs
-from budgetjax.refit import refit
-from budgetjax.rounds import Algorithm
+from budgetjax.refitting.refit import refit
+from budgetjax.saving.model_files import load, save
+from budgetjax.solvers.kernel.budget_svm import budget_svm
+from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
+from budgetjax.solvers.kernel.model import KernelModel, prune
+from budgetjax.solvers.kernel.sbp import sbp
+from budgetjax.solvers.kernel.sdca import sdca
+from budgetjax.solvers.kernel.smo import smo
+from budgetjax.solvers.kernel.solve import (
+    BatchAlgorithm,
+    History,
+    Objective,
+    Record,
+    solve,
+)
+from budgetjax.solvers.linear.dcd import dcd
+from budgetjax.solvers.linear.linear_pegasos import linear_pegasos
+from budgetjax.solvers.linear.model import LinearModel
+from budgetjax.solvers.linear.mpu import mpu
+from budgetjax.solvers.linear.rows import SparseRows, sparse_rows
+from budgetjax.solvers.linear.solving import LinearAlgorithm, Solution
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
-from budgetjax.sweep import Grid, Sweep, Table, grid, sweep
+from budgetjax.support_set import Edits, Support, averaged, support
 
 __all__ = [
     "RBF",

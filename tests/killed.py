@@ -31,10 +31,10 @@ def learn(path, cache, pause=0.0, told=None):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     import budgetjax as bj
-    from budgetjax import persist
+    from budgetjax.saving import model_files
 
     if told is not None:
-        write, fsync = persist.write, os.fsync
+        write, fsync = model_files.write, os.fsync
 
         def telling(*given):
             told.value = WRITING
@@ -45,7 +45,7 @@ def learn(path, cache, pause=0.0, told=None):
             time.sleep(0.002)
             fsync(file)
 
-        persist.write, os.fsync = telling, slow
+        model_files.write, os.fsync = telling, slow
     state = bj.perceptron.init(
         bj.RBF(0.5), num_features=2, budget=10, maintenance=bj.RemoveRandom(seed=3)
     )

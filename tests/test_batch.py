@@ -19,10 +19,9 @@ from reference import sbp as reference
 from sklearn.svm import SVC
 
 import budgetjax as bj
-from budgetjax.batch import levels, training
-from budgetjax.batch import rows as kernel_rows
-from budgetjax.batch import solve as driver
 from budgetjax.datasets import load
+from budgetjax.solvers.kernel import row_cache, training, water_level
+from budgetjax.solvers.kernel import solve as driver
 
 N, D = 60, 64
 GAMMA = 0.01
@@ -154,7 +153,7 @@ def size_of(heights, volume, guess=0.0):
 
 def test_levels(double):
     heights, volumes, guesses = grounds(5000, 12, seed=0, padded=True)
-    many = jax.jit(jax.vmap(levels.level))
+    many = jax.jit(jax.vmap(water_level.level))
     given = heights, volumes, guesses
     ours, single = (
         np.asarray(many(*(each.astype(dtype) for each in given)))
@@ -181,7 +180,7 @@ def test_levels_with_a_bias(n, double):
     y[:, 0], y[:, 1] = 1, -1  # both classes
     biases = random.choice([-1e3, -1, 0, 1, 1e3], cases) * random.random(cases)
     reaches = random.choice([1e-3, 1, np.inf], cases)
-    best = jax.jit(jax.vmap(levels.balanced_level))
+    best = jax.jit(jax.vmap(water_level.balanced_level))
     given = heights, y, volumes, (guesses, biases), reaches
     ours, bias = (np.asarray(each) for each in best(*given))
     near, near_bias = ours, bias
@@ -214,12 +213,12 @@ def test_levels_with_a_bias(n, double):
 def rows_of(X, y, batch, **given):
     X, y = training.training_set("test", bj.RBF(GAMMA), X, y)
     given = {"precompute": False, "cache_size": 1e-9} | given
-    return kernel_rows.start("test", bj.RBF(GAMMA), X, y, batch_size=batch, **given)
+    return row_cache.start("test", bj.RBF(GAMMA), X, y, batch_size=batch, **given)
 
 
-fetch = jax.jit(kernel_rows.fetch)
-product = jax.jit(kernel_rows.product)
-signed_block = jax.jit(kernel_rows.signed_block)
+fetch = jax.jit(row_cache.fetch)
+product = jax.jit(row_cache.product)
+signed_block = jax.jit(row_cache.signed_block)
 
 
 @pytest.mark.parametrize(("batch", "places"), [(4, 2), (4, 2.5), (40, 2), (40, 1000)])
@@ -255,7 +254,7 @@ def test_kept_rows(batch, places, double):
         assert computed <= int(rows.num_computed) <= computed + len(asked)
         computed = int(rows.num_computed)
         seen |= set(asked.tolist())
-    assert kernel_rows.evaluations(rows) == n * computed
+    assert row_cache.evaluations(rows) == n * computed
     if size == n:
         assert computed == len(seen)
     else:
@@ -272,7 +271,7 @@ def test_nothing_is_computed_where_all_is_known(double):
     np.testing.assert_array_equal(rows.places, np.arange(100))
     rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
     np.testing.assert_allclose(block, Q[:4, :4], atol=1e-13)
-    assert kernel_rows.evaluations(rows) == 100 * 100
+    assert row_cache.evaluations(rows) == 100 * 100
     assert rows_of(X, y, 4, precompute="auto").complete
 
 
@@ -290,7 +289,7 @@ def test_products_with_all_rows(n, double):
     examples = np.array([7, 5, 7, 0], np.int32)
     rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
     np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
-    assert kernel_rows.evaluations(rows) == 16
+    assert row_cache.evaluations(rows) == 16
 
 
 @pytest.mark.parametrize("name", ["sbp", "smo"])
@@ -562,12 +561,12 @@ def test_a_small_cache_changes_nothing(name, double):
     else:
         close(path.coefficients, expected.coefficients)
         close(path.responses, expected.responses)
-    assert kernel_rows.evaluations(whole) == N * N
+    assert row_cache.evaluations(whole) == N * N
     assert ring.kept.shape == (2 * batch, N)
     computed, blocks = int(ring.num_computed), int(ring.num_blocks)
     assert computed > 3 * N
     assert blocks == (0 if name == "sbp" else steps)
-    assert kernel_rows.evaluations(ring) == computed * N + blocks * batch**2
+    assert row_cache.evaluations(ring) == computed * N + blocks * batch**2
 
 
 def test_responses_stay_exact_in_float32():

@@ -10,11 +10,11 @@ from reference import budget_svm as reference
 from sklearn.svm import SVC
 
 import budgetjax as bj
-from budgetjax.batch import rows as kernel_rows
-from budgetjax.batch.budget_svm import POWER_ITERATIONS, budget_svm
-from budgetjax.batch.interpolation import OneInfinity, TwoInfinity
-from budgetjax.batch.model import prune
-from budgetjax.batch.solve import solve
+from budgetjax.solvers.kernel import row_cache
+from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
+from budgetjax.solvers.kernel.model import prune
+from budgetjax.solvers.kernel.solve import solve
+from budgetjax.solvers.kernel.worst_norms import OneInfinity, TwoInfinity
 
 N, D, GAMMA = 60, 3, 0.5
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
@@ -304,8 +304,8 @@ def test_products_on_demand_are_counted(double):
     )
     found, expected = unknown.momentum.curvature, known.momentum.curvature
     assert float(found) == pytest.approx(float(expected), rel=1e-10)
-    assert kernel_rows.evaluations(known.rows) == N * N
-    assert kernel_rows.evaluations(unknown.rows) == POWER_ITERATIONS * N * N
+    assert row_cache.evaluations(known.rows) == N * N
+    assert row_cache.evaluations(unknown.rows) == POWER_ITERATIONS * N * N
 
 
 @pytest.mark.parametrize(

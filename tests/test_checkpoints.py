@@ -16,7 +16,7 @@ import registry
 from streams import ROWS, cut, fit, identical
 
 import budgetjax as bj
-from budgetjax import persist
+from budgetjax.saving import model_files
 from budgetjax.stream import Batches
 
 N = 5 * ROWS + 9
@@ -61,10 +61,10 @@ def test_a_run_that_fails_goes_on(
     for rows in (100, 100, 290):
         with pytest.raises(raised):
             fit(ROW, until(rows, error("stop")), **more)
-        assert persist.load(path).num_rows == rows // ROWS * ROWS
+        assert model_files.load(path).num_rows == rows // ROWS * ROWS
     model = fit(ROW, batches((7, 90)), **more)
     identical(model, undisturbed[standardise])
-    identical(persist.load(path), model)
+    identical(model_files.load(path), model)
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -90,7 +90,7 @@ def test_ctrl_c(group, undisturbed, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fit(ROW, slow(), checkpoint=path)
-    assert persist.load(path).num_rows in (ROWS, 2 * ROWS, 3 * ROWS)
+    assert model_files.load(path).num_rows in (ROWS, 2 * ROWS, 3 * ROWS)
     identical(fit(ROW, batches(), checkpoint=path), undisturbed[False])
 
 
@@ -109,9 +109,9 @@ def test_a_run_that_ended_gives_its_result(group, undisturbed, tmp_path):
 def test_it_is_read_and_hashed_once(group, interrupted, monkeypatch, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
-    read, checked = [], persist._checked
+    read, checked = [], model_files._checked
     monkeypatch.setattr(
-        persist, "_checked", lambda *given: read.append(given) or checked(*given)
+        model_files, "_checked", lambda *given: read.append(given) or checked(*given)
     )
     fit(ROW, batches(), checkpoint=path)
     assert len(read) == 1
@@ -125,7 +125,7 @@ def test_it_is_written_when_it_should_be(group, monkeypatch, tmp_path):
         assert path == str(tmp_path / "run")
         written.append((notes["batches"], model.num_rows))
 
-    monkeypatch.setattr(persist, "write", write)
+    monkeypatch.setattr(model_files, "write", write)
     fit(ROW, batches(), checkpoint=tmp_path / "run", every=2)
     assert written == [(0, 0), (2, 2 * ROWS), (4, 4 * ROWS), (6, N)]
     written.clear()
@@ -141,7 +141,7 @@ def test_going_on_from_a_model_has_a_checkpoint_of_its_own(group, tmp_path):
     expected = fit(ROW, cut(rest, [50]), first)
     with pytest.raises(KeyboardInterrupt):
         fit(ROW, failing(cut(rest, [30]), 4), first, checkpoint=path)
-    assert persist.load(path).num_rows == 2 * ROWS + ROWS
+    assert model_files.load(path).num_rows == 2 * ROWS + ROWS
     identical(fit(ROW, cut(rest, [50]), first, checkpoint=path), expected)
 
 
@@ -172,7 +172,7 @@ def test_functions_of_the_caller_come_from_its_state(group, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(row, failing(cut((X, labels), [50]), 3), checkpoint=path)
     with pytest.raises(ValueError, match="own_loss"):
-        persist.load(path)
+        model_files.load(path)
     identical(fit(row, cut((X, labels), [50]), checkpoint=path), expected)
 
 
@@ -294,7 +294,7 @@ def test_a_full_disk(group, undisturbed, monkeypatch, tmp_path):
     rest = slice(error.model.num_rows, None)
     identical(fit(ROW, [(X[rest], Y[rest])], error.model), undisturbed[False])
     # The last good one is what it was, and serves.
-    assert persist.load(path).num_rows <= error.model.num_rows
+    assert model_files.load(path).num_rows <= error.model.num_rows
     monkeypatch.undo()
     identical(fit(ROW, batches(), checkpoint=path), undisturbed[False])
 
@@ -316,7 +316,7 @@ def test_a_full_disk_does_not_hide_another_error(group, monkeypatch, tmp_path):
         fit(ROW, source(), checkpoint=path)
     assert raised.value.model.num_rows == 2 * ROWS
     assert "No space left" in raised.value.__notes__[0]
-    assert persist.load(path).num_rows == 0
+    assert model_files.load(path).num_rows == 0
 
 
 @together
@@ -410,7 +410,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
         child.join()
         assert child.exitcode == -signal.SIGKILL
         places.append(told.value)
-        progress.append(persist.load(path).num_rows if path.exists() else 0)
+        progress.append(model_files.load(path).num_rows if path.exists() else 0)
     assert progress == sorted(progress)
     assert len(set(progress)) >= KILLS // 2
     assert progress[-1] < killed.ROWS * killed.BATCHES
@@ -418,7 +418,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
     finish(path)
     # The state, the scaling, the curve and the place in the stream, all in one.
     assert path.read_bytes() == undisturbed.read_bytes()
-    assert persist.load(path).num_rows == killed.ROWS * killed.BATCHES
+    assert model_files.load(path).num_rows == killed.ROWS * killed.BATCHES
 
 
 def wait(child, condition):

@@ -25,14 +25,17 @@ from click.testing import CliRunner
 from compare import same
 
 import budgetjax as bj
-from budgetjax import cli, engine, persist
+from budgetjax import cli
 from budgetjax.cli import learners, main
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.models import opened, support_vectors
-from budgetjax.linear import solving
-from budgetjax.stream import batches, readers
+from budgetjax.online import engine
+from budgetjax.saving import model_files
+from budgetjax.scaling import Scaling
+from budgetjax.solvers.linear import solving
+from budgetjax.stream import batches
 from budgetjax.stream.fit import fit_stream
-from budgetjax.stream.scaling import Scaling
+from budgetjax.stream.readers import formats
 
 N, TESTED = 300, 60
 # Small models that share compiled programs; and a learner that is quick to compile.
@@ -175,7 +178,7 @@ def test_the_report_of_train(at):
         time:               0.0 seconds
         """)
     assert re.sub(r"[\d.]+ seconds", "0.0 seconds", output) == expected
-    assert persist.read("model.st")[1] == {
+    assert model_files.read("model.st")[1] == {
         "file": "train.csv",
         "target": "kind",
         "features": ["a", "b"],
@@ -331,7 +334,7 @@ def test_arrays_of_numpy(at):
 
 def python_stream(epochs=1, **more):
     """What `train` does with the small file before the refit."""
-    source = readers.read("train.csv", target="kind")
+    source = formats.read("train.csv", target="kind")
     gamma = more.pop("gamma", 0.5)
     state = bj.arow.init(bj.RBF(gamma), num_features=2, budget=10, **more)
     repeated = batches.Batches(
@@ -383,7 +386,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch):
         given.append(batches)
         return state
 
-    monkeypatch.setattr(sys.modules["budgetjax.refit"], "refit", refit)
+    monkeypatch.setattr(sys.modules["budgetjax.refitting.refit"], "refit", refit)
     # The 300 rows of one epoch, in float32.
     monkeypatch.setattr("budgetjax.cli.train.HELD", 300 * 2 * 4)
     train("train.csv", "--epochs", "2")
@@ -432,7 +435,7 @@ def test_epochs_settings_and_classes(at):
 def test_other_algorithms(at, algorithm, more):
     said = train("train.csv", "--algorithm", algorithm, "--no-refit", *more)
     assert said["learner"].startswith(f"{algorithm}, at most 10 support vectors")
-    name = persist.header("model.st")["about"]["algorithm"]
+    name = model_files.header("model.st")["about"]["algorithm"]
     assert name == algorithm.replace("-", "_")
     scaling = bj.load("model.st").scaling
     assert (scaling is None) == ("--no-standardise" in more)
@@ -440,11 +443,11 @@ def test_other_algorithms(at, algorithm, more):
 
 def test_every_algorithm_can_be_named():
     from budgetjax.cli.options import ALGORITHMS
-    from budgetjax.estimators import arguments
+    from budgetjax.estimators import parameters
 
     names = {name.replace("-", "_") for name in ALGORITHMS}
-    assert names == set(arguments.CLASSIFIER.algorithms)
-    assert names >= set(arguments.REGRESSOR.algorithms)
+    assert names == set(parameters.CLASSIFIER.algorithms)
+    assert names >= set(parameters.REGRESSOR.algorithms)
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):

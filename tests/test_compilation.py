@@ -10,7 +10,7 @@ import registry
 from registry import CAPACITY, NUM_FEATURES, N
 
 import budgetjax as bj
-from budgetjax import engine
+from budgetjax.online import engine
 
 pytestmark = pytest.mark.usefixtures("as_users_compile")
 

@@ -11,9 +11,9 @@ from compare import kept
 from registry import CAPACITY
 
 import budgetjax as bj
-from budgetjax import rounds
 from budgetjax.counter import UNIT, Counter
-from budgetjax.expansion import FREE
+from budgetjax.online import rounds
+from budgetjax.support_set import FREE
 
 # Just under every place where a word of 30, 31 or 32 bits is full, and a long stream.
 FAR = (UNIT - 30, 2**31 - 30, 2**32 - 30, 10**10, 10**12)

@@ -21,16 +21,17 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import budgetjax as bj
-from budgetjax import datasets, losses, persist
+from budgetjax import datasets, losses
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
     BudgetSVC,
     MPUClassifier,
     SBPClassifier,
-    encoding,
+    inputs,
 )
 from budgetjax.estimators.reservoir import Reservoir
+from budgetjax.saving import model_files
 
 # Of the maintenance and the bias nothing depends here but the time to compile.
 ESTIMATORS = {
@@ -219,22 +220,22 @@ def test_where_rows_are_moved_from():
         (None, 0 * origin),
     ):
         for rows in (far, scipy.sparse.csr_array(far)):
-            np.testing.assert_allclose(encoding.origin_of(kernel, rows), expected)
-    assert not np.any(encoding.origin_of(bj.RBF(1.0), far - origin))
+            np.testing.assert_allclose(inputs.origin_of(kernel, rows), expected)
+    assert not np.any(inputs.origin_of(bj.RBF(1.0), far - origin))
 
 
 def test_the_default_gamma_is_of_most_rows():
     random = np.random.default_rng(0)
     X = random.normal(size=(3000, 6))
-    plain = encoding.kernel_of("", "rbf", "scale", X).gamma
+    plain = inputs.kernel_of("", "rbf", "scale", X).gamma
     assert plain == pytest.approx(1 / 6, rel=0.05)
     assert plain == pytest.approx(bj.default_gamma(X), rel=1e-6)
     spoilt = X.copy()
     spoilt[::100, 2] = 1e2
     for rows in (spoilt, scipy.sparse.csr_array(spoilt), spoilt + 1e6):
-        found = encoding.kernel_of("", "rbf", "scale", rows).gamma
+        found = inputs.kernel_of("", "rbf", "scale", rows).gamma
         assert found == pytest.approx(plain, rel=0.1)
-    sparse = encoding.kernel_of("", "rbf", "scale", scipy.sparse.csr_array(X)).gamma
+    sparse = inputs.kernel_of("", "rbf", "scale", scipy.sparse.csr_array(X)).gamma
     assert sparse == pytest.approx(plain, rel=1e-6)
 
 
@@ -282,9 +283,9 @@ def test_sorted_parts_are_learned_as_well(kind, tmp_path):
     for part in np.split(order, [100, 160]):
         other.partial_fit(X[part], y[part], **known)
         other.predict(X[:60])
-        persist.save(tmp_path / "model.safetensors", other)
+        model_files.save(tmp_path / "model.safetensors", other)
         assert (
-            vars(persist.load(tmp_path / "model.safetensors")).keys()
+            vars(model_files.load(tmp_path / "model.safetensors")).keys()
             == vars(other).keys()
         )
         other = pickle.loads(pickle.dumps(other))
@@ -386,11 +387,11 @@ def same_model(one, other, X):
 def test_copies_and_files(name, tmp_path):
     estimator, X, y = fitted(KEPT[name])
     path = tmp_path / "model.safetensors"
-    persist.save(path, estimator)
+    model_files.save(path, estimator)
     copies = (
         pickle.loads(pickle.dumps(estimator)),
         copy.deepcopy(estimator),
-        persist.load(path),
+        model_files.load(path),
     )
     for other in copies:
         same_model(estimator, other, X)
@@ -810,13 +811,13 @@ def test_pipeline_and_search():
 
 
 def test_few_sizes_of_blocks():
-    sizes = {n: encoding.block_size(n, 20) for n in range(1, 3_000_000, 997)}
+    sizes = {n: inputs.block_size(n, 20) for n in range(1, 3_000_000, 997)}
     assert set(sizes.values()) == {2**k for k in range(6, 17)}
     for n, size in sizes.items():
         computed = -(-n // size) * size
         assert computed <= max(1.25 * n, 256), n
-    assert encoding.block_size(10**6, 10**5) == encoding.FEWEST_ROWS
-    assert encoding.block_size(10**6, 10**9) == encoding.FEWEST_ROWS
+    assert inputs.block_size(10**6, 10**5) == inputs.FEWEST_ROWS
+    assert inputs.block_size(10**6, 10**9) == inputs.FEWEST_ROWS
 
 
 def test_blocks_are_all_rows():
@@ -827,7 +828,7 @@ def test_blocks_are_all_rows():
         for rows in (None, order):
             found = [
                 block[: stop - start]
-                for start, stop, block in encoding.blocks(
+                for start, stop, block in inputs.blocks(
                     given, np.dtype(np.float32), origin, rows
                 )
             ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax.features import FeatureAlgorithm
+from budgetjax.online.features import FeatureAlgorithm
 
 ALGORITHMS = (bj.Algorithm, FeatureAlgorithm)
 ROOT = Path(__file__).parents[1]

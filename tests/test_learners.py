@@ -11,7 +11,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import budgetjax as bj
-from budgetjax import losses, span
+from budgetjax import losses
+from budgetjax.online import span
 
 # Long loops.
 pytestmark = pytest.mark.usefixtures("as_users_compile")

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 
 import budgetjax as bj
 from budgetjax.datasets import load
-from budgetjax.linear import mpu, patterns, rows, solving, visits
+from budgetjax.solvers.linear import mpu, patterns, rows, solving, visits
 
 # Most tests have this many examples and features, so that they share programs.
 N, D = 60, 6

@@ -20,7 +20,7 @@ from sklearn.svm import LinearSVC
 
 import budgetjax as bj
 from budgetjax.datasets import load
-from budgetjax.linear import dcd, linear_pegasos, patterns, solving, visits
+from budgetjax.solvers.linear import dcd, linear_pegasos, patterns, solving, visits
 
 # Most tests have this many examples and features, so that they share programs.
 N, D = 60, 6

@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 import budgetjax as bj
-from budgetjax import encoding, persist
+from budgetjax.saving import encoding, model_files
 
 pytestmark = pytest.mark.usefixtures("as_installed")
 
@@ -32,19 +32,19 @@ def path(tmp_path):
 
 @pytest.fixture
 def saved(path):
-    persist.save(path, MODEL)
+    model_files.save(path, MODEL)
     return path
 
 
 def is_model(path, model=MODEL):
-    loaded = persist.load(path)
+    loaded = model_files.load(path)
     return all(np.array_equal(loaded[name], model[name]) for name in model)
 
 
 def refused(path, says=" must "):
     """The message with which a file is refused."""
     with pytest.raises(ValueError, match=says) as raised:
-        persist.load(path)
+        model_files.load(path)
     # No subclass, as an error of JSON or Unicode would be.
     assert raised.type is ValueError
     message = str(raised.value)
@@ -58,7 +58,7 @@ def refused(path, says=" must "):
 
 def test_a_changed_byte_is_noticed_wherever_it_is(path):
     state = bj.perceptron.init(bj.RBF(0.5), num_features=1, budget=1)
-    persist.save(path, state)
+    model_files.save(path, state)
     data = path.read_bytes()
     random = np.random.default_rng(0)
     # Among them a flip that makes white space of white space.
@@ -69,7 +69,7 @@ def test_a_changed_byte_is_noticed_wherever_it_is(path):
             path.write_bytes(changed)
             refused(path)
     path.write_bytes(data)
-    persist.load(path, like=state)
+    model_files.load(path, like=state)
 
 
 def test_a_truncated_or_longer_file_is_noticed(saved):
@@ -120,33 +120,37 @@ def test_files_of_others_are_refused(name, path):
 
 def test_no_file_and_no_name(path):
     with pytest.raises(ValueError, match=r"must be a file of .*, got a folder"):
-        persist.load(path.parent)
+        model_files.load(path.parent)
     with pytest.raises(FileNotFoundError, match=r"model.safetensors"):
-        persist.load(path)
-    for call in (persist.load, persist.header, lambda name: persist.save(name, MODEL)):
+        model_files.load(path)
+    for call in (
+        model_files.load,
+        model_files.header,
+        lambda name: model_files.save(name, MODEL),
+    ):
         with pytest.raises(ValueError, match=r"path must be the name .*, got None"):
             call(None)
 
 
 def test_a_newer_format_says_so(path, monkeypatch):
     with monkeypatch.context() as newer:
-        newer.setattr(persist, "FORMAT", persist.FORMAT + 1)
+        newer.setattr(model_files, "FORMAT", model_files.FORMAT + 1)
         newer.setattr(bj, "__version__", "9.1")
-        persist.save(path, MODEL)
+        model_files.save(path, MODEL)
     assert "of budgetjax 9.1: install a newer one" in refused(path, "must be at most 1")
     for number in ("1", None, 1.5):
-        monkeypatch.setattr(persist, "FORMAT", number)
-        persist.save(path, MODEL)
+        monkeypatch.setattr(model_files, "FORMAT", number)
+        model_files.save(path, MODEL)
         monkeypatch.undo()
         refused(path, "format must be at most 1")
 
 
 def test_paths_of_all_kinds(path):
-    persist.save(str(path), MODEL)
+    model_files.save(str(path), MODEL)
     assert is_model(str(path))
     assert is_model(os.fsencode(path))
     strange = path.parent / "[a*] b é.txt"
-    persist.save(strange, MODEL)
+    model_files.save(strange, MODEL)
     assert is_model(strange)
 
 
@@ -157,7 +161,7 @@ def forged(path, monkeypatch, node, tensors=None):
     """A file with this structure."""
     with monkeypatch.context() as patched:
         patched.setattr(encoding, "encode", lambda *_: (node, tensors or {}))
-        persist.save(path, None)
+        model_files.save(path, None)
 
 
 TYPES = (
@@ -174,13 +178,13 @@ TYPES = (
     "budgetjax.",
     "budgetjax.run",
     "budgetjax.RBF",
-    "budgetjax.engine.run",
+    "budgetjax.online.engine.run",
     "budgetjax.losses.hinge",
     "budgetjax.kernels.Kernel",
     "budgetjax.kernels.RBF.__new__",
-    "budgetjax.hyperparameters.Flag",
-    "budgetjax.persist.os",
-    "budgetjax.persist.os.system",
+    "budgetjax.checks.Flag",
+    "budgetjax.saving.model_files.os",
+    "budgetjax.saving.model_files.os.system",
     "budgetjax.cli.main",
     "budgetjax.__main__.main",
     "budgetjax..kernels.RBF",
@@ -316,14 +320,14 @@ def estimators(monkeypatch):
 
 @pytest.mark.usefixtures("estimators")
 def test_estimators(path):
-    persist.save(path, Estimator(7))
-    loaded = persist.load(path)
+    model_files.save(path, Estimator(7))
+    loaded = model_files.load(path)
     assert type(loaded) is Estimator
     assert vars(loaded) == {"budget": 7, "loss": None}
     fitted = Estimator(7, bj.losses.hinge).fit()
-    persist.save(path, fitted)
-    assert persist.header(path)["about"]["labels"] == ["no", "yes"]
-    loaded = persist.load(path)
+    model_files.save(path, fitted)
+    assert model_files.header(path)["about"]["labels"] == ["no", "yes"]
+    loaded = model_files.load(path)
     assert loaded.get_params() == fitted.get_params()
     assert loaded.classes_.tolist() == ["no", "yes"]
     assert loaded._scale == 0.5
@@ -338,18 +342,18 @@ def test_an_estimator_with_a_function_of_ones_own(path):
     def loss(score, y):
         return (score - y) ** 2
 
-    persist.save(path, Estimator(loss=loss).fit())
+    model_files.save(path, Estimator(loss=loss).fit())
     with pytest.raises(ValueError, match=r"loss must be a function .* give like="):
-        persist.load(path)
+        model_files.load(path)
     for like in (Estimator(loss=loss), Estimator(loss=loss).fit()):
-        loaded = persist.load(path, like=like)
+        loaded = model_files.load(path, like=like)
         assert loaded.loss is loaded.state_[1].func is loss
     with pytest.raises(ValueError, match="loss must be as in like"):
-        persist.load(path, like=Estimator(loss=bj.losses.hinge))
+        model_files.load(path, like=Estimator(loss=bj.losses.hinge))
     with pytest.raises(
         ValueError, match=r"must be as in like, .*dict, got .*Estimator"
     ):
-        persist.load(path, like={})
+        model_files.load(path, like={})
 
 
 @pytest.mark.usefixtures("estimators")
@@ -368,7 +372,7 @@ def test_estimators_learn_no_names_of_python(path, monkeypatch):
     learned = {"__class__": 1, "__dict__": 2, "get_params": 3, "budget": 4, "coef_": 5}
     node = {"estimator": "Estimator", "parameters": {"budget": 1}, "learned": learned}
     forged(path, monkeypatch, node)
-    assert vars(persist.load(path)) == {"budget": 1, "loss": None, "coef_": 5}
+    assert vars(model_files.load(path)) == {"budget": 1, "loss": None, "coef_": 5}
     forged(path, monkeypatch, node | {"parameters": {"evil": 1}})
     refused(path, "evil")
 
@@ -406,7 +410,7 @@ BAD = {
 def test_what_cannot_be_saved(name, saved):
     make, says = BAD[name]
     with pytest.raises(ValueError, match=rf"^save: .*{says}"):
-        persist.save(saved, make())
+        model_files.save(saved, make())
     assert os.listdir(saved.parent) == [saved.name]
     assert is_model(saved)
 
@@ -414,7 +418,7 @@ def test_what_cannot_be_saved(name, saved):
 def test_traced_values_cannot_be_saved(path):
     @jax.jit
     def inside(x):
-        persist.save(path, {"x": x})
+        model_files.save(path, {"x": x})
 
     with pytest.raises(
         ValueError, match=r"^save: \['x'\] must have a value, got a tra"
@@ -424,20 +428,20 @@ def test_traced_values_cannot_be_saved(path):
 
 
 def test_more_text_than_a_file_takes(path, monkeypatch):
-    persist.save(path, "x" * 1000)
-    monkeypatch.setattr(persist, "HEADER_LIMIT", 1000)
+    model_files.save(path, "x" * 1000)
+    monkeypatch.setattr(model_files, "HEADER_LIMIT", 1000)
     with pytest.raises(
         ValueError, match=r"^save: text .* within 1,000 bytes, .*, got "
     ):
-        persist.save(path, "x" * 1000)
+        model_files.save(path, "x" * 1000)
 
 
 def test_without_safetensors(path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     for name, call in (
-        ("save", lambda: persist.save(path, MODEL)),
-        ("load", lambda: persist.load(path)),
+        ("save", lambda: model_files.save(path, MODEL)),
+        ("load", lambda: model_files.load(path)),
     ):
         with pytest.raises(ImportError, match=rf"^{name} needs safetensors: pip inst"):
             call()
@@ -490,13 +494,13 @@ class FullDisk:
 def full(monkeypatch):
     real = builtins.open
     monkeypatch.setattr(
-        persist, "open", lambda *given: FullDisk(real(*given)), raising=False
+        model_files, "open", lambda *given: FullDisk(real(*given)), raising=False
     )
 
 
 STAGES = {
     "open": lambda patch: patch.setattr(
-        persist, "open", failing(NO_SPACE)(open), raising=False
+        model_files, "open", failing(NO_SPACE)(open), raising=False
     ),
     "write": full,
     "sync": lambda patch: patch.setattr(os, "fsync", failing(NO_SPACE)(os.fsync)),
@@ -511,20 +515,20 @@ STAGES = {
 @pytest.mark.parametrize("before", [True, False], ids=["old", "new"])
 def test_a_failure_leaves_all_as_it_was(stage, before, path, monkeypatch):
     if before:
-        persist.save(path, MODEL)
+        model_files.save(path, MODEL)
     elif stage == "mode":
         pytest.skip("a new file has the mode that the system gives")
     with monkeypatch.context() as patched:
         STAGES[stage](patched)
         with pytest.raises(OSError, match="No space left on device") as raised:
-            persist.save(path, OTHER)
+            model_files.save(path, OTHER)
     assert raised.value.errno == errno.ENOSPC
     assert raised.value.filename == str(path)
     assert raised.value.strerror.startswith("save: could not write: No space left")
     assert raised.value.strerror.endswith("what was there before is unchanged")
     assert os.listdir(path.parent) == [path.name] * before
     assert not before or is_model(path)
-    persist.save(path, OTHER)
+    model_files.save(path, OTHER)
     assert is_model(path, OTHER)
 
 
@@ -533,7 +537,7 @@ def test_an_interrupt_leaves_all_as_it_was(stage, saved, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, stage, failing(KeyboardInterrupt())(getattr(os, stage)))
         with pytest.raises(KeyboardInterrupt):
-            persist.save(saved, OTHER)
+            model_files.save(saved, OTHER)
     assert os.listdir(saved.parent) == [saved.name]
     assert is_model(saved)
 
@@ -543,7 +547,7 @@ def test_a_limit_of_the_system_leaves_all_as_it_was(saved):
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
         with pytest.raises(OSError, match="File too large") as raised:
-            persist.save(saved, np.zeros(100_000))
+            model_files.save(saved, np.zeros(100_000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert raised.value.errno == errno.EFBIG
@@ -555,12 +559,12 @@ def test_the_folder_is_put_on_the_disk_last(saved, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", failing(NO_SPACE, only=2)(os.fsync))
         with pytest.raises(OSError, match="the new file is there, but may not survive"):
-            persist.save(saved, OTHER)
+            model_files.save(saved, OTHER)
     assert is_model(saved, OTHER)
     with monkeypatch.context() as patched:
         unknown = OSError(errno.EINVAL, "Invalid argument")
         patched.setattr(os, "fsync", failing(unknown, only=2)(os.fsync))
-        persist.save(saved, MODEL)
+        model_files.save(saved, MODEL)
     assert is_model(saved)
     assert os.listdir(saved.parent) == [saved.name]
 
@@ -573,7 +577,7 @@ def test_what_is_on_the_disk_before_the_name_changes(saved, monkeypatch):
 
     for name in ("fsync", "replace"):
         monkeypatch.setattr(os, name, noting(name, getattr(os, name)))
-    persist.save(saved, OTHER)
+    model_files.save(saved, OTHER)
     assert order == ["fsync", "replace", "fsync"]
 
 
@@ -587,7 +591,7 @@ def test_places_that_take_no_file(what, tmp_path):
         target = place
         place.mkdir() if what == "folder" else os.mkfifo(place)
     with pytest.raises(OSError, match=f"save: could not write: .*{target.name}'$"):
-        persist.save(target, MODEL)
+        model_files.save(target, MODEL)
     assert os.listdir(tmp_path) == ["place"] * (what != "no-folder")
     if what == "pipe":
         assert stat.S_ISFIFO(place.stat().st_mode)
@@ -599,7 +603,7 @@ def test_a_folder_without_the_right_to_write(saved):
     saved.parent.chmod(0o500)
     try:
         with pytest.raises(PermissionError, match="save: could not write: Permission"):
-            persist.save(saved, OTHER)
+            model_files.save(saved, OTHER)
     finally:
         saved.parent.chmod(0o700)
     assert is_model(saved)
@@ -609,13 +613,13 @@ def test_links_and_modes_stay(saved):
     link = saved.parent / "link"
     link.symlink_to(saved)
     saved.chmod(0o640)
-    persist.save(link, OTHER)
+    model_files.save(link, OTHER)
     assert link.is_symlink()
     assert is_model(saved, OTHER)
     assert stat.S_IMODE(saved.stat().st_mode) == 0o640
     mask = os.umask(0o027)
     try:
-        persist.save(saved.parent / "new", MODEL)
+        model_files.save(saved.parent / "new", MODEL)
     finally:
         os.umask(mask)
     assert stat.S_IMODE((saved.parent / "new").stat().st_mode) == 0o640
@@ -623,7 +627,7 @@ def test_links_and_modes_stay(saved):
 
 def test_a_name_in_this_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    persist.save("model", MODEL)
+    model_files.save("model", MODEL)
     assert is_model("model")
     assert os.listdir() == ["model"]
 
@@ -642,7 +646,7 @@ def test_what_killed_processes_left_goes_after_a_while(saved):
         file.write_text("half a model")
         if file != new:
             os.utime(file, (0, 0))
-    persist.save(saved, OTHER)
+    model_files.save(saved, OTHER)
     assert sorted(saved.parent.iterdir()) == sorted([saved, new, other, alien])
 
 
@@ -651,13 +655,13 @@ def test_a_reader_sees_one_model_or_the_other(saved):
 
     def reading():
         while not done.is_set():
-            seen.append(persist.load(saved)["classes"].tolist())
+            seen.append(model_files.load(saved)["classes"].tolist())
 
     reader = threading.Thread(target=reading)
     reader.start()
     for _ in range(10):
-        persist.save(saved, OTHER)
-        persist.save(saved, MODEL)
+        model_files.save(saved, OTHER)
+        model_files.save(saved, MODEL)
     done.set()
     reader.join()
     assert seen

@@ -23,8 +23,8 @@ import pytest
 import scipy.sparse
 from sklearn import datasets as sklearn_datasets
 
-from budgetjax.stream import readers
 from budgetjax.stream.batches import in_rows, labels, prefetched
+from budgetjax.stream.readers import formats
 
 N, D = 257, 3
 NAMES = ("width", "height", "length, in m")
@@ -154,7 +154,7 @@ def check_equal(actual, expected):
 @pytest.mark.parametrize("format_", TABLES)
 def test_tables_come_back(format_, kind, tmp_path):
     y = TARGETS[kind]
-    batches = readers.read(
+    batches = formats.read(
         TABLES[format_](tmp_path, y),
         target="kind",
         weight="importance",
@@ -180,7 +180,7 @@ def test_tables_come_back(format_, kind, tmp_path):
 def test_batches_have_any_number_of_rows(format_, rows, tmp_path):
     y = TARGETS["int"]
     path = TABLES[format_](tmp_path, y)
-    batches = readers.read(path, target="kind", features=NAMES, batch_rows=rows)
+    batches = formats.read(path, target="kind", features=NAMES, batch_rows=rows)
     size = N if rows is None else rows
     found = list(batches)
     tail = [N % size] if N % size else []
@@ -194,12 +194,12 @@ def test_columns_are_chosen_by_name_or_number(format_, tmp_path):
     reversed_ = format_ in ("parquet-folder", "parquet-list")
     X, w = numbers(), weights()
     order = [2, 3, 0] if not reversed_ else [-3, -4, -1]
-    batches = readers.read(path, target=1, features=order, weight=4)
+    batches = formats.read(path, target=1, features=order, weight=4)
     if reversed_:
-        batches = readers.read(path, target=-2, features=order, weight=-5)
+        batches = formats.read(path, target=-2, features=order, weight=-5)
     assert batches.feature_names == (NAMES[1], NAMES[2], NAMES[0])
     check_equal(joined(batches), [X[:, [1, 2, 0]], TARGETS["int"], w])
-    alone = readers.read(path, features=NAMES[:1], dtype=np.float32)
+    alone = formats.read(path, features=NAMES[:1], dtype=np.float32)
     assert alone.read_targets is None
     check_types(alone, np.float32)
     check_equal(joined(alone), [numbers()[:, :1].astype(np.float32)])
@@ -211,7 +211,7 @@ def test_all_but_target_weight_and_the_index_of_pandas_are_features(tmp_path):
     path = tmp_path / "train.parquet"
     frame.to_parquet(path)
     assert "__index_level_0__" in pa.parquet.read_schema(path).names
-    batches = readers.parquet(path, target="y", weight="b")
+    batches = formats.parquet(path, target="y", weight="b")
     assert batches.feature_names == ("a", "c")
     np.testing.assert_array_equal(joined(batches)[0], frame[["a", "c"]])
 
@@ -230,7 +230,7 @@ def test_libsvm_comes_back(zero_based, kind, ending, tmp_path):
     compressed(path)
     arguments = {"batch_rows": 60, "zero_based": zero_based}
     for given in ({}, {"num_features": D}):
-        batches = readers.libsvm(path, **arguments, **given)
+        batches = formats.libsvm(path, **arguments, **given)
         assert batches.num_features == D
         assert batches.num_rows == (None if given else N)
         assert batches.feature_names is None
@@ -240,7 +240,7 @@ def test_libsvm_comes_back(zero_based, kind, ending, tmp_path):
             check_types(found)
             check_equal(joined(found), [X, y])
         np.testing.assert_array_equal(labels(batches), np.unique(y))
-    wide = readers.libsvm(path, **arguments, num_features=D + 2, dtype=np.float32)
+    wide = formats.libsvm(path, **arguments, num_features=D + 2, dtype=np.float32)
     padded = np.pad(X, ((0, 0), (0, 2))).astype(np.float32)
     check_equal(joined(wide), [padded, y])
 
@@ -250,7 +250,7 @@ def test_libsvm_with_comments_signs_and_empty_rows(tmp_path):
     path.write_bytes(
         b"# a comment\n+1 qid:3 2:5 # more: 7:1\r\n\n-1\n  \n1e0   1:-.5\t3:1e-3"
     )
-    batches = readers.read(path)
+    batches = formats.read(path)
     assert (batches.num_features, batches.num_rows) == (3, 3)
     X, y = joined(batches)
     np.testing.assert_array_equal(X, [[0, 5, 0], [0] * 3, [-0.5, 0, 1e-3]])
@@ -264,7 +264,7 @@ def test_files_of_libsvm_itself(name, tmp_path):
         pytest.skip(f"BUDGETJAX_DATA names no folder with {name}")
     path = pathlib.Path(folder) / name
     X, y = sklearn_datasets.load_svmlight_file(str(path))
-    batches = readers.read(path, batch_rows=5000)
+    batches = formats.read(path, batch_rows=5000)
     assert batches.num_rows == len(y)
     check_equal(joined(batches), [X.toarray(), y.astype(np.int64)])
     np.testing.assert_array_equal(labels(batches), np.unique(y))
@@ -278,7 +278,7 @@ def test_npy_comes_back(source, order, kind, tmp_path):
     np.save(tmp_path / "X.npy", np.asarray(X, order=order))
     np.save(tmp_path / "y.npy", y)
     np.save(tmp_path / "w.npy", weights())
-    batches = readers.read(
+    batches = formats.read(
         tmp_path / "X.npy",
         target=tmp_path / "y.npy",
         weight=tmp_path / "w.npy",
@@ -294,7 +294,7 @@ def test_npy_comes_back(source, order, kind, tmp_path):
         check_equal([X_found, w], [X.astype(dtype), weights().astype(dtype)])
         np.testing.assert_array_equal(y_found, y)
     np.testing.assert_array_equal(labels(batches), np.unique(y))
-    check_equal(joined(readers.npy(tmp_path / "X.npy")), [X.astype(dtype)])
+    check_equal(joined(formats.npy(tmp_path / "X.npy")), [X.astype(dtype)])
 
 
 MEMORY: dict[str, Callable[[pa.Table], Any]] = {
@@ -310,7 +310,7 @@ MEMORY: dict[str, Callable[[pa.Table], Any]] = {
 def test_tables_in_memory(form, kind):
     y = TARGETS[kind]
     source = MEMORY[form](table(y))
-    batches = readers.arrow(source, target="kind", features=NAMES, batch_rows=100)
+    batches = formats.arrow(source, target="kind", features=NAMES, batch_rows=100)
     assert batches.name == type(source).__name__
     for _ in range(2):
         check_equal(joined(batches), [numbers(), y])
@@ -319,7 +319,7 @@ def test_tables_in_memory(form, kind):
 
 def test_a_stream_in_memory_is_read_once():
     stream = table(TARGETS["int"]).to_reader(max_chunksize=40)
-    batches = readers.arrow(stream, target="kind", features=NAMES)
+    batches = formats.arrow(stream, target="kind", features=NAMES)
     check_equal(joined(batches), [numbers(), TARGETS["int"]])
     with pytest.raises(ValueError, match="read once only") as raised:
         next(iter(batches))
@@ -344,7 +344,7 @@ def test_columns_of_numbers_of_any_type(kind):
     column = COLUMNS[kind]
     expected = np.array([float(value) for value in column.to_pylist()])
     content = pa.table({"x": column, "y": column})
-    X, y = joined(readers.arrow(content, target="y"))
+    X, y = joined(formats.arrow(content, target="y"))
     np.testing.assert_array_equal(X[:, 0], expected)
     assert X.dtype == (np.float32 if kind in ("int8", "bool", "half") else np.float64)
     np.testing.assert_array_equal(y, expected)
@@ -360,7 +360,7 @@ def test_columns_of_strings_of_any_type(kind):
     column = pa.array(values).dictionary_encode()
     if kind != "coded":
         column = pa.array(values, kind)
-    batches = readers.arrow(pa.table({"x": [1, 2, 3], "y": column}), target="y")
+    batches = formats.arrow(pa.table({"x": [1, 2, 3], "y": column}), target="y")
     assert joined(batches)[1].tolist() == values
     assert labels(batches).tolist() == ["a", "b"]
 
@@ -393,7 +393,7 @@ def csv_of(folder, text):
     ],
 )
 def test_csv_of_many_kinds(text, arguments, X, y, tmp_path):
-    found = joined(readers.csv(csv_of(tmp_path, text), **arguments))
+    found = joined(formats.csv(csv_of(tmp_path, text), **arguments))
     np.testing.assert_array_equal(found[0], X)
     assert found[1].tolist() == y
     assert [type(value) for value in found[1].tolist()] == [type(value) for value in y]
@@ -410,7 +410,7 @@ def test_csv_longer_than_a_block(tmp_path):
     )
     path = csv_of(tmp_path, "a,b,y\n" + "".join(lines))
     assert path.stat().st_size > 3 * 2**18
-    batches = readers.csv(path, target="y", batch_rows=10_000)
+    batches = formats.csv(path, target="y", batch_rows=10_000)
     found = list(batches)
     assert found[0][1].dtype == np.int64
     assert found[-1][1].dtype == np.float64
@@ -425,7 +425,7 @@ def test_rows_wider_than_a_block(tmp_path):
     assert len(lines[0]) > 2**20
     names = ",".join([*map("x{}".format, range(d)), "y"])
     path = csv_of(tmp_path, "\n".join([names, *lines]))
-    batches = readers.csv(path, target="y")
+    batches = formats.csv(path, target="y")
     check_equal(joined(batches), [x, np.zeros(2, np.int64)])
 
 
@@ -435,7 +435,7 @@ def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
     content.to_pandas().to_csv(tmp_path / "pandas.csv", index=False)
     pa.parquet.write_table(content, tmp_path / "a.parquet")
     for name in ("arrow.csv", "pandas.csv", "a.parquet"):
-        batches = readers.read(tmp_path / name, target="y")
+        batches = formats.read(tmp_path / name, target="y")
         X, y = joined(batches)
         assert X.tolist() == [[1], [0], [1]]
         check_equal([y, labels(batches)], [content["y"].to_numpy(), np.bool([0, 1])])
@@ -444,21 +444,21 @@ def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
 def test_the_nameless_index_that_pandas_writes_first_is_no_feature(tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2.0], "y": ["no", "yes"]}, index=[7, 8])
     frame.to_csv(tmp_path / "a.csv")
-    batches = readers.read(tmp_path / "a.csv", target="y")
+    batches = formats.read(tmp_path / "a.csv", target="y")
     assert batches.feature_names == ("a",)
     assert joined(batches)[0].tolist() == [[1], [2]]
 
 
 def test_tabs(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\ty\n1\t2\tno\n3\t4\tyes\n")
-    X, y = joined(readers.read(tmp_path / "a.tsv", target="y"))
+    X, y = joined(formats.read(tmp_path / "a.tsv", target="y"))
     assert (X.tolist(), y.tolist()) == ([[1, 2], [3, 4]], ["no", "yes"])
 
 
 def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):
     path = tmp_path / "a"
     path.write_text("1 2:5 3:7 9:1\n-1 1:3\n")
-    batches = readers.libsvm(path, num_features=2, ignore_beyond=True, batch_rows=1)
+    batches = formats.libsvm(path, num_features=2, ignore_beyond=True, batch_rows=1)
     X, y = joined(batches)
     assert (X.tolist(), y.tolist()) == ([[0, 5], [3, 0]], [1, -1])
 
@@ -475,14 +475,14 @@ def test_digits_that_float32_has_not_are_read(tmp_path):
     (tmp_path / "a.libsvm").write_text("\n".join(lines))
     for path in tmp_path.iterdir():
         target = "y" if path.suffix in (".csv", ".parquet", ".feather") else None
-        X = joined(readers.read(path, target=target))[0]
+        X = joined(formats.read(path, target=target))[0]
         assert X[:, 0].tolist() == seconds.tolist(), path.suffix
     # Files that differ are read in the type that holds all of them.
     parts = tmp_path / "parts"
     parts.mkdir()
     for i, one in enumerate((np.float32(seconds[:10]), seconds[10:])):
         pa.parquet.write_table(pa.table({"at": one}), parts / f"{i}.parquet")
-    assert joined(readers.read(parts))[0][10:, 0].tolist() == seconds[10:].tolist()
+    assert joined(formats.read(parts))[0][10:, 0].tolist() == seconds[10:].tolist()
 
 
 # Constant memory.
@@ -523,7 +523,7 @@ def test_memory_is_that_of_a_batch(format_, tmp_path):
         row = "1 1:0.5 2:0.25" + " " * 300
         path.write_text("\n".join([row] * n))
         arguments = {"num_features": 2}
-    most, rows = peak(readers.read(path, **arguments, batch_rows=2000))
+    most, rows = peak(formats.read(path, **arguments, batch_rows=2000))
     assert rows == n
     # pyarrow reads 32 blocks of CSV ahead, and of each column of Parquet a page.
     limit = {"csv": 12e6, "parquet": 8e6}.get(format_, 2e6)
@@ -704,7 +704,7 @@ def file(name, content, **arguments):
     def call(folder):
         path = folder / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        for _ in readers.read(path, **arguments):
+        for _ in formats.read(path, **arguments):
             pass
 
     return call
@@ -712,14 +712,14 @@ def file(name, content, **arguments):
 
 def pipe(folder):
     os.mkfifo(folder / "a.csv")
-    readers.csv(folder / "a.csv", target="y")
+    formats.csv(folder / "a.csv", target="y")
 
 
 def csv_file(content, name="a.csv", **arguments):
     def call(folder):
         path = folder / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        list(readers.csv(path, **({"target": "y"} | arguments)))
+        list(formats.csv(path, **({"target": "y"} | arguments)))
 
     return call
 
@@ -766,7 +766,7 @@ def npys(X, y=None, weight=None, **arguments):
             if array is not None:
                 (folder / f"{name}.npy").write_bytes(npy_of(array))
                 paths.append(folder / f"{name}.npy")
-        list(readers.npy(*paths, **arguments))
+        list(formats.npy(*paths, **arguments))
 
     return call
 
@@ -775,7 +775,7 @@ def many(*contents, **arguments):
     def call(folder):
         for i, content in enumerate(contents):
             (folder / f"{i}.parquet").write_bytes(content)
-        list(readers.parquet(folder, target="y", **arguments))
+        list(formats.parquet(folder, target="y", **arguments))
 
     return call
 
@@ -879,7 +879,7 @@ BAD_CSV = [
     ),
     Bad(
         "labels-without-target",
-        lambda folder: labels(readers.csv(csv_of(folder, "a\n1\n"), target=None)),
+        lambda folder: labels(formats.csv(csv_of(folder, "a\n1\n"), target=None)),
         "train.csv: batches must have targets, got X alone; give the reader a target",
     ),
     Bad(
@@ -1107,7 +1107,7 @@ BAD_TABLES = [
     ),
     Bad(
         "empty-list",
-        lambda folder: readers.parquet([], target="y"),
+        lambda folder: formats.parquet([], target="y"),
         "parquet: path must be files, got an empty list",
     ),
     Bad(
@@ -1176,7 +1176,7 @@ BAD_TABLES = [
     ),
     Bad(
         "no-table",
-        lambda folder: readers.arrow({"a": [1], "y": [2]}, target="y"),
+        lambda folder: formats.arrow({"a": [1], "y": [2]}, target="y"),
         "arrow: source must be a path, a table or a stream of Arrow, got "
         "{'a': [1], 'y': [2]}",
     ),
@@ -1517,7 +1517,7 @@ def test_bad_input_is_told(row, tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "npy", "libsvm"])
 def test_a_file_that_is_not_there(ending, tmp_path):
     with pytest.raises(FileNotFoundError, match=f"none.{ending}"):
-        readers.read(tmp_path / f"none.{ending}")
+        formats.read(tmp_path / f"none.{ending}")
 
 
 def test_rows_before_a_bad_one_are_given(tmp_path):
@@ -1525,7 +1525,7 @@ def test_rows_before_a_bad_one_are_given(tmp_path):
     pa.csv.write_csv(pa.table({"a": np.arange(n), "y": np.ones(n)}), path)
     with path.open("a") as handle:
         handle.write("red,1\n")
-    batches, rows = iter(readers.csv(path, target="y", batch_rows=1000)), 0
+    batches, rows = iter(formats.csv(path, target="y", batch_rows=1000)), 0
 
     def read():
         nonlocal rows
@@ -1541,16 +1541,16 @@ def test_rows_before_a_bad_one_are_given(tmp_path):
 @pytest.mark.parametrize(
     ("call", "module", "says"),
     [
-        (readers.libsvm, "sklearn.datasets", "libsvm needs scikit-learn"),
-        (readers.csv, "pyarrow", "csv needs pyarrow"),
-        (readers.parquet, "pyarrow", "parquet needs pyarrow"),
-        (readers.arrow, "pyarrow", "arrow needs pyarrow"),
+        (formats.libsvm, "sklearn.datasets", "libsvm needs scikit-learn"),
+        (formats.csv, "pyarrow", "csv needs pyarrow"),
+        (formats.parquet, "pyarrow", "parquet needs pyarrow"),
+        (formats.arrow, "pyarrow", "arrow needs pyarrow"),
     ],
     ids=["libsvm", "csv", "parquet", "arrow"],
 )
 def test_what_is_not_installed_is_named(call, module, says, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    arguments = {} if call is readers.libsvm else {"target": "y"}
+    arguments = {} if call is formats.libsvm else {"target": "y"}
     with pytest.raises(ImportError) as raised:
         call(tmp_path / "a", **arguments)
     assert str(raised.value) == f"{says}: pip install 'budgetjax[stream]'"

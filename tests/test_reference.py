@@ -29,7 +29,7 @@ from sklearn.datasets import load_digits, make_moons
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.span import RIDGE
+from budgetjax.online.span import RIDGE
 
 # Loops of 2,000 rounds: they take longer than what compiles them.
 pytestmark = pytest.mark.usefixtures("as_users_compile")

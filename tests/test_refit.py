@@ -21,11 +21,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 import budgetjax as bj
-from budgetjax import expansion as support_set
-from budgetjax import losses, moving, newton, passes
+from budgetjax import losses, support_set
+from budgetjax.refitting import moving_vectors, newton, passes
 
 # The module: the package has the function of the same name.
-module = importlib.import_module("budgetjax.refit")
+module = importlib.import_module("budgetjax.refitting.refit")
 
 D, N, BUDGET, CLASSES = 3, 300, 20, 3
 GAMMA = 0.5
@@ -690,11 +690,11 @@ def test_steps_are_in_units_of_what_varies():
     """Columns that are constant, near 0 or far from it, change nothing."""
     Z = vectors()
     still = np.concatenate([Z, np.zeros_like(Z), np.full_like(Z, 1000.1)], axis=1)
-    assert moving._unit(still) == moving._unit(Z)
+    assert moving_vectors._unit(still) == moving_vectors._unit(Z)
     np.testing.assert_allclose(
-        moving._unit(Z), np.sqrt(np.mean(Z.std(axis=0) ** 2)), rtol=1e-6
+        moving_vectors._unit(Z), np.sqrt(np.mean(Z.std(axis=0) ** 2)), rtol=1e-6
     )
-    assert moving._unit(np.full_like(Z, 3)) == 1
+    assert moving_vectors._unit(np.full_like(Z, 3)) == 1
 
 
 def test_the_span_of_vectors_far_from_zero():

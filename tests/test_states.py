@@ -11,9 +11,9 @@ import pytest
 import registry
 
 import budgetjax as bj
-from budgetjax import engine, hyperparameters, losses
-from budgetjax import expansion as support_set
-from budgetjax.expansion import FREE, Newcomer
+from budgetjax import checks, losses, support_set
+from budgetjax.online import engine
+from budgetjax.support_set import FREE, Newcomer
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
@@ -76,10 +76,10 @@ def test_the_name_stays_and_one_of_your_own_needs_none(tmp_path):
     kept = bj.load(tmp_path / "norma")
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
-        assert each.algorithm == hyperparameters.Name("norma")
+        assert each.algorithm == checks.Name("norma")
     own = bj.Algorithm(bj.norma.init, bj.norma.violates, bj.norma.update)
     for algorithm in (own, bj.norma._replace(update=bj.norma.update)):
-        hyperparameters.check_algorithm("run", algorithm, state)
+        checks.check_algorithm("run", algorithm, state)
 
 
 def test_a_new_state_can_be_donated():

@@ -17,10 +17,12 @@ from compare import FLOAT32, assert_same
 from streams import ROWS, cut, fit, identical
 
 import budgetjax as bj
-from budgetjax import datasets, features, persist, span
+from budgetjax import datasets
+from budgetjax.online import features, span
+from budgetjax.saving import model_files
+from budgetjax.scaling import Scaling, warn_unscaled
 from budgetjax.stream import Batches, batches, units
 from budgetjax.stream.model import MOST_POINTS, StreamModel, extended
-from budgetjax.stream.scaling import Scaling, warn_unscaled
 
 N = 200
 LEARNERS = {
@@ -234,8 +236,8 @@ def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
         classes = [f"class {i}" for i in range(row.num_classes)]
         y = np.array(classes)[(y + 1) // 2 if row.num_classes == 2 else y]
     model = fit(row, cut((X, y), [55]), standardise=True, classes=classes)
-    persist.save(tmp_path / "model", model)
-    loaded = persist.load(tmp_path / "model")
+    model_files.save(tmp_path / "model", model)
+    loaded = model_files.load(tmp_path / "model")
     assert type(loaded) is StreamModel
     identical(loaded.state, model.state)
     identical(loaded.scaling, model.scaling)

@@ -11,7 +11,7 @@ from reference import maintenance as reference
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.maintenance import placing
+from budgetjax.online.maintenance import merge_position
 
 
 def separable(n, seed=0):
@@ -170,8 +170,8 @@ def merge_problems():
 @jax.jit
 def place(*problem):
     """The best place of a merge, and the guess it starts from."""
-    guess = placing.guess(*problem)
-    return placing.position(*problem, guess), guess
+    guess = merge_position.guess(*problem)
+    return merge_position.position(*problem, guess), guess
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -222,7 +222,7 @@ def test_a_merge_is_placed_to_a_rounding_whatever_the_compiler_makes_of_it(doubl
 def test_merge_loss_against_its_definition(double):
     kappas, ratios, cosines = merge_problems()
     for h in (0.0, 0.2, 0.5):
-        loss = placing.loss(
+        loss = merge_position.loss(
             jnp.asarray(1.0),
             jnp.asarray(ratios**2),
             jnp.asarray(ratios * cosines),

@@ -54,12 +54,12 @@ def opened(
       click.UsageError: if columns are named, and the file has none.
       ValueError, OSError: as the readers of `budgetjax.stream`.
     """
-    from budgetjax.stream import readers
+    from budgetjax.stream.readers import formats
 
     kind = extension(path)
     if path == "-":
         raise click.UsageError("FILE cannot be standard input: it is read repeatedly.")
-    readers.check_format(path)
+    formats.check_format(path)
     if zero_based and (kind in TABLES or kind == ARRAYS):
         raise click.UsageError(f"--zero-based is for LIBSVM text, and {path} is none.")
     if not header and kind not in TEXT:
@@ -72,8 +72,8 @@ def opened(
                     f"them end in {', '.join(TABLES)}."
                 )
         if kind == ARRAYS:
-            return readers.read(path, target=target)
-        return readers.libsvm(
+            return formats.read(path, target=target)
+        return formats.libsvm(
             path,
             num_features=num_features,
             zero_based=zero_based,
@@ -82,9 +82,9 @@ def opened(
 
     def read(target: str | None, features: Any) -> Any:
         if header:
-            return readers.read(path, target=target, features=features)
+            return formats.read(path, target=target, features=features)
         number = None if target is None else _column_number(target)
-        return readers.csv(
+        return formats.csv(
             path,
             target=number,
             features=features,
@@ -209,13 +209,13 @@ def write(path: str, parts: Iterable[bytes]) -> None:
     Raises:
       OSError: if that fails; what was there before is unchanged.
     """
-    from budgetjax import persist
+    from budgetjax.saving import model_files
 
     if _is_special(path):
         with open(path, "wb") as file:
             file.writelines(parts)
         return
-    persist.replace("write", path, parts)
+    model_files.replace("write", path, parts)
 
 
 def _is_special(path: str) -> bool:

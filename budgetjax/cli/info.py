@@ -18,9 +18,9 @@ def info(model: str) -> None:
 
     MODEL is a file of "budgetjax train", of a checkpoint, or of budgetjax.save.
     """
-    from budgetjax import persist
+    from budgetjax.saving import model_files
 
-    header = persist.header(model)
+    header = model_files.header(model)
     lines = [*_of_header(header), *_of_contents(model)]
     for name, text in lines:
         click.echo(f"{name + ':':<{NAMES}}{text}")
@@ -47,10 +47,10 @@ def _of_header(header: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _of_contents(path: str) -> list[tuple[str, str]]:
     """What the model itself tells."""
-    from budgetjax import persist
+    from budgetjax.saving import model_files
 
     try:
-        value, notes = persist.read(path)
+        value, notes = model_files.read(path)
     except ValueError as error:
         if "like=" not in str(error):
             raise
@@ -66,7 +66,7 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
 
 def _of_stream(value: Any, notes: dict[str, Any]) -> list[tuple[str, str]]:
     """The history of a model that a stream taught."""
-    from budgetjax.rounds import is_regressor
+    from budgetjax.online.rounds import is_regressor
     from budgetjax.stream.model import StreamModel
 
     lines = []

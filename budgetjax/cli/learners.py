@@ -51,7 +51,7 @@ def learner(
       click.UsageError: if the algorithm is not for so many classes, or has no such
         argument, or no such strategy or loss is known.
     """
-    from budgetjax.estimators.arguments import CLASSIFIER, MAINTENANCE, REGRESSOR
+    from budgetjax.estimators.parameters import CLASSIFIER, MAINTENANCE, REGRESSOR
 
     family = CLASSIFIER if num_classes else REGRESSOR
     name = name or ("arow" if num_classes else "sgd")
@@ -110,7 +110,7 @@ def kernel(learner: Learner, gamma: Any, *, regression: bool) -> Any:
 def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
     """The default gamma of these rows, of a file that is named by `where`."""
     from budgetjax import kernels
-    from budgetjax.stream.scaling import Scaling
+    from budgetjax.scaling import Scaling
 
     # A number that is not finite is told of, with its place, when it is learned.
     X = X[np.all(np.isfinite(X), axis=1)]

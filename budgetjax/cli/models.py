@@ -53,10 +53,10 @@ def opened(path: str) -> Model:
       FileNotFoundError, ValueError: as `budgetjax.load`; or if what the file holds is
         many models, or cannot predict without its training data.
     """
-    from budgetjax import persist
-    from budgetjax.rounds import is_regressor
+    from budgetjax.online.rounds import is_regressor
+    from budgetjax.saving import model_files
 
-    value, notes = persist.read(path)
+    value, notes = model_files.read(path)
     notes = notes or {}
     model = _predicting(path, value)
     features = notes.get("features")
@@ -89,9 +89,9 @@ def opened(path: str) -> Model:
 
 def _predicting(path: str, value: Any) -> Any:
     """What predicts in the contents of a file."""
-    from budgetjax.batch.model import KernelModel
-    from budgetjax.linear.model import LinearModel
-    from budgetjax.linear.solving import Solution
+    from budgetjax.solvers.kernel.model import KernelModel
+    from budgetjax.solvers.linear.model import LinearModel
+    from budgetjax.solvers.linear.solving import Solution
     from budgetjax.stream.model import StreamModel
 
     value = value.model if isinstance(value, Solution) else value
@@ -131,7 +131,7 @@ def named(value: Any) -> str:
 
 def support_vectors(model: Model) -> np.ndarray | None:
     """The support vectors as raw rows, shape `(m, num_features)`, if there are any."""
-    from budgetjax.expansion import support
+    from budgetjax.support_set import support
 
     value = model.value
     state = next(

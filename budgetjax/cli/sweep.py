@@ -100,9 +100,9 @@ def sweep(
 
     _use_all_cores()
     from budgetjax import kernels
-    from budgetjax import sweep as run
-    from budgetjax.stream.scaling import Scaling
-    from budgetjax.sweep import grid as grid_of
+    from budgetjax.online.sweep import grid as grid_of
+    from budgetjax.online.sweep import sweep as run
+    from budgetjax.scaling import Scaling
 
     if standardise:
         X = Scaling.empty(X.shape[1]).updated(X).apply(X)

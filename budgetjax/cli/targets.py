@@ -60,7 +60,7 @@ def look(source: Any, *, regression: bool = False, classes: str | None = None) -
 
 def _numbers(source: Any) -> Look:
     """The targets of a regression."""
-    from budgetjax.stream.scaling import Scaling
+    from budgetjax.scaling import Scaling
 
     scaling, rows = Scaling.empty(1), 0
     for y in read(source):

@@ -205,7 +205,7 @@ def train(
         if checkpoint is not None:
             how = f"the same command goes on from {checkpoint}"
         raise KeyboardInterrupt(how) from interrupt
-    from budgetjax import persist
+    from budgetjax.saving import model_files
 
     notes = {
         "file": Path(file).name,
@@ -213,7 +213,7 @@ def train(
         "features": source.feature_names and list(source.feature_names),
         "refit": refit,
     }
-    persist.write(model, fitted, notes)
+    model_files.write(model, fitted, notes)
     say("model", model)
     if tested is not None:
         error, count = _tested(fitted, tested, regression)
@@ -284,7 +284,7 @@ def _refitted(
     The scaled rows are held in memory, if they are few enough, so that the file is
     parsed once; `rows` are those of the file.
     """
-    from budgetjax.refit import refit
+    from budgetjax.refitting.refit import refit
 
     if not int(model.state.expansion.num_active):
         # No row has asked for a change: the model that is 0 everywhere is right.

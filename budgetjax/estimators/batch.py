@@ -10,14 +10,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from budgetjax.batch.budget_svm import budget_svm
-from budgetjax.batch.model import KernelModel
-from budgetjax.batch.sbp import sbp
-from budgetjax.batch.solve import BatchAlgorithm, solve
-from budgetjax.estimators import encoding
+from budgetjax.estimators import inputs
 from budgetjax.kernels import Kernel
-from budgetjax.linear.model import LinearModel
-from budgetjax.linear.mpu import mpu
+from budgetjax.solvers.kernel.budget_svm import budget_svm
+from budgetjax.solvers.kernel.model import KernelModel
+from budgetjax.solvers.kernel.sbp import sbp
+from budgetjax.solvers.kernel.solve import BatchAlgorithm, solve
+from budgetjax.solvers.linear.model import LinearModel
+from budgetjax.solvers.linear.mpu import mpu
 
 
 class Solved(NamedTuple):
@@ -54,7 +54,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
     def _kernel(self, X: Any) -> Kernel | None:
         """The kernel, or None for a linear model that needs none."""
         given = self.get_params(deep=False)
-        return encoding.kernel_of(self._where, given["kernel"], given["gamma"], X)
+        return inputs.kernel_of(self._where, given["kernel"], given["gamma"], X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -86,12 +86,12 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
           ConvergenceWarning: if the steps, or passes, were not enough.
           UserWarning: if features look unscaled.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=encoding.FLOATS)
-        encoding.check_range(self._where, X, encoding.dtype_of(X))
-        classes, codes = encoding.classes_of(self._where, y)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=inputs.FLOATS)
+        inputs.check_range(self._where, X, inputs.dtype_of(X))
+        classes, codes = inputs.classes_of(self._where, y)
         kernel = self._kernel(X)
-        origin = encoding.origin_of(kernel, X)
-        encoding.warn_unscaled(self._where, X, origin, stacklevel=4)
+        origin = inputs.origin_of(kernel, X)
+        inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
         solver = self._solver(kernel, X, origin)
         random = check_random_state(getattr(self, "random_state", 0))
         solved = []
@@ -100,7 +100,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
             solved.append(solver(labels, int(random.randint(2**31 - 1))))
         late = [i for i, found in enumerate(solved) if not found.converged]
         if late:
-            first = encoding.shown(classes[late[0] if len(solved) > 1 else 1])
+            first = inputs.shown(classes[late[0] if len(solved) > 1 else 1])
             warnings.warn(
                 f"{self._where}: {len(late)} of {len(solved)} models have a gap above "
                 f"tolerance, the first of class {first}; raise max_{self._unit}, or "
@@ -130,20 +130,20 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=encoding.FLOATS
+            self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
         )
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _scores(self, X: Any) -> Float[np.ndarray, "n models"]:
         dtype = np.dtype(self.models_[0].vectors.dtype)
-        encoding.check_range(self._where, X, dtype)
+        inputs.check_range(self._where, X, dtype)
         found = [
             np.stack(
                 [np.asarray(model.decision_function(rows)) for model in self.models_],
                 axis=1,
             )[: stop - start]
-            for start, stop, rows in encoding.blocks(X, dtype, self.origin_)
+            for start, stop, rows in inputs.blocks(X, dtype, self.origin_)
         ]
         return np.concatenate(found)
 
@@ -157,7 +157,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return encoding.predicted(self.decision_function(X), self.classes_)
+        return inputs.predicted(self.decision_function(X), self.classes_)
 
 
 def _solve(
@@ -255,7 +255,7 @@ class SBPClassifier(_OneVersusRest):
     def _solver(
         self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
     ) -> Any:
-        rows = encoding.dense(X, encoding.dtype_of(X), origin)
+        rows = inputs.dense(X, inputs.dtype_of(X), origin)
         given = self.get_params(deep=False)
 
         def solver(labels, seed):
@@ -346,7 +346,7 @@ class BudgetSVC(_OneVersusRest):
     def _solver(
         self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
     ) -> Any:
-        rows = encoding.dense(X, encoding.dtype_of(X), origin)
+        rows = inputs.dense(X, inputs.dtype_of(X), origin)
         given = self.get_params(deep=False)
         # Pairs of coefficients jam on the ball of the other norm.
         solver_name = "smo" if given["norm"] == "l1" else "projected_gradient"
@@ -449,7 +449,7 @@ class MPUClassifier(_OneVersusRest):
         self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
     ) -> Any:
         if kernel is not None:
-            X = encoding.dense(X, encoding.dtype_of(X), origin)
+            X = inputs.dense(X, inputs.dtype_of(X), origin)
         given = self.get_params(deep=False)
 
         def solver(labels, seed):

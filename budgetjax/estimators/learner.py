@@ -16,11 +16,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from budgetjax import engine, hyperparameters, passes, progress_bar
-from budgetjax import expansion as support_set
-from budgetjax.estimators import arguments, encoding, packing
+from budgetjax import checks, progress_bar, support_set
+from budgetjax.estimators import inputs, packing, parameters
 from budgetjax.estimators.reservoir import Reservoir
-from budgetjax.refit import refit
+from budgetjax.online import engine
+from budgetjax.refitting import passes
+from budgetjax.refitting.refit import refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import padded
 
@@ -41,7 +42,7 @@ REPLAYED = 256
 class Learner(BaseEstimator):
     """An estimator with the state of an online algorithm."""
 
-    _family: ClassVar[arguments.Family]
+    _family: ClassVar[parameters.Family]
 
     random_state: Any
 
@@ -120,11 +121,11 @@ class Learner(BaseEstimator):
             y,
             reset=first,
             accept_sparse="csr",
-            dtype=encoding.FLOATS,
+            dtype=inputs.FLOATS,
             **more,
         )
-        dtype = encoding.dtype_of(X) if first else self._dtype
-        encoding.check_range(self._where, X, dtype)
+        dtype = inputs.dtype_of(X) if first else self._dtype
+        inputs.check_range(self._where, X, dtype)
         return X, y
 
     def _weights(self, X: Any, sample_weight: Any) -> Float[np.ndarray, " n"]:
@@ -145,11 +146,11 @@ class Learner(BaseEstimator):
     def _refits(self) -> bool:
         """Whether to refit; its parameters are checked before a stream is read."""
         where, given = self._where, self.get_params(deep=False)
-        refits = bool(hyperparameters.flag(where, "refit", given["refit"]))
+        refits = bool(checks.flag(where, "refit", given["refit"]))
         if refits:
-            hyperparameters.flag(where, "move_vectors", given["move_vectors"])
+            checks.flag(where, "move_vectors", given["move_vectors"])
             for penalty in np.atleast_1d(np.asarray(given["penalty"], object)):
-                hyperparameters.positive(where, "penalty", penalty)
+                checks.positive(where, "penalty", penalty)
         return refits
 
     def _algorithm(self, refits: bool) -> str:
@@ -157,7 +158,7 @@ class Learner(BaseEstimator):
         given = self.get_params(deep=False)["algorithm"]
         name = self._family.usual[not refits] if given is None else given
         # A name that is none is told of before what the data are.
-        arguments.algorithm(self._where, self._family, name)
+        parameters.algorithm(self._where, self._family, name)
         return name
 
     def _gamma(self, X: Any, y: Any, sample_weight: Any) -> Any:
@@ -172,7 +173,7 @@ class Learner(BaseEstimator):
         if not isinstance(given["kernel"], str) or given["kernel"] == "linear":
             # A kernel without gamma, whose message is the right one.
             return usual
-        usual = encoding.scale(X) or 1.0
+        usual = inputs.scale(X) or 1.0
         seed, random = self._seeds()
         rows = random.permutation(X.shape[0])[: LEARNED + HELD_OUT]
         learned, held = np.split(rows, [len(rows) * LEARNED // (LEARNED + HELD_OUT)])
@@ -205,23 +206,23 @@ class Learner(BaseEstimator):
     ) -> tuple[Any, Float[np.ndarray, " features"]]:
         """An empty state, and the origin of the rows that it will see."""
         where, given = self._where, self.get_params(deep=False)
-        kernel = encoding.kernel_of(
+        kernel = inputs.kernel_of(
             where, given["kernel"], gamma, X, more_to_come=more_to_come
         )
-        origin = encoding.origin_of(kernel, X)
-        state = arguments.start(
+        origin = inputs.origin_of(kernel, X)
+        state = parameters.start(
             where,
             self._family,
             name,
             given,
             kernel,
             origin,
-            dtype=encoding.dtype_of(X),
+            dtype=inputs.dtype_of(X),
             num_outputs=num_outputs,
             seed=seed,
             refits=refits,
         )
-        encoding.warn_unscaled(where, X, origin, stacklevel=6)
+        inputs.warn_unscaled(where, X, origin, stacklevel=6)
         return state, origin
 
     def _passed(
@@ -237,8 +238,8 @@ class Learner(BaseEstimator):
         """
         where, given = self._where, self.get_params(deep=False)
         refits = self._refits()
-        shuffle = bool(hyperparameters.flag(where, "shuffle", given["shuffle"]))
-        epochs = hyperparameters.size(where, "epochs", given["epochs"])
+        shuffle = bool(checks.flag(where, "shuffle", given["shuffle"]))
+        epochs = checks.size(where, "epochs", given["epochs"])
         seed, random = self._seeds()
         name = self._algorithm(refits)
         state, origin = self._start(name, X, num_outputs, seed, gamma, refits=refits)
@@ -266,9 +267,9 @@ class Learner(BaseEstimator):
         size: int | None = None,
     ) -> Any:
         """The state after the rows in this order, in which targets and weights are."""
-        algorithm, _ = arguments.algorithm(self._where, self._family, name)
+        algorithm, _ = parameters.algorithm(self._where, self._family, name)
         dtype = np.dtype(state.expansion.vectors.dtype)
-        for start, stop, rows in encoding.blocks(X, dtype, origin, order, size):
+        for start, stop, rows in inputs.blocks(X, dtype, origin, order, size):
             labels = padded(targets[start:stop], len(rows), 1)
             counts = padded(weights[start:stop], len(rows))
             state, _ = engine.run(algorithm, state, rows, labels, weight=counts)
@@ -288,7 +289,7 @@ class Learner(BaseEstimator):
         )
         kept = None
         if refits:
-            kept = Reservoir.empty(X.shape[1], encoding.dtype_of(X), y_dtype, seed)
+            kept = Reservoir.empty(X.shape[1], inputs.dtype_of(X), y_dtype, seed)
         return name, state, origin, kept
 
     def _went_on(
@@ -305,7 +306,7 @@ class Learner(BaseEstimator):
         """Learns a part of a stream; `y` is kept, of which `targets` are learned."""
         state = self._run(name, state, X, origin, targets, weights)
         if kept is not None:
-            kept = kept.updated(encoding.dense(X, kept.X.dtype, origin), y, weights)
+            kept = kept.updated(inputs.dense(X, kept.X.dtype, origin), y, weights)
         self._streamed, self._reservoir, self._solved = state, kept, None
         self._name, self.origin_ = name, origin
 
@@ -350,7 +351,7 @@ class Learner(BaseEstimator):
             return refit(
                 state,
                 **_data(X, origin, targets, weights, dtype),
-                loss=arguments.loss(self._where, self._family, given["loss"]).refit,
+                loss=parameters.loss(self._where, self._family, given["loss"]).refit,
                 penalty=given["penalty"],
                 move_vectors=given["move_vectors"],
                 tolerance=TOLERANCE,
@@ -366,13 +367,13 @@ class Learner(BaseEstimator):
     def _scores(self, X: Any) -> Float[np.ndarray, "n ..."]:
         check_is_fitted(self)
         X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=encoding.FLOATS
+            self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
         )
-        encoding.check_range(self._where, X, self._dtype)
+        inputs.check_range(self._where, X, self._dtype)
         model = self._model()
         found = [
             np.asarray(engine.decision_function(model, rows))[: stop - start]
-            for start, stop, rows in encoding.blocks(X, self._dtype, self.origin_)
+            for start, stop, rows in inputs.blocks(X, self._dtype, self.origin_)
         ]
         return np.concatenate(found)
 
@@ -391,16 +392,16 @@ def _data(
         def read() -> Iterator[tuple[np.ndarray, ...]]:
             for start in range(0, n, passes.BLOCK):
                 part = slice(start, start + passes.BLOCK)
-                rows = encoding.dense(X[part], dtype, origin)
+                rows = inputs.dense(X[part], dtype, origin)
                 yield rows, targets[part], weights[part]
 
         return {"X": Batches("X", features, read)}
     if n > passes.BLOCK:
-        rows = encoding.dense(X, dtype, origin)
+        rows = inputs.dense(X, dtype, origin)
         return {"X": rows, "y": targets, "weight": weights}
     size = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
     return {
-        "X": padded(encoding.dense(X, dtype, origin), size),
+        "X": padded(inputs.dense(X, dtype, origin), size),
         "y": padded(targets, size, 1),
         "weight": padded(weights, size),
     }

@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax.estimators import arguments, encoding
+from budgetjax.estimators import inputs, parameters
 from budgetjax.estimators.learner import Learner
 from budgetjax.stream.model import learner_labels
 
@@ -94,7 +94,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
       (20, True)
     """
 
-    _family: ClassVar[arguments.Family] = arguments.CLASSIFIER
+    _family: ClassVar[parameters.Family] = parameters.CLASSIFIER
 
     classes_: Shaped[np.ndarray, " classes"]
     _one_versus_rest: bool
@@ -166,7 +166,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           UserWarning: if features look unscaled, or the refit has not converged.
         """
         X, y = self._validated(X, y, first=True)
-        classes, codes = encoding.classes_of(self._where, y)
+        classes, codes = inputs.classes_of(self._where, y)
         weights = self._weights(X, sample_weight)
         weights = weights * self._class_weights(classes, y)[codes]
         labels = learner_labels(codes, len(classes))
@@ -220,7 +220,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         where, first = self._where, not hasattr(self, "_streamed")
         known = self._classes(classes, first)
         X, y = self._validated(X, y, first=first)
-        codes = encoding.codes_of(where, y, known)
+        codes = inputs.codes_of(where, y, known)
         weights = self._weights(X, sample_weight)
         if isinstance(self.class_weight, str):
             raise ValueError(
@@ -249,7 +249,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
             )
         if classes is None:
             return self.classes_
-        known, _ = encoding.classes_of(where, np.asarray(classes))
+        known, _ = inputs.classes_of(where, np.asarray(classes))
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(
                 f"{where}: classes must be those of the first call, "
@@ -288,7 +288,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return encoding.predicted(self._scores(X), self.classes_)
+        return inputs.predicted(self._scores(X), self.classes_)
 
     @available_if(_logistic)
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
@@ -392,7 +392,7 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
       True
     """
 
-    _family: ClassVar[arguments.Family] = arguments.REGRESSOR
+    _family: ClassVar[parameters.Family] = parameters.REGRESSOR
 
     intercept_: float
     _total_weight: float

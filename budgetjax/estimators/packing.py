@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from budgetjax import features
+from budgetjax.online import features
 
 
 class _DefaultOptimizer(NamedTuple):

@@ -7,16 +7,16 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import expansion as support_set
-from budgetjax import hyperparameters, losses, rounds, span
+from budgetjax import checks, losses, support_set
+from budgetjax.checks import Name
 from budgetjax.counter import Counter
-from budgetjax.expansion import NOWHERE, Edits, Newcomer, Row, Spread
-from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
-from budgetjax.landmarks import given
-from budgetjax.maintenance import Maintenance, Merge, MultiMerge, started
-from budgetjax.rounds import Algorithm
-from budgetjax.span import Span
+from budgetjax.online import rounds, span
+from budgetjax.online.landmarks import given
+from budgetjax.online.maintenance import Maintenance, Merge, MultiMerge, started
+from budgetjax.online.rounds import Algorithm
+from budgetjax.online.span import Span
+from budgetjax.support_set import NOWHERE, Edits, Newcomer, Row, Spread
 
 # Lambda of the Pegasos that chooses the support vectors. Larger ones let fewer examples
 # move them early, smaller ones late; 1e-3 to 1e-5 differ by half a point at most.
@@ -150,7 +150,7 @@ def init(
     is 0.0001.
     """
     where = "arow.init"
-    kind = hyperparameters.float_dtype(where, dtype)
+    kind = checks.float_dtype(where, dtype)
     span.check_dtype(where, kind)
     shared = rounds.start(
         where,
@@ -161,9 +161,9 @@ def init(
         capacity=capacity,
         dtype=kind,
     )
-    confidence = hyperparameters.positive(where, "confidence", confidence)
-    moves = hyperparameters.non_negative(where, "moves", moves)
-    drift = hyperparameters.part(where, "drift", drift)
+    confidence = checks.positive(where, "confidence", confidence)
+    moves = checks.non_negative(where, "moves", moves)
+    drift = checks.part(where, "drift", drift)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -183,9 +183,9 @@ def init(
         counts=counts,
         span=basis,
         covariance=jnp.eye(expansion.ages.shape[0], dtype=kind),
-        confidence=hyperparameters.as_leaf(where, "confidence", confidence, kind),
-        drift=hyperparameters.as_leaf(where, "drift", drift, kind),
-        moves=hyperparameters.as_leaf(where, "moves", moves, kind),
+        confidence=checks.as_leaf(where, "confidence", confidence, kind),
+        drift=checks.as_leaf(where, "drift", drift, kind),
+        moves=checks.as_leaf(where, "moves", moves, kind),
         num_moves=jnp.zeros((), jnp.int32),
     )
 

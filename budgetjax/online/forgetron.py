@@ -6,13 +6,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import expansion as support_set
-from budgetjax import hyperparameters, losses, rounds
+from budgetjax import checks, losses, support_set
+from budgetjax.checks import Name
 from budgetjax.counter import Counter
-from budgetjax.expansion import Edits, Expansion, Newcomer
-from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
-from budgetjax.rounds import Algorithm
+from budgetjax.online import rounds
+from budgetjax.online.rounds import Algorithm
+from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
 class State(NamedTuple):
@@ -105,7 +105,7 @@ def init(
     Differences from the paper: none. The maximum of step (2) is taken in closed form.
     """
     where = "forgetron.init"
-    dtype = hyperparameters.float_dtype(where, dtype)
+    dtype = checks.float_dtype(where, dtype)
     return State(
         **rounds.start(
             where,

@@ -9,10 +9,11 @@ import optax
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import features, hyperparameters, losses, rounds
-from budgetjax.expansion import FREE
-from budgetjax.features import FeatureAlgorithm, State
+from budgetjax import checks, losses
 from budgetjax.kernels import RBF, Kernel, Laplacian
+from budgetjax.online import features, rounds
+from budgetjax.online.features import FeatureAlgorithm, State
+from budgetjax.support_set import FREE
 
 
 class Waves(Kernel, NamedTuple("Waves", [("phases", Any), ("amplitude", Any)])):
@@ -104,7 +105,7 @@ def init(
     Differences from the paper: any optimiser.
     """
     where = "fourier.init"
-    kind = hyperparameters.float_dtype(where, dtype)
+    kind = checks.float_dtype(where, dtype)
     if not isinstance(kernel, RBF | Laplacian):
         raise ValueError(
             f"{where}: kernel must be an RBF or Laplacian, whose Fourier transform is "
@@ -114,13 +115,13 @@ def init(
         where,
         kernel,
         num_features=num_features,
-        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        num_columns=checks.size(where, "num_outputs", num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
         average=average,
     )
-    known = hyperparameters.concrete(budget)
+    known = checks.concrete(budget)
     if known is not None and known % 2:
         raise ValueError(f"{where}: budget must be even, got {budget}")
     expansion = shared["expansion"]
@@ -128,7 +129,7 @@ def init(
     slots = jnp.arange(rows, dtype=jnp.int32)
     active = slots < expansion.budget
     key = jax.random.key(
-        jnp.asarray(hyperparameters.scalar_integer(where, "seed", seed), jnp.int32)
+        jnp.asarray(checks.scalar_integer(where, "seed", seed), jnp.int32)
     )
     # Each frequency has a draw of its own, so that the first are those of any budget.
     draw = jax.random.normal if isinstance(kernel, RBF) else jax.random.cauchy

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
-from budgetjax import descent, hyperparameters, losses
+from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import RemoveOldest
-from budgetjax.rounds import Algorithm
+from budgetjax.online import gradient_descent
+from budgetjax.online.maintenance import RemoveOldest
+from budgetjax.online.rounds import Algorithm
 
 
 def init(
@@ -24,7 +25,7 @@ def init(
     average: bool | int = False,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
-) -> descent.State:
+) -> gradient_descent.State:
     r"""Gradient descent with a constant rate; the oldest support vector leaves.
 
     Every round shrinks all coefficients by :math:`1 - \eta \lambda`, and an example
@@ -71,15 +72,15 @@ def init(
     trick adapts it), and there is no constant b beside the kernel expansion.
     """
     where = "norma.init"
-    return descent.start(
+    return gradient_descent.start(
         where,
         kernel,
         num_features=num_features,
         budget=budget,
         loss=loss,
-        learning_rate=hyperparameters.positive(where, "learning_rate", learning_rate),
+        learning_rate=checks.positive(where, "learning_rate", learning_rate),
         regularization=regularization,
-        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        num_columns=checks.size(where, "num_outputs", num_outputs),
         maintenance=RemoveOldest(),
         average=average,
         seed=0,
@@ -88,4 +89,10 @@ def init(
     )
 
 
-norma = Algorithm(init, descent.violates, descent.update, descent.decay, name="norma")
+norma = Algorithm(
+    init,
+    gradient_descent.violates,
+    gradient_descent.update,
+    gradient_descent.decay,
+    name="norma",
+)

@@ -8,12 +8,12 @@ import optax
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import expansion as support_set
-from budgetjax import features, hyperparameters, kernels, losses, rounds, span
-from budgetjax.expansion import NOWHERE
-from budgetjax.features import FeatureAlgorithm, State
+from budgetjax import checks, kernels, losses, support_set
 from budgetjax.kernels import Kernel
-from budgetjax.landmarks import given
+from budgetjax.online import features, rounds, span
+from budgetjax.online.features import FeatureAlgorithm, State
+from budgetjax.online.landmarks import given
+from budgetjax.support_set import NOWHERE
 
 
 def init(
@@ -83,13 +83,13 @@ def init(
     that are given have a ridge of 0.001 of the diagonal of their kernel matrix.
     """
     where = "nystrom.init"
-    kind = hyperparameters.float_dtype(where, dtype)
+    kind = checks.float_dtype(where, dtype)
     span.check_dtype(where, kind)
     shared = rounds.start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        num_columns=checks.size(where, "num_outputs", num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -106,7 +106,7 @@ def init(
         where,
         shared,
         root=root,
-        tolerance=hyperparameters.positive(where, "tolerance", tolerance),
+        tolerance=checks.positive(where, "tolerance", tolerance),
         loss=loss,
         optimizer=features.OPTIMIZER if optimizer is None else optimizer,
     )

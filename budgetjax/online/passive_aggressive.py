@@ -6,13 +6,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import hyperparameters, losses, rounds
+from budgetjax import checks, losses
+from budgetjax.checks import Name
 from budgetjax.counter import Counter
-from budgetjax.expansion import Edits, Expansion, Newcomer
-from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import Maintenance, Merge, started
-from budgetjax.rounds import Algorithm
+from budgetjax.online import rounds
+from budgetjax.online.maintenance import Maintenance, Merge, started
+from budgetjax.online.rounds import Algorithm
+from budgetjax.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
 
@@ -115,7 +116,7 @@ def init(
     `ProjectOntoNewcomer`), so any strategy goes with any variant.
     """
     where = "passive_aggressive.init"
-    dtype = hyperparameters.float_dtype(where, dtype)
+    dtype = checks.float_dtype(where, dtype)
     if not isinstance(variant, str) or variant not in VARIANTS:
         raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
     shared = rounds.start(
@@ -127,10 +128,10 @@ def init(
         capacity=capacity,
         dtype=dtype,
     )
-    C = hyperparameters.as_leaf(
+    C = checks.as_leaf(
         where,
         "aggressiveness",
-        hyperparameters.positive(where, "aggressiveness", aggressiveness),
+        checks.positive(where, "aggressiveness", aggressiveness),
         dtype,
     )
     strategy = Merge() if maintenance is None else maintenance

@@ -4,10 +4,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import descent, hyperparameters, losses, rounds
+from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import Maintenance
-from budgetjax.rounds import Algorithm
+from budgetjax.online import gradient_descent, rounds
+from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.rounds import Algorithm
 
 
 def init(
@@ -23,7 +24,7 @@ def init(
     seed: ArrayLike = 0,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
-) -> descent.State:
+) -> gradient_descent.State:
     r"""A support vector machine on a budget, trained by stochastic subgradient steps.
 
     Minimises :math:`\frac{\lambda}{2} \|w\|^2 + \frac1n \sum_t \max(0, 1 - m_t)` over a
@@ -82,16 +83,14 @@ def init(
     projection onto the ball is off unless asked for.
     """
     where = "pegasos.init"
-    return descent.start(
+    return gradient_descent.start(
         where,
         kernel,
         num_features=num_features,
         budget=budget,
         loss=losses.hinge,
         learning_rate=None,
-        regularization=hyperparameters.positive(
-            where, "regularization", regularization
-        ),
+        regularization=checks.positive(where, "regularization", regularization),
         num_columns=rounds.columns_of(where, num_classes),
         maintenance=maintenance,
         average=average,
@@ -103,10 +102,12 @@ def init(
 
 
 def violates(
-    state: descent.State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+    state: gradient_descent.State, score: Float[Array, " columns"], y: Shaped[Array, ""]
 ) -> Bool[Array, ""]:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 
 
-pegasos = Algorithm(init, violates, descent.update, descent.decay, name="pegasos")
+pegasos = Algorithm(
+    init, violates, gradient_descent.update, gradient_descent.decay, name="pegasos"
+)

@@ -6,13 +6,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import hyperparameters, losses, rounds
+from budgetjax import checks, losses
+from budgetjax.checks import Name
 from budgetjax.counter import Counter
-from budgetjax.expansion import Edits, Expansion, Newcomer
-from budgetjax.hyperparameters import Name
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import Maintenance, Unbudgeted, started
-from budgetjax.rounds import Algorithm
+from budgetjax.online import rounds
+from budgetjax.online.maintenance import Maintenance, Unbudgeted, started
+from budgetjax.online.rounds import Algorithm
+from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
 class State(NamedTuple):
@@ -105,7 +106,7 @@ def init(
     of multi-class Pegasos without its decay.
     """
     where = "perceptron.init"
-    dtype = hyperparameters.float_dtype(where, dtype)
+    dtype = checks.float_dtype(where, dtype)
     shared = rounds.start(
         where,
         kernel,
@@ -121,10 +122,10 @@ def init(
         maintenance=started(
             where, strategy, shared["kernel"], shared["expansion"], seed
         ),
-        margin=hyperparameters.as_leaf(
+        margin=checks.as_leaf(
             where,
             "margin",
-            hyperparameters.non_negative(where, "margin", margin),
+            checks.non_negative(where, "margin", margin),
             dtype,
         ),
     )

@@ -6,14 +6,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import expansion as support_set
-from budgetjax import hyperparameters, losses, rounds, span
+from budgetjax import checks, losses, support_set
+from budgetjax.checks import Flag, Name
 from budgetjax.counter import Counter
-from budgetjax.expansion import NOWHERE, Edits, Expansion, Newcomer, Spread
-from budgetjax.hyperparameters import Flag, Name
 from budgetjax.kernels import Kernel
-from budgetjax.rounds import Algorithm
-from budgetjax.span import Span
+from budgetjax.online import rounds, span
+from budgetjax.online.rounds import Algorithm
+from budgetjax.online.span import Span
+from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
 
 
 class State(NamedTuple):
@@ -110,7 +110,7 @@ def init(
     is made, which is larger than the least one, by about 0.001 for a duplicate.
     """
     where = "projectron.init"
-    dtype = hyperparameters.float_dtype(where, dtype)
+    dtype = checks.float_dtype(where, dtype)
     span.check_dtype(where, dtype)
     shared = rounds.start(
         where,
@@ -124,13 +124,13 @@ def init(
     return State(
         **shared,
         span=span.empty(shared["expansion"].ages.shape[0], dtype),
-        threshold=hyperparameters.as_leaf(
+        threshold=checks.as_leaf(
             where,
             "threshold",
-            hyperparameters.non_negative(where, "threshold", threshold),
+            checks.non_negative(where, "threshold", threshold),
             dtype,
         ),
-        margin_updates=hyperparameters.flag(where, "margin_updates", margin_updates),
+        margin_updates=checks.flag(where, "margin_updates", margin_updates),
     )
 
 

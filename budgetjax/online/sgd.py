@@ -6,10 +6,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
-from budgetjax import descent, hyperparameters
+from budgetjax import checks
 from budgetjax.kernels import Kernel
-from budgetjax.maintenance import Maintenance
-from budgetjax.rounds import Algorithm
+from budgetjax.online import gradient_descent
+from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.rounds import Algorithm
 
 
 def init(
@@ -26,7 +27,7 @@ def init(
     seed: ArrayLike = 0,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
-) -> descent.State:
+) -> gradient_descent.State:
     r"""Gradient descent on any loss, for classification and regression.
 
     Minimises :math:`\frac{\lambda}{2} \|w\|^2 + \frac1n \sum_t \ell(f(x_t), y_t)` over
@@ -90,8 +91,8 @@ def init(
     """
     where = "sgd.init"
     if not callable(learning_rate):
-        hyperparameters.positive(where, "learning_rate", learning_rate)
-    return descent.start(
+        checks.positive(where, "learning_rate", learning_rate)
+    return gradient_descent.start(
         where,
         kernel,
         num_features=num_features,
@@ -99,7 +100,7 @@ def init(
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
-        num_columns=hyperparameters.size(where, "num_outputs", num_outputs),
+        num_columns=checks.size(where, "num_outputs", num_outputs),
         maintenance=maintenance,
         average=average,
         seed=seed,
@@ -108,4 +109,10 @@ def init(
     )
 
 
-sgd = Algorithm(init, descent.violates, descent.update, descent.decay, name="sgd")
+sgd = Algorithm(
+    init,
+    gradient_descent.violates,
+    gradient_descent.update,
+    gradient_descent.decay,
+    name="sgd",
+)

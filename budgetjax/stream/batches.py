@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import hyperparameters
+from budgetjax import checks
 
 # Of a batch: small beside the data, large enough that the work for each is nothing.
 BATCH_BYTES = 4 * 2**20
@@ -65,7 +65,7 @@ def rows_of_a_batch(
 ) -> int:
     """`batch_rows`, or as many rows as make a batch of some 4 MiB, at most 65,536."""
     if batch_rows is not None:
-        return hyperparameters.size(where, "batch_rows", batch_rows)
+        return checks.size(where, "batch_rows", batch_rows)
     bytes_a_row = max(1, num_features) * np.dtype(dtype).itemsize
     return min(MOST_ROWS, max(1, BATCH_BYTES // bytes_a_row))
 
@@ -172,7 +172,7 @@ def in_rows(
       [5, 2]
     """
     where = name_of(batches)
-    rows = hyperparameters.size(where, "rows", rows)
+    rows = checks.size(where, "rows", rows)
     width = getattr(batches, "num_features", None)
     names = getattr(batches, "feature_names", None)
     row, text, weighted = 0, None, None
@@ -262,7 +262,7 @@ def _checked(
 
 def _numbers(where: str, name: str, value: Any, here: str) -> np.ndarray:
     try:
-        return np.asarray(hyperparameters.array(where, name, value))
+        return np.asarray(checks.array(where, name, value))
     except ValueError as error:
         raise ValueError(f"{error} {here}") from error
 
@@ -394,7 +394,7 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
       >>> list(prefetched(iter("abc")))
       ['a', 'b', 'c']
     """
-    depth = hyperparameters.size("prefetched", "depth", depth)
+    depth = checks.size("prefetched", "depth", depth)
     items: queue.Queue[tuple[Any, BaseException | None, bool]] = queue.Queue()
     free = threading.Semaphore(depth)
     stopped = threading.Event()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from budgetjax import encoding, persist
+from budgetjax.saving import encoding, model_files
 from budgetjax.stream.model import CheckpointError, StreamModel
 
 AGAIN = "resume=False starts anew"
@@ -60,7 +60,7 @@ def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
         "last": digest_of(position.last),
     }
     try:
-        persist.write(checkpoint.path, position.model, notes)
+        model_files.write(checkpoint.path, position.model, notes)
     except OSError as error:
         raise CheckpointError(
             f"{where}: checkpoint {checkpoint.path} must be writable, got "
@@ -84,7 +84,7 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     """
     path = checkpoint.path
     try:
-        model, notes = persist.read(
+        model, notes = model_files.read(
             path, like=start, check=lambda notes: _check(where, checkpoint, notes)
         )
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     except ValueError as error:
         if AGAIN in str(error) or ELSEWHERE in str(error):
             raise
-        advice = ELSEWHERE if persist.ALIEN in str(error) else AGAIN
+        advice = ELSEWHERE if model_files.ALIEN in str(error) else AGAIN
         raise ValueError(f"{where}: checkpoint: {error}; {advice}") from error
     return Position(model, notes["batches"], notes["rows"], notes["last"])
 

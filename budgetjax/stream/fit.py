@@ -12,9 +12,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import engine, hyperparameters, kernels, progress_bar, rounds
-from budgetjax.features import FeatureAlgorithm
-from budgetjax.rounds import Algorithm
+from budgetjax import checks, kernels, progress_bar
+from budgetjax.online import engine, rounds
+from budgetjax.online.features import FeatureAlgorithm
+from budgetjax.online.rounds import Algorithm
+from budgetjax.scaling import Scaling
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
@@ -26,7 +28,6 @@ from budgetjax.stream.model import (
     extended,
 )
 from budgetjax.stream.prepare import Batch, largest, listed, prepared
-from budgetjax.stream.scaling import Scaling
 
 WHERE = "fit_stream"
 
@@ -113,7 +114,7 @@ def fit_stream(
     """
     _check_batches(batches)
     model = _begin(state, classes, standardise)
-    hyperparameters.check_algorithm(WHERE, algorithm, model.state)
+    checks.check_algorithm(WHERE, algorithm, model.state)
     features = rounds.num_features(WHERE, model.state)
     if isinstance(batches, Batches) and batches.num_features != features:
         raise ValueError(
@@ -130,8 +131,8 @@ def fit_stream(
         model = model._replace(feature_names=names)
     dtype = model.state.expansion.vectors.dtype
     rows = source.rows_of_a_batch(WHERE, features, dtype, batch_rows)
-    every = hyperparameters.size(WHERE, "every", every)
-    resume = bool(hyperparameters.flag(WHERE, "resume", resume))
+    every = checks.size(WHERE, "every", every)
+    resume = bool(checks.flag(WHERE, "resume", resume))
     position, file = Position(model), None
     if checkpoint is not None:
         file = checkpoints.start_of(WHERE, checkpoint, rows, model, _name(algorithm))
@@ -188,7 +189,7 @@ def _check_batches(batches: Any) -> None:
 
 def _begin(state: Any, classes: Any, standardise: Any) -> StreamModel:
     """What a run begins with."""
-    wanted = bool(hyperparameters.flag(WHERE, "standardise", standardise))
+    wanted = bool(checks.flag(WHERE, "standardise", standardise))
     if not isinstance(state, StreamModel):
         features = _features(state)
         scaling = Scaling.empty(features) if wanted else None

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int32, Integer, Shaped
 
-from budgetjax import engine, hyperparameters, rounds
+from budgetjax import checks
+from budgetjax.online import engine, rounds
+from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import rows_of_a_batch
-from budgetjax.stream.scaling import Scaling
 
 # Beyond so many points of a curve, every other one is dropped.
 MOST_POINTS = 1000
@@ -94,7 +95,7 @@ class StreamModel(NamedTuple):
         features = rounds.num_features(where, self.state)
         X = self._columns(where, X)
         is_sparse = hasattr(X, "tocsr")
-        X = X.tocsr() if is_sparse else np.asarray(hyperparameters.array(where, "X", X))
+        X = X.tocsr() if is_sparse else np.asarray(checks.array(where, "X", X))
         if X.ndim != 2 or X.shape[1] != features:
             raise ValueError(
                 f"{where}: X must have shape (n, {features}), {features} being the "
@@ -110,7 +111,7 @@ class StreamModel(NamedTuple):
                 block = self.scaling.apply(block, vectors.dtype)
             # Few lengths, so that few programs are compiled.
             length = min(size, 1 << max(0, n - 1).bit_length())
-            block = hyperparameters.on_device(padded(block, length), vectors.dtype)
+            block = checks.on_device(padded(block, length), vectors.dtype)
             engine.check_finite(where, block, start)
             scores.append(np.asarray(engine.decision_function(self.state, block))[:n])
         return np.concatenate(scores)

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
 from budgetjax.stream.model import StreamModel, codes_of, learner_labels, padded
-from budgetjax.stream.scaling import Scaling, unscaled
 
 
 class Batch(NamedTuple):

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 from jaxtyping import Bool
 
-from budgetjax import expansion as support_set
-from budgetjax import features
-from budgetjax.span import RIDGE
-from budgetjax.stream.scaling import Scaling
+from budgetjax import support_set
+from budgetjax.online import features
+from budgetjax.online.span import RIDGE
+from budgetjax.scaling import Scaling
 
 # The least eigenvalue that is no rounding, relative to the largest.
 SMALLEST = 1e-6
@@ -95,7 +95,7 @@ def _orthonormal(root: Any, gram: np.ndarray, mask: Bool[np.ndarray, " rows"]) -
     """A root of the inverse of a new kernel matrix `K` that is near to the old one `R`.
 
     `L^-1 R` with `L L^T = R K R^T`, a matrix near to 1, where `K` has the ridge of
-    `budgetjax.span`.
+    `budgetjax.online.span`.
     """
     R = np.asarray(root, np.float64)[mask][:, mask]
     K = gram.astype(np.float64)[mask][:, mask]

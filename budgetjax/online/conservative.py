@@ -1,0 +1,388 @@
+"""A block of examples at once, from violation to violation.
+
+Most rounds of a conservative learner change nothing but the clock, so a loop over
+violations is shorter than one over examples, and what is left for the others is two
+matrix products.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import kernels, losses, support_set
+from budgetjax.online import rounds
+from budgetjax.online.rounds import Algorithm
+from budgetjax.support_set import NOWHERE, Edits, Newcomer, Row
+
+
+class Block(NamedTuple):
+    """What is known of a block before its first round.
+
+    Attributes:
+      X: the examples, shape `(size, num_features)`.
+      y: their labels, shape `(size,)`.
+      weights: 0 where an example is to be skipped, shape `(size,)`.
+      squares: `||x||^2`, shape `(size,)`.
+      selves: `k(x, x)`, shape `(size,)`.
+      gram: `k(x_i, x_j)`, shape `(size, size)`.
+      clocks: rounds seen before each example, and at the end, by the lower word of
+        `num_seen`: `ticks = size + 1`.
+      decay: the logarithm of what the rounds so far alone multiply the model of the
+        block's start by, shape `(ticks,)`.
+      averaged: which rounds are in an average of iterates, shape `(size,)`, or None.
+    """
+
+    X: Float[Array, "size features"]
+    y: Shaped[Array, " size"]
+    weights: Float[Array, " size"]
+    squares: Float[Array, " size"]
+    selves: Float[Array, " size"]
+    gram: Float[Array, "size size"]
+    clocks: Integer[Array, " ticks"]
+    decay: Float[Array, " ticks"]
+    averaged: Bool[Array, " size"] | None
+
+
+class Loop(NamedTuple):
+    """What the loop over violations carries.
+
+    Attributes:
+      state: of the learner, without the pending edits. Its scale is that after round
+        `last`; what has decayed since is in `Block`.
+      kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
+        `(size, rows)`, without the pending edits.
+      raw: unscaled scores of the model with the pending edits, shape `(size, columns)`;
+        those of the examples that are past are stale.
+      scores: scores, each of the model that saw the example, shape `(size, columns)`.
+      next: the example that violates next, or the size of the block.
+      last: the example whose edits are pending; -1 if none ever were.
+      edits: the pending edits. What they say of example `last` itself is looked up.
+      columns: kernel columns of the pending rows, but for the last of them.
+    """
+
+    state: Any
+    kernel_rows: Float[Array, "size rows"]
+    raw: Float[Array, "size columns"]
+    scores: Float[Array, "size columns"]
+    next: Integer[Array, ""]
+    last: Integer[Array, ""]
+    edits: Edits
+    columns: tuple[Float[Array, " size"], ...]
+
+
+def run(
+    algorithm: Algorithm,
+    state: Any,
+    X: Float[Array, "size features"],
+    y: Shaped[Array, " size"],
+    weights: Float[Array, " size"],
+    axis: str | None = None,
+) -> tuple[Any, Float[Array, "size columns"]]:
+    """The examples of a block in order: the same as one `step` after the other.
+
+    The scores of the whole block are two matrix products. They are right up to the
+    first example that must change the model. That example makes its update, the change
+    is pushed into the scores after it with rows of the kernel matrices, and the next
+    violation is looked for: one iteration of the loop is one change of the model.
+
+    Cost: O(B d + T d) an example for blocks of T, and O(T + B) a violation beside its
+    maintenance.
+
+    Args:
+      algorithm: the algorithm.
+      state: of that algorithm.
+      X: examples, shape `(size, num_features)`.
+      y: labels, shape `(size,)`.
+      weights: what scales an update, 0 where an example is to be skipped, shape
+        `(size,)`.
+      axis: the name of a `jax.vmap` over models, or None. They then go through one loop
+        in lockstep, until the last has no violation left; a finished model writes
+        nowhere. With a loop condition a model, `vmap` would copy every model's arrays
+        in every iteration.
+
+    Returns:
+      The state after the block, and the score of each example by the model before it.
+    """
+    state = rounds.settled(state)
+    squares = kernels.squared_norms(X)
+    present = weights > 0
+    seen = jnp.cumsum(present, dtype=jnp.int32)
+    ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
+    clocks = state.num_seen.low + ahead
+    decay = algorithm.decay(state, ahead)
+    # Before any round there is no decay, but it may correct a rounding of the scale.
+    expansion = support_set.faded(state.expansion)
+    scale = rounds.decayed_scale(expansion.scale, decay[0])
+    state = state._replace(expansion=expansion._replace(scale=scale))
+    block = Block(
+        X=X,
+        y=y,
+        weights=weights,
+        squares=squares,
+        selves=state.kernel.diag(X, squares),
+        gram=state.kernel.gram(X, X, squares, squares),
+        clocks=clocks,
+        decay=decay,
+        averaged=_averaged(state, clocks, present),
+    )
+    kernel_rows = support_set.kernel_rows(state.kernel, state.expansion, X, squares)
+    raw = jnp.matmul(kernel_rows, state.expansion.coefficients, precision="highest")
+    zero = jnp.zeros((), jnp.int32)
+    scores, first = _look(algorithm, block, state, raw, jnp.zeros_like(raw), zero)
+    none = zero - 1
+    like = jax.eval_shape(
+        lambda *given: _update(algorithm, block, *given)[1],
+        state,
+        kernel_rows,
+        scores,
+        first,
+        none,
+    )
+    edits = _without_example(rounds.no_edits(like))
+    columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
+    loop = Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
+
+    def unfinished(loop):
+        alive = loop.next < X.shape[0]
+        return alive if axis is None else jax.lax.pmax(alive, axis)
+
+    def violation(loop):
+        new = _violation(algorithm, block, loop)
+        if axis is None:
+            return new
+        return _only_if(loop.next < X.shape[0], new, loop)
+
+    loop = jax.lax.while_loop(unfinished, violation, loop)
+    edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
+    new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
+    average = expansion.average
+    if average is not None and block.averaged is not None:
+        count = jnp.sum(block.averaged, dtype=average.total.dtype)
+        since = _since(block, new, loop.last, X.shape[0])
+        average = average._replace(since=since, total=average.total + count)
+    mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & present
+    return new._replace(
+        expansion=expansion._replace(
+            scale=_scale(block, new, loop.last, X.shape[0]), average=average
+        ),
+        num_seen=state.num_seen._replace(low=clocks[-1]),
+        num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
+    ), loop.scores
+
+
+def _averaged(
+    state: Any, clocks: Integer[Array, " ticks"], present: Bool[Array, " size"]
+) -> Bool[Array, " size"] | None:
+    """Which rounds of a block are in the average of iterates."""
+    average = state.expansion.average
+    if average is None:
+        return None
+    seen = state.num_seen._replace(low=clocks[1:])
+    return present & seen.reaches(average.start)
+
+
+def _scale(
+    block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
+) -> Float[Array, ""]:
+    """The scale before round `i`, if the model has not changed since round `last`."""
+    decay = block.decay[i] - block.decay[last + 1]
+    return rounds.decayed_scale(state.expansion.scale, decay)
+
+
+def _since(
+    block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
+) -> Float[Array, ""]:
+    """The sum of the scales before round `i`, for the average of iterates."""
+    expansion, averaged = state.expansion, block.averaged
+    assert averaged is not None, "a block counts rounds where iterates are averaged"
+    index = jnp.arange(averaged.shape[0], dtype=jnp.int32)
+    quiet = averaged & (index > last) & (index < i)
+    decay = block.decay[1:] - block.decay[last + 1]
+    scales = rounds.decayed_scale(expansion.scale, jnp.where(quiet, decay, 0))
+    return expansion.average.since + jnp.sum(jnp.where(quiet, scales, 0))
+
+
+def _violation(algorithm: Algorithm, block: Block, loop: Loop) -> Loop:
+    """One change of the model, and the next example that asks for one.
+
+    The edits of the last violation are written here, before anything is read. If they
+    were written where they are made, they would meet reads of the same arrays, and the
+    compiler would copy the arrays to keep the two apart.
+    """
+    edits, columns = _complete(block, loop.edits, loop.columns, loop.last)
+    kernel_rows = loop.kernel_rows
+    for row, column in zip(edits.rows, columns, strict=True):
+        kernel_rows = support_set.put(kernel_rows, row.slot, column, axis=1)
+    expansion = support_set.write(loop.state.expansion, edits)
+    state = loop.state._replace(expansion=expansion)
+
+    i = loop.next
+    state, edits, columns = _update(
+        algorithm, block, state, kernel_rows, loop.scores, i, loop.last
+    )
+    raw = _push(state, kernel_rows, loop.raw, *_complete(block, edits, columns, i))
+    scores, following = _look(algorithm, block, state, raw, loop.scores, i + 1)
+    edits = _without_example(edits)
+    return Loop(state, kernel_rows, raw, scores, following, i, edits, columns)
+
+
+def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
+    """The loop after a violation, or, if there was none, with nothing pending.
+
+    The large arrays are those of `new` in both cases: they have taken the edits of the
+    last violation.
+    """
+    chosen = jax.tree.map(
+        lambda after, before: jnp.where(alive, after, before),
+        new._replace(
+            state=new.state._replace(expansion=None), kernel_rows=None, edits=None
+        ),
+        old._replace(
+            state=old.state._replace(expansion=None), kernel_rows=None, edits=None
+        ),
+    )
+    kept = jax.tree.map(
+        lambda after, before: jnp.where(alive, after, before),
+        (new.state.expansion.scale, new.state.expansion.average),
+        (old.state.expansion.scale, old.state.expansion.average),
+    )
+    nothing = rounds.no_edits(new.edits)
+    rows = tuple(
+        row._replace(slot=jnp.where(alive, row.slot, NOWHERE)) for row in new.edits.rows
+    )
+    others = jax.tree.map(
+        lambda after, blank: jnp.where(alive, after, blank),
+        new.edits._replace(rows=None),
+        nothing._replace(rows=None),
+    )
+    expansion = new.state.expansion._replace(scale=kept[0], average=kept[1])
+    return chosen._replace(
+        state=chosen.state._replace(expansion=expansion),
+        kernel_rows=new.kernel_rows,
+        edits=others._replace(rows=rows),
+    )
+
+
+def _look(
+    algorithm: Algorithm,
+    block: Block,
+    state: Any,
+    raw: Float[Array, "size columns"],
+    scores: Float[Array, "size columns"],
+    start: Integer[Array, ""],
+) -> tuple[Float[Array, "size columns"], Integer[Array, ""]]:
+    """The scores with those from `start` on renewed, and the first that violates.
+
+    The model last changed in the round before `start`. Every example is tested by its
+    own clock.
+    """
+    index = jnp.arange(raw.shape[0], dtype=jnp.int32)
+    later = index >= start
+    # Before `start` are stale scores only, and no decay.
+    decay = jnp.minimum(block.decay[:-1] - block.decay[start], 0)
+    scales = rounds.decayed_scale(state.expansion.scale, decay)
+    scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
+    violations = jax.vmap(
+        lambda clock, score, label: algorithm.violates(
+            state._replace(num_seen=state.num_seen._replace(low=clock)), score, label
+        )
+    )(block.clocks[:-1], scores, block.y)
+    found = jnp.where(violations & later & (block.weights > 0), index, raw.shape[0])
+    return scores, jnp.min(found)
+
+
+def _update(
+    algorithm: Algorithm,
+    block: Block,
+    state: Any,
+    kernel_rows: Float[Array, "size rows"],
+    scores: Float[Array, "size columns"],
+    i: Integer[Array, ""],
+    last: Integer[Array, ""],
+) -> tuple[Any, Edits, tuple[Float[Array, " size"], ...]]:
+    """The update of example `i`: the state but for the support set, and the edits.
+
+    With the kernel columns, against the block, of all their rows but the last, which is
+    the example.
+    """
+    clock, expansion = block.clocks[i], state.expansion
+    newcomer = Newcomer(
+        vector=block.X[i],
+        square=block.squares[i],
+        coefficients=jnp.zeros_like(expansion.coefficients[0]),
+        age=clock + 1,
+        weight=block.weights[i],
+        kernel_row=kernel_rows[i],
+        kernel_self=block.selves[i],
+    )
+    average = expansion.average
+    if average is not None:
+        average = average._replace(since=_since(block, state, last, i))
+    now = expansion._replace(scale=_scale(block, state, last, i + 1), average=average)
+    new, edits = algorithm.update(
+        state._replace(num_seen=state.num_seen._replace(low=clock), expansion=now),
+        scores[i],
+        block.y[i],
+        newcomer,
+    )
+    edits = rounds.complete(now, edits)
+    scale = rounds.shrunk(now.scale, edits)
+    if average is not None and block.averaged is not None:
+        average = average._replace(since=jnp.where(block.averaged[i], scale, 0))
+    new = new._replace(
+        expansion=expansion._replace(scale=scale, average=average),
+        num_seen=state.num_seen,
+        num_updates=state.num_updates.after(1),
+    )
+    columns = tuple(
+        state.kernel.gram(block.X, row.vector[None], block.squares, row.square[None])
+        for row in edits.rows[:-1]
+    )
+    return new, edits, tuple(column[:, 0] for column in columns)
+
+
+def _without_example(edits: Edits) -> Edits:
+    """The edits without what `_complete` looks up."""
+    own = edits.rows[-1]._replace(vector=None, square=None, age=None)
+    return edits._replace(rows=(*edits.rows[:-1], own))
+
+
+def _complete(
+    block: Block,
+    edits: Edits,
+    columns: tuple[Float[Array, " size"], ...],
+    i: Integer[Array, ""],
+) -> tuple[Edits, tuple[Float[Array, " size"], ...]]:
+    """The edits and kernel columns with those of example `i` itself."""
+    own = edits.rows[-1]
+    own = Row(own.slot, block.X[i], block.squares[i], own.term, block.clocks[i] + 1)
+    return edits._replace(rows=(*edits.rows[:-1], own)), (*columns, block.gram[i])
+
+
+def _push(
+    state: Any,
+    kernel_rows: Float[Array, "size rows"],
+    raw: Float[Array, "size columns"],
+    edits: Edits,
+    columns: tuple[Float[Array, " size"], ...],
+) -> Float[Array, "size columns"]:
+    """The unscaled scores of the model with the edits."""
+    num_columns = raw.shape[1]
+    coefficients = state.expansion.coefficients
+    if edits.fold is not None:
+        raw, coefficients = raw * edits.fold, coefficients * edits.fold
+    for spread in edits.spreads:
+        received = jnp.matmul(kernel_rows, spread.weights, precision="highest")
+        raw = raw + received[:, None] * spread.term[None, :num_columns]
+    for row, column in zip(edits.rows, columns, strict=True):
+        slot = jnp.maximum(row.slot, 0)
+        old = jax.lax.dynamic_index_in_dim(kernel_rows, slot, 1, keepdims=False)
+        gone = coefficients[slot]
+        for spread in edits.spreads:
+            gone = gone + spread.weights[slot] * spread.term[:num_columns]
+        change = column[:, None] * row.term[None, :num_columns]
+        change -= old[:, None] * gone[None]
+        raw = raw + jnp.where(row.slot != NOWHERE, change, 0)
+    return raw

@@ -1,0 +1,390 @@
+"""Driving a learner over a stream, and using its model."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import checks, kernels, support_set
+from budgetjax.online import conservative, rounds
+from budgetjax.online.features import FeatureAlgorithm
+from budgetjax.online.rounds import Algorithm
+
+# Examples predicted at once: their kernel rows fit in a CPU's cache.
+PREDICTION_BLOCK = 1024
+
+
+def run(
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+    block_size: int | None = None,
+) -> tuple[Any, Array]:
+    """Feeds a stream to a learner, one example after the other, in one compiled loop.
+
+    The same as calling `algorithm.step` on every row in turn, up to the rounding of
+    sums. Nothing the caller holds is donated: the old state stays valid, so a run can
+    be repeated from it.
+
+    A block of examples is scored by two matrix products, and the loop goes from one
+    example that changes the model to the next (see `budgetjax.online.conservative`).
+
+    New values never recompile; a new length of the stream does. To show progress, save
+    checkpoints or stop early, call it on equal chunks of the stream.
+
+    Args:
+      algorithm: for example `budgetjax.pegasos`.
+      state: of that algorithm.
+      X: examples, shape `(n, num_features)`.
+      y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
+        regressor real numbers.
+      weight: shape `(n,)`, what scales the update of each example, at least 0; booleans
+        too. A row of weight 0 is scored, and otherwise as if it were not there. None
+        is 1 for all.
+      block_size: examples to a block; 1 is the plain scan of `step`. None chooses.
+
+    Returns:
+      The state after the stream, and the scores `f_t(x_t)`, each of the model before it
+      saw the example: shape `(n,)` for one column, else `(n, columns)`.
+
+    Raises:
+      ValueError: if a shape or type does not fit, a value of `X` is not finite, a label
+        is not one of the model's, a weight is negative, or kernel values overflow.
+        Inside `jit` or `vmap`, where values are traced, only shapes and types are
+        checked.
+      OverflowError: if the model has no maintenance and was full when another example
+        should have entered.
+    """
+    checks.check_algorithm("run", algorithm, state)
+    X, y, weights = stream("run", state, X, y, weight)
+    size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
+    new, scores = run_checked(algorithm, state, X, y, weights, size)
+    check_result("run", new, scores, X)
+    return new, scores
+
+
+def block_length(where: str, block_size: int | None, capacity: int) -> int:
+    """Examples to a block, the best for this backend and capacity if None.
+
+    Long blocks make few large matrix products, and every violation touches all that is
+    left of its block. A third of the budget, up to 64, was at or near the best of 8 to
+    128 for merging on a CPU: mnist with budgets of 50 and 100, ijcnn1 with 100 and 500,
+    checkerboard with 100. On an accelerator an operation of the loop is a launch,
+    whatever its length, so blocks are longer there; that is not measured.
+    """
+    if block_size is not None:
+        return checks.size(where, "block_size", block_size)
+    if jax.default_backend() != "cpu":
+        return 256
+    return max(16, min(64, capacity // 3))
+
+
+def check_result(
+    where: str, state: Any, scores: Array, X: Float[Array, "n features"]
+) -> None:
+    """Raises if the model had to refuse examples, or a score is not finite."""
+    check_room(where, state)
+    if not isinstance(scores, Tracer):
+        row = int(_first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
+        if row < scores.shape[0]:
+            raise ValueError(
+                f"{where}: every score must be finite, got {np.asarray(scores[row])} "
+                f"in row {row}: {cause(state, X)}"
+            )
+
+
+def cause(state: Any, X: Float[Array, "n features"]) -> str:
+    """Why a model of these examples is not finite, and what to do."""
+    expansion, squares = state.expansion, kernels.squared_norms(X)
+    known = jnp.isfinite(expansion.squares)
+    some = support_set.kernel_rows(
+        state.kernel, expansion, X[:PREDICTION_BLOCK], squares[:PREDICTION_BLOCK]
+    )
+    good = jnp.all(jnp.isfinite(some) | ~known[None])
+    if not bool(good & jnp.all(jnp.isfinite(state.kernel.diag(X, squares)))):
+        return f"kernel values overflow {X.dtype}; scale X down"
+    rows = np.asarray(X, np.float64)
+    spread = np.sqrt(np.sum(np.var(rows, axis=0)))
+    away = np.linalg.norm(np.mean(rows, axis=0))
+    if away > 10 * spread:
+        return (
+            f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
+            f"{away:.3g} and a deviation of {spread:.3g}; centre X"
+        )
+    return (
+        f"coefficients overflow {X.dtype}; a learning rate, a penalty or a weight is "
+        "too large"
+    )
+
+
+def check_room(where: str, state: Any) -> None:
+    """Raises if the model had to refuse examples."""
+    maintenance = getattr(state, "maintenance", None)
+    refused = checks.concrete(getattr(maintenance, "num_refused", 0))
+    if refused is not None and np.any(refused):
+        budget = np.asarray(state.expansion.budget)
+        raise OverflowError(
+            f"{where}: a budget of {budget} support vectors was full, and {refused} "
+            "examples could not enter; give init a larger budget, or maintenance="
+        )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def run_checked(
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: Array,
+    y: Array,
+    weights: Array,
+    size: int,
+) -> tuple[Any, Array]:
+    """`run` on what `stream` gives, in blocks of so many examples."""
+    n, columns = X.shape[0], state.expansion.num_columns
+    if (size == 1 or n == 0) and isinstance(algorithm, Algorithm):
+        return _scan(algorithm, state, X, y, weights)
+
+    def body(carry, start):
+        state, scores = carry
+        state, new, at, fresh = next_block(algorithm, state, X, y, weights, start, size)
+        known = jax.lax.dynamic_slice_in_dim(scores, at, new.shape[0])
+        new = jnp.where(fresh[:, None], new, known)
+        scores = jax.lax.dynamic_update_slice_in_dim(scores, new, at, 0)
+        return (state, scores), None
+
+    starts = jnp.arange(0, n, size, dtype=jnp.int32)
+    scores = jnp.zeros((n, columns), X.dtype)
+    (state, scores), _ = jax.lax.scan(body, (state, scores), starts)
+    return state, _flat(scores)
+
+
+def next_block(
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: Float[Array, "n features"],
+    y: Shaped[Array, " n"],
+    weights: Float[Array, " n"],
+    start: Integer[Array, ""],
+    size: int,
+    axis: str | None = None,
+) -> tuple[Any, Float[Array, "size columns"], Integer[Array, ""], Bool[Array, " size"]]:
+    """Learns the `size` examples from `start` on, or what is left of the stream.
+
+    A last block starts early enough to be whole, so that all blocks are one program;
+    its head has been seen and weighs nothing.
+
+    Returns:
+      The state, the scores of the block, where it starts, and which of it are new.
+    """
+    size = min(size, X.shape[0])
+    at = jnp.minimum(start, X.shape[0] - size)
+    fresh = at + jnp.arange(size, dtype=jnp.int32) >= start
+    rows, labels, counts = (
+        jax.lax.dynamic_slice_in_dim(array, at, size) for array in (X, y, weights)
+    )
+    counts = jnp.where(fresh, counts, 0)
+    if isinstance(algorithm, FeatureAlgorithm):
+        state, scores = algorithm.block(rounds.settled(state), rows, labels, counts)
+    else:
+        state, scores = conservative.run(algorithm, state, rows, labels, counts, axis)
+    return state, scores, at, fresh
+
+
+def learn(
+    algorithm: Algorithm | FeatureAlgorithm,
+    state: Any,
+    X: Float[Array, "n features"],
+    y: Shaped[Array, " n"],
+    weights: Float[Array, " n"],
+    size: int,
+    axis: str | None,
+) -> tuple[Any, Integer[Array, " blocks"], Integer[Array, " blocks"]]:
+    """`run` without its scores: the state, and after every block what it counted.
+
+    Returns:
+      The state after the stream, and the mistakes made and examples seen by the end of
+      every block in this stream.
+    """
+
+    def body(carry, start):
+        new = next_block(algorithm, carry, X, y, weights, start, size, axis)[0]
+        mistakes = new.num_mistakes.since(state.num_mistakes)
+        return new, (mistakes, new.num_seen.since(state.num_seen))
+
+    starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
+    new, (mistakes, seen) = jax.lax.scan(body, state, starts)
+    return new, mistakes, seen
+
+
+def _scan(
+    algorithm: Algorithm,
+    state: Any,
+    X: Array,
+    y: Array,
+    weights: Array,
+) -> tuple[Any, Array]:
+    """One `step` after the other."""
+
+    def body(state, example):
+        state, score = rounds.score_and_step(algorithm, state, *example)
+        return state, _flat(score)
+
+    return jax.lax.scan(body, state, (X, y, weights))
+
+
+def decision_function(state: Any, X: ArrayLike) -> Array:
+    """The scores `f(x)` of every row; O(n B d).
+
+    The rows are taken in blocks, so a million of them never build an `(n, B)` matrix.
+
+    Args:
+      state: of any online algorithm.
+      X: shape `(n, num_features)`.
+
+    Returns:
+      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`.
+
+    Raises:
+      ValueError: if the shape of `X` does not fit the model.
+    """
+    return _decision_function(state, _rows("decision_function", state, X))
+
+
+@jax.jit
+def _decision_function(state: Any, X: Float[Array, "n features"]) -> Array:
+    expansion = state.expansion
+
+    def scores(rows):
+        squares = kernels.squared_norms(rows)
+        kernel_rows = support_set.kernel_rows(state.kernel, expansion, rows, squares)
+        return support_set.scores(expansion, kernel_rows)
+
+    return _flat(in_blocks(scores, X, (expansion.num_columns,)))
+
+
+def in_blocks(
+    function: Callable[[Float[Array, "size features"]], Float[Array, "size ..."]],
+    X: Float[Array, "n features"],
+    shape: tuple[int, ...],
+) -> Float[Array, "n ..."]:
+    """What a function of rows, of this shape each, gives for all rows."""
+    n = X.shape[0]
+    size = min(n, PREDICTION_BLOCK)
+
+    def block(index, results):
+        # The last block starts early enough to be whole: `dynamic_slice` clamps.
+        start = index * size
+        new = function(jax.lax.dynamic_slice_in_dim(X, start, size))
+        return jax.lax.dynamic_update_slice_in_dim(results, new, start, 0)
+
+    results = jnp.zeros((n, *shape), X.dtype)
+    return jax.lax.fori_loop(0, -(-n // size), block, results) if n else results
+
+
+def predict(state: Any, X: ArrayLike) -> Array:
+    """The predicted label, or value, of every row; O(n B d).
+
+    Args:
+      state: of any online algorithm.
+      X: shape `(n, num_features)`.
+
+    Returns:
+      Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
+      0 gives -1, or the class of the largest score, the lowest of equal ones.
+
+    Raises:
+      ValueError: if the shape of `X` does not fit the model.
+    """
+    scores = _decision_function(state, _rows("predict", state, X))
+    if rounds.is_regressor(state):
+        return scores
+    if scores.ndim == 1:
+        return jnp.where(scores > 0, 1, -1).astype(jnp.int32)
+    return jnp.argmax(scores, axis=1).astype(jnp.int32)
+
+
+def _flat(scores: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
+    """Scores without the last axis, where the model has one column."""
+    return scores[..., 0] if scores.shape[-1] == 1 else scores
+
+
+def stream(
+    where: str,
+    state: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None,
+    first_row: int = 0,
+) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
+    """A stream and its weights in the types of the state, checked; see `run`.
+
+    Of a part of a stream, errors count rows from the number of its first.
+    """
+    X = _rows(where, state, X)
+    y = checks.array(where, "y", y)
+    if y.shape != X.shape[:1]:
+        raise ValueError(
+            f"{where}: y must have shape {X.shape[:1]}, one label a row of X, "
+            f"got {y.shape}"
+        )
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    weight = checks.array(where, "weight", weight)
+    if weight.shape != X.shape[:1]:
+        raise ValueError(
+            f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
+            f"{weight.shape}"
+        )
+    given = checks.concrete(weight)
+    if given is not None:
+        rounds.check_weights(where, given, X.dtype, first_row)
+    given = checks.concrete(y)
+    with np.errstate(over="ignore"):  # what overflows is told of below
+        y = rounds.labels(where, state, y)
+    if given is not None:
+        rounds.check_labels(where, state, given, first_row)
+    check_finite(where, X, first_row)
+    return X, y, checks.on_device(weight, X.dtype)
+
+
+def check_finite(where: str, X: Float[Array, "n features"], first_row: int = 0) -> None:
+    """Raises if an example has a value that is not finite, unless it is traced."""
+    if isinstance(X, Tracer):
+        return
+    # Data that an outer `jit` closes over have values too.
+    with jax.ensure_compile_time_eval():
+        row = int(_first_bad_row(X))
+    if row < X.shape[0]:
+        column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
+        raise ValueError(
+            f"{where}: X must be finite, got {float(X[row, column])} in row "
+            f"{first_row + row}, column {column}"
+        )
+
+
+@jax.jit
+def _first_bad_row(X: Float[Array, "n features"]) -> Array:
+    """The first row with a value that is not finite, or n."""
+    rows = jnp.arange(X.shape[0])
+    # A sum is finite only if all its terms are, and it reads X once.
+    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=1))
+    return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
+
+
+def _rows(where: str, state: Any, X: ArrayLike) -> Float[Array, "n features"]:
+    """Rows in the dtype of the state, if their shape is right."""
+    features = rounds.num_features(where, state)
+    X = checks.array(where, "X", X)
+    if X.ndim != 2 or X.shape[1] != features:
+        raise ValueError(
+            f"{where}: X must have shape (n, {features}), {features} being the model's "
+            f"num_features, got {X.shape}"
+        )
+    return checks.on_device(X, state.expansion.vectors.dtype)

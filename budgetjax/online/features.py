@@ -1,0 +1,187 @@
+"""Linear learning on features of a kernel: what `fourier` and `nystrom` are made of.
+
+The model is `f(x) = W^T p(x)` with fixed, or growing, features `p`. An optimiser may
+change all weights every round, so there is nothing to skip: a block's features are one
+matrix product, and the loop goes over its examples.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.tree_util import Partial
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Shaped
+
+from budgetjax import checks, losses
+from budgetjax.checks import Name
+from budgetjax.counter import Counter
+from budgetjax.kernels import Kernel
+from budgetjax.online import rounds
+from budgetjax.support_set import Expansion
+
+# What the learners use unless they are told otherwise: one object, one program.
+OPTIMIZER = optax.sgd(0.2)
+
+
+class State(NamedTuple):
+    """The state of a linear learner on features of a kernel.
+
+    Attributes:
+      algorithm: its name.
+      kernel: what the features are made of.
+      expansion: the model as other learners have it, `f(x) = sum_j a_j k(x_j, x)`: what
+        predicts. After every call it is what `weights` say.
+      root: `R`, shape `(rows, rows)`: the features are `R k(x)`; or None if they are
+        `k(x)` itself.
+      tolerance: how far from the span of the landmarks, as a part of `k(x, x)`, an
+        example must be to become one.
+      loss: of scores and target, a `jax.tree_util.Partial`.
+      weights: `W`, shape `(rows, columns)`.
+      sums: of the weights of all rounds in the average, or None.
+      optimizer: the update of an optax optimiser, a `jax.tree_util.Partial`.
+      optimizer_state: what it remembers.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0: for a regressor, rounds in which
+        the score had not the sign of the target.
+      num_updates: rounds with a gradient.
+    """
+
+    algorithm: Name
+    kernel: Kernel
+    expansion: Expansion
+    root: Float[Array, "rows rows"] | None
+    tolerance: Float[Array, ""]
+    loss: Callable[..., Array]
+    weights: Float[Array, "rows columns"]
+    sums: Float[Array, "rows columns"] | None
+    optimizer: Partial
+    optimizer_state: Any
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
+
+
+class FeatureAlgorithm(NamedTuple):
+    """An online algorithm on features; used as a `budgetjax.Algorithm`.
+
+    Attributes:
+      init: `init(kernel, *, num_features, budget, ...) -> state`.
+      block: `block(state, X, y, weights) -> (state, scores)`, examples in order.
+      name: as of a `budgetjax.Algorithm`.
+    """
+
+    init: Callable[..., State]
+    block: Callable[[State, Array, Array, Array], tuple[State, Array]]
+    name: str = ""
+
+    def step(
+        self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
+    ) -> State:
+        """One example: the state after it; as `budgetjax.Algorithm.step`."""
+        checks.check_algorithm("step", self, state)
+        return _stepped(self, state, *rounds.checked_example(state, x, y, weight))
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _stepped(algorithm: FeatureAlgorithm, state: State, x: Array, y: Array, w: Array):
+    return algorithm.block(rounds.settled(state), x[None], y[None], w[None])[0]
+
+
+def start(
+    where: str,
+    shared: dict[str, Any],
+    *,
+    root: Float[Array, "rows rows"] | None,
+    tolerance: ArrayLike,
+    loss: Callable[..., Array],
+    optimizer: optax.GradientTransformation,
+) -> State:
+    """A model of weights 0 from the fields of `rounds.start`; errors name `where`."""
+    if not isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(
+            f"{where}: optimizer must be of optax, such as optax.sgd(0.1), got "
+            f"{optimizer!r}"
+        )
+    expansion = shared["expansion"]
+    dtype, columns = expansion.vectors.dtype, expansion.num_columns
+    weights = jnp.zeros((expansion.ages.shape[0], columns), dtype)
+    # Numbers that an optimiser keeps may be weakly typed; no leaf of a state is.
+    memory = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), optimizer.init(weights)
+    )
+    try:
+        jax.eval_shape(optimizer.update, weights, memory, weights)
+    except Exception as error:
+        raise ValueError(
+            f"{where}: optimizer must be one of gradients alone, such as "
+            f"optax.sgd(0.1), got {error}"
+        ) from error
+    return State(
+        **shared,
+        root=root,
+        tolerance=checks.as_leaf(where, "tolerance", tolerance, dtype),
+        loss=losses.as_leaves(where, loss, columns, dtype),
+        weights=weights,
+        sums=None if expansion.average is None else jnp.zeros_like(weights),
+        optimizer=Partial(optimizer.update),
+        optimizer_state=memory,
+    )
+
+
+def learn(
+    state: State,
+    features: Float[Array, " rows"],
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    weight: Float[Array, ""],
+) -> State:
+    """One step of the optimiser, if the example has a weight."""
+    present = weight > 0
+    gradient = weight * losses.gradient(state.loss, score, y)
+    slopes = features[:, None] * gradient[None]
+    changes, optimizer_state = state.optimizer(
+        slopes, state.optimizer_state, state.weights
+    )
+    weights, optimizer_state = jax.tree.map(
+        lambda new, old: jnp.where(present, new, old).astype(old.dtype),
+        (optax.apply_updates(state.weights, changes), optimizer_state),
+        (state.weights, state.optimizer_state),
+    )
+    num_seen = state.num_seen.after(present.astype(jnp.int32))
+    sums, expansion = state.sums, state.expansion
+    average = expansion.average
+    if sums is not None and average is not None:
+        counts = present & num_seen.reaches(average.start)
+        sums = average.fading * sums + jnp.where(counts, weights, 0)
+        average = average.faded()
+        count = average.total + counts.astype(average.total.dtype)
+        expansion = expansion._replace(average=average._replace(total=count))
+    mistaken = losses.mistaken(score, y) & present
+    return state._replace(
+        expansion=expansion,
+        weights=weights,
+        sums=sums,
+        optimizer_state=optimizer_state,
+        num_seen=num_seen,
+        num_mistakes=state.num_mistakes.after(mistaken.astype(jnp.int32)),
+        num_updates=state.num_updates.after(moved(gradient).astype(jnp.int32)),
+    )
+
+
+def moved(gradient: Float[Array, " columns"]) -> Bool[Array, ""]:
+    """Whether the loss asks for a change."""
+    return jnp.any(gradient != 0)
+
+
+def expanded(state: State) -> State:
+    """The state with its expansion as the weights say: `W^T R k(x)`; O(B^2 C)."""
+    terms = state.weights
+    if state.sums is not None:
+        terms = jnp.concatenate([terms, state.sums], axis=1)
+    if state.root is not None:
+        terms = jnp.matmul(state.root.T, terms, precision="highest")
+    return state._replace(expansion=state.expansion._replace(terms=terms))

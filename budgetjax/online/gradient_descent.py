@@ -1,0 +1,225 @@
+"""Kernel gradient descent on a budget: what `sgd`, `pegasos` and `norma` share."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import checks, losses, support_set
+from budgetjax.checks import Name
+from budgetjax.counter import Counter
+from budgetjax.kernels import Kernel
+from budgetjax.online import rounds
+from budgetjax.online.maintenance import Maintenance, Merge, started
+from budgetjax.support_set import Edits, Expansion, Newcomer
+
+# The logarithm of the factor of a round that forgets the model, which must not be 0:
+# what later rounds add is divided by it.
+FORGOTTEN = -40 * math.log(2)
+
+
+class Ball(NamedTuple):
+    """What the projection onto the ball `||w|| <= 1 / sqrt(lambda)` remembers.
+
+    Attributes:
+      unit: a new coefficient, unscaled: `1 / (lambda t)` by the scale. It changes with
+        a projection only, so that equal coefficients are equal to the last bit.
+      squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
+    """
+
+    unit: Float[Array, ""]
+    squared_norm: Float[Array, ""]
+
+
+class State(NamedTuple):
+    """The state of a learner by gradient descent.
+
+    Attributes:
+      algorithm: its name.
+      kernel: with parameters of the state's dtype.
+      expansion: the support set, with sums if iterates are averaged.
+      maintenance: the strategy, with what it remembers.
+      loss: of scores and target, a `jax.tree_util.Partial`.
+      learning_rate: a number, a schedule, or None for `1 / (regularization * t)`.
+      regularization: lambda.
+      ball: of `project_to_ball`, or None.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0: for a regressor, rounds in which
+        the score had not the sign of the target.
+      num_updates: rounds with a gradient.
+    """
+
+    algorithm: Name
+    kernel: Kernel
+    expansion: Expansion
+    maintenance: Maintenance
+    loss: Callable[..., Array]
+    learning_rate: Float[Array, ""] | Partial | None
+    regularization: Float[Array, ""]
+    ball: Ball | None
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
+
+
+def start(
+    where: str,
+    kernel: Kernel,
+    *,
+    num_features: int,
+    num_columns: int,
+    budget: ArrayLike,
+    loss: Callable[..., Array],
+    learning_rate: ArrayLike | Callable[[Array], Array] | None,
+    regularization: ArrayLike,
+    maintenance: Maintenance | None,
+    average: bool | int,
+    seed: ArrayLike,
+    capacity: int | None,
+    dtype: DTypeLike,
+    project_to_ball: bool = False,
+) -> State:
+    """An empty model of any learner by gradient descent; errors name `where`."""
+    kind = checks.float_dtype(where, dtype)
+    shared = rounds.start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=num_columns,
+        budget=budget,
+        capacity=capacity,
+        dtype=kind,
+        average=average,
+    )
+    known = checks.non_negative(where, "regularization", regularization)
+    strength = checks.as_leaf(where, "regularization", known, kind)
+    if learning_rate is None:
+        # Then the scale of the model is the step size; see `decay`.
+        expansion = shared["expansion"]
+        shared["expansion"] = expansion._replace(scale=1 / strength)
+    project = checks.flag(where, "project_to_ball", project_to_ball)
+    strategy = Merge() if maintenance is None else maintenance
+    return State(
+        **shared,
+        maintenance=started(
+            where, strategy, shared["kernel"], shared["expansion"], seed
+        ),
+        loss=losses.as_leaves(where, loss, num_columns, kind),
+        learning_rate=_learning_rate(where, learning_rate, kind),
+        regularization=strength,
+        ball=Ball(jnp.ones((), kind), jnp.zeros((), kind)) if project else None,
+    )
+
+
+def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
+    """A learning rate as a part of a state."""
+    if given is None:
+        return given
+    if callable(given):
+        schedule = given if isinstance(given, Partial) else Partial(given)
+        try:
+            value = jax.eval_shape(
+                lambda t: jnp.asarray(schedule(t), dtype),
+                jax.ShapeDtypeStruct((), np.promote_types(dtype, jnp.float32)),
+            )
+        except Exception as error:
+            raise ValueError(
+                f"{where}: learning_rate must be a number or a function of the number "
+                f"of rounds, got {error}"
+            ) from error
+        if value.shape != ():
+            raise ValueError(
+                f"{where}: learning_rate must give one number a round, got shape "
+                f"{value.shape}"
+            )
+        return schedule
+    rate = checks.positive(where, "learning_rate", given)
+    return checks.as_leaf(where, "learning_rate", rate, dtype)
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True where the loss has a gradient."""
+    return jnp.any(losses.gradient(state.loss, score, y) != 0)
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
+    expansion = state.expansion
+    gradient = newcomer.weight * losses.gradient(state.loss, score, y)
+    newcomer = newcomer._replace(coefficients=-_unit(state) * gradient)
+    maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
+    if state.learning_rate is None and state.ball is None:
+        # The scale is the step size, 1 / (lambda t), and never small.
+        return state._replace(maintenance=maintenance), edits
+
+    ball, shrink = state.ball, jnp.ones_like(expansion.scale)
+    if ball is not None:
+        squared_norm = support_set.squared_norm_after(
+            state.kernel, expansion, ball.squared_norm, edits
+        )
+        # ||w|| passes the limit in rounds with an update only: the others shrink it.
+        norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
+        limit = 1 / jnp.sqrt(state.regularization)
+        shrink = jnp.minimum(1, limit / jnp.maximum(norm, limit))
+        ball = Ball(ball.unit / shrink, squared_norm)
+    edits, fold = rounds.folded(expansion, edits._replace(shrink=shrink))
+    if ball is not None:
+        ball = Ball(ball.unit * fold, ball.squared_norm * fold * fold)
+    return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
+
+
+def _unit(state: State) -> Float[Array, ""]:
+    """The learning rate by the scale; exact where it is a rounding of 1."""
+    if state.learning_rate is not None:
+        seen = state.num_seen.real(_wide(state))
+        return _rate(state, seen) / state.expansion.scale
+    one = jnp.ones_like(state.expansion.scale)
+    return one if state.ball is None else state.ball.unit
+
+
+def _wide(state: State) -> np.dtype:
+    """The type of a number of rounds: a half cannot hold a hundred thousand."""
+    return np.promote_types(state.regularization.dtype, jnp.float32)
+
+
+def _rate(state: State, seen: Float[Array, ""]) -> Float[Array, ""]:
+    """The learning rate, a number or a schedule, after so many rounds."""
+    given = state.learning_rate
+    if isinstance(given, Partial):
+        return jnp.asarray(given(seen), state.regularization.dtype)
+    assert given is not None, "without a learning rate the scale is the step size"
+    return given
+
+
+def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
+    """The logarithm of the product of `1 - eta_t lambda` over the rounds to come.
+
+    With `eta_t = 1 / (lambda t)` the product of all `1 - 1/t` is `1/t`: the scale,
+    which starts at `1 / lambda`, is then the step size itself. It is computed from t
+    and not as that product, which would lose a block of rounds after the first 10^9.
+    """
+    seen = state.num_seen.real(_wide(state))
+    if state.learning_rate is None:
+        t = jnp.maximum(seen + ahead.astype(seen.dtype), 1)
+        unit = 1 if state.ball is None else state.ball.unit
+        dtype = state.regularization.dtype
+        steps = 1 / (state.regularization.astype(t.dtype) * t)
+        return jnp.log(steps.astype(dtype) / (unit * state.expansion.scale))
+    before = jnp.append(jnp.zeros_like(ahead[:1]), ahead[:-1])
+    rates = jax.vmap(lambda t: _rate(state, t))(seen + before.astype(seen.dtype))
+    lost = jnp.minimum(rates * state.regularization, 1)
+    decay = jnp.maximum(jnp.log1p(-lost), FORGOTTEN)
+    return jnp.cumsum(jnp.where(ahead > before, decay, 0))

@@ -1,0 +1,82 @@
+"""Support vectors that are known before the stream."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from budgetjax import checks, kernels, support_set
+from budgetjax.kernels import Kernel
+from budgetjax.online import span
+from budgetjax.online.span import Span
+from budgetjax.support_set import Expansion
+
+
+def given(
+    where: str, kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
+) -> tuple[Expansion, Span]:
+    """An empty expansion with these landmarks, coefficients 0, and their span.
+
+    Args:
+      where: the caller's name, for error messages.
+      kernel: positive definite.
+      expansion: empty.
+      landmarks: shape `(m, num_features)`, m from 1 to the budget.
+
+    Raises:
+      ValueError: if the landmarks do not fit, or their kernel matrix is not positive.
+    """
+    rows, width = expansion.vectors.shape
+    Z = checks.array(where, "landmarks", landmarks)
+    budget = checks.concrete(expansion.budget)
+    most = rows - 1 if budget is None else int(budget)
+    if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
+        raise ValueError(
+            f"{where}: landmarks must have shape (m, {width}) with m from 1 to the "
+            f"budget {most}, got {Z.shape}"
+        )
+    with np.errstate(over="ignore"):
+        Z = jnp.asarray(Z, expansion.vectors.dtype)
+    known = checks.concrete(Z)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
+    m = Z.shape[0]
+    vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
+    slots = jnp.arange(rows, dtype=jnp.int32)
+    expansion = expansion._replace(
+        vectors=vectors,
+        squares=kernels.squared_norms(vectors),
+        ages=jnp.where(slots < m, slots + 1 - m, support_set.FREE),
+        num_active=jnp.asarray(m, jnp.int32),
+    )
+    basis = span.of(kernel, expansion)
+    known = checks.concrete(basis.root)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(
+            f"{where}: landmarks must have a positive definite kernel matrix, got one "
+            f"of {type(kernel).__name__} that is not"
+        )
+    return expansion, basis
+
+
+def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int = 0) -> np.ndarray:
+    """Centres of scikit-learn's `MiniBatchKMeans`, as landmarks for `nystrom`.
+
+    Args:
+      X: a sample of the data, shape `(n, num_features)`, n at least `budget`.
+      budget: how many.
+      seed: of the clustering.
+
+    Returns:
+      Shape `(budget, num_features)`.
+
+    Raises:
+      ImportError: without scikit-learn.
+    """
+    try:
+        from sklearn.cluster import MiniBatchKMeans
+    except ImportError as error:
+        raise ImportError(
+            "kmeans_landmarks needs scikit-learn: pip install scikit-learn"
+        ) from error
+    clusters = MiniBatchKMeans(budget, random_state=seed).fit(X)
+    return np.asarray(clusters.cluster_centers_)

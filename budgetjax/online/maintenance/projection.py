@@ -1,0 +1,196 @@
+"""Maintenance by projection: the others take up the term of the one that leaves."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from budgetjax import checks, support_set
+from budgetjax.checks import Flag
+from budgetjax.online import span
+from budgetjax.online.span import RIDGE
+from budgetjax.support_set import NOWHERE, Edits, Spread
+
+
+class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
+    r"""One vector leaves, projected onto the span of all others. O(B^2 + B C).
+
+    With the leaving vector `p` and the kernel matrix `K` of the others, their
+    coefficients change by `K^-1 k_p a_p`: no other change of coefficients is nearer to
+    the model before. `p` has the smallest norm `||a_p||^2 k(x_p, x_p)`, the newcomer
+    included; or, with `best`, it is the one whose projection loses least,
+    `||a_p||^2 (k_pp - k_p^T K^-1 k_p)`, which costs no more.
+
+    `K` has a ridge of 0.001 of its diagonal. How its inverse is kept across rounds, and
+    stays accurate in float32, is told in `budgetjax/span.py`. A plain scan of `step`
+    copies the two matrices every round; `budgetjax.run` does not.
+
+    Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
+    section 4.2, equations (13) to (16). With `best`, and learner
+    `passive_aggressive`: BPA-P of Wang and Vucetic (2010), "Online passive-aggressive
+    algorithms on a budget".
+
+    Differences from the paper: the ridge.
+
+    Args:
+      best: take out the vector whose projection loses least, not the smallest.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, best: bool | Flag = False, span: Any = ()):
+        return super().__new__(cls, checks.flag("Project", "best", best), span)
+
+    def start(self, kernel, expansion, seed):
+        span.check_dtype("Project", expansion.vectors.dtype)
+        return self._replace(span=span.of(kernel, expansion))
+
+    def admit(self, kernel, expansion, newcomer):
+        full, mask = expansion.full, expansion.mask
+        own_term = support_set.newcomers_term(expansion, newcomer)
+        kernel_row = jnp.where(mask, newcomer.kernel_row, 0)
+        solution = span.solve(self.span, kernel_row)
+        beyond = span.beyond(kernel_row, newcomer.kernel_self, solution)
+        # The diagonal of the inverse with the newcomer in it, a bordered matrix.
+        if self.best:
+            lengths = jnp.sum(expansion.coefficients**2, axis=1)
+            pivots = jnp.sum(self.span.root**2, axis=0) + solution**2 / beyond
+            costs = jnp.where(mask, lengths / jnp.where(mask, pivots, 1), jnp.inf)
+            own_cost = jnp.sum(newcomer.coefficients**2) * beyond
+        else:
+            costs = support_set.norms(kernel, expansion)
+            own_cost = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
+        smallest = support_set.oldest_least(expansion.ages, costs)
+        stays = own_cost >= jnp.min(costs)
+        place = jnp.where(full, smallest, expansion.free)
+        slot = jnp.where(stays | ~full, place, NOWHERE)
+        gone = span.leaving(self.span, place)
+
+        here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
+        target = jnp.where(here, newcomer.kernel_row[place], self.span.gram[place])
+        shares = span.shares(place, gone, solution, beyond)
+        shares = jnp.where(stays, shares, solution)
+        target = jnp.where(stays, target, kernel_row)
+
+        after = mask | here
+        changed = span.replace(
+            self.span, slot, gone, solution, kernel_row, newcomer.kernel_self
+        )
+        changed = span.orthonormal(changed, gone.direction, expansion.num_active)
+        shares = jnp.where(after, shares, 0)
+        shares = span.refined(changed, jnp.where(after, target, 0), shares, after)
+        shares = jnp.where(after & full, shares, 0)
+        left = jnp.where(stays, support_set.term(expansion, place), own_term)
+        share = jnp.sum(jnp.where(here, shares, 0))
+        row = support_set.row(expansion, newcomer, slot)
+        row = row._replace(term=own_term + share * left)
+        spread = Spread(jnp.where(here, 0, shares), left)
+        return self._replace(span=changed), Edits((row,), (spread,))
+
+    def rescale(self, factor):
+        return self
+
+
+class ProjectOntoNewcomer(NamedTuple):
+    r"""One vector leaves, projected onto the newcomer alone. O(B + B C).
+
+    Who loses least leaves: the least `||a_r||^2 (k_rr - k_rt^2 / k_tt)`; the newcomer's
+    coefficients grow by `a_r k_rt / k_tt`. It always enters.
+
+    With the learner `passive_aggressive` this is BPA-S: of all models without `r` that
+    differ from the old one in the newcomer's coefficients only, the one of least
+    `1/2 ||w - w_t||^2 + C loss`. What a projection onto a span with `x_t` in it loses
+    is orthogonal to `phi(x_t)`, so the loss, and with it the step of the learner, is
+    the same for every `r`, and joint and separate optimisation agree.
+
+    Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
+    budget", section 4.1.
+    """
+
+    def start(self, kernel, expansion, seed):
+        return self
+
+    def admit(self, kernel, expansion, newcomer):
+        full = expansion.full
+        own_self = jnp.where(newcomer.kernel_self > 0, newcomer.kernel_self, 1)
+        shares = newcomer.kernel_row / own_self
+        selves = kernel.diag(expansion.vectors, expansion.squares)
+        lengths = jnp.sum(expansion.coefficients**2, axis=1)
+        costs = lengths * jnp.maximum(selves - shares * newcomer.kernel_row, 0)
+        costs = jnp.where(expansion.mask, costs, jnp.inf)
+        victim = support_set.oldest_least(expansion.ages, costs)
+        share = jnp.where(full, shares[victim], 0)
+        slot = jnp.where(full, victim, expansion.free)
+        row = support_set.row(expansion, newcomer, slot)
+        term = row.term + share * support_set.term(expansion, victim)
+        return self, Edits((row._replace(term=term),))
+
+    def rescale(self, factor):
+        return self
+
+
+class ProjectOntoNearest(NamedTuple):
+    r"""One vector leaves, projected onto the newcomer and its own neighbour. O(B^2).
+
+    As `ProjectOntoNewcomer`, with two vectors to take up the term of `r`: the newcomer
+    and the support vector nearest to `r` in feature space. With the learner
+    `passive_aggressive` this is BPA-NN.
+
+    The kernel matrix of the support vectors is kept up to date. The two by two systems
+    have a ridge of 0.001 of their diagonal.
+
+    Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
+    budget", section 4.3.
+
+    Attributes:
+      gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
+    """
+
+    gram: Any = ()
+
+    def start(self, kernel, expansion, seed):
+        return ProjectOntoNearest(support_set.gram(kernel, expansion))
+
+    def admit(self, kernel, expansion, newcomer):
+        full, mask = expansion.full, expansion.mask
+        selves = jnp.diagonal(self.gram)
+        # ||phi_r - phi_n||^2 but for k_rr; of equally near neighbours the oldest.
+        slots = jnp.arange(mask.shape[0], dtype=jnp.int32)
+        others = (slots[:, None] != slots[None]) & mask[None]
+        distances = jnp.where(others, selves[None] - 2 * self.gram, jnp.inf)
+        nearest = distances == jnp.min(distances, axis=1)[:, None]
+        ages = jnp.broadcast_to(expansion.ages[None], nearest.shape)
+        oldest = jnp.min(
+            jnp.where(nearest, ages, support_set.FREE), axis=1, keepdims=True
+        )
+        n = jnp.max(jnp.where(ages == oldest, slots[None], 0), axis=1)
+        alone = expansion.num_active < 2
+
+        # The kernel matrix [a, b; b, c] of newcomer and neighbour, with its ridge.
+        k_rt, k_nt = newcomer.kernel_row, newcomer.kernel_row[n]
+        k_rn = jnp.take_along_axis(self.gram, n[:, None], axis=1)[:, 0]
+        k_rn, k_nt = (jnp.where(alone, 0, row) for row in (k_rn, k_nt))
+        tiny = jnp.finfo(selves.dtype).tiny
+        a = jnp.maximum((1 + RIDGE) * newcomer.kernel_self, tiny)
+        c = jnp.maximum((1 + RIDGE) * selves[n], tiny)
+        c = jnp.where(alone, 1, c)
+        determinant = a * c - k_nt * k_nt
+        determinant = jnp.where(determinant > 0, determinant, jnp.inf)
+        to_newcomer = (c * k_rt - k_nt * k_rn) / determinant
+        to_nearest = (a * k_rn - k_nt * k_rt) / determinant
+        distances = selves - to_newcomer * k_rt - to_nearest * k_rn
+        lengths = jnp.sum(expansion.coefficients**2, axis=1)
+        costs = jnp.where(mask, lengths * jnp.maximum(distances, 0), jnp.inf)
+        victim = support_set.oldest_least(expansion.ages, costs)
+
+        slot = jnp.where(full, victim, expansion.free)
+        leaving = support_set.term(expansion, victim)
+        row = support_set.row(expansion, newcomer, slot)
+        share = jnp.where(full, to_newcomer[victim], 0)
+        row = row._replace(term=row.term + share * leaving)
+        share = jnp.where(full, to_nearest[victim], 0)
+        spread = Spread(jnp.where(slots == n[victim], share, 0), leaving)
+        gram = span.crossed(self.gram, slot, newcomer.kernel_row, newcomer.kernel_self)
+        return ProjectOntoNearest(gram), Edits((row,), (spread,))
+
+    def rescale(self, factor):
+        return self

@@ -1,0 +1,292 @@
+r"""The span of the support vectors: projections onto it, kept up to date.
+
+With the kernel matrix `K` of the support vectors, which has a ridge, the projection of
+`phi(x)` onto their span has the coefficients `K^-1 k(x)`. What is kept across rounds is
+a square root of that inverse, any matrix `R` with `R K R^T = I`: then `K^-1 = R^T R`,
+and `R k(x)` are the coordinates of the projection in an orthonormal basis.
+
+One vector replaced by another is one change of rank one, `R + u z^T`: the unit vector
+`u` along column `p` of `R` is the direction of the span that only the leaving vector
+`p` reaches, and takes up the new one. O(B^2), and no factor is triangular, so none is
+rotated back.
+
+The eigenvalues of a kernel matrix fall below the precision of float32. Three things
+keep `R` accurate, however long the stream:
+
+- The ridge bounds the condition number of `K` by `B / ridge`, also with duplicates.
+  That of `R` is its square root only, and `R^T R` is positive whatever was rounded.
+- `K` is kept too, and with every change the new direction of `R` is made orthonormal to
+  the others under `K` again, and one more row in turn: an error is forgotten after B
+  changes.
+- A solution that becomes coefficients is refined once by its residual.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Integer
+
+from budgetjax import support_set
+from budgetjax.kernels import Kernel
+from budgetjax.support_set import NOWHERE, Expansion
+
+# Relative to the diagonal of the kernel matrix.
+RIDGE = 1e-3
+# By how much the ridge grows where it is too small.
+LARGER = 10.0
+
+
+class Span(NamedTuple):
+    """The kernel matrix of the support vectors and a root of its inverse.
+
+    Attributes:
+      gram: `K + RIDGE diag(K)`, shape `(rows, rows)`, arbitrary where a slot is free.
+      root: `R`, shape `(rows, rows)`, zero in the rows and columns of free slots.
+      turn: how many changes there were: which row is made orthonormal next.
+    """
+
+    gram: Float[Array, "rows rows"]
+    root: Float[Array, "rows rows"]
+    turn: Integer[Array, ""]
+
+
+def check_dtype(where: str, dtype) -> None:
+    """Raises unless a kernel matrix can be inverted in this type."""
+    if jnp.finfo(dtype).eps > 1e-6:
+        raise ValueError(
+            f"{where}: dtype must be float32 or float64, because a kernel matrix is "
+            f"inverted, got {np.dtype(dtype)}"
+        )
+
+
+def empty(rows: int, dtype) -> Span:
+    """The span of no vectors."""
+    gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
+    return Span(gram, root, jnp.zeros((), jnp.int32))
+
+
+def of(kernel: Kernel, expansion: Expansion) -> Span:
+    """The span of these support vectors; O(B^2 (d + B)).
+
+    The root is the inverse of a Cholesky factor. The squares of data far from 0 are
+    rounded, and their kernel matrix may have negative eigenvalues in float32: the ridge
+    grows until there is a factor. The root is not finite where none is found: where a
+    kernel is 0 at all vectors, or not positive definite.
+    """
+    mask = expansion.mask
+    gram = support_set.gram(kernel, expansion)
+    diagonal = jnp.diagonal(gram)
+    unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
+
+    def larger(carry):
+        ridge, *_ = carry
+        first = ridge == 0
+        ridge = jnp.where(first, RIDGE, ridge * LARGER)
+        # What is needed then is of the size of a rounding, not of a vector's own.
+        extra = jnp.where(first, diagonal, jnp.max(diagonal))
+        ridged = gram + ridge * jnp.diag(extra)
+        factor = jnp.linalg.cholesky(jnp.where(mask[:, None], ridged, unit))
+        return ridge, ridged, factor
+
+    def fails(carry):
+        ridge, _, factor = carry
+        return (ridge < 1) & ~jnp.all(jnp.isfinite(factor))
+
+    start = jnp.zeros((), gram.dtype), gram, jnp.full_like(gram, jnp.nan)
+    _, gram, factor = jax.lax.while_loop(fails, larger, start)
+    root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
+    root = jnp.where(mask[:, None] & mask[None], root, 0)
+    return Span(gram, root, jnp.zeros((), jnp.int32))
+
+
+def _times(left: Array, right: Array) -> Array:
+    return jnp.matmul(left, right, precision="highest")
+
+
+def solve(span: Span, kernel_row: Float[Array, " rows"]) -> Float[Array, " rows"]:
+    """The coefficients of the projection of `phi(x)`, 0 where free; O(B^2)."""
+    return _times(_times(span.root, kernel_row), span.root)
+
+
+def refined(
+    span: Span,
+    kernel_row: Float[Array, " rows"],
+    solution: Float[Array, " rows"],
+    mask: Bool[Array, " rows"],
+) -> Float[Array, " rows"]:
+    """The solution, closer by its residual; O(B^2)."""
+    residual = kernel_row - _times(span.gram, solution)
+    return solution + solve(span, jnp.where(mask, residual, 0))
+
+
+def beyond(
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+    solution: Float[Array, " rows"],
+) -> Float[Array, ""]:
+    """What the projection leaves of `||phi(x)||^2`, with the ridge.
+
+    At least what the ridge alone leaves, and not 0 where a kernel is 0 at `x`.
+    """
+    inside = jnp.dot(kernel_row, solution, precision="highest")
+    floor = jnp.maximum(RIDGE * kernel_self, jnp.finfo(inside.dtype).tiny)
+    return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
+
+
+class Leaving(NamedTuple):
+    """What is needed of a vector that leaves.
+
+    Attributes:
+      direction: `u`, shape `(rows,)`: of a free slot, the slot's own.
+      reach: `u^T R`, shape `(rows,)`, 0 for a free slot.
+      pivot: the square root of the inverse's diagonal entry, 0 for a free slot.
+    """
+
+    direction: Float[Array, " rows"]
+    reach: Float[Array, " rows"]
+    pivot: Float[Array, ""]
+
+
+def leaving(span: Span, slot: Integer[Array, ""]) -> Leaving:
+    """The vector in a slot, about to leave; O(B^2)."""
+    column = span.root[:, slot]
+    pivot = jnp.sqrt(jnp.sum(column * column))
+    free = (jnp.arange(column.shape[0], dtype=jnp.int32) == slot).astype(column.dtype)
+    direction = jnp.where(pivot > 0, column / jnp.where(pivot > 0, pivot, 1), free)
+    return Leaving(direction, _times(direction, span.root), pivot)
+
+
+def replace(
+    span: Span,
+    slot: Integer[Array, ""],
+    gone: Leaving,
+    solution: Float[Array, " rows"],
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+) -> Span:
+    """The span with a newcomer in a slot, free or not; O(B^2).
+
+    Args:
+      span: the span before.
+      slot: where the newcomer goes. `NOWHERE` leaves the span as it is.
+      gone: what is in the slot, of `leaving`.
+      solution: of the newcomer's projection onto the span before.
+      kernel_row: `k(x_j, x)` of the newcomer, 0 where free.
+      kernel_self: `k(x, x)`.
+    """
+    entered = slot != NOWHERE
+    here, _, others = _apart(slot, gone, solution)
+    kernel_row = jnp.where(here, 0, kernel_row)
+    left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
+    gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
+    reach = bounded(jnp.diagonal(gram), left * jnp.where(here, 1, -others))
+    # Column `slot` of R - u u^T R is 0.
+    change = reach - jnp.where(here, 0, gone.reach)
+    root = jnp.where(here[None], 0, span.root) + gone.direction[:, None] * change[None]
+    root = jnp.where(entered, root, span.root)
+    return Span(gram, root, span.turn + entered.astype(jnp.int32))
+
+
+def bounded(
+    selves: Float[Array, " rows"], z: Float[Array, "*n rows"]
+) -> Float[Array, "*n rows"]:
+    """Coefficients of a vector of length 1, no larger than the ridge lets them be.
+
+    With `z K z^T = 1` the ridge of K, a part of the diagonal `selves`, alone gives them
+    a largest size. A kernel matrix that rounding has made not positive would let them
+    grow for ever.
+    """
+    squares = _times(z * z, selves)[..., None]
+    return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
+
+
+def _apart(
+    slot: Integer[Array, ""], gone: Leaving, solution: Float[Array, " rows"]
+) -> tuple[Bool[Array, " rows"], Float[Array, ""], Float[Array, " rows"]]:
+    """Where the slot is, what is along `u`, and the projection onto all others."""
+    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
+    own = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
+    return here, own, jnp.where(here, 0, solution - gone.reach * own)
+
+
+def cosine(
+    slot: Integer[Array, ""],
+    gone: Leaving,
+    solution: Float[Array, " rows"],
+    kernel_row: Float[Array, " rows"],
+    kernel_self: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Of the angle by which direction `u` turns when the newcomer takes a slot; O(B).
+
+    The projection from the old span onto the new one shortens `u` by it, and leaves
+    all directions orthogonal to `u` alone. 0 if the slot was free.
+    """
+    here, own, others = _apart(slot, gone, solution)
+    kernel_row = jnp.where(here, 0, kernel_row)
+    return jnp.clip(own / jnp.sqrt(beyond(kernel_row, kernel_self, others)), -1, 1)
+
+
+def shares(
+    slot: Integer[Array, ""],
+    gone: Leaving,
+    solution: Float[Array, " rows"],
+    beyond: Float[Array, ""],
+) -> Float[Array, " rows"]:
+    """The projection of the vector that leaves a slot onto all others; O(B).
+
+    The newcomer is one of them: its share stands in the slot. In the inverse of the
+    kernel matrix of all, a bordered matrix, it is the column of the one that leaves, by
+    its diagonal entry.
+
+    Args:
+      slot: of the one that leaves; what is given for a free slot is arbitrary.
+      gone: what is in the slot, of `leaving`.
+      solution: of the newcomer's projection onto the span before.
+      beyond: what that projection leaves, of `beyond`.
+    """
+    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    column = gone.reach * gone.pivot + solution * (solution[slot] / beyond)
+    diagonal = jnp.where(column[slot] > 0, column[slot], 1)
+    return -jnp.where(here, -solution[slot] / beyond, column) / diagonal
+
+
+def orthonormal(
+    span: Span, direction: Float[Array, " rows"], num_active: Integer[Array, ""]
+) -> Span:
+    """The span with two directions of `R` made orthonormal under `K` again; O(B^2).
+
+    One is the newcomer's: dividing what is beyond the span by its small length has
+    magnified the errors of all. The other is a row, in turn.
+
+    With `E = R K R^T - I`, a direction `u`, of length 1, loses its parts along the
+    others, `E u`, and its own is scaled away to first order.
+    """
+    i = span.turn % jnp.maximum(num_active, 1)
+    rows = jnp.arange(direction.shape[0], dtype=jnp.int32)
+    # Orthogonal to the first, or what both reach would be taken out twice.
+    other = (rows == i).astype(direction.dtype) - direction * direction[i]
+    length = jnp.sqrt(jnp.sum(other * other))
+    other = jnp.where(length > 0.1, other / jnp.where(length > 0.1, length, 1), 0)
+    both = jnp.stack([direction, other], axis=1)
+    reach = _times(span.root.T, both)
+    errors = _times(span.root, _times(span.gram, reach)) - both
+    parts = errors - _times(both, _times(both.T, errors)) / 2
+    before, selves = reach.T, jnp.diagonal(span.gram)
+    lost = before - bounded(selves, before - _times(parts.T, span.root))
+    return span._replace(root=span.root - _times(both, lost))
+
+
+def crossed(
+    matrix: Float[Array, "rows rows"],
+    slot: Integer[Array, ""] | int,
+    row: Float[Array, " rows"],
+    diagonal: Float[Array, ""],
+) -> Float[Array, "rows rows"]:
+    """A symmetric matrix with one row and column set; `NOWHERE` is the spare one."""
+    index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
+    row = row.at[index].set(diagonal)
+    matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)
+    return jax.lax.dynamic_update_index_in_dim(matrix, row, index, 1)

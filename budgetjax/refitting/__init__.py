@@ -1,0 +1,1 @@
+"""The coefficients of chosen support vectors, solved anew; and the vectors moved."""

@@ -1,0 +1,334 @@
+r"""Newton's method for linear models on the features of a kernel, in passes over data.
+
+Many problems at once, all with the same features `p(x) = root^T k(Z, x)`: one a class
+and penalty. Problem c has weights `w`, penalty `C` and targets `t`, and minimises
+
+    1/2 ||w||^2 + C sum_i loss(w^T p(x_i), t_i).
+
+A pass sums value, gradient and Hessian over blocks of examples, so the data may be
+larger than memory. Of the squared hinge loss only examples within the margin have a
+curvature, and only they cost more than a score: the finite Newton method of Keerthi and
+DeCoste (2005), "A modified finite Newton method for fast solution of large scale linear
+SVMs", with a halving of steps in place of its line search.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Integer
+
+from budgetjax import kernels, support_set
+from budgetjax.kernels import Kernel
+from budgetjax.refitting.passes import Block
+from budgetjax.support_set import Expansion
+
+# Examples whose outer products are summed by one matrix product.
+CHUNK = 128
+# Examples with less than this part of a problem's largest curvature are left out of
+# the Hessian, not of the gradient: the steps differ a little, not where they lead.
+NEGLIGIBLE = 1e-3
+# Of a Hessian's diagonal, added to it.
+RIDGE = 1e-6
+# A step that must lower the value may raise it by this part of its terms, a rounding.
+ROUNDING = 1e-7
+
+
+class Basis(NamedTuple):
+    """A feature map; it need not use all of its features.
+
+    Attributes:
+      kernel: of the model.
+      expansion: with the support vectors Z.
+      root: the features are `root^T k(Z, x)`, shape `(rows, features)`.
+    """
+
+    kernel: Kernel
+    expansion: Expansion
+    root: Float[Array, "rows features"]
+
+
+class Solution(NamedTuple):
+    """What the passes over the data have found.
+
+    Attributes:
+      weights: shape `(problems, features)`.
+      value: the objective there, shape `(problems,)`.
+      converged: shape `(problems,)`.
+    """
+
+    weights: Float[np.ndarray, "problems features"]
+    value: np.ndarray
+    converged: np.ndarray
+
+
+def scores(
+    basis: Basis,
+    weights: Float[np.ndarray, "problems features"],
+    X: Float[np.ndarray, "size d"],
+) -> Float[np.ndarray, "size problems"]:
+    """The scores of all problems."""
+    return np.asarray(features(basis, X)) @ weights.T
+
+
+def _times(left: Array, right: Array) -> Array:
+    return jnp.matmul(left, right, precision="highest")
+
+
+@jax.jit
+def features(
+    basis: Basis, X: Float[Array | np.ndarray, "size d"]
+) -> Float[Array, "size features"]:
+    """`p(x)` of every row: a program of its own, that others need no kernel."""
+    X = jnp.asarray(X)
+    rows = support_set.kernel_rows(
+        basis.kernel, basis.expansion, X, kernels.squared_norms(X)
+    )
+    # Free slots hold arbitrary vectors, and a root has zeros there: but not times NaN.
+    return _times(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _slopes(
+    loss: Callable[[Array, Array], Array],
+    features: Float[Array, "size features"],
+    targets: Float[Array, "size columns"],
+    counts: Float[Array, " size"],
+    weights: Float[Array, "problems features"],
+    penalties: Float[Array, " problems"],
+) -> tuple[
+    Float[Array, "2 problems"],
+    Float[Array, "problems features"],
+    Float[Array, "problems size"],
+]:
+    """The first and second derivatives of the losses of a block.
+
+    Returns:
+      The losses and their absolute values, both summed; the gradient of the sum; and
+      the second derivative of each.
+    """
+    found = _times(features, weights.T)
+    targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
+    factors = counts[:, None] * penalties[None]
+
+    def slope(score, target):
+        value, slope = jax.value_and_grad(loss)(score, target)
+        return slope, (value, slope)
+
+    curvature = jax.grad(slope, has_aux=True)
+    curvatures, (values, slopes) = jax.vmap(jax.vmap(curvature))(found, targets)
+    losses = factors * values
+    losses = jnp.stack([jnp.sum(losses, axis=0), jnp.sum(jnp.abs(losses), axis=0)])
+    return losses, _times((factors * slopes).T, features), (factors * curvatures).T
+
+
+def _curved(
+    hessian: Float[Array | np.ndarray, "features features"],
+    features: Float[Array, "size features"],
+    curvatures: Float[np.ndarray, " size"],
+) -> Float[Array | np.ndarray, "features features"]:
+    """The Hessian and `sum_i c_i p_i p_i^T`, over those that have a curvature."""
+    rows = np.flatnonzero(curvatures > NEGLIGIBLE * np.max(curvatures))
+    # Chunks are whole: behind the curved ones comes the first example, with nothing.
+    room = len(curvatures) + CHUNK
+    order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
+    order[: len(rows)], heights[: len(rows)] = rows, curvatures[rows]
+    return _outer(hessian, features, order, heights, np.int32(len(rows)))
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _outer(
+    hessian: Float[Array, "features features"],
+    features: Float[Array, "size features"],
+    order: Integer[Array, " room"],
+    heights: Float[Array, " room"],
+    count: Integer[Array, ""],
+) -> Float[Array, "features features"]:
+    """The matrix and `sum_i h_i p_i p_i^T` over the first so many rows in an order."""
+
+    def body(carry: tuple[Integer[Array, ""], Array]):
+        start, hessian = carry
+        rows = jax.lax.dynamic_slice_in_dim(order, start, CHUNK)
+        high = jax.lax.dynamic_slice_in_dim(heights, start, CHUNK)
+        scaled = features[rows] * jnp.sqrt(high)[:, None]
+        return start + CHUNK, hessian + _times(scaled.T, scaled)
+
+    start = jnp.zeros((), jnp.int32)
+    return jax.lax.while_loop(lambda carry: carry[0] < count, body, (start, hessian))[1]
+
+
+@jax.jit
+def _step(
+    hessian: Float[Array, "features features"], gradient: Float[Array, " features"]
+) -> tuple[Float[Array, " features"], Float[Array, " features"]]:
+    """`(I + H)^-1 g`, and the diagonal of `H`."""
+    curved = jnp.diagonal(hessian)
+    matrix = hessian + jnp.diag(1 + RIDGE * curved)
+    factor = jax.scipy.linalg.cho_factor(matrix, lower=True)
+    return jax.scipy.linalg.cho_solve(factor, gradient), curved
+
+
+def _steps(
+    hessians: Iterable[Float[Array | np.ndarray, "features features"]],
+    gradients: Float[np.ndarray, "problems features"],
+) -> tuple[np.ndarray, np.ndarray]:
+    """One problem after the other: the steps, and the diagonals of the Hessians."""
+    pairs = zip(hessians, gradients, strict=True)
+    steps, curved = zip(*(_step(*pair) for pair in pairs), strict=True)
+    return np.stack(steps), np.stack(curved)
+
+
+Moments = tuple[
+    Float[Array | np.ndarray, "features features"],
+    Float[Array | np.ndarray, "classes features"],
+]
+
+
+@functools.partial(jax.jit, donate_argnums=0)
+def _moments(
+    moments: Moments,
+    features: Float[Array, "size features"],
+    targets: Float[Array, "size classes"],
+    counts: Float[Array, " size"],
+) -> Moments:
+    """`sum_i p_i p_i^T` and `sum_i t_i p_i`, with those of one more block."""
+    gram, products = moments
+    weighted = counts[:, None] * features
+    return gram + _times(weighted.T, features), products + _times(targets.T, weighted)
+
+
+def least_squares(
+    basis: Basis,
+    blocks: Iterable[Block],
+    penalties: Float[np.ndarray, " problems"],
+    columns: int,
+) -> tuple[Float[np.ndarray, "problems features"], int]:
+    """The weights for the loss `(score - target)^2`, a good start for others; and rows.
+
+    One pass; all columns of a penalty share one matrix.
+    """
+    width, dtype = basis.root.shape[1], basis.root.dtype
+    moments = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
+    rows = 0
+    for block in blocks:
+        moments = _moments(moments, features(basis, block.X), *block[1:])
+        rows += block.weights.shape[0]
+    gram, products = (np.asarray(one) for one in moments)
+    found = []
+    for penalty in penalties[::columns]:
+        twice = 2 * penalty
+        found.append(_steps([twice * gram] * columns, twice * products)[0])
+    return np.concatenate(found), rows
+
+
+def minimise(
+    loss: Callable[[Array, Array], Array],
+    basis: Basis,
+    blocks: Callable[[], Iterable[Block]],
+    weights: Float[np.ndarray, "problems features"],
+    penalties: Float[np.ndarray, " problems"],
+    *,
+    max_passes: int,
+    tolerance: float,
+    report: Callable[[str], object] = lambda text: None,
+) -> Solution:
+    """The least of every problem, in passes over the blocks.
+
+    Each problem makes a full Newton step where that does not raise its objective, and
+    else comes back half of the way. It has converged when the next step would gain less
+    than `tolerance` of its objective, with the absolute values of losses.
+
+    Cost: a pass takes O(n B (d + B + C)) and O(B^2) an example within the margin and
+    class; the steps O(problems B^3).
+
+    Args:
+      loss: of scalars, score and target: convex, with a derivative; elementwise.
+      basis: the features.
+      blocks: gives the same blocks, of one size, every time.
+      weights: where to start.
+      penalties: of each problem; problems of one penalty stand together, in the order
+        of the columns of targets.
+      max_passes: the most passes.
+      tolerance: as above.
+      report: is told after every pass how far it is.
+    """
+    problems, width = weights.shape
+    best, value = weights, np.full(problems, np.inf)
+    converged = np.zeros(problems, bool)
+    for _ in range(max_passes):
+        gradient = weights
+        hessians: list[Any] = [
+            np.zeros((width, width), weights.dtype) for _ in range(problems)
+        ]
+        # The few numbers that decide are summed in double precision.
+        totals = np.tile(np.sum(weights.astype(np.float64) ** 2, axis=1) / 2, (2, 1))
+        for block in blocks():
+            found = features(basis, block.X)
+            losses, slopes, curvatures = (
+                np.asarray(array)
+                for array in _slopes(loss, found, *block[1:], weights, penalties)
+            )
+            totals += losses
+            gradient = gradient + slopes
+            for i in np.flatnonzero(~converged):
+                hessians[i] = _curved(hessians[i], found, curvatures[i])
+        # Losses may be negative: what they are rounded to goes by their size.
+        total, size = totals
+        step, curved = _steps(hessians, gradient)
+        gain = np.sum(step * gradient, axis=1) / 2
+        finite = np.all(np.isfinite(curved + gradient), axis=1)
+        lower = total <= value + ROUNDING * size
+        best = np.where(lower[:, None], weights, best)
+        value = np.where(lower, total, value)
+        value = np.where(lower & ~finite, np.nan, value)
+        if not np.all(np.isfinite(value)):
+            break
+        converged |= lower & (gain <= tolerance * size)
+        following = np.where(lower[:, None], weights - step, (weights + best) / 2)
+        weights = np.where(converged[:, None], best, following)
+        report(f"objective {value.sum():.6g}, {converged.sum()}/{problems} converged")
+        if np.all(converged):
+            break
+    return Solution(best, value, converged)
+
+
+def one_pass(
+    loss: Callable[[Array, Array], Array],
+    basis: Basis,
+    blocks: Iterable[Block],
+    penalties: Float[np.ndarray, " problems"],
+    report: Callable[[str], object] = lambda text: None,
+) -> Float[np.ndarray, "problems features"]:
+    """Near the least of every problem, from data that can be read once only.
+
+    The losses of past blocks are kept as the quadratic functions they looked like from
+    the weights of their time. With these and a new block, two Newton steps are made.
+
+    Args:
+      loss, basis, penalties: as for `minimise`.
+      blocks: of one size.
+      report: is told after every block.
+    """
+    problems, width = len(penalties), basis.root.shape[1]
+    weights = pull = below = np.zeros((problems, width), basis.root.dtype)
+    past = new = [np.zeros((width, width), weights.dtype)] * problems
+    for block in blocks:
+        found = features(basis, block.X)
+        for _ in range(2):
+            given = _slopes(loss, found, *block[1:], weights, penalties)
+            _, slopes, curvatures = (np.asarray(array) for array in given)
+            # g + H (v - w) = 0 at v: the quadratic function pulls to H w - g.
+            hessians = [
+                np.asarray(_curved(np.zeros_like(before), found, row))
+                for before, row in zip(past, curvatures, strict=True)
+            ]
+            here = np.einsum("cij,cj->ci", hessians, weights)
+            below = pull + here - slopes
+            new = [one + two for one, two in zip(past, hessians, strict=True)]
+            weights, _ = _steps(new, below)
+        past, pull = new, below
+        report("a block at a time")
+    return weights

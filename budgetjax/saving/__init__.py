@@ -1,0 +1,1 @@
+"""Model files: a state or model as one safetensors file."""

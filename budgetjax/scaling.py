@@ -1,0 +1,186 @@
+"""Features on one scale: running means and variances, and a warning where they lack."""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Bool, Float, Shaped
+
+from budgetjax import checks
+
+# Standard deviations that differ by more, or a mean that is so many of them away from
+# 0, are told of.
+TOO_UNEVEN = 100
+# Of fewer rows, rare values of a feature say nothing of its scale.
+ENOUGH_ROWS = 50
+
+
+class Scaling(NamedTuple):
+    """The mean and variance of every feature, over all rows so far.
+
+    They are kept in double precision, and rows can come in any number at a time: the
+    deviations of each part from its own mean are added up, and those of the means
+    (Chan, Golub and LeVeque 1983).
+
+    Attributes:
+      num_rows: rows so far.
+      mean: shape `(num_features,)`.
+      variance: divided by the number of rows, as `numpy.var`, shape `(num_features,)`.
+
+    Example:
+      >>> import numpy as np
+      >>> from budgetjax.scaling import Scaling
+      >>> X = np.random.default_rng(0).normal(5, 2, (1000, 3))
+      >>> scaling = Scaling.empty(3).updated(X[:700]).updated(X[700:])
+      >>> bool(np.allclose(scaling.apply(X).std(axis=0), 1))
+      True
+    """
+
+    num_rows: int
+    mean: Float[np.ndarray, " features"]
+    variance: Float[np.ndarray, " features"]
+
+    @classmethod
+    def empty(cls, num_features: int) -> "Scaling":
+        """Of no rows."""
+        return cls(0, np.zeros(num_features), np.zeros(num_features))
+
+    @property
+    def constant(self) -> Bool[np.ndarray, " features"]:
+        """Which features have had one value only, up to rounding."""
+        rounding = max(self.num_rows, 1) * np.finfo(np.float64).eps
+        return self.variance <= np.square(rounding * self.mean)
+
+    @property
+    def deviation(self) -> Float[np.ndarray, " features"]:
+        """The standard deviation of every feature."""
+        return np.sqrt(self.variance)
+
+    def updated(
+        self,
+        X: Shaped[np.ndarray, "n features"],
+        *,
+        where: str = "Scaling.updated",
+        first_row: int = 0,
+    ) -> "Scaling":
+        """With these rows too.
+
+        Args:
+          X: finite numbers, shape `(n, num_features)`.
+          where: the caller's name, for error messages.
+          first_row: the number of the first row, for error messages.
+
+        Raises:
+          ValueError: if squares of the values overflow.
+        """
+        new = len(X)
+        if new == 0:
+            return self
+        total = self.num_rows + new
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.asarray(np.mean(X, axis=0, dtype=np.float64))
+            deviations = X - mean[None]
+            squares = np.einsum("ij,ij->j", deviations, deviations)
+            apart = mean - self.mean
+            variance = (
+                self.variance * self.num_rows
+                + squares
+                + np.square(apart) * (self.num_rows * new / total)
+            ) / total
+        good = np.isfinite(variance)
+        if not np.all(good):
+            column = int(np.argmin(good))
+            row = int(np.argmax(np.abs(X[:, column])))
+            raise ValueError(
+                f"{where}: X must have squares that float64 can hold, to be "
+                f"standardised, got {X[row, column]} in row {first_row + row}, column "
+                f"{column}"
+            )
+        return Scaling(total, self.mean + apart * (new / total), variance)
+
+    @property
+    def _divisor(self) -> Float[np.ndarray, " features"]:
+        return np.where(self.constant, np.inf, self.deviation)
+
+    def moved(
+        self, X: Shaped[np.ndarray, "n features"], old: "Scaling"
+    ) -> Float[np.ndarray, "n features"]:
+        """Rows that another scaling has been applied to, as this one would have them.
+
+        Where a feature had been constant, its rows had the mean.
+
+        Args:
+          X: shape `(n, num_features)`.
+          old: the scaling that was applied.
+        """
+        deviation = np.where(old.constant, 0, old.deviation)
+        ratio, shift = deviation / self._divisor, (old.mean - self.mean) / self._divisor
+        return X * ratio[None] + shift[None]
+
+    def apply(
+        self, X: Shaped[np.ndarray, "n features"], dtype: DTypeLike = np.float32
+    ) -> Shaped[np.ndarray, "n features"]:
+        """Rows with the mean subtracted, divided by the standard deviation.
+
+        Features that have been constant become 0.
+
+        Args:
+          X: shape `(n, num_features)`.
+          dtype: of the result.
+        """
+        scaled = X - self.mean[None]
+        np.divide(scaled, self._divisor[None], out=scaled)
+        with np.errstate(over="ignore"):
+            return scaled.astype(dtype)
+
+
+def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
+    """Warns if the features look unscaled; see `unscaled`.
+
+    Args:
+      where: the caller's name.
+      X: finite numbers, shape `(n, num_features)`.
+      stacklevel: 2 is who calls this function.
+    """
+    message = unscaled(where, np.asarray(checks.array(where, "X", X)))
+    if message is not None:
+        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+
+
+def unscaled(where: str, X: Shaped[np.ndarray, "n features"]) -> str | None:
+    """What there is to say of the scale of features, if anything.
+
+    A kernel of distances hears only the features of largest spread; and in float32,
+    distances far from 0 lose their digits.
+
+    Returns:
+      A message if there are at least 50 rows and the largest standard deviation is more
+      than 100 times the lower quartile of those above 0, or the mean is further from 0
+      than 100 times the total standard deviation.
+    """
+    if len(X) < ENOUGH_ROWS:
+        return None
+    scaling = Scaling.empty(X.shape[1]).updated(X)
+    deviations = scaling.deviation[~scaling.constant]
+    if not len(deviations):
+        return None
+    remedy = "a kernel learner needs features on one scale: standardise them"
+    # An element of the data: between two, a mean would hide that one is small.
+    usual = np.quantile(deviations, 0.25, method="lower")
+    if deviations.max() > TOO_UNEVEN * usual:
+        column = int(np.argmax(scaling.deviation))
+        return (
+            f"{where}: features look unscaled: column {column} has a standard "
+            f"deviation of {scaling.deviation[column]:.4g}, a quarter of the others "
+            f"at most {usual:.4g}; {remedy}"
+        )
+    spread = np.sqrt(np.sum(scaling.variance))
+    away = np.linalg.norm(scaling.mean)
+    if away > TOO_UNEVEN * spread:
+        return (
+            f"{where}: features look uncentred: their mean is {away:.4g} from 0, and "
+            f"their total standard deviation {spread:.4g}, so that distances lose "
+            f"digits; {remedy}"
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Solvers of a whole training set: kernel and linear."""

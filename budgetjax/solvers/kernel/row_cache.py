@@ -1,0 +1,316 @@
+"""Kernel rows of a training set: computed when asked for, and kept for the next time.
+
+Every solver here works on the matrix `Q[i, j] = y_i y_j k(x_i, x_j)`, which is too
+large to have: 20,000 examples make 1.6 GB of it, 500,000 a terabyte. But a solver asks
+for the rows of few examples again and again. They are computed a batch at a time, as a
+matrix product, and kept in a ring of rows of fixed size.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Integer
+
+from budgetjax import checks, kernels
+from budgetjax.checks import Count, Flag
+from budgetjax.kernels import Kernel
+from budgetjax.solvers.kernel import training
+
+# Up to here the whole matrix is computed at the start: 64 MiB in float32.
+AFFORDABLE_EXAMPLES = 4096
+# Batches of this many rows and more are cut in parts, so that one row that is missing
+# does not cost as much as all: a matrix product of 16 rows takes half as long as of 64.
+DIVISIBLE_BATCH = 32
+MEBIBYTE = 2**20
+# Rows of `Q` that a product with all of it computes at once.
+PRODUCT_BLOCK = 256
+
+
+class KernelRows(NamedTuple):
+    """The rows of `Q` that are known. `n` is the number of examples.
+
+    Attributes:
+      squares: `||x_i||^2`, shape `(n,)`.
+      diagonal: `k(x_i, x_i)`, shape `(n,)`.
+      kept: rows of `Q`, shape `(places, n)`.
+      places: the place in `kept` of every example's row, or -1, shape `(n,)`.
+      owners: whose row is at each place, or -1, shape `(places,)`.
+      next: the place that the next row takes; the row there is the oldest.
+      num_computed: rows computed so far, each `n` kernel values.
+      num_blocks: blocks of `Q` computed apart from rows, each `batch^2` kernel values.
+      digest: of the training set, `training.digest`.
+      batch: the most rows that are asked for at once.
+      complete: whether all rows are kept, each at its example's number.
+    """
+
+    squares: Float[Array, " n"]
+    diagonal: Float[Array, " n"]
+    kept: Float[Array, "places n"]
+    places: Integer[Array, " n"]
+    owners: Integer[Array, " places"]
+    next: Integer[Array, ""]
+    num_computed: Integer[Array, ""]
+    num_blocks: Integer[Array, ""]
+    digest: Integer[Array, ""]
+    batch: Count
+    complete: Flag
+
+
+def start(
+    where: str,
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    *,
+    batch_size: int,
+    precompute: bool | str,
+    cache_size: float,
+) -> KernelRows:
+    """No row, or all of them.
+
+    Args:
+      where: the caller's name, for error messages.
+      kernel: of any class.
+      X: the training set, shape `(n, d)`.
+      y: its labels, -1 and +1.
+      batch_size: the most rows that will be asked for at once.
+      precompute: True to compute `Q` now, False not to, "auto" to do it for few
+        examples.
+      cache_size: mebibytes for rows that are kept.
+
+    Raises:
+      ValueError: if `precompute` or `cache_size` is none of these.
+    """
+    if not (isinstance(precompute, bool | np.bool) or precompute == "auto"):
+        raise ValueError(
+            f"{where}: precompute must be True, False or 'auto', got {precompute!r}"
+        )
+    checks.positive(where, "cache_size", cache_size)
+    n = X.shape[0]
+    if precompute == "auto":
+        precompute = n <= AFFORDABLE_EXAMPLES
+    digest = training.digest(X, y)
+    if precompute:
+        return _all(kernel, X, y, digest, batch_size)
+    affordable = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
+    size = min(n, max(affordable, 2 * batch_size))
+    return _none(kernel, X, digest, size, batch_size)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _all(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    digest: Integer[Array, ""],
+    batch: int,
+) -> KernelRows:
+    squares = kernels.squared_norms(X)
+    n = X.shape[0]
+    every = jnp.arange(n, dtype=jnp.int32)
+    return KernelRows(
+        squares=squares,
+        diagonal=kernel.diag(X, squares),
+        kept=kernel.gram(X, X, squares, squares) * y[:, None] * y[None],
+        places=every,
+        owners=every,
+        next=jnp.int32(0),
+        num_computed=jnp.int32(n),
+        num_blocks=jnp.int32(0),
+        digest=digest,
+        batch=Count(batch),
+        complete=Flag(True),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _none(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    digest: Integer[Array, ""],
+    size: int,
+    batch: int,
+) -> KernelRows:
+    squares = kernels.squared_norms(X)
+    return KernelRows(
+        squares=squares,
+        diagonal=kernel.diag(X, squares),
+        # Made from the squares, so that data sharded by rows give rows sharded alike.
+        kept=jnp.zeros((size, 1), X.dtype) * squares[None],
+        places=jnp.full(X.shape[0], -1, jnp.int32),
+        owners=jnp.full(size, -1, jnp.int32),
+        next=jnp.int32(0),
+        num_computed=jnp.int32(0),
+        num_blocks=jnp.int32(0),
+        digest=digest,
+        batch=Count(batch),
+        complete=Flag(False),
+    )
+
+
+def fetch(
+    kernel: Kernel,
+    rows: KernelRows,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    examples: Integer[Array, " batch"],
+    wanted: Bool[Array, " batch"],
+    spare: Bool[Array, " batch"] | None = None,
+) -> KernelRows:
+    """The rows of some examples, computed where they are not kept.
+
+    Afterwards the row of `examples[i]`, if wanted, is at `rows.places[examples[i]]`,
+    until the next call. Wanted examples must differ from each other, and from spare
+    ones: those may be computed where there is room in a part of the batch, which takes
+    as long full as not.
+    """
+    if rows.complete:
+        return rows
+    batch, size = examples.shape[0], rows.owners.shape[0]
+    places = rows.places[examples]
+    known = places >= 0
+    if size < X.shape[0]:
+        # What the new rows are about to overwrite is computed again.
+        known &= (places - rows.next) % size >= batch
+    missing = wanted & ~known
+    count = jnp.sum(missing, dtype=jnp.int32)
+    # The missing ones first, in a row of places from `next` on.
+    last = jnp.where(missing, 0, 2)
+    if spare is not None:
+        more = spare & ~wanted & ~known
+        last = jnp.where(more, 1, last)
+        room = jnp.where(count > 0, -count % _parts(batch)[-1], 0)
+        count += jnp.minimum(jnp.sum(more, dtype=jnp.int32), room)
+    order = jnp.argsort(last, stable=True)
+    examples = examples[order]
+    new = (rows.next + jnp.arange(batch, dtype=jnp.int32)) % size
+    is_new = jnp.arange(batch, dtype=jnp.int32) < count
+    kept = _compute(kernel, rows, X, y, examples, count)
+
+    # Whose row is overwritten has none, unless it has been computed again meanwhile.
+    n = X.shape[0]
+    owner = rows.owners[new]
+    left = is_new & (owner >= 0) & (rows.places[owner] == new)
+    all_places = rows.places.at[jnp.where(left, owner, n)].set(-1, mode="drop")
+    all_places = all_places.at[jnp.where(is_new, examples, n)].set(new, mode="drop")
+    owners = rows.owners.at[jnp.where(is_new, new, size)].set(examples, mode="drop")
+    return rows._replace(
+        kept=kept,
+        places=all_places,
+        owners=owners,
+        next=(rows.next + count) % size,
+        num_computed=rows.num_computed + count,
+    )
+
+
+def _compute(
+    kernel: Kernel,
+    rows: KernelRows,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    examples: Integer[Array, " batch"],
+    count: Integer[Array, ""],
+) -> Float[Array, "places n"]:
+    """`kept` with the rows of the first `count` examples, from `next` on."""
+    batch, size = examples.shape[0], rows.owners.shape[0]
+    kept, done = rows.kept, jnp.int32(0)
+    # Twice, so that a part as long as the batch depends on where it starts: else the
+    # compiler takes its rows out of the loop, and computes them though none is missing.
+    examples = jnp.concatenate([examples, examples])
+    parts = _parts(batch)
+    for part in parts:
+        # The large part only where most of it is needed; the last for all that is left.
+        enough = part // 2 if part != parts[-1] else 0
+
+        def compute(carry, part=part):
+            kept, done = carry
+            some = jax.lax.dynamic_slice_in_dim(examples, done, part)
+            new = signed_rows(kernel, rows, X, y, some)
+
+            def write(i, kept):
+                row = jax.lax.dynamic_slice_in_dim(new, i, 1)
+                place = (rows.next + done + i) % size
+                return jax.lax.dynamic_update_slice_in_dim(kept, row, place, 0)
+
+            kept = jax.lax.fori_loop(0, jnp.minimum(part, count - done), write, kept)
+            return kept, jnp.minimum(done + part, count)
+
+        kept, done = jax.lax.while_loop(
+            lambda carry, enough=enough: count - carry[1] > enough,
+            compute,
+            (kept, done),
+        )
+    return kept
+
+
+def _parts(batch: int) -> tuple[int, ...]:
+    """How many rows are computed at once."""
+    return (batch, batch // 4) if batch >= DIVISIBLE_BATCH else (batch,)
+
+
+def signed_rows(
+    kernel: Kernel,
+    rows: KernelRows,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    examples: Integer[Array, " some"],
+) -> Float[Array, "some n"]:
+    """`Q[examples]`, computed; O(some n d)."""
+    gram = kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
+    return gram * y[examples][:, None] * y[None]
+
+
+def signed_block(
+    kernel: Kernel,
+    rows: KernelRows,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    examples: Integer[Array, " some"],
+) -> tuple[KernelRows, Float[Array, "some some"]]:
+    """`Q[examples][:, examples]`; O(some^2 d), or looked up where all rows are kept."""
+    if rows.complete:
+        return rows, rows.kept[examples[:, None], examples[None]]
+    some, squares, signs = X[examples], rows.squares[examples], y[examples]
+    gram = kernel.gram(some, some, squares, squares)
+    rows = rows._replace(num_blocks=rows.num_blocks + 1)
+    return rows, gram * signs[:, None] * signs[None]
+
+
+def evaluations(rows: KernelRows) -> int:
+    """Kernel values computed so far. Not to be traced."""
+    values = int(rows.num_computed) * rows.squares.shape[0]
+    return values + int(rows.num_blocks) * rows.batch.value**2
+
+
+def product(
+    kernel: Kernel,
+    rows: KernelRows,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    coefficients: Float[Array, " n"],
+) -> tuple[KernelRows, Float[Array, " n"]]:
+    """`Q coefficients`; O(n^2) where all rows are kept, else O(n^2 d) in blocks.
+
+    Returns:
+      The rows, which count the kernel values, and the product.
+    """
+    if rows.complete:
+        return rows, jnp.matmul(rows.kept, coefficients, precision="highest")
+    n = X.shape[0]
+    size = min(n, PRODUCT_BLOCK)
+
+    def block(index, result):
+        # The last block starts early enough to be whole.
+        start = jnp.minimum(index * size, n - size)
+        some = start + jnp.arange(size, dtype=jnp.int32)
+        new = jnp.matmul(
+            signed_rows(kernel, rows, X, y, some), coefficients, precision="highest"
+        )
+        return jax.lax.dynamic_update_slice_in_dim(result, new, start, 0)
+
+    blocks = -(-n // size)
+    result = jax.lax.fori_loop(0, blocks, block, jnp.zeros_like(coefficients))
+    return rows._replace(num_computed=rows.num_computed + n), result

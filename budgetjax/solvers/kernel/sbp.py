@@ -1,0 +1,531 @@
+"""The Stochastic Batch Perceptron; see `init`."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Integer, Key
+
+from budgetjax import checks
+from budgetjax.checks import Flag, Name
+from budgetjax.kernels import Kernel
+from budgetjax.solvers.kernel import model as models
+from budgetjax.solvers.kernel import row_cache, water_level
+from budgetjax.solvers.kernel.model import KernelModel
+from budgetjax.solvers.kernel.row_cache import KernelRows
+from budgetjax.solvers.kernel.solve import BatchAlgorithm, Objective
+from budgetjax.solvers.kernel.training import of_state, same, training_set
+
+# Kernel rows to compute at first, and at least.
+FEWEST = 4
+# Examples that are counted together to draw one.
+GROUP = 128
+# What counts as under water, though not below the level by more than rounding.
+WET = 4
+# How exact the bias is in a step, relative to what an update changes a response by.
+BIAS_TOLERANCE = 1e-2
+
+
+class State(NamedTuple):
+    """The state of the Stochastic Batch Perceptron on `n` examples.
+
+    Attributes:
+      algorithm: whose state it is.
+      kernel: of the model.
+      rows: kernel rows.
+      slack: nu.
+      first_rate: eta_0.
+      coefficients: alpha, shape `(n,)`.
+      responses: c, the margins of the model, shape `(n,)`.
+      squared_norm: `||w||^2`, at most 1.
+      level: gamma, of the responses.
+      bias: b, of the responses.
+      mean_coefficients: the average of the coefficients after each update, shape
+        `(n,)`; the t-th weighs t.
+      mean_responses: the same of the responses.
+      num_updates: t.
+      balance: updates by positive examples less those by negative ones.
+      asked: kernel rows to compute at the next step, at most the batch size.
+      key: of the draws.
+      fit_bias: whether the model has a bias.
+    """
+
+    algorithm: Name
+    kernel: Kernel
+    rows: KernelRows
+    slack: Float[Array, ""]
+    first_rate: Float[Array, ""]
+    coefficients: Float[Array, " n"]
+    responses: Float[Array, " n"]
+    squared_norm: Float[Array, ""]
+    level: Float[Array, ""]
+    bias: Float[Array, ""]
+    mean_coefficients: Float[Array, " n"]
+    mean_responses: Float[Array, " n"]
+    num_updates: Integer[Array, ""]
+    balance: Integer[Array, ""]
+    asked: Integer[Array, ""]
+    key: Key[Array, ""]
+    fit_bias: Flag
+
+
+def init(
+    kernel: Kernel,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    slack: ArrayLike,
+    fit_bias: bool = False,
+    batch_size: int = 64,
+    precompute: bool | str = "auto",
+    cache_size: float = 512.0,
+    seed: ArrayLike = 0,
+) -> State:
+    r"""The kernel SVM of largest margin, after some slack, by stochastic ascent.
+
+    Of all :math:`\|w\| \le 1` it looks for the one of the highest water level
+    :math:`\gamma(c, n \nu)` over the responses :math:`c_i = y_i \langle w,
+    \Phi(x_i) \rangle`, where :math:`\sum_i \max(0, \gamma - c_i) = n \nu`: the margin
+    by which all examples are right after a slack of :math:`\nu` each is given where it
+    helps most. An update draws an example from those under water, each as likely, and
+
+    .. math:: \alpha_i \leftarrow \alpha_i + \eta_t, \quad \eta_t = \eta_0 / \sqrt{t},
+        \qquad c_j \leftarrow c_j + \eta_t \, y_i y_j k(x_i, x_j),
+
+    then shrinks both so that :math:`\|w\| \le 1`. The model is the average of the
+    iterates over its own level, :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) /
+    \gamma(\bar c, n \nu)`: every solution of an SVM is one for some slack.
+
+    A step makes up to `batch_size` updates, each with the level of its own. Of the
+    examples under water whose kernel rows are not kept it first takes some at random,
+    and computes their rows, one matrix product. When an update draws an example without
+    a row, one of these has its place, if it still is under water; without any the step
+    ends. How many are taken follows from how many come to their turn.
+
+    Cost: a step computes up to `batch_size` kernel rows, O(n d) each, and makes as many
+    updates at most, O(n) each, by a few passes over the responses.
+
+    Args:
+      kernel: `k`, positive definite.
+      X: the training set, shape `(n, d)`; float64 stays so. Features need not be dense
+        in the sense of many values, but are stored densely.
+      y: -1 and +1, both, shape `(n,)`.
+      slack: nu, the mean slack, at least 0, relative to a weight vector of norm 1; 0 is
+        a hard margin. The SVM with optimum :math:`w^*` for
+        :math:`\frac{\lambda}{2} \|w\|^2` plus the mean hinge loss has
+        :math:`\nu = ` mean hinge :math:`(w^*) / \|w^*\|`.
+      fit_bias: add a bias that is not regularised; updates then take turns between the
+        classes.
+      batch_size: updates a step, and new kernel rows, at most; 1 is the iteration of
+        the paper.
+      precompute: True to compute all kernel values now, `n^2` of them; False to compute
+        rows when they are needed; "auto" chooses the former up to 4,096 examples.
+      cache_size: mebibytes for kernel rows that are kept for the next time, at least
+        twice a batch.
+      seed: of the draws, an integer.
+
+    Returns:
+      A state of the zero model.
+
+    Raises:
+      ValueError: if the training set is not of two classes, finite and of fitting
+        shapes, or a number is out of its range.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import load
+      >>> data = load("checkerboard")
+      >>> X, y = data.X_train[:1000], data.y_train[:1000]
+      >>> state = bj.sbp.init(bj.RBF(8.0), X, y, slack=0.01)
+      >>> state, history = bj.solve(bj.sbp, state, X, y, max_steps=100)
+      >>> model = bj.sbp.model(state, X, y)
+      >>> bool((model.predict(data.X_test) == data.y_test).mean() > 0.9)
+      True
+
+    References:
+      Cotter, Shalev-Shwartz and Srebro (2012), "The kernelized Stochastic Batch
+      Perceptron", Algorithms 1 and 2; Section 3.6 and Appendix B for the bias.
+
+    Differences from the paper: the average weighs iterate t by t, which forgets the
+    first ones sooner. Examples whose rows must be computed are drawn several at once,
+    from those under water at the start of the step. Levels are found by Newton's
+    method, without sorting or selecting. With a bias the paper draws either class with
+    equal chances, and here they take turns.
+    """
+    where = "sbp.init"
+    X, y = training_set(where, kernel, X, y)
+    checks.non_negative(where, "slack", slack)
+    fit = checks.flag(where, "fit_bias", fit_bias)
+    batch = checks.size(where, "batch_size", batch_size)
+    batch = min(batch, X.shape[0])
+    rows = row_cache.start(
+        where,
+        kernel,
+        X,
+        y,
+        batch_size=batch,
+        precompute=precompute,
+        cache_size=cache_size,
+    )
+    slack = checks.as_leaf(where, "slack", slack, X.dtype)
+    largest = jnp.max(rows.diagonal)
+    zeros = jnp.zeros_like(rows.squares)
+    scalar = jnp.zeros((), X.dtype)
+    return State(
+        algorithm=checks.algorithm_of(where),
+        kernel=kernel,
+        rows=rows,
+        slack=slack,
+        first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
+        coefficients=zeros,
+        responses=zeros,
+        squared_norm=scalar,
+        level=slack,
+        bias=scalar,
+        mean_coefficients=zeros,
+        mean_responses=zeros,
+        num_updates=jnp.int32(0),
+        balance=jnp.int32(0),
+        asked=jnp.int32(min(FEWEST, batch)),
+        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        fit_bias=fit,
+    )
+
+
+class Block(NamedTuple):
+    """What the updates of one step change.
+
+    Attributes:
+      responses: shape `(n,)`.
+      scale: what the coefficients before the step are multiplied by.
+      visited: the example of every update, shape `(batch,)`.
+      steps: what its coefficient gains besides, shape `(batch,)`.
+      squared_norm, level, bias, balance: see `State`.
+      made: updates made.
+      used: which of the new examples have had their turn, shape `(batch,)`.
+      next: the example of the next update, or -1.
+      sum_responses, sum_scale, sum_steps: sums over the updates, the t-th weighing t.
+      weight: the sum of these weights.
+    """
+
+    responses: Float[Array, " n"]
+    scale: Float[Array, ""]
+    visited: Integer[Array, " batch"]
+    steps: Float[Array, " batch"]
+    squared_norm: Float[Array, ""]
+    level: Float[Array, ""]
+    bias: Float[Array, ""]
+    balance: Integer[Array, ""]
+    made: Integer[Array, ""]
+    used: Bool[Array, " batch"]
+    next: Integer[Array, ""]
+    sum_responses: Float[Array, " n"]
+    sum_scale: Float[Array, ""]
+    sum_steps: Float[Array, " batch"]
+    weight: Float[Array, ""]
+
+
+def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+    """Up to `batch_size` updates; see `init`.
+
+    Args:
+      state: of this algorithm.
+      X: the training set of `init`, as floats, shape `(n, d)`.
+      y: its labels, shape `(n,)`.
+
+    Returns:
+      The new state.
+    """
+    batch, n = state.rows.batch.value, y.shape[0]
+    dtype = state.responses.dtype
+    volume = n * state.slack
+    key, for_new, for_draws = jax.random.split(state.key, 3)
+    chances = jax.random.uniform(for_draws, (batch,), dtype)
+    none, scalar = jnp.zeros(batch, dtype), jnp.zeros((), dtype)
+    none_new = jnp.zeros(batch, bool)
+    start = Block(
+        responses=state.responses,
+        scale=jnp.ones((), dtype),
+        visited=jnp.zeros(batch, jnp.int32),
+        steps=none,
+        squared_norm=state.squared_norm,
+        level=state.level,
+        bias=state.bias,
+        balance=state.balance,
+        made=jnp.int32(0),
+        used=none_new,
+        next=jnp.int32(-1),
+        sum_responses=jnp.zeros_like(state.responses),
+        sum_scale=scalar,
+        sum_steps=none,
+        weight=scalar,
+    )
+
+    def rate(made: Integer[Array, ""]) -> Float[Array, ""]:
+        """Line 4 of Algorithm 1."""
+        time = (state.num_updates + made + 1).astype(dtype)
+        return state.first_rate * jax.lax.rsqrt(time)
+
+    def wet(block: Block) -> Bool[Array, " n"]:
+        """The examples that the next update may draw."""
+        margin = WET * jnp.finfo(dtype).eps * jnp.maximum(1, jnp.abs(block.level))
+        if not state.fit_bias:
+            return block.responses < block.level + margin
+        heights = block.responses + y * block.bias
+        return (heights < block.level + margin) & (
+            y == _turn(block.balance).astype(dtype)
+        )
+
+    first = _draw(wet(start), chances[0])
+    if state.fit_bias:
+        # A bias that is exact only to its tolerance may leave nobody of this class
+        # under water.
+        turn = _turn(state.balance).astype(dtype)
+        others = jnp.where(y == turn, state.responses, jnp.inf)
+        first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
+    # With all rows there, any example can be drawn.
+    rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), none_new
+    if not rows.complete:
+        new, usable, spare = _new_examples(state, y, first, for_new)
+        rows = row_cache.fetch(state.kernel, state.rows, X, y, new, usable, spare)
+
+    def next_example(block: Block) -> Integer[Array, ""]:
+        """Of those under water each as likely; one of the new in place of no row."""
+        possible = wet(block)
+        i = _draw(possible, chances[jnp.minimum(block.made, batch - 1)])
+        if rows.complete:
+            return i
+        ready = usable & possible[new] & ~block.used
+        other = jnp.where(jnp.any(ready), new[jnp.argmax(ready)], -1)
+        return jnp.where((i >= 0) & (rows.places[i] >= 0), i, other)
+
+    def update(block: Block) -> Block:
+        i = block.next
+        time = (state.num_updates + block.made + 1).astype(dtype)
+        eta = rate(block.made)
+        squared_norm = (  # line 8
+            block.squared_norm
+            + 2 * eta * block.responses[i]
+            + eta * eta * rows.diagonal[i]
+        )
+        shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)
+        row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i], keepdims=False)
+        responses = (block.responses + eta * row) * shrink  # lines 10 and 12
+        level, bias = shrink * block.level, shrink * block.bias
+        if state.fit_bias:
+            # No response has changed by more than this.
+            change = eta / jnp.square(state.first_rate)
+            level, bias = water_level.balanced_level(
+                responses, y, volume, (level, bias), change, BIAS_TOLERANCE * change
+            )
+        else:
+            level = water_level.level(responses, volume, level)
+        scale = block.scale * shrink
+        steps = block.steps.at[block.made].set(eta) * shrink
+        block = Block(
+            responses=responses,
+            scale=scale,
+            visited=block.visited.at[block.made].set(i),
+            steps=steps,
+            squared_norm=jnp.minimum(squared_norm, 1),
+            level=level,
+            bias=bias,
+            balance=block.balance + y[i].astype(jnp.int32),
+            made=block.made + 1,
+            used=block.used | (usable & (new == i)),
+            next=block.next,
+            sum_responses=block.sum_responses + time * responses,
+            sum_scale=block.sum_scale + time * scale,
+            sum_steps=block.sum_steps + time * steps,
+            weight=block.weight + time,
+        )
+        return block._replace(next=next_example(block))
+
+    # The first example's row is there, so that every step makes an update.
+    block = jax.lax.while_loop(
+        lambda block: (block.made < batch) & (block.next >= 0),
+        update,
+        start._replace(next=first),
+    )
+
+    before = state.num_updates.astype(dtype)
+    weight = before * (before + 1) / 2
+    total = weight + block.weight
+    old = state.coefficients
+    sums = (block.sum_scale * old).at[block.visited].add(block.sum_steps)
+    asked = state.asked if rows.complete else _asked(state, block, y, usable)
+    return state._replace(
+        rows=rows,
+        coefficients=(block.scale * old).at[block.visited].add(block.steps),
+        responses=block.responses,
+        squared_norm=block.squared_norm,
+        level=block.level,
+        bias=block.bias,
+        mean_coefficients=state.mean_coefficients * (weight / total) + sums / total,
+        mean_responses=state.mean_responses * (weight / total)
+        + block.sum_responses / total,
+        num_updates=state.num_updates + block.made,
+        balance=block.balance,
+        asked=asked,
+        key=key,
+    )
+
+
+def _turn(balance: Integer[Array, ""]) -> Integer[Array, ""]:
+    """The class that is drawn next where there is a bias."""
+    return jnp.where(balance > 0, -1, 1)
+
+
+def _draw(possible: Bool[Array, " n"], chance: Float[Array, ""]) -> Integer[Array, ""]:
+    """One of the possible examples, each as likely, or -1; two passes, no sort."""
+    n = possible.shape[0]
+    groups = jnp.pad(possible, (0, -n % GROUP)).reshape(-1, GROUP)
+    ends = jnp.cumsum(jnp.sum(groups, axis=1, dtype=jnp.int32))
+    wanted = (chance * ends[-1].astype(chance.dtype)).astype(jnp.int32)
+    wanted = jnp.minimum(wanted, ends[-1] - 1)
+    group = jnp.sum(ends <= wanted, dtype=jnp.int32)
+    inside = jnp.cumsum(groups[group], dtype=jnp.int32)
+    wanted -= ends[group] - inside[-1]
+    i = group * GROUP + jnp.sum(inside <= wanted, dtype=jnp.int32)
+    return jnp.where(ends[-1] > 0, i, -1)
+
+
+def _new_examples(
+    state: State,
+    y: Float[Array, " n"],
+    first: Integer[Array, ""],
+    key: Key[Array, ""],
+) -> tuple[Integer[Array, " batch"], Bool[Array, " batch"], Bool[Array, " batch"]]:
+    """Examples whose rows are to be computed.
+
+    The first is what the first update draws. Then come those under water whose rows are
+    not kept, in random order, then those nearest to it; with a bias the classes take
+    turns.
+
+    Returns:
+      The examples, which of them this step may use, and which are there at all: others
+      fill up where there are too few.
+    """
+    batch, n = state.rows.batch.value, y.shape[0]
+    dtype = state.responses.dtype
+    depth = state.level - (state.responses + y * state.bias)
+    # Above 0 those under water.
+    ranks = jnp.where(depth > 0, 1 + jax.random.uniform(key, (n,), dtype), depth)
+    ranks = jnp.where(state.rows.places < 0, ranks, -jnp.inf).at[first].set(jnp.inf)
+    if state.fit_bias:
+        turn = y[first]
+        pairs = [
+            jax.lax.top_k(jnp.where(y == sign, ranks, -jnp.inf), -(-batch // 2))
+            for sign in (turn, -turn)
+        ]
+        best, new = (
+            jnp.stack(both, axis=1).ravel()[:batch] for both in zip(*pairs, strict=True)
+        )
+    else:
+        best, new = jax.lax.top_k(ranks, batch)
+    place = jnp.arange(batch, dtype=jnp.int32)
+    usable = (best > 0) & (place < state.asked)
+    return new, usable, best > -jnp.inf
+
+
+def _asked(
+    state: State, block: Block, y: Float[Array, " n"], usable: Bool[Array, " batch"]
+) -> Integer[Array, ""]:
+    """How many rows to ask for at the next step.
+
+    Half of the new examples should come to their turn, and half of those whose row is
+    not kept and that are under water in the end should have been so at the start.
+    """
+    unknown = state.rows.places < 0
+    was = unknown & (state.responses + y * state.bias < state.level)
+    now = unknown & (block.responses + y * block.bias < block.level)
+    number, known, offered, used = (
+        jnp.sum(these, dtype=jnp.int32)
+        for these in (now, now & was, usable, block.used)
+    )
+    more = (2 * used >= offered) & (2 * known >= number)
+    fewer = (4 * used < offered) | (4 * known < number)
+    asked = jnp.where(more, 2 * state.asked, state.asked)
+    asked = jnp.where(fewer, state.asked // 2, asked)
+    batch = state.rows.batch.value
+    return jnp.clip(asked, min(FEWEST, batch), batch)
+
+
+def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+    r"""The level that the average has reached, and a bound on all levels; O(n).
+
+    For any weights :math:`p \ge 0` of sum 1, with a bias as large for both classes,
+    no level is above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i`; they are
+    the average's coefficients. What makes these equal for both classes is bounded, so
+    that no kernel value is needed.
+
+    Args:
+      state: of this algorithm.
+      X: the training set of `init`, as floats.
+      y: its labels.
+
+    Returns:
+      `primal` is to be maximised, and `dual` is above it.
+
+    Raises:
+      ValueError: if the training set has not the shape of the state's.
+    """
+    X, y = of_state("sbp.objective", state, X, y)
+    alpha = state.mean_coefficients
+    norm = jnp.sqrt(jnp.maximum(jnp.sum(alpha * state.mean_responses), 0))
+    reached = _level(state, y)[0]
+    mass = jnp.sum(alpha)
+    tiny = jnp.finfo(alpha.dtype).tiny
+    if not state.fit_bias:
+        bound = norm + y.shape[0] * state.slack * jnp.max(alpha)
+        return Objective(reached, jnp.where(mass > 0, bound / mass, jnp.inf))
+    masses = jnp.stack([jnp.sum(jnp.where(y == sign, alpha, 0)) for sign in (1, -1)])
+    inverse = 0.5 / jnp.maximum(masses, tiny)
+    # || u/a - v/b || <= ||u - v||/b + |1/a - 1/b| ||u||, and ||u|| <= a sqrt(max k).
+    uneven = jnp.abs(inverse[0] - inverse[1]) * masses / state.first_rate
+    bound = jnp.min(norm * inverse[::-1] + uneven)
+    largest = jnp.max(alpha * jnp.where(y > 0, inverse[0], inverse[1]))
+    bound += y.shape[0] * state.slack * largest
+    return Objective(reached, jnp.where(jnp.min(masses) > 0, bound, jnp.inf))
+
+
+@jax.jit
+def _level(
+    state: State, y: Float[Array, " n"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The level and the bias of the average."""
+    volume = y.shape[0] * state.slack
+    if state.fit_bias:
+        return water_level.balanced_level(
+            state.mean_responses, y, volume, (state.level, state.bias), jnp.inf
+        )
+    level = water_level.level(state.mean_responses, volume, state.level)
+    return level, jnp.zeros_like(level)
+
+
+def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
+    """The average of the iterates as a classifier with margins of 1.
+
+    Args:
+      state: of this algorithm.
+      X: the training set of `init`, shape `(n, d)`.
+      y: its labels, shape `(n,)`.
+
+    Returns:
+      The average over its level (line 14 of Algorithm 1). While the level is not above
+      0, which it is soon, the average itself, whose scores have the same signs.
+
+    Raises:
+      ValueError: if the training set is not the state's.
+    """
+    X, y = same("sbp.model", state, X, y)
+    level, bias = (np.asarray(value) for value in _level(state, y))
+    scale = 1 / level if level > 0 else np.ones_like(level)
+    return models.of_coefficients(
+        state.kernel, X, y, state.mean_coefficients * scale, jnp.asarray(bias * scale)
+    )
+
+
+sbp = BatchAlgorithm(init, step, objective, model, "sbp")

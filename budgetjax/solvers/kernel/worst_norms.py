@@ -1,0 +1,344 @@
+r"""Norms between a p-norm and the largest entry, for losses of the worst examples only.
+
+Peetre's K-functional of the p-norm and the largest entry, for vectors of entries of at
+least 0, is `||v|| = min_{phi >= 0} ||max(0, v - phi)||_p + t phi`: entries up to `phi`
+do not count one by one. With `t = budget^(1/p)` it is about the p-norm of the `budget`
+largest entries. Dekel and Singer (2006), "Support vector machines on a budget",
+Section 3, measure the slacks of a support vector machine with it. The coefficients then
+are in the ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and
+with a bias they are balanced, `sum_i y_i alpha_i = 0`.
+
+A balanced vector has the same sum in both classes. That splits the projection, and the
+best bias, into searches for one number each: a threshold of a class, or of both. They
+are made in passes over the entries, which are far faster than sorting them, and serve
+many problems at once under `jax.vmap`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from budgetjax.solvers.kernel import water_level
+
+# Searches end by themselves; this ends them where rounding lets them go on.
+MOST_PASSES = 100
+# So often a search halves its interval, whatever Newton's method says.
+BISECT_EVERY = 3
+# Where the depth of a class is unknown but too small: how much more to try.
+DEEPER = 4
+
+
+class OneInfinity(NamedTuple):
+    """Between the sum and the largest: the sum of the `budget` largest entries.
+
+    Attributes:
+      budget: at least 1. Where it is no whole number, the next largest entry counts
+        with the fraction.
+    """
+
+    budget: Float[Array, ""]
+
+    def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
+        """What the coefficients may sum up to."""
+        return self.budget * penalty
+
+    def allowed(
+        self,
+        first: Float[Array, ""],
+        others: Float[Array, " n"],
+        same: Float[Array, " n"],
+        squared_norm: Float[Array, ""],
+        penalty: Float[Array, ""],
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """The least and the most that `first` may change by, paired with each other.
+
+        The other of a pair changes as much, in the other direction if the two are of
+        the same class. Equation (11): both stay below the penalty.
+
+        Args:
+          first: a coefficient.
+          others: those it is paired with.
+          same: 1 where they are of its class, else -1.
+          squared_norm: of all coefficients.
+          penalty: C.
+        """
+        del squared_norm
+        kin = same > 0
+        least = jnp.maximum(-penalty, jnp.where(kin, others - penalty, -penalty))
+        most = jnp.minimum(penalty - first, jnp.where(kin, penalty, penalty - others))
+        return least, most
+
+    def project(
+        self,
+        values: Float[Array, " n"],
+        y: Float[Array, " n"],
+        penalty: Float[Array, ""],
+    ) -> Float[Array, " n"]:
+        """The nearest coefficients: balanced, `0 <= alpha_i <= C`, sum <= B C."""
+        most = self.most(penalty)
+
+        def capped(thresholds):
+            return jnp.clip(values - thresholds, 0, penalty)
+
+        balanced = capped(y * threshold(values, y, penalty, jnp.zeros_like(most)))
+        over = jnp.sum(balanced) > most
+        # Then both classes have half of the sum, whatever the bias.
+        floors = jax.vmap(
+            lambda these: threshold(values, these, penalty, most / 2, over)
+        )(_classes(y).astype(y.dtype))
+        with_sum = capped(_of_class(floors, y))
+        return _settled(jnp.where(over, with_sum, balanced), y, most)
+
+    def least(
+        self, heights: Float[Array, " n"], y: Float[Array, " n"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The least norm of `max(0, heights - y bias)`, and the bias; O(n log n).
+
+        With `u = phi + bias` and `w = phi - bias` the classes part: the norm is the
+        least of `sum_+ max(0, h - u) + sum_- max(0, h - w) + B (u + w) / 2` over
+        `u + w >= 0`, so that the two thresholds are order statistics. In the dual
+        problem pairs are taken, one of each class, those of the largest sums first.
+        Where several biases are as good it is the middle one.
+        """
+        positive, negative = (
+            -jnp.sort(jnp.where(these, -heights, jnp.inf)) for these in _classes(y)
+        )
+        # How much of a pair counts: those of the budget, and the last with a fraction.
+        places = jnp.arange(heights.shape[0], dtype=heights.dtype)
+        shares = jnp.clip(self.budget / 2 - places, 0, 1)
+        sums = positive + negative
+        shares = jnp.where(sums > 0, shares, 0)
+        value = jnp.sum(shares * jnp.maximum(sums, 0))
+        pairs = jnp.sum(shares > 0, dtype=jnp.int32)
+        whole = jnp.sum(shares == 1, dtype=jnp.int32)
+
+        def around(ordered):
+            """The first entry that does not count wholly, and the last that counts."""
+            last = ordered[jnp.maximum(pairs - 1, 0)]
+            return ordered[whole], jnp.where(pairs > 0, last, jnp.inf)
+
+        (lower_u, upper_u), (lower_w, upper_w) = around(positive), around(negative)
+        lower_u, lower_w = (
+            jnp.maximum(lower_u, -upper_w),
+            jnp.maximum(lower_w, -upper_u),
+        )
+        # Fewer pairs than the budget: phi is 0, and u is -w.
+        few = pairs.astype(heights.dtype) < self.budget / 2
+        upper_u, upper_w = (
+            jnp.where(few, jnp.minimum(upper_u, -lower_w), upper_u),
+            jnp.where(few, jnp.minimum(upper_w, -lower_u), upper_w),
+        )
+        return value, (lower_u + upper_u - lower_w - upper_w) / 4
+
+
+class TwoInfinity(NamedTuple):
+    """Between the Euclidean norm and the largest entry, `t = sqrt(budget)`.
+
+    It is at least the Euclidean norm of the `budget` largest entries, and at most that
+    and `sqrt(budget)` times the last of them (Theorem 1).
+
+    Attributes:
+      budget: any number of at least 1.
+    """
+
+    budget: Float[Array, ""]
+
+    def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
+        """What the coefficients may sum up to."""
+        return jnp.sqrt(self.budget) * penalty
+
+    def allowed(
+        self,
+        first: Float[Array, ""],
+        others: Float[Array, " n"],
+        same: Float[Array, " n"],
+        squared_norm: Float[Array, ""],
+        penalty: Float[Array, ""],
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """As of `OneInfinity`, in the ball: `x^2 + x beta + gamma <= 0` for a change x.
+
+        Equation (13).
+        """
+        beta = first - same * others
+        gamma = (squared_norm - penalty**2) / 2
+        root = jnp.sqrt(jnp.maximum(beta**2 - 4 * gamma, 0))
+        # Of the two solutions the larger, and the other from their product: without
+        # cancellation on the surface of the ball, where gamma is 0.
+        far = -(beta + jnp.where(beta < 0, -root, root)) / 2
+        near = gamma / jnp.where(far == 0, 1, far)
+        return (
+            jnp.minimum(jnp.minimum(far, near), 0),
+            jnp.maximum(jnp.maximum(far, near), 0),
+        )
+
+    def project(
+        self,
+        values: Float[Array, " n"],
+        y: Float[Array, " n"],
+        penalty: Float[Array, ""],
+    ) -> Float[Array, " n"]:
+        """The nearest coefficients: balanced, `||alpha|| <= C`, sum <= sqrt(B) C.
+
+        Either the sum does not bind, and the nearest balanced vector is scaled into the
+        ball; or it does, and half of it is in each class; or both do.
+        """
+        most = self.most(penalty)
+
+        def into_ball(vector):
+            norm = jnp.sqrt(jnp.sum(vector**2))
+            return vector * (penalty / jnp.maximum(norm, penalty))
+
+        bias = threshold(values, y, jnp.full_like(most, jnp.inf), jnp.zeros_like(most))
+        balanced = into_ball(jnp.maximum(values - y * bias, 0))
+        over = jnp.sum(balanced) > most
+        half = most / 2
+        floors, depth = _spread(values, y, self.budget, half, half, over)
+        with_sum = jnp.maximum(values - _of_class(floors, y), 0) * (half / depth)
+        result = _settled(jnp.where(over, with_sum, balanced), y, most)
+        return into_ball(result)
+
+    def least(
+        self, heights: Float[Array, " n"], y: Float[Array, " n"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The least norm of `max(0, heights - y bias)`, and the bias."""
+        zero = jnp.zeros_like(self.budget)
+        bias = threshold(heights, y, jnp.full_like(zero, jnp.inf), zero)
+        rest = jnp.maximum(heights - y * bias, 0)
+        total = jnp.sum(rest)
+        # Then a phi above 0 is better.
+        dense = total**2 > self.budget * jnp.sum(rest**2)
+        floors, _ = _spread(heights, y, self.budget, total / 2, zero, dense)
+        bias = jnp.where(dense, (floors[0] - floors[1]) / 2, bias)
+        phi = jnp.where(dense, jnp.maximum((floors[0] + floors[1]) / 2, 0), 0)
+        rest = jnp.maximum(heights - y * bias - phi, 0)
+        return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
+
+
+Norm = OneInfinity | TwoInfinity
+
+
+def threshold(
+    values: Float[Array, " n"],
+    signs: Float[Array, " n"],
+    cap: Float[Array, ""],
+    target: Float[Array, ""],
+    needed: Bool[Array, ""] | bool = True,
+) -> Float[Array, ""]:
+    """`tau` such that `sum_i s_i clip(v_i - s_i tau, 0, cap) = target`.
+
+    The sum falls with `tau` and is piecewise linear. Newton's method finds its piece in
+    a few passes, and a bisection between its steps makes sure of that.
+
+    Args:
+      values: shape `(n,)`.
+      signs: -1, 0 or +1; both others with a target of 0, or none of -1.
+      cap: may be infinite.
+      target: that the sum can reach.
+      needed: whether to search at all; else any number is returned.
+    """
+    count = jnp.sum(jnp.abs(signs))
+    ends = signs * values
+    lower = jnp.min(jnp.where(signs != 0, ends, jnp.inf)) - target / count
+    upper = jnp.max(jnp.where(signs != 0, ends, -jnp.inf))
+    rounding = jnp.finfo(values.dtype).eps * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
+
+    def body(carry):
+        tau, lower, upper, _, passes = carry
+        inner = jnp.clip(values - signs * tau, 0, cap)
+        excess = jnp.sum(signs * inner) - target
+        slope = jnp.sum(jnp.where((inner > 0) & (inner < cap), jnp.abs(signs), 0))
+        lower = jnp.where(excess >= 0, tau, lower)
+        upper = jnp.where(excess <= 0, tau, upper)
+        following = tau + excess / jnp.maximum(slope, 1)
+        inside = (following >= lower) & (following <= upper)
+        inside &= (slope > 0) | (excess == 0)
+        found = inside & (jnp.abs(following - tau) <= rounding)
+        bisects = ~inside | (~found & (passes % BISECT_EVERY == BISECT_EVERY - 1))
+        following = jnp.where(bisects, (lower + upper) / 2, following)
+        return following, lower, upper, found | (upper - lower <= rounding), passes + 1
+
+    start = jnp.clip(jnp.zeros_like(lower), lower, upper)
+    carry = (start, lower, upper, ~jnp.asarray(needed), jnp.int32(0))
+    return jax.lax.while_loop(
+        lambda carry: ~carry[3] & (carry[4] < MOST_PASSES), body, carry
+    )[0]
+
+
+def _classes(y: Float[Array, " n"]) -> Bool[Array, "2 n"]:
+    return jnp.stack([y > 0, y < 0])
+
+
+def _of_class(numbers: Float[Array, "2"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Of two numbers the first for every positive example, else the second."""
+    return jnp.where(y > 0, numbers[0], numbers[1])
+
+
+def _spread(
+    values: Float[Array, " n"],
+    y: Float[Array, " n"],
+    budget: Float[Array, ""],
+    depth: Float[Array, ""],
+    least: Float[Array, ""],
+    needed: Bool[Array, ""],
+) -> tuple[Float[Array, "2"], Float[Array, ""]]:
+    """Floors of both classes, above which the norm is the sum over `sqrt(budget)`.
+
+    The sum of what is above is the same in both classes, the depth. While the same m
+    entries of a class are above, the squared norm is `V + depth^2 sum 1 / m`, with the
+    squared deviations `V` from the means of the classes. So the squared norm over the
+    squared sum is concave and piecewise linear in `1 / depth^2`, and Newton's method
+    ends exactly.
+
+    Args:
+      values: shape `(n,)`.
+      y: -1 and +1, shape `(n,)`.
+      budget: as of a norm.
+      depth: where to begin, positive.
+      least: a depth to stop at, though the norm be smaller.
+      needed: whether to search at all; else any numbers are returned.
+
+    Returns:
+      The floors, and the depth; a depth of 0 where the largest entries are ties of
+      more than the budget.
+    """
+    classes = _classes(y)
+    heights = jnp.where(classes, -values[None], jnp.inf)
+
+    def body(carry):
+        _, depth, floors, passes = carry
+        floors = -jax.vmap(water_level.level, (0, None, 0))(heights, depth, -floors)
+        above = classes & (values[None] > floors[:, None])
+        counts = jnp.maximum(jnp.sum(above, axis=1, dtype=values.dtype), 1)
+        means = floors + depth / counts
+        deviations = jnp.where(above, values[None] - means[:, None], 0)
+        left = 4 / budget - jnp.sum(1 / counts)
+        root = jnp.sqrt(jnp.sum(deviations**2) / jnp.where(left > 0, left, 1))
+        # Too few are above, unless all are: then nothing is left to spread over.
+        deeper = jnp.where(jnp.all(above == classes), depth, DEEPER * depth)
+        following = jnp.maximum(jnp.where(left > 0, root, deeper), least)
+        return depth, following, floors, passes + 1
+
+    def unfinished(carry):
+        before, depth, _, passes = carry
+        rounding = 4 * jnp.finfo(values.dtype).eps * depth
+        moved = jnp.abs(depth - before) > rounding
+        return needed & moved & (passes < MOST_PASSES)
+
+    floors = jnp.full(2, jnp.max(values))
+    carry = (jnp.full_like(depth, jnp.inf), depth, floors, jnp.int32(0))
+    depth, _, floors, _ = jax.lax.while_loop(unfinished, body, carry)
+    return floors, depth
+
+
+def _settled(
+    coefficients: Float[Array, " n"], y: Float[Array, " n"], most: Float[Array, ""]
+) -> Float[Array, " n"]:
+    """The same but for rounding: both classes scaled down to one sum, in bounds."""
+    positive, negative = (
+        jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)
+    )
+    total = jnp.minimum(jnp.minimum(positive, negative), most / 2)
+    scales = [total / jnp.where(each > 0, each, 1) for each in (positive, negative)]
+    return coefficients * jnp.where(y > 0, scales[0], scales[1])

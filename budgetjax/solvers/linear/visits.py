@@ -1,0 +1,137 @@
+"""Passes over patterns, a visit after another, and the order they come in."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
+
+from budgetjax.solvers.linear.rows import Rows, element, put, taken
+
+
+class Order(NamedTuple):
+    """Patterns in the order they are to be visited in.
+
+    Attributes:
+      indices: shape `(n,)`.
+      number: how many of them, from the first on, are meant.
+    """
+
+    indices: Int32[Array, " n"]
+    number: Int32[Array, ""]
+
+
+# A visit: the coefficient of the pattern, its margin, its squared norm and what is
+# tallied, to the new coefficient, whether the pattern is to be kept for the next pass,
+# and the new tally.
+Visit = Callable[
+    [Float[Array, ""], Float[Array, ""], Float[Array, ""], Float[Array, " tallied"]],
+    tuple[Float[Array, ""], Bool[Array, ""], Float[Array, " tallied"]],
+]
+
+
+def visit_all(
+    patterns: Rows,
+    squares: Float[Array, " n"],
+    order: Order,
+    weights: Float[Array, " size"],
+    coefficients: Float[Array, " n"],
+    visit: Visit,
+    tally: Float[Array, " tallied"],
+) -> tuple[Float[Array, " size"], Float[Array, " n"], Order, Float[Array, " tallied"]]:
+    """Visits every pattern of an order; O(n), and for each visit the numbers of a row.
+
+    The weights follow: they change by the pattern times the change of its coefficient.
+
+    Args:
+      patterns: all of them.
+      squares: their squared norms.
+      order: none of them twice.
+      weights: before the pass.
+      coefficients: of all patterns.
+      visit: what it does.
+      tally: what it is given first.
+
+    Returns:
+      Weights and coefficients after the pass, the kept patterns in the order of their
+      visits, and the tally.
+    """
+
+    def body(t, state):
+        weights, new, kept, count, tally = state
+        i = element(order.indices, t)
+        # No pattern comes twice, so its old coefficient is still its newest.
+        old = element(coefficients, i)
+        margin = patterns.inner(i, weights)
+        now, keep, tally = visit(old, margin, element(squares, i), tally)
+        weights = patterns.add(i, now - old, weights)
+        # What is not kept is overwritten by the next that is.
+        kept = put(kept, count, i)
+        return weights, put(new, i, now), kept, count + keep.astype(count.dtype), tally
+
+    spare = jnp.zeros_like(order.indices)
+    start = (weights, coefficients, spare, jnp.int32(0), tally)
+    weights, coefficients, kept, count, tally = jax.lax.fori_loop(
+        jnp.int32(0), order.number, body, start
+    )
+    return weights, coefficients, Order(kept, count), tally
+
+
+def everything(number: int) -> Order:
+    """All patterns in their own order."""
+    return Order(jnp.arange(number, dtype=jnp.int32), jnp.int32(number))
+
+
+@jax.jit
+def shuffled(key: Key[Array, ""], order: Order) -> Order:
+    """A random order of the same patterns; O(number).
+
+    Fisher and Yates: to sort random numbers would take longer than the visits.
+    """
+    seed = jax.random.bits(key, (), jnp.uint32)
+
+    def place(t, indices):
+        # Any of the t + 1 places so far; that those of small numbers are likelier, by
+        # one in 2^32 / n draws, does not matter here.
+        places = (t + 1).astype(jnp.uint32)
+        j = (_bits(seed, t) % places).astype(jnp.int32)
+        indices = put(indices, t, taken(indices, j))
+        return put(indices, j, element(order.indices, t))
+
+    start = jnp.zeros_like(order.indices)
+    return order._replace(
+        indices=jax.lax.fori_loop(jnp.int32(0), order.number, place, start)
+    )
+
+
+def _bits(seed: UInt32[Array, ""], t: Int32[Array, ""]) -> UInt32[Array, ""]:
+    """32 random bits, the t-th after a seed, for loops that `jax.random` would slow.
+
+    The finalizer of MurmurHash3 on a Weyl sequence, as in SplitMix.
+    """
+    x = seed + t.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+def next_position(
+    order: Order, position: Int32[Array, ""], key: Key[Array, ""]
+) -> tuple[Order, Int32[Array, ""], Key[Array, ""]]:
+    """Where to go on after a visit: in a new random order, after the last."""
+
+    def start_again(order, position, key):
+        key, now = jax.random.split(key)
+        return shuffled(now, order), jnp.int32(0), key
+
+    def go_on(order, position, key):
+        return order, position + 1, key
+
+    last = position == order.number - 1
+    return jax.lax.cond(last, start_again, go_on, order, position, key)
+
+
+def tallied(tally: Float[Array, " 2"], change: Float[Array, ""]) -> Float[Array, " 2"]:
+    """By how much coefficients have risen and fallen, after one more change."""
+    return tally + jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])

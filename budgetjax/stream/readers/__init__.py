@@ -1,0 +1,1 @@
+"""Readers of data files: CSV, Parquet, Arrow, LIBSVM text, npy."""
