@@ -30,8 +30,8 @@ from budgetjax.estimators import (
     SBPClassifier,
     inputs,
 )
-from budgetjax.estimators.reservoir import Reservoir
 from budgetjax.saving import model_files
+from budgetjax.stream.reservoir import Reservoir
 
 # Of the maintenance and the bias nothing depends here but the time to compile.
 ESTIMATORS = {

@@ -18,12 +18,12 @@ from sklearn.utils.validation import (
 
 from budgetjax import checks, progress_bar, support_set
 from budgetjax.estimators import inputs, packing, parameters
-from budgetjax.estimators.reservoir import Reservoir
 from budgetjax.online import engine
 from budgetjax.refitting import passes
 from budgetjax.refitting.refit import refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import padded
+from budgetjax.stream.reservoir import Reservoir
 
 # Rows that the refit pads to, at least.
 FEWEST_TO_REFIT = 256
