@@ -68,6 +68,25 @@ def test_a_run_that_fails_goes_on(
     assert os.listdir(tmp_path) == [path.name]
 
 
+@together
+@pytest.mark.parametrize("standardise", [False, True])
+def test_a_reservoir_goes_on_too(group, tmp_path, standardise):
+    more = {"standardise": standardise, "reservoir": 70}
+    expected = fit(ROW, batches(), **more)
+    assert expected.reservoir is None
+    more["checkpoint"] = path = tmp_path / "run"
+    for rows in (100, 290):
+        with pytest.raises(KeyboardInterrupt):
+            fit(ROW, until(rows, KeyboardInterrupt("stop")), **more)
+        assert model_files.load(path).reservoir.num_rows == rows // ROWS * ROWS
+    identical(fit(ROW, batches((7, 90)), **more), expected)
+    # The file holds what the stream has left, to which the last rows are added anew.
+    identical(fit(ROW, batches(), **more), expected)
+    more["reservoir"] = 71
+    with pytest.raises(ValueError, match="standardise and reservoir, got one of other"):
+        fit(ROW, batches(), **more)
+
+
 @pytest.fixture
 def interruptible():
     """Ctrl-C as in a terminal: what a shell starts in the background ignores it."""

@@ -345,6 +345,7 @@ def python_stream(epochs=1, **more):
         state,
         repeated,
         classes=["no", "yes"],
+        reservoir=8192,
         standardise=True,
         batch_rows=256,
         progress=False,
@@ -483,8 +484,8 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
     assert result.exit_code == 1
     assert result.stderr == (
         "budgetjax: error: fit_stream: checkpoint run.ckpt must be of the same "
-        "learner, hyperparameters, classes and standardise, got one of others; delete "
-        "run.ckpt to start anew\n"
+        "learner, hyperparameters, classes, standardise and reservoir, got one of "
+        "others; delete run.ckpt to start anew\n"
     )
     assert Path("run.ckpt").read_bytes() == before
     assert not Path("other.st").exists()

@@ -31,7 +31,7 @@ from budgetjax.estimators import (
     inputs,
 )
 from budgetjax.saving import model_files
-from budgetjax.stream.reservoir import Reservoir
+from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # Of the maintenance and the bias nothing depends here but the time to compile.
 ESTIMATORS = {
@@ -300,11 +300,14 @@ def test_a_reservoir_keeps_a_uniform_sample():
     weights = np.where(y % 3 == 0, 0, 2.0)
     found = []
     for size in (rows, 7001):
-        kept = Reservoir.empty(1, np.dtype(np.float32), np.dtype(np.int32), 5)
+        kept = Reservoir.empty(
+            1, np.dtype(np.float32), np.dtype(np.int32), size=8192, seed=5
+        )
         for start in range(0, rows, size):
             part = slice(start, start + size)
             kept = kept.updated(X[part], y[part], weights[part])
-        found.append(kept)
+        found.append(kept.rows())
+    kept = found[0]
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(kept.y) == 8192
@@ -314,10 +317,12 @@ def test_a_reservoir_keeps_a_uniform_sample():
     assert np.all(kept.y % 3 != 0)
     counts = np.histogram(kept.y, 10, (0, rows))[0]
     assert np.all(np.abs(counts - 819.2) < 5 * np.sqrt(819.2))
+    # In random order: neighbours do not come after each other.
+    assert abs(np.corrcoef(kept.y[:-1], kept.y[1:])[0, 1]) < 0.05
     # Rows of many features are fewer.
-    wide = Reservoir.empty(4096, np.dtype(np.float32), np.dtype(np.int32), 5)
-    wide = wide.updated(np.zeros((1100, 4096), np.float32), y[:1100], np.ones(1100))
-    assert wide.X.shape == (1024, 4096)
+    assert [usual_size(width) for width in (1, 1024, 4096, 10**6)] == [
+        *(8192, 4096, 1024, 1024)
+    ]
 
 
 def test_epochs_and_orders():

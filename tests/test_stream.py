@@ -117,6 +117,38 @@ def test_one_program_for_all_lengths_and_values(name):
     assert len(traces) == once > 0
 
 
+@pytest.mark.parametrize("name", ["@multiclass", "@regression"])
+@pytest.mark.parametrize("standardise", [False, True])
+def test_at_the_end_the_rows_of_the_reservoir_come_again(name, standardise):
+    row = LEARNERS[name[1:]]
+    X, y = row.stream(N)
+    weight = np.arange(N) % 3.0
+    plain = fit(row, [(X, y, weight)], standardise=standardise)
+    model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=70)
+    identical(model._replace(state=plain.state), plain)
+    # All of weight above 0, if there is room, and each once.
+    model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=N)
+    order = np.argsort(np.random.default_rng(np.random.PCG64(0)).random(133))
+    kept = np.flatnonzero(weight)[order]
+    again = X if plain.scaling is None else plain.scaling.apply(X)
+    by_hand = fit(row, [(again[kept], y[kept], weight[kept])], plain.state)
+    identical(model.state, by_hand.state)
+
+
+@pytest.mark.parametrize("name", ["@binary"])
+def test_a_sorted_stream_with_a_reservoir_is_learned(name):
+    X = np.random.default_rng(2).normal(size=(N, registry.NUM_FEATURES))
+    y = np.repeat([-1, 1], N // 2)
+    X[:, 0] = X[:, 0] / 2 + y
+    plain, model = (
+        fit(LEARNERS[name[1:]], [(X, y)], reservoir=reservoir)
+        for reservoir in (None, N // 2)
+    )
+    # One pass ends as a model of its last rows.
+    assert np.mean(plain.predict(X) == y) == 0.5
+    assert np.mean(model.predict(X) == y) > 0.8
+
+
 @each
 def test_rows_of_weight_0_are_as_if_they_were_not_there(row):
     X, y = row.stream(N)

@@ -129,7 +129,8 @@ def train(
 
     One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
     name, and is read a part at a time, so that it may be larger than the memory. Rows
-    should be in random order, not sorted by class.
+    should be in random order: of sorted ones the last count most, even though a sample
+    of up to 8,192 rows is learned again at the end, shuffled.
     """
     started = time.perf_counter()
     asked = options.unique(settings, "--set")
@@ -244,6 +245,7 @@ def _streamed(
     from budgetjax.stream.batches import rows_of_a_batch
     from budgetjax.stream.checkpoints import AGAIN
     from budgetjax.stream.fit import fit_stream
+    from budgetjax.stream.reservoir import usual_size
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
         for _ in range(epochs):
@@ -263,6 +265,7 @@ def _streamed(
             longer,
             classes=about.labels,
             standardise=standardise,
+            reservoir=usual_size(source.num_features),
             batch_rows=min(usual, size),
             progress=progress,
             checkpoint=checkpoint,

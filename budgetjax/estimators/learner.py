@@ -23,7 +23,7 @@ from budgetjax.refitting import passes
 from budgetjax.refitting.refit import refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.model import padded
-from budgetjax.stream.reservoir import Reservoir
+from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # Rows that the refit pads to, at least.
 FEWEST_TO_REFIT = 256
@@ -289,7 +289,10 @@ class Learner(BaseEstimator):
         )
         kept = None
         if refits:
-            kept = Reservoir.empty(X.shape[1], inputs.dtype_of(X), y_dtype, seed)
+            width = X.shape[1]
+            kept = Reservoir.empty(
+                width, inputs.dtype_of(X), y_dtype, size=usual_size(width), seed=seed
+            )
         return name, state, origin, kept
 
     def _went_on(
@@ -306,7 +309,8 @@ class Learner(BaseEstimator):
         """Learns a part of a stream; `y` is kept, of which `targets` are learned."""
         state = self._run(name, state, X, origin, targets, weights)
         if kept is not None:
-            kept = kept.updated(inputs.dense(X, kept.X.dtype, origin), y, weights)
+            dtype = np.dtype(state.expansion.vectors.dtype)
+            kept = kept.updated(inputs.dense(X, dtype, origin), y, weights)
         self._streamed, self._reservoir, self._solved = state, kept, None
         self._name, self.origin_ = name, origin
 
@@ -315,20 +319,18 @@ class Learner(BaseEstimator):
         return y
 
     def _replayed(self, state: Any, kept: Reservoir) -> Any:
-        """The state after the rows that were kept, in another order, and the refit.
+        """The state after the rows that were kept, in random order, and the refit.
 
         However the stream was sorted, these are all parts of it.
         """
-        if not len(kept.y):
+        rows, nowhere = kept.rows(), np.zeros(kept.kept.X.shape[1])
+        if not len(rows.y):
             return state
-        nowhere, targets = np.zeros(kept.X.shape[1]), self._targets(kept.y)
-        order = np.random.default_rng(kept.seed).permutation(len(kept.y))
+        targets = self._targets(rows.y)
         state = self._run(
-            *(self._name, state, kept.X, nowhere, targets[order], kept.weights[order]),
-            order,
-            size=REPLAYED,
+            *(self._name, state, rows.X, nowhere, targets, rows.weights), size=REPLAYED
         )
-        return self._refitted(state, kept.X, nowhere, targets, kept.weights, kept.seed)
+        return self._refitted(state, rows.X, nowhere, targets, rows.weights, kept.seed)
 
     def _refitted(
         self,

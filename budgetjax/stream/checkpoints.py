@@ -85,7 +85,9 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     path = checkpoint.path
     try:
         model, notes = model_files.read(
-            path, like=start, check=lambda notes: _check(where, checkpoint, notes)
+            path,
+            like=start.state,
+            check=lambda notes: _check(where, checkpoint, notes),
         )
     except FileNotFoundError:
         return None
@@ -120,7 +122,7 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     if notes["start"] != checkpoint.start:
         raise ValueError(
             f"{where}: checkpoint {path} must be of the same learner, hyperparameters, "
-            f"classes and standardise, got one of others; {AGAIN}"
+            f"classes, standardise and reservoir, got one of others; {AGAIN}"
         )
 
 

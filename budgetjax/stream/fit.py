@@ -26,8 +26,10 @@ from budgetjax.stream.model import (
     StreamError,
     StreamModel,
     extended,
+    padded,
 )
 from budgetjax.stream.prepare import Batch, largest, listed, prepared
+from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
 
@@ -39,6 +41,7 @@ def fit_stream(
     *,
     classes: ArrayLike | Sequence[Any] | None = None,
     standardise: bool = False,
+    reservoir: int | None = None,
     batch_rows: int | None = None,
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -72,6 +75,10 @@ def fit_stream(
         deviation, of all rows up to and including the batch. The support vectors are
         mapped to the new units with every batch. Rows of weight 0 do not count, other
         weights do not matter.
+      reservoir: rows to keep, a uniform sample of the stream, 8,192 for example. At the
+        end the learner sees them again, in random order: after a stream that is sorted
+        by its labels, or by a feature, the model is else one of its last rows. None
+        keeps none.
       batch_rows: rows to learn at once: what lies between two checkpoints or two points
         of the curve. None is as many as take some 4 MiB, at most 65,536.
       progress: show a bar, with rows a second, the progressive error and the number of
@@ -113,7 +120,7 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
-    model = _begin(state, classes, standardise)
+    model = _begin(state, classes, standardise, reservoir)
     checks.check_algorithm(WHERE, algorithm, model.state)
     features = rounds.num_features(WHERE, model.state)
     if isinstance(batches, Batches) and batches.num_features != features:
@@ -170,7 +177,7 @@ def fit_stream(
                 except CheckpointError as failed:
                     error.add_note(str(failed))
             raise
-    return position.model
+    return _replayed(algorithm, position.model, rows, source.name_of(batches))
 
 
 def _check_batches(batches: Any) -> None:
@@ -187,8 +194,28 @@ def _check_batches(batches: Any) -> None:
         )
 
 
-def _begin(state: Any, classes: Any, standardise: Any) -> StreamModel:
+def _begin(state: Any, classes: Any, standardise: Any, size: Any) -> StreamModel:
     """What a run begins with."""
+    model = _model(state, classes, standardise)
+    if size is None:
+        return model
+    size = checks.size(WHERE, "reservoir", size)
+    if model.reservoir is not None:
+        return model
+    expansion = model.state.expansion
+    dtype = np.dtype(expansion.vectors.dtype)
+    empty = Reservoir.empty(
+        _features(model.state),
+        # As rows are before they are scaled.
+        dtype if model.scaling is None else np.dtype(np.float64),
+        dtype if expansion.num_columns == 1 else np.dtype(np.int32),
+        size=size,
+    )
+    return model._replace(reservoir=empty)
+
+
+def _model(state: Any, classes: Any, standardise: Any) -> StreamModel:
+    """The model to go on with."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
     if not isinstance(state, StreamModel):
         features = _features(state)
@@ -296,12 +323,48 @@ def _after(
     else:
         error = float(state.num_mistakes - model.state.num_mistakes)
         scored = int(state.num_seen - model.state.num_seen)
+    model = extended(model, state, batch.scaling, batch.rows, scored, error)
+    if model.reservoir is not None:
+        model = model._replace(reservoir=model.reservoir.updated(*batch.given))
     return Position(
-        extended(model, state, batch.scaling, batch.rows, scored, error),
+        model,
         position.batches + 1,
         batch.first + batch.rows,
         batch.given,
     )
+
+
+def _replayed(
+    algorithm: Algorithm | FeatureAlgorithm, model: StreamModel, size: int, name: str
+) -> StreamModel:
+    """The model after the rows of its reservoir, which it then no longer has.
+
+    Errors of these rows are none of the curve: the model has met them before.
+    """
+    if model.reservoir is None:
+        return model
+    state, rows = model.state, model.reservoir.rows()
+    X = rows.X
+    if model.scaling is not None:
+        X = model.scaling.apply(X, state.expansion.vectors.dtype)
+    try:
+        for start in range(0, len(X), size):
+            part = slice(start, start + size)
+            batch = Batch(
+                padded(X[part], size),
+                padded(rows.y[part], size, 1),
+                padded(rows.weights[part], size),
+                rows=len(X[part]),
+                first=start,
+                scaling=None,
+                given=(),
+                doubt=None,
+            )
+            where = f"{WHERE}: the reservoir of {name}"
+            state, _ = _learned(algorithm, state, batch, where)
+    except (ValueError, OverflowError) as error:
+        raise StreamError(str(error), model) from error
+    return model._replace(state=state, reservoir=None)
 
 
 def _learned(

@@ -9,6 +9,7 @@ from budgetjax import checks
 from budgetjax.online import engine, rounds
 from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import rows_of_a_batch
+from budgetjax.stream.reservoir import Reservoir
 
 # Beyond so many points of a curve, every other one is dropped.
 MOST_POINTS = 1000
@@ -31,6 +32,8 @@ class StreamModel(NamedTuple):
       num_scored: rows of a weight above 0, which the errors are means of.
       total_error: the sum of their errors.
       feature_names: the columns of the rows, where the source had names.
+      reservoir: a sample of the rows, while the stream that is to keep one has not
+        ended.
     """
 
     state: Any
@@ -41,6 +44,7 @@ class StreamModel(NamedTuple):
     num_scored: int = 0
     total_error: float = 0.0
     feature_names: tuple[str, ...] | None = None
+    reservoir: Reservoir | None = None
 
     @property
     def num_rows(self) -> int:

@@ -9,35 +9,79 @@ from jaxtyping import Float, Shaped
 MOST_ROWS, MOST_NUMBERS, FEWEST_ROWS = 8192, 2**22, 1024
 
 
+def usual_size(num_features: int) -> int:
+    """How many rows to keep where nobody says."""
+    return max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // num_features))
+
+
+class Rows(NamedTuple):
+    """Rows of a stream, each with a random number.
+
+    Attributes:
+      X: shape `(n, features)`.
+      y: labels of the algorithm, or targets, shape `(n,)`.
+      weights: above 0, shape `(n,)`.
+      numbers: uniform in `[0, 1)`, shape `(n,)`.
+    """
+
+    X: Float[np.ndarray, "n features"]
+    y: Shaped[np.ndarray, " n"]
+    weights: Float[np.ndarray, " n"]
+    numbers: Float[np.ndarray, " n"]
+
+    def joined(self, other: "Rows") -> "Rows":
+        """These and the others, in the types of these."""
+        return Rows(
+            *(
+                np.concatenate([one, more.astype(one.dtype, copy=False)])
+                for one, more in zip(self, other, strict=True)
+            )
+        )
+
+    def least(self, size: int) -> "Rows":
+        """At most so many, of the least numbers, and in their order."""
+        order = np.argsort(self.numbers, kind="stable")[:size]
+        return Rows(*(each[order] for each in self))
+
+
 class Reservoir(NamedTuple):
     """The rows of the least random numbers among all that have come.
 
     Every row of the stream is as likely to be here, and any division of the stream
-    keeps the same rows.
+    keeps the same rows. A batch costs its random numbers and a copy of `recent`.
 
     Attributes:
-      X: shape `(kept, features)`.
-      y: labels of the algorithm, or targets, shape `(kept,)`.
-      weights: above 0, shape `(kept,)`.
-      numbers: drawn for each row, shape `(kept,)`.
+      kept: at most `size` rows, in the order of their numbers.
+      recent: at most half as many, that came after these and may belong to them.
+      size: how many rows to keep.
       num_rows: rows so far.
       seed: of the numbers.
     """
 
-    X: Float[np.ndarray, "kept features"]
-    y: Shaped[np.ndarray, " kept"]
-    weights: Float[np.ndarray, " kept"]
-    numbers: Float[np.ndarray, " kept"]
+    kept: Rows
+    recent: Rows
+    size: int
     num_rows: int
     seed: int
 
     @classmethod
     def empty(
-        cls, num_features: int, dtype: np.dtype, y_dtype: np.dtype, seed: int
+        cls,
+        num_features: int,
+        dtype: np.dtype,
+        y_dtype: np.dtype,
+        *,
+        size: int,
+        seed: int = 0,
     ) -> "Reservoir":
         """Of no rows."""
-        rows, y = np.zeros((0, num_features), dtype), np.zeros(0, y_dtype)
-        return cls(rows, y, np.zeros(0), np.zeros(0), 0, seed)
+        X, y = np.zeros((0, num_features), dtype), np.zeros(0, y_dtype)
+        none = Rows(X, y, np.zeros(0), np.zeros(0))
+        return cls(none, none, size, 0, seed)
+
+    def rows(self) -> Rows:
+        """The sample, in random order."""
+        return self.kept.joined(self.recent).least(self.size)
 
     def updated(
         self,
@@ -46,25 +90,18 @@ class Reservoir(NamedTuple):
         weights: Float[np.ndarray, " n"],
     ) -> "Reservoir":
         """With these rows too; rows of weight 0 are as if they were not there."""
-        X, y, weights = (array[weights > 0] for array in (X, y, weights))
+        present = np.flatnonzero(weights > 0)
         # One number is drawn per row: those of the rows before are skipped.
         draws = np.random.PCG64(self.seed).advance(self.num_rows)
-        numbers = np.concatenate(
-            [self.numbers, np.random.Generator(draws).random(len(y))]
-        )
-        most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // X.shape[1]))
-        # In the order of the stream.
-        kept = np.sort(np.argsort(numbers, kind="stable")[:most])
-        old, new = kept[kept < len(self.y)], kept[kept >= len(self.y)] - len(self.y)
-
-        def joined(before, after):
-            return np.concatenate([before[old], after[new]]).astype(before.dtype)
-
-        return Reservoir(
-            joined(self.X, X),
-            joined(self.y, y),
-            joined(self.weights, weights),
-            numbers[kept],
-            self.num_rows + len(y),
-            self.seed,
-        )
+        numbers = np.random.Generator(draws).random(len(present))
+        kept, recent = self.kept, self.recent
+        is_full = len(kept.y) == self.size
+        enters = numbers < (kept.numbers[-1] if is_full else 1)
+        if np.any(enters):
+            at = present[enters]
+            recent = recent.joined(Rows(X[at], y[at], weights[at], numbers[enters]))
+        if len(recent.y) > self.size // 2:
+            kept = kept.joined(recent).least(self.size)
+            recent = recent.least(0)
+        total = self.num_rows + len(present)
+        return self._replace(kept=kept, recent=recent, num_rows=total)
