@@ -75,10 +75,10 @@ def fit_stream(
         deviation, of all rows up to and including the batch. The support vectors are
         mapped to the new units with every batch. Rows of weight 0 do not count, other
         weights do not matter.
-      reservoir: rows to keep, a uniform sample of the stream, 8,192 for example. At the
-        end the learner sees them again, in random order: after a stream that is sorted
-        by its labels, or by a feature, the model is else one of its last rows. None
-        keeps none.
+      reservoir: rows to keep, a uniform sample of the stream, such as 8,192. At the end
+        they are learned again, in random order: without them, a stream that is sorted
+        by label or by a feature leaves a model of its last rows. Checkpoints hold the
+        sample, and the model as it is before the end. None keeps no rows.
       batch_rows: rows to learn at once: what lies between two checkpoints or two points
         of the curve. None is as many as take some 4 MiB, at most 65,536.
       progress: show a bar, with rows a second, the progressive error and the number of
