@@ -103,6 +103,48 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
     return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
+def sparse(where: str, name: str, X: Any) -> Any:
+    """A matrix of `scipy.sparse` as CSR, if its numbers are real and finite."""
+    if not hasattr(X, "tocsr") or len(X.shape) != 2:
+        raise ValueError(
+            f"{where}: {name} must be a matrix of scipy.sparse, got {type(X).__name__}"
+        )
+    X = X.tocsr()
+    good = np.isfinite(np.asarray(array(where, name, X.data)))
+    if not np.all(good):
+        at = int(np.argmin(good))
+        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
+        raise ValueError(
+            f"{where}: {name} must be finite, got {X.data[at]} in row {row}, column "
+            f"{X.indices[at]}"
+        )
+    return X
+
+
+def check_finite(where: str, X: jax.Array, first_row: int = 0) -> None:
+    """Raises if an example has a value that is not finite, unless it is traced."""
+    if isinstance(X, Tracer):
+        return
+    # Data that an outer `jit` closes over have values too.
+    with jax.ensure_compile_time_eval():
+        row = int(first_bad_row(X))
+    if row < X.shape[0]:
+        column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
+        raise ValueError(
+            f"{where}: X must be finite, got {float(X[row, column])} in row "
+            f"{first_row + row}, column {column}"
+        )
+
+
+@jax.jit
+def first_bad_row(X: jax.Array) -> jax.Array:
+    """The first row with a value that is not finite, or n."""
+    rows = jnp.arange(X.shape[0])
+    # A sum is finite only if all its terms are, and it reads X once.
+    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=1))
+    return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
+
+
 def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """`value` as an array of JAX of this type.
 

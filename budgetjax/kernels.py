@@ -94,6 +94,9 @@ class Kernel:
     # A NumPy number on the left would take the kernel for a sequence of numbers.
     __array_ufunc__ = None
 
+    # Whether it compares rows with examples, which then are support vectors.
+    of_examples: ClassVar[bool] = True
+
     # Of the NamedTuple that every kernel also is.
     _fields: ClassVar[tuple[str, ...]]
     _make: ClassVar[Callable[..., Any]]

@@ -13,8 +13,17 @@ from budgetjax.kernels import (
     Sum,
     default_gamma,
 )
+from budgetjax.models import (
+    KernelModel,
+    LinearModel,
+    Support,
+    decision_function,
+    predict,
+    prune,
+    support,
+)
 from budgetjax.online.arow import arow
-from budgetjax.online.engine import decision_function, predict, run
+from budgetjax.online.engine import run
 from budgetjax.online.forgetron import forgetron
 from budgetjax.online.fourier import fourier
 from budgetjax.online.landmarks import kmeans_landmarks
@@ -44,7 +53,6 @@ from budgetjax.refitting.refit import refit
 from budgetjax.saving.model_files import load, save
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
-from budgetjax.solvers.kernel.model import KernelModel, prune
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.sdca import sdca
 from budgetjax.solvers.kernel.smo import smo
@@ -57,13 +65,12 @@ from budgetjax.solvers.kernel.solve import (
 )
 from budgetjax.solvers.linear.dcd import dcd
 from budgetjax.solvers.linear.linear_pegasos import linear_pegasos
-from budgetjax.solvers.linear.model import LinearModel
 from budgetjax.solvers.linear.mpu import mpu
 from budgetjax.solvers.linear.rows import SparseRows, sparse_rows
 from budgetjax.solvers.linear.solving import LinearAlgorithm, Solution
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
-from budgetjax.support_set import Edits, Support, averaged, support
+from budgetjax.support_set import Edits, averaged
 
 __all__ = [
     "RBF",

@@ -178,40 +178,6 @@ class Edits(NamedTuple):
     accrued: Float[Array, ""] | None = None
 
 
-class Support(NamedTuple):
-    """The support set as a user reads it.
-
-    Attributes:
-      vectors: shape `(capacity, num_features)`.
-      coefficients: the true ones, scale included, shape `(capacity, columns)`.
-      mask: True where a slot is active, shape `(capacity,)`.
-    """
-
-    vectors: Float[Array, "*models capacity features"]
-    coefficients: Float[Array, "*models capacity columns"]
-    mask: Bool[Array, "*models capacity"]
-
-
-def support(state) -> Support:
-    """The support vectors, true coefficients and mask of a learner's state.
-
-    Works on a single state and on states stacked by `jax.vmap`.
-
-    Args:
-      state: the state of any online algorithm.
-
-    Returns:
-      A `Support`. Free slots are zero.
-    """
-    expansion = state.expansion
-    coefficients = expansion.scale[..., None, None] * expansion.coefficients
-    return Support(
-        expansion.vectors[..., :-1, :],
-        coefficients[..., :-1, :],
-        expansion.mask[..., :-1],
-    )
-
-
 def empty(
     where: str,
     *,

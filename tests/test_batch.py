@@ -1250,8 +1250,8 @@ def test_bad_rows_to_decide(as_installed):
     model = bj.sdca.model(started("sdca", X_, Y_), X_, Y_)
     for rows in (X_[0], X_[:, 1:]):
         says = re.escape(
-            "decision_function: X must have shape (n, 64), 64 being the features of "
-            f"the support vectors, got {rows.shape}"
+            "decision_function: X must have shape (n, 64), 64 being the model's "
+            f"num_features, got {rows.shape}"
         )
         with pytest.raises(ValueError, match=f"^{says}$"):
             model.decision_function(rows)

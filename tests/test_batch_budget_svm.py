@@ -10,9 +10,9 @@ from reference import budget_svm as reference
 from sklearn.svm import SVC
 
 import budgetjax as bj
+from budgetjax.models import prune
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
-from budgetjax.solvers.kernel.model import prune
 from budgetjax.solvers.kernel.solve import solve
 from budgetjax.solvers.kernel.worst_norms import OneInfinity, TwoInfinity
 

@@ -26,10 +26,10 @@ from compare import same
 
 import budgetjax as bj
 from budgetjax import cli
+from budgetjax import models as scorer
 from budgetjax.cli import learners, main
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.models import opened, support_vectors
-from budgetjax.online import engine
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.solvers.linear import solving
@@ -220,9 +220,9 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
 
 def test_scores_of_two_classes(at, monkeypatch):
     train("train.csv")
-    scored, scores_of = [], engine.decision_function
+    scored, scores_of = [], scorer.decision_function
     monkeypatch.setattr(
-        engine, "decision_function", lambda *one: scored.append(1) or scores_of(*one)
+        scorer, "decision_function", lambda *one: scored.append(1) or scores_of(*one)
     )
     good("predict", "model.st", "test.csv", "--scores", "-o", "out.csv")
     assert len(scored) == 1

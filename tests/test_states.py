@@ -59,8 +59,8 @@ def test_what_is_no_state_is_refused(as_installed):
         "run: state must be of pegasos, got StreamModel": lambda: bj.run(
             bj.pegasos, model, X, y
         ),
-        "predict: state must be one of an online algorithm, got StreamModel": (
-            lambda: bj.predict(model, X)
+        "predict: model must be the state .*, or a model of a solver, got int": (
+            lambda: bj.predict(3, X)
         ),
         "refit: state must be one of an online algorithm, got StreamModel": (
             lambda: bj.refit(model, X, y)

@@ -66,7 +66,7 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
 
 def _of_stream(value: Any, notes: dict[str, Any]) -> list[tuple[str, str]]:
     """The history of a model that a stream taught."""
-    from budgetjax.online.rounds import is_regressor
+    from budgetjax.models import is_regressor
     from budgetjax.stream.model import StreamModel
 
     lines = []

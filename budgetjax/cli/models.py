@@ -53,7 +53,7 @@ def opened(path: str) -> Model:
       FileNotFoundError, ValueError: as `budgetjax.load`; or if what the file holds is
         many models, or cannot predict without its training data.
     """
-    from budgetjax.online.rounds import is_regressor
+    from budgetjax.models import is_regressor
     from budgetjax.saving import model_files
 
     value, notes = model_files.read(path)
@@ -89,8 +89,7 @@ def opened(path: str) -> Model:
 
 def _predicting(path: str, value: Any) -> Any:
     """What predicts in the contents of a file."""
-    from budgetjax.solvers.kernel.model import KernelModel
-    from budgetjax.solvers.linear.model import LinearModel
+    from budgetjax.models import KernelModel, LinearModel
     from budgetjax.solvers.linear.solving import Solution
     from budgetjax.stream.model import StreamModel
 
@@ -131,7 +130,7 @@ def named(value: Any) -> str:
 
 def support_vectors(model: Model) -> np.ndarray | None:
     """The support vectors as raw rows, shape `(m, num_features)`, if there are any."""
-    from budgetjax.support_set import support
+    from budgetjax.models import support
 
     value = model.value
     state = next(

@@ -12,11 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from budgetjax.estimators import inputs
 from budgetjax.kernels import Kernel
+from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.kernel.budget_svm import budget_svm
-from budgetjax.solvers.kernel.model import KernelModel
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.solve import BatchAlgorithm, solve
-from budgetjax.solvers.linear.model import LinearModel
 from budgetjax.solvers.linear.mpu import mpu
 
 

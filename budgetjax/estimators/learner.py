@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from budgetjax import checks, progress_bar, support_set
+from budgetjax import checks, models, progress_bar, support_set
 from budgetjax.estimators import inputs, packing, parameters
 from budgetjax.online import engine
 from budgetjax.refitting import passes
@@ -68,14 +68,14 @@ class Learner(BaseEstimator):
     @property
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
         """The support vectors, shape `(n_support_, n_features_in_)`."""
-        support = support_set.support(self.state_)
+        support = models.support(self.state_)
         vectors = np.asarray(support.vectors)[np.asarray(support.mask)]
         return vectors + self.origin_[None] if np.any(self.origin_) else vectors
 
     @property
     def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
         """Their coefficients, shape `(1, n_support_)`, or a row for each class."""
-        support = support_set.support(self._model())
+        support = models.support(self._model())
         return np.asarray(support.coefficients)[np.asarray(support.mask)].T
 
     @property
@@ -374,7 +374,7 @@ class Learner(BaseEstimator):
         inputs.check_range(self._where, X, self._dtype)
         model = self._model()
         found = [
-            np.asarray(engine.decision_function(model, rows))[: stop - start]
+            np.asarray(models.decision_function(model, rows))[: stop - start]
             for start, stop, rows in inputs.blocks(X, self._dtype, self.origin_)
         ]
         return np.concatenate(found)

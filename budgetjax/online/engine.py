@@ -1,7 +1,6 @@
-"""Driving a learner over a stream, and using its model."""
+"""Driving a learner over a stream."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,13 +10,10 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, kernels, support_set
+from budgetjax import checks, kernels, models, support_set
 from budgetjax.online import conservative, rounds
 from budgetjax.online.features import FeatureAlgorithm
 from budgetjax.online.rounds import Algorithm
-
-# Examples predicted at once: their kernel rows fit in a CPU's cache.
-PREDICTION_BLOCK = 1024
 
 
 def run(
@@ -94,7 +90,7 @@ def check_result(
     """Raises if the model had to refuse examples, or a score is not finite."""
     check_room(where, state)
     if not isinstance(scores, Tracer):
-        row = int(_first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
+        row = int(checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
         if row < scores.shape[0]:
             raise ValueError(
                 f"{where}: every score must be finite, got {np.asarray(scores[row])} "
@@ -106,9 +102,8 @@ def cause(state: Any, X: Float[Array, "n features"]) -> str:
     """Why a model of these examples is not finite, and what to do."""
     expansion, squares = state.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
-    some = support_set.kernel_rows(
-        state.kernel, expansion, X[:PREDICTION_BLOCK], squares[:PREDICTION_BLOCK]
-    )
+    part = slice(models.PREDICTION_BLOCK)
+    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
     good = jnp.all(jnp.isfinite(some) | ~known[None])
     if not bool(good & jnp.all(jnp.isfinite(state.kernel.diag(X, squares)))):
         return f"kernel values overflow {X.dtype}; scale X down"
@@ -163,7 +158,7 @@ def run_checked(
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
     scores = jnp.zeros((n, columns), X.dtype)
     (state, scores), _ = jax.lax.scan(body, (state, scores), starts)
-    return state, _flat(scores)
+    return state, models.flat(scores)
 
 
 def next_block(
@@ -235,85 +230,9 @@ def _scan(
 
     def body(state, example):
         state, score = rounds.score_and_step(algorithm, state, *example)
-        return state, _flat(score)
+        return state, models.flat(score)
 
     return jax.lax.scan(body, state, (X, y, weights))
-
-
-def decision_function(state: Any, X: ArrayLike) -> Array:
-    """The scores `f(x)` of every row; O(n B d).
-
-    The rows are taken in blocks, so a million of them never build an `(n, B)` matrix.
-
-    Args:
-      state: of any online algorithm.
-      X: shape `(n, num_features)`.
-
-    Returns:
-      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`.
-
-    Raises:
-      ValueError: if the shape of `X` does not fit the model.
-    """
-    return _decision_function(state, _rows("decision_function", state, X))
-
-
-@jax.jit
-def _decision_function(state: Any, X: Float[Array, "n features"]) -> Array:
-    expansion = state.expansion
-
-    def scores(rows):
-        squares = kernels.squared_norms(rows)
-        kernel_rows = support_set.kernel_rows(state.kernel, expansion, rows, squares)
-        return support_set.scores(expansion, kernel_rows)
-
-    return _flat(in_blocks(scores, X, (expansion.num_columns,)))
-
-
-def in_blocks(
-    function: Callable[[Float[Array, "size features"]], Float[Array, "size ..."]],
-    X: Float[Array, "n features"],
-    shape: tuple[int, ...],
-) -> Float[Array, "n ..."]:
-    """What a function of rows, of this shape each, gives for all rows."""
-    n = X.shape[0]
-    size = min(n, PREDICTION_BLOCK)
-
-    def block(index, results):
-        # The last block starts early enough to be whole: `dynamic_slice` clamps.
-        start = index * size
-        new = function(jax.lax.dynamic_slice_in_dim(X, start, size))
-        return jax.lax.dynamic_update_slice_in_dim(results, new, start, 0)
-
-    results = jnp.zeros((n, *shape), X.dtype)
-    return jax.lax.fori_loop(0, -(-n // size), block, results) if n else results
-
-
-def predict(state: Any, X: ArrayLike) -> Array:
-    """The predicted label, or value, of every row; O(n B d).
-
-    Args:
-      state: of any online algorithm.
-      X: shape `(n, num_features)`.
-
-    Returns:
-      Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
-      0 gives -1, or the class of the largest score, the lowest of equal ones.
-
-    Raises:
-      ValueError: if the shape of `X` does not fit the model.
-    """
-    scores = _decision_function(state, _rows("predict", state, X))
-    if rounds.is_regressor(state):
-        return scores
-    if scores.ndim == 1:
-        return jnp.where(scores > 0, 1, -1).astype(jnp.int32)
-    return jnp.argmax(scores, axis=1).astype(jnp.int32)
-
-
-def _flat(scores: Shaped[Array, "..."]) -> Shaped[Array, "..."]:
-    """Scores without the last axis, where the model has one column."""
-    return scores[..., 0] if scores.shape[-1] == 1 else scores
 
 
 def stream(
@@ -328,7 +247,8 @@ def stream(
 
     Of a part of a stream, errors count rows from the number of its first.
     """
-    X = _rows(where, state, X)
+    features = rounds.num_features(where, state)
+    X = models.rows(where, X, features, state.expansion.vectors.dtype, first_row)
     y = checks.array(where, "y", y)
     if y.shape != X.shape[:1]:
         raise ValueError(
@@ -350,41 +270,4 @@ def stream(
         y = rounds.labels(where, state, y)
     if given is not None:
         rounds.check_labels(where, state, given, first_row)
-    check_finite(where, X, first_row)
     return X, y, checks.on_device(weight, X.dtype)
-
-
-def check_finite(where: str, X: Float[Array, "n features"], first_row: int = 0) -> None:
-    """Raises if an example has a value that is not finite, unless it is traced."""
-    if isinstance(X, Tracer):
-        return
-    # Data that an outer `jit` closes over have values too.
-    with jax.ensure_compile_time_eval():
-        row = int(_first_bad_row(X))
-    if row < X.shape[0]:
-        column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
-        raise ValueError(
-            f"{where}: X must be finite, got {float(X[row, column])} in row "
-            f"{first_row + row}, column {column}"
-        )
-
-
-@jax.jit
-def _first_bad_row(X: Float[Array, "n features"]) -> Array:
-    """The first row with a value that is not finite, or n."""
-    rows = jnp.arange(X.shape[0])
-    # A sum is finite only if all its terms are, and it reads X once.
-    bad = ~jnp.isfinite(jnp.sum(X * 0, axis=1))
-    return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
-
-
-def _rows(where: str, state: Any, X: ArrayLike) -> Float[Array, "n features"]:
-    """Rows in the dtype of the state, if their shape is right."""
-    features = rounds.num_features(where, state)
-    X = checks.array(where, "X", X)
-    if X.ndim != 2 or X.shape[1] != features:
-        raise ValueError(
-            f"{where}: X must have shape (n, {features}), {features} being the model's "
-            f"num_features, got {X.shape}"
-        )
-    return checks.on_device(X, state.expansion.vectors.dtype)

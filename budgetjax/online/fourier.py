@@ -28,6 +28,7 @@ class Waves(Kernel, NamedTuple("Waves", [("phases", Any), ("amplitude", Any)])):
     """
 
     __slots__ = ()
+    of_examples = False
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         angles = (
@@ -84,7 +85,7 @@ def init(
       dtype: of features, weights and kernel parameters.
 
     Returns:
-      A model that scores 0 everywhere. Its support vectors are the frequencies.
+      A model that scores 0 everywhere. It has no support vectors.
 
     Raises:
       ValueError: if a size, a number, the loss, the optimiser or the kernel does not

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int32, Integer, Shaped
 
-from budgetjax import checks
-from budgetjax.online import engine, rounds
+from budgetjax import checks, models
+from budgetjax.online import rounds
 from budgetjax.scaling import Scaling
 from budgetjax.stream.batches import rows_of_a_batch
 from budgetjax.stream.reservoir import Reservoir
@@ -86,7 +86,7 @@ class StreamModel(NamedTuple):
           ValueError: as `decision_function`.
         """
         scores = self._scores("StreamModel.predict", X)
-        if rounds.is_regressor(self.state):
+        if models.is_regressor(self.state):
             return scores
         if scores.ndim == 1:
             labels = (scores > 0).astype(np.int32)
@@ -116,8 +116,8 @@ class StreamModel(NamedTuple):
             # Few lengths, so that few programs are compiled.
             length = min(size, 1 << max(0, n - 1).bit_length())
             block = checks.on_device(padded(block, length), vectors.dtype)
-            engine.check_finite(where, block, start)
-            scores.append(np.asarray(engine.decision_function(self.state, block))[:n])
+            checks.check_finite(where, block, start)
+            scores.append(np.asarray(models.decision_function(self.state, block))[:n])
         return np.concatenate(scores)
 
     def _columns(self, where: str, X: Any) -> Any:

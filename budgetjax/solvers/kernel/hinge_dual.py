@@ -19,12 +19,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
-from budgetjax import checks
+from budgetjax import checks, models
 from budgetjax.checks import Flag, Name
 from budgetjax.kernels import Kernel
-from budgetjax.solvers.kernel import model as models
+from budgetjax.models import KernelModel
 from budgetjax.solvers.kernel import row_cache
-from budgetjax.solvers.kernel.model import KernelModel
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.kernel.solve import Objective
 from budgetjax.solvers.kernel.training import of_state, same, training_set

@@ -5,9 +5,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from budgetjax.kernels import Kernel
+from budgetjax.models import KernelModel
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.kernel.model import KernelModel
 from budgetjax.solvers.kernel.solve import BatchAlgorithm, Objective
 from budgetjax.solvers.kernel.training import of_state
 

@@ -8,12 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
-from budgetjax import checks
+from budgetjax import checks, models
 from budgetjax.checks import Flag, Name
 from budgetjax.kernels import Kernel
-from budgetjax.solvers.kernel import model as models
+from budgetjax.models import KernelModel
 from budgetjax.solvers.kernel import row_cache, water_level
-from budgetjax.solvers.kernel.model import KernelModel
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.kernel.solve import BatchAlgorithm, Objective
 from budgetjax.solvers.kernel.training import of_state, same, training_set

@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import checks, progress_bar
+from budgetjax.models import KernelModel
 from budgetjax.solvers.kernel import row_cache
-from budgetjax.solvers.kernel.model import KernelModel
 from budgetjax.solvers.kernel.training import same
 
 

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import checks
 from budgetjax.kernels import Kernel
-from budgetjax.online import engine
 
 
 def training_set(
@@ -30,7 +29,7 @@ def training_set(
     if not isinstance(kernel, Kernel):
         raise ValueError(f"{where}: kernel must be a kernel, got {kernel!r}")
     X, y = examples(where, X, y)
-    engine.check_finite(where, X)
+    checks.check_finite(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)
 
 

@@ -9,9 +9,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import checks
+from budgetjax.models import LinearModel
 from budgetjax.solvers.kernel.solve import Objective
 from budgetjax.solvers.linear import solving
-from budgetjax.solvers.linear.model import LinearModel
 from budgetjax.solvers.linear.patterns import (
     constant_feature,
     examples,

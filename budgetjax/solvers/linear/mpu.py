@@ -9,14 +9,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
-from budgetjax import checks
+from budgetjax import checks, models
 from budgetjax.kernels import Kernel
-from budgetjax.solvers.kernel import model as kernel_models
-from budgetjax.solvers.kernel.model import KernelModel
+from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.kernel.solve import Objective
 from budgetjax.solvers.kernel.training import training_set
 from budgetjax.solvers.linear import solving
-from budgetjax.solvers.linear.model import LinearModel
 from budgetjax.solvers.linear.patterns import (
     constant_feature,
     examples,
@@ -473,7 +471,7 @@ def model(state: State, X: Any, y: ArrayLike) -> LinearModel | KernelModel:
     bias = jnp.zeros((), X.dtype)
     if state.constant is not None:
         bias = jnp.square(state.constant).astype(X.dtype) * jnp.sum(y * coefficients)
-    return kernel_models.of_coefficients(state.kernel, X, y, coefficients, bias)
+    return models.of_coefficients(state.kernel, X, y, coefficients, bias)
 
 
 def solve(

@@ -23,7 +23,6 @@ from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import checks
 from budgetjax.checks import Count
-from budgetjax.online import engine
 
 # Numbers of a dense and of a sparse pattern that one iteration takes: with more, a loop
 # over patterns would not be small.
@@ -158,6 +157,14 @@ class SparseRows(NamedTuple):
     @property
     def size(self) -> int:
         return self.columns.value
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.number, self.size
+
+    def products(self, w: Float[Array, " size"]) -> Float[Array, " n"]:
+        """The inner products of all rows and `w`."""
+        return products(self, w)
 
     def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
         """The inner product of row `i` and `w`; O(numbers in the row)."""
@@ -302,11 +309,7 @@ def sparse_rows(X: Any) -> SparseRows:
 
 
 def _sparse_rows(where: str, X: Any) -> SparseRows:
-    if not hasattr(X, "tocsr") or len(X.shape) != 2:
-        raise ValueError(
-            f"{where}: X must be a matrix of scipy.sparse, got {type(X).__name__}"
-        )
-    X = X.tocsr()
+    X = checks.sparse(where, "X", X)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -318,14 +321,6 @@ def _sparse_rows(where: str, X: Any) -> SparseRows:
     values = np.asarray(checks.array(where, "X", X.data))
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)
-    good = np.isfinite(values)
-    if not np.all(good):
-        at = int(np.argmin(good))
-        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
-        raise ValueError(
-            f"{where}: X must be finite, got {values[at]} in row {row}, column "
-            f"{X.indices[at]}"
-        )
     return filled_up(values, X.indices, X.indptr, X.shape[1])
 
 
@@ -347,13 +342,12 @@ def filled_up(
     )
 
 
-def as_rows(where: str, X: Any, *, some: bool = True) -> DenseRows | SparseRows:
+def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
     """`X` as rows, whatever a user holds: an array, a SciPy matrix, or rows.
 
     Args:
       where: the caller's name, for error messages.
       X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
-      some: whether there must be rows.
 
     Raises:
       ValueError: if it is none of these, or empty, or not finite.
@@ -367,9 +361,9 @@ def as_rows(where: str, X: Any, *, some: bool = True) -> DenseRows | SparseRows:
         if X.ndim != 2:
             raise ValueError(f"{where}: X must have shape (n, d), got {X.shape}")
         X = X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
-        engine.check_finite(where, X)
+        checks.check_finite(where, X)
         rows = DenseRows(X)
-    if (some and not rows.number) or not rows.size:
+    if not rows.number or not rows.size:
         raise ValueError(
             f"{where}: X must have rows and columns, got shape "
             f"({rows.number}, {rows.size})"

@@ -11,9 +11,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import checks, progress_bar
-from budgetjax.solvers.kernel.model import KernelModel
+from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.kernel.solve import Objective
-from budgetjax.solvers.linear.model import LinearModel, scores, weighed
 from budgetjax.solvers.linear.patterns import (
     constant_feature,
     examples,
@@ -293,6 +292,32 @@ def _start(
         state = init(rows, y, penalty=penalty, augment=augment)
     constant = constant_feature(where, augment, y.dtype)
     return state, patterns(rows, y, constant), rows.size
+
+
+def scores(
+    rows: DenseRows | SparseRows, weights: Float[Array, " d"], bias: Float[Array, ""]
+) -> Float[Array, " n"]:
+    """`weights . x + bias` of all rows."""
+    if isinstance(rows, SparseRows):
+        return products(rows, weights) + bias
+    values = rows.values.astype(weights.dtype)
+    return jnp.matmul(values, weights, precision="highest") + bias
+
+
+def weighed(
+    weights: Float[Array, "*models size"],
+    constant: Float[Array, "*models"] | None,
+    d: int,
+    scale: Float[Array, "*models"] | None = None,
+) -> LinearModel:
+    """The model, or models, of weights of patterns, over this scale if there is one."""
+    features = weights[..., :d]
+    bias = jnp.zeros_like(features[..., 0])
+    if constant is not None:
+        bias = constant * weights[..., d]
+    if scale is not None:
+        features, bias = features / scale[..., None], bias / scale
+    return LinearModel(features, bias)
 
 
 def solution(model: LinearModel | KernelModel, figures: dict[str, Any]) -> Solution:

@@ -1,0 +1,407 @@
+"""Models: what scores and predicts rows, whoever has learned it.
+
+A model is the state of an online algorithm, or anything else with a `kernel` and an
+`expansion`; a `KernelModel`, which kernel solvers end with; a `LinearModel`; or what
+has one of these as its `model`, such as the solution of a solver. Scoring, predicting
+and reading the support vectors is the same for all of them.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Shaped
+
+from budgetjax import checks, kernels, losses
+from budgetjax.kernels import Kernel
+
+# Rows scored at once: their kernel rows fit in a CPU's cache.
+PREDICTION_BLOCK = 1024
+
+
+class KernelModel(NamedTuple):
+    """A trained model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
+
+    Attributes:
+      kernel: the kernel of the training.
+      vectors: the support vectors, shape `(m, d)`.
+      coefficients: shape `(m,)`, or `(m, C)` for C classes.
+      bias: a scalar, or shape `(C,)`; 0 for a model without one.
+    """
+
+    kernel: Kernel
+    vectors: Float[Array, "m d"]
+    coefficients: Float[Array, " m *classes"]
+    bias: Float[Array, "*classes"]
+
+    def decision_function(self, X: Any) -> Float[Array, " n *classes"]:
+        """`budgetjax.decision_function` of this model."""
+        return decision_function(self, X)
+
+    def predict(self, X: Any) -> Shaped[Array, " n"]:
+        """`budgetjax.predict` of this model."""
+        return predict(self, X)
+
+
+class LinearModel(NamedTuple):
+    """A linear classifier, `f(x) = weights . x + bias`, or one per penalty.
+
+    Attributes:
+      weights: shape `(d,)`, or of several models `(p, d)`.
+      bias: a scalar, or of several models shape `(p,)`; 0 for a model without one.
+    """
+
+    weights: Float[Array, "*models d"]
+    bias: Float[Array, "*models"]
+
+    def decision_function(self, X: Any) -> Float[Array, " n *models"]:
+        """`budgetjax.decision_function` of this model."""
+        return decision_function(self, X)
+
+    def predict(self, X: Any) -> Shaped[Array, " n *models"]:
+        """`budgetjax.predict` of this model."""
+        return predict(self, X)
+
+
+class Support(NamedTuple):
+    """The support set as a user reads it.
+
+    Attributes:
+      vectors: shape `(capacity, num_features)`.
+      coefficients: the true ones, scale included, shape `(capacity, columns)`.
+      mask: True where a slot is active, shape `(capacity,)`.
+    """
+
+    vectors: Float[Array, "*models capacity features"]
+    coefficients: Float[Array, "*models capacity columns"]
+    mask: Bool[Array, "*models capacity"]
+
+
+def decision_function(model: Any, X: Any) -> Array:
+    """The scores `f(x)` of every row; O(n B d).
+
+    The rows are taken in blocks, so a million of them never build an `(n, B)` matrix.
+
+    Args:
+      model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, or the
+        solution of a solver.
+      X: shape `(n, num_features)`; for a `LinearModel` also a matrix of `scipy.sparse`
+        or `SparseRows`.
+
+    Returns:
+      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`.
+
+    Raises:
+      ValueError: if the shape of `X` does not fit the model, or `X` is not finite;
+        inside `jit` or `vmap` only shapes are checked.
+    """
+    return _scores("decision_function", model, X)
+
+
+def predict(model: Any, X: Any) -> Array:
+    """The predicted label, or value, of every row; O(n B d).
+
+    Args:
+      model: as for `decision_function`.
+      X: as for `decision_function`.
+
+    Returns:
+      Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
+      0 gives -1, or the class of the largest score, the lowest of equal ones. A
+      `LinearModel` of several penalties gives a column of -1 and +1 for each.
+
+    Raises:
+      ValueError: as `decision_function`.
+    """
+    return decided(model, _scores("predict", model, X))
+
+
+def decided(model: Any, scores: Array) -> Array:
+    """The labels, or values, that these scores of a model stand for."""
+    model = _inner(model)
+    if is_regressor(model):
+        return scores
+    if scores.ndim == 1 or isinstance(model, LinearModel):
+        return jnp.where(scores > 0, 1, -1).astype(jnp.int32)
+    return jnp.argmax(scores, axis=1).astype(jnp.int32)
+
+
+def is_regressor(model: Any) -> bool:
+    """Whether the targets of a model are any numbers."""
+    model = _inner(model)
+    if not hasattr(model, "expansion"):
+        return False
+    loss = getattr(model, "loss", losses.hinge)
+    return model.expansion.num_columns == 1 and not losses.takes_labels(loss)
+
+
+def support(model: Any) -> Support:
+    """The support vectors, true coefficients and mask of a model.
+
+    Works on a single state and on states stacked by `jax.vmap`.
+
+    Args:
+      model: the state of any online algorithm, a `KernelModel`, or the solution of a
+        kernel solver.
+
+    Returns:
+      A `Support`. Free slots are zero.
+
+    Raises:
+      ValueError: if the model has no support vectors: it is linear, or its features are
+        random (`budgetjax.fourier`).
+    """
+    model = _inner(model)
+    if isinstance(model, KernelModel):
+        coefficients = model.coefficients.reshape(len(model.vectors), -1)
+        return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
+    if not _is_state(model) or not model.kernel.of_examples:
+        raise ValueError(
+            f"support: model must have support vectors, got {checks.named(model)}"
+        )
+    expansion = model.expansion
+    coefficients = expansion.scale[..., None, None] * expansion.coefficients
+    return Support(
+        expansion.vectors[..., :-1, :],
+        coefficients[..., :-1, :],
+        expansion.mask[..., :-1],
+    )
+
+
+def prune(model: Any, size: int) -> KernelModel:
+    """The model with its `size` largest coefficients only; O(m log m).
+
+    The budget of an SVM on a budget bounds the coefficients that matter, and not their
+    number: what it leaves beyond is small, and pruned at little cost.
+
+    Args:
+      model: a `KernelModel`, the solution of a kernel solver, or the state of an online
+        algorithm.
+      size: support vectors to keep, at least 1; of a model with no more all are kept.
+
+    Returns:
+      A model whose vectors are in their former order. Of equal coefficients the first
+      are kept; with several classes, of the sums of their squares.
+
+    Raises:
+      ValueError: if `size` is not an integer of at least 1, or the model has no support
+        vectors.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
+      >>> state = bj.sdca.init(bj.RBF(1.0), X, y, regularization=0.1)
+      >>> state, _ = bj.solve(bj.sdca, state, X, y, max_steps=20)
+      >>> bj.prune(bj.sdca.model(state, X, y), 2).vectors.shape
+      (2, 1)
+
+    References:
+      Dekel and Singer (2006), "Support vector machines on a budget", Section 5.
+    """
+    size = checks.size("prune", "size", size)
+    model = _inner(model)
+    vectors, coefficients, mask = map(np.asarray, support(model))
+    active = np.flatnonzero(mask)
+    lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
+    kept = active[np.sort(np.argsort(-lengths, kind="stable")[:size])]
+    return KernelModel(
+        kernel=model.kernel,
+        vectors=jax.device_put(vectors[kept]),
+        coefficients=jax.device_put(flat(coefficients[kept])),
+        bias=getattr(model, "bias", jnp.zeros((), vectors.dtype)),
+    )
+
+
+def of_coefficients(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
+    coefficients: Float[Array, " n"],
+    bias: Float[Array, ""],
+) -> KernelModel:
+    """The model of the examples whose coefficient is not 0. Not to be traced."""
+    signed = np.asarray(y) * np.asarray(coefficients)
+    active = np.flatnonzero(signed)
+    return KernelModel(
+        kernel=kernel,
+        vectors=jax.device_put(np.asarray(X)[active]),
+        coefficients=jax.device_put(signed[active]),
+        bias=bias,
+    )
+
+
+def num_features(where: str, model: Any) -> int:
+    """What a single model expects of a row."""
+    model = _inner(model)
+    if isinstance(model, LinearModel):
+        return model.weights.shape[-1]
+    if not isinstance(model, KernelModel) and not _is_state(model):
+        raise ValueError(
+            f"{where}: model must be the state of an online algorithm, or a model of a "
+            f"solver, got {checks.named(model)}"
+        )
+    vectors = getattr(model, "expansion", model).vectors
+    if vectors.ndim != 2:
+        raise ValueError(
+            f"{where}: model must be a single one, got a stack of shape "
+            f"{vectors.shape[:-2]}; use jax.vmap"
+        )
+    return vectors.shape[1]
+
+
+def rows(
+    where: str,
+    X: Any,
+    num_features: int,
+    dtype: np.dtype,
+    first_row: int = 0,
+) -> Float[Array, "n features"]:
+    """Rows in the type of a model, if they fit it and are finite.
+
+    `first_row` is the number of the first, in errors.
+    """
+    X = checks.array(where, "X", X)
+    _check_shape(where, X.shape, num_features)
+    X = checks.on_device(X, dtype)
+    checks.check_finite(where, X, first_row)
+    return X
+
+
+def in_blocks(
+    function: Callable[[Float[Array, "size features"]], Float[Array, "size ..."]],
+    X: Float[Array, "n features"],
+    shape: tuple[int, ...],
+) -> Float[Array, "n ..."]:
+    """What a function of rows, of this shape each, gives for all rows."""
+    n = X.shape[0]
+    size = min(n, PREDICTION_BLOCK)
+
+    def block(index, results):
+        # The last block starts early enough to be whole: `dynamic_slice` clamps.
+        start = index * size
+        new = function(jax.lax.dynamic_slice_in_dim(X, start, size))
+        return jax.lax.dynamic_update_slice_in_dim(results, new, start, 0)
+
+    results = jnp.zeros((n, *shape), X.dtype)
+    return jax.lax.fori_loop(0, -(-n // size), block, results) if n else results
+
+
+def flat(scores: Array | np.ndarray) -> Any:
+    """Scores without the last axis, where the model has one column."""
+    return scores[..., 0] if scores.shape[-1] == 1 else scores
+
+
+def _inner(model: Any) -> Any:
+    """The model itself, of what has one."""
+    return model.model if hasattr(model, "model") else model
+
+
+def _is_state(model: Any) -> bool:
+    return hasattr(model, "expansion") and hasattr(model, "kernel")
+
+
+def _check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
+    if len(shape) != 2 or shape[1] != num_features:
+        raise ValueError(
+            f"{where}: X must have shape (n, {num_features}), {num_features} being the "
+            f"model's num_features, got {shape}"
+        )
+
+
+def _scores(where: str, model: Any, X: Any) -> Array:
+    """The scores of rows by a model of any kind."""
+    model, features = _inner(model), num_features(where, model)
+    if isinstance(model, LinearModel):
+        return _linear_scores(where, model, X, features)
+    if isinstance(model, KernelModel):
+        model = _padded(model)
+        X = rows(where, X, features, model.vectors.dtype)
+        kernel, vectors, coefficients, bias = model
+        columns = coefficients.shape[1]
+        return _kernel_scores(
+            kernel, vectors, None, coefficients, None, bias, X, columns
+        )
+    expansion = model.expansion
+    X = rows(where, X, features, expansion.vectors.dtype)
+    return _kernel_scores(
+        model.kernel,
+        expansion.vectors,
+        expansion.squares,
+        expansion.terms,
+        expansion.scale,
+        None,
+        X,
+        expansion.num_columns,
+    )
+
+
+@functools.partial(jax.jit, static_argnames="columns")
+def _kernel_scores(
+    kernel: Kernel,
+    vectors: Float[Array, "m d"],
+    squares: Float[Array, " m"] | None,
+    terms: Float[Array, "m both"],
+    scale: Float[Array, ""] | None,
+    bias: Float[Array, "*classes"] | None,
+    X: Float[Array, "n d"],
+    columns: int,
+) -> Float[Array, "n ..."]:
+    """One program for the models of all learners with this kernel and these sizes."""
+    known = kernels.squared_norms(vectors) if squares is None else squares
+
+    def block(rows):
+        gram = kernel.gram(rows, vectors, kernels.squared_norms(rows), known)
+        products = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        return products if scale is None else scale * products
+
+    scores = in_blocks(block, X, (columns,))
+    return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1)))
+
+
+def _padded(model: KernelModel) -> KernelModel:
+    """The model with some vectors of coefficient 0, so that few sizes are compiled.
+
+    Its coefficients have a column each.
+    """
+    number = model.coefficients.shape[0]
+    # To a multiple of a power of two: four sizes an octave, from 64 on.
+    unit = 2 ** max(6, number.bit_length() - 3)
+    more = -number % unit if number else unit
+    # By NumPy where it can be: compiled for every number, it takes longer.
+    numpy: Any = jnp if isinstance(model.vectors, Tracer) else np
+    columns = model.coefficients.shape[1:] or (1,)
+    coefficients = numpy.reshape(model.coefficients, (number, *columns))
+    return model._replace(
+        vectors=numpy.pad(model.vectors, ((0, more), (0, 0))),
+        coefficients=numpy.pad(coefficients, ((0, more), (0, 0))),
+    )
+
+
+def _linear_scores(where: str, model: LinearModel, X: Any, features: int) -> Array:
+    """The scores by weights, of dense or sparse rows; O(n d), or O(numbers)."""
+    if hasattr(X, "tocsr"):
+        X = checks.sparse(where, "X", X)
+        _check_shape(where, X.shape, features)
+        scores = X @ np.asarray(model.weights).T + np.asarray(model.bias)
+        return checks.on_device(scores, model.weights.dtype)
+    if hasattr(X, "longest"):  # `SparseRows`, finite since they were made
+        _check_shape(where, X.shape, features)
+    else:
+        X = rows(where, X, features, model.weights.dtype)
+    return _weighed(model, X)
+
+
+@jax.jit
+def _weighed(model: LinearModel, X: Any) -> Float[Array, " n *models"]:
+    weights, bias = model
+    if isinstance(X, jax.Array):
+        products = jnp.matmul(X, weights.T, precision="highest")
+    elif weights.ndim == 1:
+        products = X.products(weights)
+    else:
+        products = jax.lax.map(X.products, weights).T
+    return products + (bias[None] if bias.ndim else bias)
