@@ -236,7 +236,7 @@ def test_scores_of_two_classes(at, monkeypatch):
 
 
 def test_scores_of_three_classes(at):
-    train("train.three", "--no-refit", *QUICK)
+    train("train.three", "--no-refit", "--epochs", "2", *QUICK)
     good("predict", "model.st", "test.three", "--scores", "-o", "out.csv")
     with open("out.csv", newline="") as file:
         header, *rows = csv.reader(file)
@@ -245,8 +245,9 @@ def test_scores_of_three_classes(at):
     assert [int(row[0]) for row in rows] == model.predict(X).tolist()
     scores = np.array([row[1:] for row in rows]).astype(np.float32)
     np.testing.assert_array_equal(scores, model.decision_function(X))
-    # The Perceptron with removal compiles quickly and is far from the best; to guess
-    # the largest class is right on 42 %.
+    # The Perceptron with removal compiles quickly and is far from the best: it swings
+    # between 57 and 73 % with the rows that come last. To guess the largest class is
+    # right on 42 %.
     assert np.mean(model.predict(X) == np.digitize(X[:, 0], [-0.4, 0.4])) > 0.6
 
 
@@ -1301,6 +1302,7 @@ def test_pictures_of_sweeps(at, monkeypatch):
 
 
 def test_info(at, models):
+    # The learner has seen each row in the stream, and once more from the reservoir.
     model = bj.load(models / "model.st")
     assert good("info", models / "model.st") == textwrap.dedent(f"""\
         type:               budgetjax.stream.model.StreamModel
@@ -1322,7 +1324,7 @@ def test_info(at, models):
         drift:              0
         moves:              2
         num moves:          {int(model.state.num_moves)}
-        num seen:           300
+        num seen:           600
         num mistakes:       {int(model.state.num_mistakes)}
         num updates:        {int(model.state.num_updates)}
         """)
