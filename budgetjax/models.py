@@ -1,9 +1,10 @@
 """Models: what scores and predicts rows, whoever has learned it.
 
 A model is the state of an online algorithm, or anything else with a `kernel` and an
-`expansion`; a `KernelModel`, which kernel solvers end with; a `LinearModel`; or what
-has one of these as its `model`, such as the solution of a solver. Scoring, predicting
-and reading the support vectors is the same for all of them.
+`expansion`; a `KernelModel`, which kernel solvers end with; a `LinearModel`; one of
+these in a `Labelled`, with what it takes to predict raw rows; or what has one of them
+as its `model`, such as the solution of a solver. Scoring, predicting and reading the
+support vectors is the same for all of them.
 """
 
 import functools
@@ -14,13 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import checks, kernels, losses
 from budgetjax.kernels import Kernel
+from budgetjax.scaling import Scaling
 
 # Rows scored at once: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
+# Rows that go to the device at once: at least so many, and at most what makes so many
+# numbers.
+FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
 
 
 class KernelModel(NamedTuple):
@@ -67,33 +72,63 @@ class LinearModel(NamedTuple):
         return predict(self, X)
 
 
+class Labelled(NamedTuple):
+    """A model of raw rows: it scales them, and gives the labels of the data.
+
+    Attributes:
+      model: a model of scaled rows; or a tuple of binary ones, one per class.
+      scaling: the mean and variance of the features, or None if they are taken as they
+        are.
+      classes: the labels, in the order of the scores, shape `(C,)`; None for those of
+        the learner, and for regressors.
+      feature_names: the columns of the rows, where they have names.
+      intercept: what is added to all scores.
+    """
+
+    model: Any
+    scaling: Scaling | None = None
+    classes: Shaped[np.ndarray, " classes"] | None = None
+    feature_names: tuple[str, ...] | None = None
+    intercept: float = 0.0
+
+    def decision_function(self, X: Any) -> Float[np.ndarray, " n *classes"]:
+        """`budgetjax.decision_function` of this model."""
+        return decision_function(self, X)
+
+    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+        """`budgetjax.predict` of this model."""
+        return predict(self, X)
+
+
 class Support(NamedTuple):
     """The support set as a user reads it.
 
     Attributes:
-      vectors: shape `(capacity, num_features)`.
+      vectors: shape `(capacity, num_features)`; of a `Labelled` raw rows.
       coefficients: the true ones, scale included, shape `(capacity, columns)`.
       mask: True where a slot is active, shape `(capacity,)`.
     """
 
-    vectors: Float[Array, "*models capacity features"]
-    coefficients: Float[Array, "*models capacity columns"]
-    mask: Bool[Array, "*models capacity"]
+    vectors: Float[Array | np.ndarray, "*models capacity features"]
+    coefficients: Float[Array | np.ndarray, "*models capacity columns"]
+    mask: Bool[Array | np.ndarray, "*models capacity"]
 
 
-def decision_function(model: Any, X: Any) -> Array:
+def decision_function(model: Any, X: Any) -> Any:
     """The scores `f(x)` of every row; O(n B d).
 
     The rows are taken in blocks, so a million of them never build an `(n, B)` matrix.
 
     Args:
-      model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, or the
-        solution of a solver.
+      model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, the
+        solution of a solver, or what `fit_stream` gives.
       X: shape `(n, num_features)`; for a `LinearModel` also a matrix of `scipy.sparse`
-        or `SparseRows`.
+        or `SparseRows`. A model of a stream takes raw rows, also sparse ones. Of a data
+        frame it takes the columns by their names, if it has learned from named ones.
 
     Returns:
-      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`.
+      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`;
+      of a model of a stream a NumPy array.
 
     Raises:
       ValueError: if the shape of `X` does not fit the model, or `X` is not finite;
@@ -102,7 +137,7 @@ def decision_function(model: Any, X: Any) -> Array:
     return _scores("decision_function", model, X)
 
 
-def predict(model: Any, X: Any) -> Array:
+def predict(model: Any, X: Any) -> Any:
     """The predicted label, or value, of every row; O(n B d).
 
     Args:
@@ -111,8 +146,9 @@ def predict(model: Any, X: Any) -> Array:
 
     Returns:
       Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
-      0 gives -1, or the class of the largest score, the lowest of equal ones. A
-      `LinearModel` of several penalties gives a column of -1 and +1 for each.
+      0 gives -1, or the class of the largest score, the lowest of equal ones. A model
+      of a stream gives the labels as they were read. A `LinearModel` of several
+      penalties gives a column of -1 and +1 for each.
 
     Raises:
       ValueError: as `decision_function`.
@@ -120,19 +156,36 @@ def predict(model: Any, X: Any) -> Array:
     return decided(model, _scores("predict", model, X))
 
 
-def decided(model: Any, scores: Array) -> Array:
+def decided(model: Any, scores: Any) -> Any:
     """The labels, or values, that these scores of a model stand for."""
-    model = _inner(model)
     if is_regressor(model):
         return scores
-    if scores.ndim == 1 or isinstance(model, LinearModel):
-        return jnp.where(scores > 0, 1, -1).astype(jnp.int32)
-    return jnp.argmax(scores, axis=1).astype(jnp.int32)
+    numpy: Any = np if isinstance(scores, np.ndarray) else jnp
+    binary = scores.ndim == 1 or isinstance(_inner(model), LinearModel)
+    best = scores > 0 if binary else numpy.argmax(scores, axis=1)
+    known = getattr(_inner(model), "classes", None)
+    if known is not None:
+        return known[np.asarray(best).astype(np.intp)]
+    labels = numpy.where(best, 1, -1) if binary else best
+    return labels.astype(np.int32)
+
+
+def labels_of(model: Any) -> np.ndarray | None:
+    """The labels in the order of the scores; None for a regressor."""
+    known, state = getattr(_inner(model), "classes", None), innermost(model)
+    if is_regressor(model) or known is not None:
+        return known
+    expansion = getattr(state, "expansion", None)
+    if expansion is not None:
+        columns = expansion.num_columns
+    else:
+        columns = (*getattr(state, "bias", np.zeros(1)).shape, 1)[0]
+    return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
 def is_regressor(model: Any) -> bool:
     """Whether the targets of a model are any numbers."""
-    model = _inner(model)
+    model = innermost(model)
     if not hasattr(model, "expansion"):
         return False
     loss = getattr(model, "loss", losses.hinge)
@@ -156,6 +209,11 @@ def support(model: Any) -> Support:
         random (`budgetjax.fourier`).
     """
     model = _inner(model)
+    if isinstance(model, Labelled):
+        found = support(model.model)
+        if model.scaling is None:
+            return found
+        return found._replace(vectors=model.scaling.undone(np.asarray(found.vectors)))
     if isinstance(model, KernelModel):
         coefficients = model.coefficients.reshape(len(model.vectors), -1)
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
@@ -172,7 +230,7 @@ def support(model: Any) -> Support:
     )
 
 
-def prune(model: Any, size: int) -> KernelModel:
+def prune(model: Any, size: int) -> Any:
     """The model with its `size` largest coefficients only; O(m log m).
 
     The budget of an SVM on a budget bounds the coefficients that matter, and not their
@@ -184,12 +242,13 @@ def prune(model: Any, size: int) -> KernelModel:
       size: support vectors to keep, at least 1; of a model with no more all are kept.
 
     Returns:
-      A model whose vectors are in their former order. Of equal coefficients the first
-      are kept; with several classes, of the sums of their squares.
+      A `KernelModel`, whose vectors are in their former order; in a `Labelled` if that
+      was given. Of equal coefficients the first are kept; with several classes, of the
+      sums of their squares.
 
     Raises:
       ValueError: if `size` is not an integer of at least 1, or the model has no support
-        vectors.
+        vectors, or is a regressor.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -204,6 +263,10 @@ def prune(model: Any, size: int) -> KernelModel:
     """
     size = checks.size("prune", "size", size)
     model = _inner(model)
+    if is_regressor(model):
+        raise ValueError("prune: model must be a classifier, got a regressor")
+    if isinstance(model, Labelled):
+        return model._replace(model=prune(model.model, size))
     vectors, coefficients, mask = map(np.asarray, support(model))
     active = np.flatnonzero(mask)
     lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
@@ -236,7 +299,7 @@ def of_coefficients(
 
 def num_features(where: str, model: Any) -> int:
     """What a single model expects of a row."""
-    model = _inner(model)
+    model = innermost(model)
     if isinstance(model, LinearModel):
         return model.weights.shape[-1]
     if not isinstance(model, KernelModel) and not _is_state(model):
@@ -295,9 +358,150 @@ def flat(scores: Array | np.ndarray) -> Any:
     return scores[..., 0] if scores.shape[-1] == 1 else scores
 
 
+def innermost(model: Any) -> Any:
+    """The model of scaled rows, or the first of several."""
+    while hasattr(model, "model"):
+        model = model.model
+    return model[0] if type(model) is tuple else model
+
+
+def with_innermost(model: Any, new: Any) -> Any:
+    """The same around another model of scaled rows."""
+    if not hasattr(model, "model"):
+        return new
+    return model._replace(model=with_innermost(model.model, new))
+
+
+def labelled(model: Any) -> Labelled:
+    """What takes raw rows in a model, or the model as it is."""
+    model = _inner(model)
+    return model if isinstance(model, Labelled) else Labelled(model)
+
+
+def scaled(where: str, model: Labelled, X: Any) -> np.ndarray:
+    """Raw rows as the model in it takes them."""
+    return _dense(model, _taken(where, model, X))
+
+
+def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray:
+    """Targets as the model in it takes them.
+
+    Raises:
+      ValueError: if one is no label of the model; `first_row` is the number of the
+        first target.
+    """
+    y = np.asarray(y)
+    if model.classes is None:
+        return y - model.intercept if model.intercept else y
+    codes = codes_of(model.classes, y)
+    if np.any(codes < 0):
+        row = int(np.argmin(codes))
+        raise ValueError(
+            f"{where}: y must be one of {listed(model.classes)}, got "
+            f"{y.tolist()[row]!r} in row {first_row + row}"
+        )
+    return learner_labels(codes, len(model.classes))
+
+
+def listed(classes: np.ndarray | None) -> str:
+    """Some classes, for messages."""
+    if classes is None:
+        return "none"
+    shown = ", ".join(repr(label) for label in classes[:10].tolist())
+    return shown + (", ..." if len(classes) > 10 else "")
+
+
+def codes_of(
+    classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
+) -> Int32[np.ndarray, " n"]:
+    """The number of each label's class, -1 where it is none of them."""
+    known = {label: i for i, label in enumerate(classes.tolist())}
+    return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
+
+
+def learner_labels(
+    codes: Integer[np.ndarray, " n"], num_classes: int
+) -> Int32[np.ndarray, " n"]:
+    """Numbers of classes as learners have them: -1 and +1 where there are two."""
+    codes = codes.astype(np.int32)
+    return 2 * codes - 1 if num_classes == 2 else codes
+
+
+def padded(
+    array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
+) -> Shaped[np.ndarray, "length ..."]:
+    """The array with more rows of one value."""
+    more = length - len(array)
+    if not more:
+        return array
+    return np.concatenate(
+        [array, np.full((more, *array.shape[1:]), value, array.dtype)]
+    )
+
+
+def block_size(num_rows: int, num_features: int) -> int:
+    """Rows to a block, a power of two.
+
+    All blocks of some rows are of one size, the last one filled up, and few sizes are
+    ever met, so that few programs are compiled. At most a quarter of what is computed
+    is filling, but of less than 256 rows.
+    """
+    quarter = _power_of_two(num_rows // 4)
+    most = _power_of_two(MOST_NUMBERS // max(1, num_features))
+    return max(FEWEST_ROWS, min(quarter, most, MOST_ROWS))
+
+
+def _power_of_two(number: int) -> int:
+    """The largest that is not above the number; 0 for 0."""
+    return 1 << (number.bit_length() - 1) if number else 0
+
+
 def _inner(model: Any) -> Any:
     """The model itself, of what has one."""
-    return model.model if hasattr(model, "model") else model
+    while not isinstance(model, Labelled) and hasattr(model, "model"):
+        model = model.model
+    return model
+
+
+def dtype_of(model: Any) -> np.dtype:
+    """The type of the rows of a model."""
+    model = innermost(model)
+    if isinstance(model, LinearModel):
+        return model.weights.dtype
+    return getattr(model, "expansion", model).vectors.dtype
+
+
+def _taken(where: str, model: Labelled, X: Any) -> Any:
+    """Raw rows that fit the model, as an array or a CSR matrix."""
+    X = _columns(where, model, X)
+    sparse = hasattr(X, "tocsr")
+    X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
+    _check_shape(where, X.shape, num_features(where, model))
+    return X if sparse else np.asarray(X)
+
+
+def _dense(model: Labelled, X: Any) -> np.ndarray:
+    """Rows that are scaled, and dense."""
+    X = X.toarray() if hasattr(X, "tocsr") else X
+    if model.scaling is None:
+        return X
+    return model.scaling.apply(X, dtype_of(model))
+
+
+def _columns(where: str, model: Labelled, X: Any) -> Any:
+    """The columns of a data frame that the model knows, in its order."""
+    found = getattr(X, "columns", None)
+    names = [] if found is None else list(found)
+    known = model.feature_names
+    if known is None or not names or not all(isinstance(n, str) for n in names):
+        return X
+    lacks = [repr(name) for name in known if name not in names]
+    if lacks:
+        raise ValueError(
+            f"{where}: X must have the columns that the model was trained on, and "
+            f"lacks {', '.join(lacks[:10])}"
+        )
+    return X[list(known)]
 
 
 def _is_state(model: Any) -> bool:
@@ -312,21 +516,23 @@ def _check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
         )
 
 
-def _scores(where: str, model: Any, X: Any) -> Array:
+def _scores(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     """The scores of rows by a model of any kind."""
     model, features = _inner(model), num_features(where, model)
+    if isinstance(model, Labelled):
+        return _labelled_scores(where, model, X)
     if isinstance(model, LinearModel):
-        return _linear_scores(where, model, X, features)
+        return _linear_scores(where, model, X, features, first_row)
     if isinstance(model, KernelModel):
         model = _padded(model)
-        X = rows(where, X, features, model.vectors.dtype)
+        X = rows(where, X, features, model.vectors.dtype, first_row)
         kernel, vectors, coefficients, bias = model
         columns = coefficients.shape[1]
         return _kernel_scores(
             kernel, vectors, None, coefficients, None, bias, X, columns
         )
     expansion = model.expansion
-    X = rows(where, X, features, expansion.vectors.dtype)
+    X = rows(where, X, features, expansion.vectors.dtype, first_row)
     return _kernel_scores(
         model.kernel,
         expansion.vectors,
@@ -337,6 +543,28 @@ def _scores(where: str, model: Any, X: Any) -> Array:
         X,
         expansion.num_columns,
     )
+
+
+def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
+    """The scores of raw rows, which are scaled, and made dense, by blocks."""
+    X = _taken(where, model, X)
+    several = type(model.model) is tuple
+    parts = model.model if several else (model.model,)
+    n, features = X.shape
+    size = block_size(n, features)
+    linear = isinstance(parts[0], LinearModel) and model.scaling is None
+    found = []
+    for start in range(0, max(1, n), size):
+        rows = X[start : start + size]
+        length = rows.shape[0]
+        if not (linear and hasattr(X, "tocsr")):
+            rows = padded(_dense(model, rows), size)
+        scores = [
+            np.asarray(_scores(where, part, rows, start))[:length] for part in parts
+        ]
+        found.append(np.stack(scores, axis=1) if several else scores[0])
+    scores = np.concatenate(found)
+    return scores.astype(np.float64) + model.intercept if model.intercept else scores
 
 
 @functools.partial(jax.jit, static_argnames="columns")
@@ -381,7 +609,9 @@ def _padded(model: KernelModel) -> KernelModel:
     )
 
 
-def _linear_scores(where: str, model: LinearModel, X: Any, features: int) -> Array:
+def _linear_scores(
+    where: str, model: LinearModel, X: Any, features: int, first_row: int
+) -> Array:
     """The scores by weights, of dense or sparse rows; O(n d), or O(numbers)."""
     if hasattr(X, "tocsr"):
         X = checks.sparse(where, "X", X)
@@ -391,7 +621,7 @@ def _linear_scores(where: str, model: LinearModel, X: Any, features: int) -> Arr
     if hasattr(X, "longest"):  # `SparseRows`, finite since they were made
         _check_shape(where, X.shape, features)
     else:
-        X = rows(where, X, features, model.weights.dtype)
+        X = rows(where, X, features, model.weights.dtype, first_row)
     return _weighed(model, X)
 
 

@@ -15,6 +15,7 @@ from budgetjax.kernels import (
 )
 from budgetjax.models import (
     KernelModel,
+    Labelled,
     LinearModel,
     Support,
     decision_function,
@@ -82,6 +83,7 @@ __all__ = [
     "History",
     "Kernel",
     "KernelModel",
+    "Labelled",
     "Laplacian",
     "Linear",
     "LinearAlgorithm",

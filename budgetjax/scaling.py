@@ -118,6 +118,12 @@ class Scaling(NamedTuple):
         ratio, shift = deviation / self._divisor, (old.mean - self.mean) / self._divisor
         return X * ratio[None] + shift[None]
 
+    def undone(
+        self, X: Shaped[np.ndarray, "n features"]
+    ) -> Float[np.ndarray, "n features"]:
+        """The raw rows of rows that this scaling has been applied to."""
+        return self.mean[None] + self.deviation[None] * X
+
     def apply(
         self, X: Shaped[np.ndarray, "n features"], dtype: DTypeLike = np.float32
     ) -> Shaped[np.ndarray, "n features"]:

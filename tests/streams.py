@@ -33,5 +33,10 @@ def identical(one, other):
     same(*(jax.tree.map(as_array, model) for model in (one, other)))
 
 
+def without_classes(model):
+    """The model without what is no array of numbers."""
+    return model._replace(model=model.model._replace(classes=None))
+
+
 def as_array(leaf):
     return leaf if hasattr(leaf, "dtype") else np.asarray(leaf)

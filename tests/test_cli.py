@@ -1,6 +1,7 @@
 """The command line: every command on every kind of file, and what it says of errors."""
 
 import csv
+import dataclasses
 import gc
 import json
 import os
@@ -27,9 +28,11 @@ from compare import same
 import budgetjax as bj
 from budgetjax import cli
 from budgetjax import models as scorer
+from budgetjax.cli import data as cli_data
 from budgetjax.cli import learners, main
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.models import opened, support_vectors
+from budgetjax.refitting import passes
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.solvers.linear import solving
@@ -381,21 +384,25 @@ def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
     same(bj.load("model.st").state, held.state)
 
 
-def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch):
-    given = []
+@pytest.mark.parametrize("fits", [True, False])
+def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
+    """The 300 rows of one epoch, in float32, and labels: parsed once if they fit."""
+    monkeypatch.setattr(passes, "HELD", 300 * (2 * 4 + 4) - (not fits))
+    reads, opened_as = [], cli_data.opened
 
-    def refit(state, batches, **more):
-        given.append(batches)
-        return state
+    def opened(*given, **more):
+        source = opened_as(*given, **more)
 
-    monkeypatch.setattr(sys.modules["budgetjax.refitting.refit"], "refit", refit)
-    # The 300 rows of one epoch, in float32.
-    monkeypatch.setattr("budgetjax.cli.train.HELD", 300 * 2 * 4)
+        def read():
+            reads.append(1)
+            return source.read()
+
+        return dataclasses.replace(source, read=read)
+
+    monkeypatch.setattr(cli_data, "opened", opened)
     train("train.csv", "--epochs", "2")
-    assert isinstance(given[0], list)
-    monkeypatch.setattr("budgetjax.cli.train.HELD", 300 * 2 * 4 - 1)
-    train("train.csv", "--epochs", "2")
-    assert not isinstance(given[1], list)
+    # Before the refit, whose passes are many, and once for it.
+    assert (len(reads) <= 6) == fits
 
 
 def test_features_far_from_0_are_learned_as_well(at):
@@ -1001,7 +1008,8 @@ BAD = {
     "many models": (
         ("predict", "stacked.st", "test.csv", "-o", "new.txt"),
         1,
-        "stacked.st: must hold one model, got many stacked ones; save one of them",
+        "stacked.st: model must be a single one, got a stack of shape (2,); use "
+        "jax.vmap",
     ),
     "a state that needs its training set": (
         ("predict", "batch.st", "test.csv", "-o", "new.txt"),
@@ -1067,7 +1075,7 @@ def models(folder, tmp_path_factory):
     state = bj.arow.init(bj.RBF(1.0), num_features=3, budget=10)
     bj.save(where / "python.st", state)
     rows, errors = np.array([100, 200]), np.array([0.3, 0.25])
-    bj.save(where / "curve.st", bj.StreamModel(state, None, None, rows, errors))
+    bj.save(where / "curve.st", bj.StreamModel(bj.Labelled(state), rows, errors))
     states = bj.grid(gamma=[0.1, 1.0]).init(
         lambda gamma: bj.arow.init(bj.RBF(gamma), num_features=2, budget=10)
     )

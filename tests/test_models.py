@@ -139,3 +139,98 @@ def test_a_stack_of_models_is_for_vmap(as_installed):
         bj.predict(stacked, X)
     each = jax.vmap(lambda state: bj.predict(state, X))(stacked)
     np.testing.assert_array_equal(each[1], bj.predict(state, X))
+
+
+def streamed():
+    """A model of raw rows far from 0 with words as labels, and its data."""
+    words = np.array(["no", "yes"])[(y + 1) // 2]
+    raw = X * [3.0, 0.1] + [100.0, -5.0]
+    state = bj.perceptron.init(KERNEL, **PARTS)
+    model = bj.fit_stream(
+        bj.perceptron,
+        state,
+        [(raw, words)],
+        classes=["no", "yes"],
+        standardise=True,
+        batch_rows=30,
+        progress=False,
+    )
+    return model, raw, words
+
+
+def test_a_model_of_a_stream_is_a_model_of_raw_rows():
+    model, raw, _ = streamed()
+    for each in (model, model.model):
+        predicted = bj.predict(each, raw)
+        assert set(predicted) == {"no", "yes"}
+        np.testing.assert_array_equal(predicted, each.predict(raw))
+        sparse = scipy.sparse.csr_matrix(raw)
+        np.testing.assert_array_equal(
+            bj.decision_function(each, sparse), bj.decision_function(each, raw)
+        )
+        vectors, _, mask = map(np.asarray, bj.support(each))
+        away = np.abs(vectors[mask][:, None] - raw[None]).max(axis=2).min(axis=1)
+        assert away.max() < 1e-4
+    small = bj.prune(model, 2)
+    assert bj.support(small).vectors.shape == (2, D)
+    assert set(small.predict(raw)) <= {"no", "yes"}
+
+
+def test_a_tuple_of_models_has_one_per_class():
+    states = (learned(), learned(), learned())
+    model = bj.Labelled(states, classes=np.array(["a", "b", "c"]))
+    scores = bj.decision_function(model, X)
+    np.testing.assert_array_equal(scores[:, 2], bj.decision_function(states[2], X))
+    assert set(bj.predict(model, X)) == {"a"}
+
+
+def test_the_intercept_of_a_regressor():
+    model = bj.Labelled(regressor(), intercept=1000.0)
+    scores = np.asarray(bj.decision_function(model.model, X), np.float64) + 1000
+    np.testing.assert_array_equal(bj.predict(model, X), scores)
+
+
+@pytest.mark.parametrize("form", ["arrays", "batches", "generator"])
+def test_a_model_of_a_stream_is_refitted_in_its_terms(form):
+    model, raw, words = streamed()
+    reads = []
+
+    def read():
+        reads.append(1)
+        yield raw[:20], words[:20]
+        yield raw[20:], words[20:]
+
+    class Batches:
+        def __iter__(self):
+            return read()
+
+    given = {"arrays": (raw, words), "batches": (Batches(),), "generator": (read(),)}
+    scaled = model.scaling.apply(raw)
+    data = {
+        "arrays": (scaled, y),
+        "batches": ([(scaled[:20], y[:20]), (scaled[20:], y[20:])],),
+        "generator": (iter([(scaled[:20], y[:20]), (scaled[20:], y[20:])]),),
+    }
+    new = bj.refit(model, *given[form])
+    expected = bj.refit(model.state, *data[form])
+    jax.tree.map(np.testing.assert_array_equal, new.state, expected)
+    assert type(new) is bj.StreamModel
+    assert new.error == model.error
+    assert np.mean(new.predict(raw) == words) >= np.mean(model.predict(raw) == words)
+    # Few batches are kept for all passes.
+    assert len(reads) == (form != "arrays")
+
+
+def test_what_a_model_of_a_stream_cannot_be_refitted_with(as_installed):
+    model, raw, words = streamed()
+    strange = words.astype(object)
+    strange[3] = "maybe"
+    for data, says in (
+        ((raw, strange), "refit: y must be one of 'no', 'yes', got 'maybe' in row 3"),
+        (([(raw, strange)],), "refit: batch 0: y must be one of 'no', 'yes', got"),
+        ((raw[:, :1], words), "refit: X must have shape .n, 2., 2 being"),
+        (([raw],), "refit: batch 0 must be .X, y. or .X, y, weight., got ndarray"),
+        ((raw,), "refit: y must be given beside X"),
+    ):
+        with pytest.raises(ValueError, match=f"^{says}"):
+            bj.refit(model, *data)

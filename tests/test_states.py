@@ -51,7 +51,7 @@ def test_a_state_of_another_algorithm_is_refused(name, other, as_installed):
 
 def test_what_is_no_state_is_refused(as_installed):
     state = made("pegasos")
-    model = bj.StreamModel(state, None, None, np.zeros(0, np.int64), np.zeros(0))
+    model = bj.StreamModel(bj.Labelled(state))
     for message, call in {
         "run: algorithm must be .* got one of pegasos": lambda: bj.run(
             state, bj.pegasos, X, y
@@ -62,8 +62,8 @@ def test_what_is_no_state_is_refused(as_installed):
         "predict: model must be the state .*, or a model of a solver, got int": (
             lambda: bj.predict(3, X)
         ),
-        "refit: state must be one of an online algorithm, got StreamModel": (
-            lambda: bj.refit(model, X, y)
+        "refit: state must be one of an online algorithm, got int": (
+            lambda: bj.refit(3, X, y)
         ),
     }.items():
         with pytest.raises(ValueError, match=message):

@@ -14,10 +14,10 @@ import pytest
 import registry
 import scipy.sparse
 from compare import FLOAT32, assert_same
-from streams import ROWS, cut, fit, identical
+from streams import ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
-from budgetjax import datasets
+from budgetjax import datasets, models
 from budgetjax.online import features, span
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling, warn_unscaled
@@ -125,7 +125,7 @@ def test_at_the_end_the_rows_of_the_reservoir_come_again(name, standardise):
     weight = np.arange(N) % 3.0
     plain = fit(row, [(X, y, weight)], standardise=standardise)
     model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=70)
-    identical(model._replace(state=plain.state), plain)
+    identical(models.with_innermost(model, plain.state), plain)
     # All of weight above 0, if there is room, and each once.
     model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=N)
     order = np.argsort(np.random.default_rng(np.random.PCG64(0)).random(133))
@@ -242,13 +242,13 @@ def test_predictions_are_of_raw_rows(row, monkeypatch):
         expected = bj.predict(model.state, model.scaling.apply(X))
         np.testing.assert_array_equal(model.predict(X), expected)
     # Many blocks, of which the last is padded, and none.
-    monkeypatch.setattr(batches, "MOST_ROWS", ROWS)
+    monkeypatch.setattr(models, "FEWEST_ROWS", 16)
     np.testing.assert_allclose(model.decision_function(X), scores, 1e-4, 1e-4)
     np.testing.assert_allclose(model.decision_function(X[:3]), scores[:3], 1e-4, 1e-4)
     assert model.decision_function(X[:0]).shape == (0, *scores.shape[1:])
     assert model.predict(X[:0]).shape == (0,)
     for call in (model.predict, model.decision_function):
-        where = f"StreamModel.{call.__name__}: X must"
+        where = f"{call.__name__}: X must"
         with pytest.raises(
             ValueError, match=rf"{where} have shape \(n, 3\), .* \(2,\)"
         ):
@@ -281,13 +281,13 @@ def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
     assert loaded.predict(X).tolist() == model.predict(X).tolist()
     # And goes on in the same way.
     identical(
-        fit(row, cut((X, y), [7]), loaded)._replace(classes=None),
-        fit(row, cut((X, y), [7]), model)._replace(classes=None),
+        without_classes(fit(row, cut((X, y), [7]), loaded)),
+        without_classes(fit(row, cut((X, y), [7]), model)),
     )
 
 
 def test_a_curve_is_thinned_evenly():
-    model = StreamModel(None, None, None, np.zeros(0, np.int64), np.zeros(0))
+    model = StreamModel(bj.Labelled(None))
     for i in range(1, 7778):
         model = extended(model, None, None, 10, 9, float(i % 3))
         assert len(model.rows) <= MOST_POINTS
@@ -476,7 +476,7 @@ def test_columns_of_a_frame_are_taken_by_their_names(tmp_path):
     names = ("a", "b", "c")
     source = Batches("named", 3, lambda: cut((X, y), [N]), feature_names=names)
     model = fit(row, source)
-    assert model.feature_names == names
+    assert model.model.feature_names == names
     expected = model.predict(X)
     frame = pd.DataFrame(X, columns=list(names)).assign(other=0)
     moved = frame[["other", "c", "a", "b"]]

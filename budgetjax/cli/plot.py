@@ -88,10 +88,10 @@ def _of_model(path: str) -> Any:
         names = model.features or ("feature 1", "feature 2")
         if model.classes is None:
             target = model.target or "target"
-            plots.surface(axes[0], model.predict, vectors, names, target)
+            plots.surface(axes[0], model.model.predict, vectors, names, target)
         else:
             words = [data.label(one) for one in model.classes.tolist()]
-            plots.regions(axes[0], model.decision_function, vectors, words, names)
+            plots.regions(axes[0], model.model.decision_function, vectors, words, names)
     return figure
 
 

@@ -65,7 +65,7 @@ def predict(
     from budgetjax.cli import models
 
     chosen = models.opened(model)
-    if scores and chosen.scores is None:
+    if scores and chosen.classes is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
     source = _source(chosen, file, target, ignore, header, zero_based)
     tally = _Tally(file, chosen, strict=target is not None)
@@ -160,7 +160,7 @@ def _lines(
     model: Model, source: Any, tally: _Tally, scores: bool, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces."""
-    from budgetjax import progress_bar
+    from budgetjax import models, progress_bar
     from budgetjax.stream.prepare import check_finite
 
     if scores and model.classes is not None:
@@ -171,12 +171,12 @@ def _lines(
         for X, *rest in batches:
             check_finite(source.name, X, tally.rows, source.feature_names)
             if scores:
-                values = model.decision_function(X)
-                predicted = model.decided(values)
+                values = model.model.decision_function(X)
+                predicted = models.decided(model.model, values)
                 values = values.reshape(len(X), -1)
                 columns = [map(str, column) for column in values.T]
             else:
-                predicted, columns = np.asarray(model.predict(X)), []
+                predicted, columns = model.model.predict(X), []
             tally.add(predicted, rest[0] if rest else None)
             columns.insert(0, map(data.label, predicted))
             yield _csv(zip(*columns, strict=True))

@@ -212,7 +212,7 @@ def check_all(source: Any, classes: np.ndarray | None) -> None:
 
 def coded(classes: np.ndarray | None, y: np.ndarray) -> np.ndarray:
     """Targets as learners have them: -1 and +1, or 0 to C-1; numbers as they are."""
-    from budgetjax.stream.model import codes_of, learner_labels
+    from budgetjax.models import codes_of, learner_labels
 
     if classes is None:
         return y

@@ -20,9 +20,6 @@ POINTS = 100
 FEWEST_ROWS = 256
 # The width of the names in the report.
 NAMES = 20
-# Scaled examples of so many bytes are kept for the passes of the refit; of more, every
-# pass reads the file.
-HELD = 256 * 2**20
 EXAMPLES = """\b
 Examples:
   budgetjax train iris.csv --target species --model iris.safetensors
@@ -198,9 +195,14 @@ def train(
             when = "of all times, of which only the first met new rows"
         say("progressive error", f"{_error(fitted.error, regression)}, {when}")
         if refit:
-            fitted = _refitted(
-                fitted, source, rows, learner.refit_loss, penalty, progress=shows_bar
-            )
+            from budgetjax.refitting.refit import refit as refit_model
+
+            # Where no row has asked for a change, the model of zeros is right.
+            if int(fitted.state.expansion.num_active):
+                loss: Any = learner.refit_loss
+                fitted = refit_model(
+                    fitted, source, loss=loss, penalty=penalty, progress=shows_bar
+                )
     except KeyboardInterrupt as interrupt:
         how = "nothing is written; --checkpoint FILE lets a run go on"
         if checkpoint is not None:
@@ -277,35 +279,6 @@ def _streamed(
         anew = f"delete {checkpoint} to start anew"
         text = re.sub(r": give batch_rows=\d+, or ", "; ", str(error))
         raise ValueError(text.replace(AGAIN, anew)) from error
-
-
-def _refitted(
-    model: Any, source: Any, rows: int, loss: Any, penalty: float, *, progress: bool
-) -> Any:
-    """The model with the best coefficients for its support vectors.
-
-    The scaled rows are held in memory, if they are few enough, so that the file is
-    parsed once; `rows` are those of the file.
-    """
-    from budgetjax.refitting.refit import refit
-
-    if not int(model.state.expansion.num_active):
-        # No row has asked for a change: the model that is 0 everywhere is right.
-        return model
-
-    dtype = model.state.expansion.vectors.dtype
-
-    def read() -> Iterator[tuple[np.ndarray, ...]]:
-        for X, y, *weight in source.read():
-            X = X if model.scaling is None else model.scaling.apply(X, dtype)
-            yield X.astype(dtype, copy=False), targets.coded(model.classes, y), *weight
-
-    batches: Any = dataclasses.replace(source, read=read)
-    row = dtype.itemsize * source.num_features
-    if rows * row <= HELD:
-        batches = list(batches)
-    state = refit(model.state, batches, loss=loss, penalty=penalty, progress=progress)
-    return model._replace(state=state)
 
 
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:

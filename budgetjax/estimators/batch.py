@@ -10,9 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel, LinearModel
+from budgetjax.models import KernelModel, Labelled, LinearModel
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.solve import BatchAlgorithm, solve
@@ -54,6 +55,17 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
         """The kernel, or None for a linear model that needs none."""
         given = self.get_params(deep=False)
         return inputs.kernel_of(self._where, given["kernel"], given["gamma"], X)
+
+    @property
+    def model_(self) -> Labelled:
+        """What predicts raw rows."""
+        one, *others = self.models_
+        return Labelled(
+            tuple(self.models_) if others else one,
+            inputs.moved(self.origin_),
+            self.classes_,
+            inputs.names_of(self),
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -131,20 +143,9 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
         )
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def _scores(self, X: Any) -> Float[np.ndarray, "n models"]:
-        dtype = np.dtype(self.models_[0].vectors.dtype)
-        inputs.check_range(self._where, X, dtype)
-        found = [
-            np.stack(
-                [np.asarray(model.decision_function(rows)) for model in self.models_],
-                axis=1,
-            )[: stop - start]
-            for start, stop, rows in inputs.blocks(X, dtype, self.origin_)
-        ]
-        return np.concatenate(found)
+        model = self.model_
+        inputs.check_range(self._where, X, models.dtype_of(model))
+        return models.decision_function(model, X)
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
         """The label of each row: that of the largest score.
@@ -156,7 +157,7 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return inputs.predicted(self.decision_function(X), self.classes_)
+        return models.decided(self.model_, self.decision_function(X))
 
 
 def _solve(
@@ -467,8 +468,3 @@ class MPUClassifier(_OneVersusRest):
             return Solved(solution.model, passes, converged)
 
         return solver
-
-    def _scores(self, X: Any) -> Float[np.ndarray, "n models"]:
-        if not isinstance(self.models_[0], LinearModel):
-            return super()._scores(X)
-        return X @ self.coef_.T + self.intercept_[None]

@@ -20,7 +20,8 @@ from budgetjax.kernels import (
     Product,
     Sum,
 )
-from budgetjax.stream.model import padded
+from budgetjax.models import block_size, padded
+from budgetjax.scaling import Scaling
 
 # What `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
@@ -30,8 +31,6 @@ SAMPLED_ROWS = 65_536
 # Rows are moved if 0 is further from them, in the exponent of the kernel: float32
 # rounds an exponent by a ten-millionth of that distance.
 FAR = 10.0
-# Rows to a block: at least so many, and at most what makes so many numbers.
-FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
 
 
 def dtype_of(X: Any) -> np.dtype:
@@ -69,23 +68,6 @@ def dense(
     # In float64, before digits are lost.
     rows = rows - origin[None] if np.any(origin) else rows
     return np.ascontiguousarray(rows, dtype)
-
-
-def block_size(num_rows: int, num_features: int) -> int:
-    """Rows to a block, a power of two.
-
-    All blocks of some rows are of one size, the last one filled up, and few sizes are
-    ever met, so that few programs are compiled. At most a quarter of what is computed
-    is filling, but of less than 256 rows.
-    """
-    quarter = _power_of_two(num_rows // 4)
-    most = _power_of_two(MOST_NUMBERS // num_features)
-    return max(FEWEST_ROWS, min(quarter, most, MOST_ROWS))
-
-
-def _power_of_two(number: int) -> int:
-    """The largest that is not above the number; 0 for 0."""
-    return 1 << (number.bit_length() - 1) if number else 0
 
 
 def blocks(
@@ -198,6 +180,17 @@ def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
     return median if (_exponent(kernel, median) or 0.0) > FAR else nowhere
 
 
+def moved(origin: Float[np.ndarray, " features"]) -> Scaling | None:
+    """What subtracts the origin, if it is not 0."""
+    return Scaling(1, origin, np.ones(len(origin))) if np.any(origin) else None
+
+
+def names_of(estimator: Any) -> tuple[str, ...] | None:
+    """The columns of the data frame that an estimator was fitted on, if it was one."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(names.tolist())
+
+
 def _exponent(kernel: Kernel, x: Float[np.ndarray, " features"]) -> float | None:
     """How far x is from 0, in the exponent of a kernel of differences, else None."""
     match kernel:
@@ -248,14 +241,6 @@ def codes_of(
 def shown(label: Any) -> str:
     """A label as users write it."""
     return repr(label.item() if isinstance(label, np.generic) else label)
-
-
-def predicted(
-    scores: Float[np.ndarray, "n ..."], classes: Shaped[np.ndarray, " classes"]
-) -> Shaped[np.ndarray, " n"]:
-    """The class of the largest score; of two, the second if its score is above 0."""
-    binary = scores.ndim == 1
-    return classes[(scores > 0).astype(int) if binary else np.argmax(scores, axis=1)]
 
 
 def warn_unscaled(

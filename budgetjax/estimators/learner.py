@@ -18,11 +18,11 @@ from sklearn.utils.validation import (
 
 from budgetjax import checks, models, progress_bar, support_set
 from budgetjax.estimators import inputs, packing, parameters
+from budgetjax.models import Labelled, padded
 from budgetjax.online import engine
 from budgetjax.refitting import passes
 from budgetjax.refitting.refit import refit
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.model import padded
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # Rows that the refit pads to, at least.
@@ -68,14 +68,13 @@ class Learner(BaseEstimator):
     @property
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
         """The support vectors, shape `(n_support_, n_features_in_)`."""
-        support = models.support(self.state_)
-        vectors = np.asarray(support.vectors)[np.asarray(support.mask)]
-        return vectors + self.origin_[None] if np.any(self.origin_) else vectors
+        support = models.support(self.model_)
+        return np.asarray(support.vectors)[np.asarray(support.mask)]
 
     @property
     def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
         """Their coefficients, shape `(1, n_support_)`, or a row for each class."""
-        support = models.support(self._model())
+        support = models.support(self.model_)
         return np.asarray(support.coefficients)[np.asarray(support.mask)].T
 
     @property
@@ -361,10 +360,17 @@ class Learner(BaseEstimator):
                 progress=given["progress"],
             )
 
-    def _model(self) -> Any:
-        """What predicts."""
+    @property
+    def model_(self) -> Labelled:
+        """What predicts: the state, or the average of its iterates, of raw rows."""
         averages = self.state_.expansion.average is not None
-        return support_set.averaged(self.state_) if averages else self.state_
+        return Labelled(
+            support_set.averaged(self.state_) if averages else self.state_,
+            inputs.moved(self.origin_),
+            getattr(self, "classes_", None),
+            inputs.names_of(self),
+            getattr(self, "intercept_", 0.0),
+        )
 
     def _scores(self, X: Any) -> Float[np.ndarray, "n ..."]:
         check_is_fitted(self)
@@ -372,12 +378,7 @@ class Learner(BaseEstimator):
             self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
         )
         inputs.check_range(self._where, X, self._dtype)
-        model = self._model()
-        found = [
-            np.asarray(models.decision_function(model, rows))[: stop - start]
-            for start, stop, rows in inputs.blocks(X, self._dtype, self.origin_)
-        ]
-        return np.concatenate(found)
+        return models.decision_function(self.model_, X)
 
 
 def _data(

@@ -9,9 +9,10 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
+from budgetjax import models
 from budgetjax.estimators import inputs, parameters
 from budgetjax.estimators.learner import Learner
-from budgetjax.stream.model import learner_labels
+from budgetjax.models import learner_labels
 
 
 def _logistic(estimator: Any) -> bool:
@@ -288,7 +289,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return inputs.predicted(self._scores(X), self.classes_)
+        return models.decided(self.model_, self._scores(X))
 
     @available_if(_logistic)
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
@@ -536,7 +537,7 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return self._scores(X).astype(np.float64) + self.intercept_
+        return self._scores(X).astype(np.float64)
 
 
 def _centred(

@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from budgetjax import models
+from budgetjax.models import Labelled
 from budgetjax.online import engine
 
 # Examples to a block: large enough for matrix products, small beside the data.
 BLOCK = 4096
+# Batches of so many bytes are kept for the next pass; of more, every pass reads them.
+HELD = 256 * 2**20
 
 
 class Block(NamedTuple):
@@ -89,6 +93,54 @@ def data(
     return Data(blocks, iter(X) is not X)
 
 
+def of_raw_rows(
+    where: str, model: Labelled, X: Any, y: Any
+) -> tuple[Any, np.ndarray | None]:
+    """Examples as they were read in the terms of the state in a model.
+
+    Batches are kept in memory if they are few, so that a file is parsed once.
+    """
+    if y is not None:
+        return models.scaled(where, model, X), models.coded(where, model, y)
+    if hasattr(X, "ndim") or not isinstance(X, Iterable):
+        return X, y
+
+    def read() -> Iterator[Any]:
+        for i, batch in enumerate(X):
+            at = f"{where}: batch {i}"
+            _check_batch(where, i, batch)
+            rows, labels, *weight = batch
+            rows = models.scaled(at, model, rows)
+            yield rows, models.coded(at, model, labels), *weight
+
+    return (read() if iter(X) is X else _Kept(read)), None
+
+
+class _Kept:
+    """Batches that are read anew each time, unless they fit in memory."""
+
+    def __init__(self, read: Callable[[], Iterator[Any]]):
+        self.read = read
+        self.batches: list[Any] | None = None
+        self.fits = True
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.batches is not None:
+            yield from self.batches
+            return
+        held, size = [], 0
+        for batch in self.read():
+            if self.fits:
+                held.append(batch)
+                size += sum(part.nbytes for part in batch)
+                self.fits = size <= HELD
+            if not self.fits:
+                held = []
+            yield batch
+        if self.fits:
+            self.batches = held
+
+
 def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     """Every so many-th example of blocks, in blocks of their size.
 
@@ -152,11 +204,7 @@ def _batches(
 ) -> Iterator[Block]:
     """Batches, checked as they come."""
     for i, batch in enumerate(batches):
-        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-            raise ValueError(
-                f"{where}: batch {i} must be (X, y) or (X, y, weight), got "
-                f"{_shown(batch)}"
-            )
+        _check_batch(where, i, batch)
         X, y, *weight = batch
         checked = _checked(
             f"{where}: batch {i}", state, X, y, weight[0] if weight else None, of_labels
@@ -189,6 +237,10 @@ def _joined(batches: Iterable[Block], size: int) -> Iterator[Block]:
         )
 
 
-def _shown(batch: Any) -> str:
-    kind = type(batch).__name__
-    return f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
+def _check_batch(where: str, i: int, batch: Any) -> None:
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        kind = type(batch).__name__
+        got = f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
+        raise ValueError(
+            f"{where}: batch {i} must be (X, y) or (X, y, weight), got {got}"
+        )

@@ -12,7 +12,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import checks, kernels, progress_bar, support_set
+from budgetjax import checks, kernels, models, progress_bar, support_set
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import features, rounds, span
@@ -99,7 +99,8 @@ def refit(
     examples; arrays are held whole, batches are not.
 
     Args:
-      state: of any online algorithm, with support vectors; a single model.
+      state: of any online algorithm, with support vectors, a single model; or what
+        `fit_stream` gives, which takes raw rows and their labels here too.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`. It is iterated once a pass and should then give the same
         examples again: a list, or an object whose `__iter__` reads a file anew. From a
@@ -132,7 +133,7 @@ def refit(
       progress: show a bar, with the objective.
 
     Returns:
-      The state with new coefficients, and new vectors if they move.
+      The state, or model, with new coefficients, and new vectors if they move.
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has no support
@@ -165,6 +166,7 @@ def refit(
     every eighth example; steps are halved where they fail.
     """
     where = "refit"
+    model, state = state, models.innermost(state)
     rounds.num_features(where, state)
     function = _loss(where, loss)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
@@ -192,6 +194,8 @@ def refit(
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     basis = Basis(state.kernel, state.expansion, _root(state))
+    if model is not state:
+        X, y = passes.of_raw_rows(where, models.labelled(model), X, y)
     data = passes.data(where, state, X, y, weight, of_labels=function in OF_LABELS)
     if not data.again and (len(penalties) > 1 or moves):
         raise ValueError(
@@ -233,7 +237,7 @@ def refit(
             state = _with_vectors(state, vectors)
             basis = Basis(state.kernel, state.expansion, _root(state))
             weights = solve(basis, data.blocks, each)
-    return _with_weights(state, basis, weights)
+    return models.with_innermost(model, _with_weights(state, basis, weights))
 
 
 def _solved(

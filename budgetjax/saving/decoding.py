@@ -59,9 +59,9 @@ class Source(NamedTuple):
 
 
 class Within(NamedTuple):
-    """What a model is compared with, of which only the state is known."""
+    """What a model is compared with, of which only the state in it is known."""
 
-    state: Any
+    model: Any
 
 
 def decode(source: Source, node: Any, like: Any = NOTHING) -> Any:
@@ -71,18 +71,18 @@ def decode(source: Source, node: Any, like: Any = NOTHING) -> Any:
       source: with the tensors.
       node: the JSON.
       like: a tree of the same structure, types and shapes, which gives the functions
-        and types that are not known; or the state of a model that has one.
+        and types that are not known; or the state in a model that has one.
 
     Raises:
       ValueError: if the tree cannot be made, or is not as `like`.
     """
-    match node:
-        case {"type": str(name), "fields": {"state": _}} if like is not NOTHING:
-            like = like if name_of(type(like)) == name else Within(like)
     return _decode(source, "", node, like)
 
 
 def _decode(source: Source, at: str, node: Any, like: Any) -> Any:
+    match node:
+        case {"type": str(name), "fields": {"model": _}} if like is not NOTHING:
+            like = like if name_of(type(like)) == name else Within(like)
     value = _value(source, at, node, like)
     if like is not NOTHING:
         _check_like(source, at, value, like)

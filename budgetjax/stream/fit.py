@@ -12,7 +12,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, kernels, progress_bar
+from budgetjax import checks, kernels, models, progress_bar
+from budgetjax.models import Labelled, listed, padded
 from budgetjax.online import engine, rounds
 from budgetjax.online.features import FeatureAlgorithm
 from budgetjax.online.rounds import Algorithm
@@ -26,9 +27,8 @@ from budgetjax.stream.model import (
     StreamError,
     StreamModel,
     extended,
-    padded,
 )
-from budgetjax.stream.prepare import Batch, largest, listed, prepared
+from budgetjax.stream.prepare import Batch, largest, prepared
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -130,12 +130,13 @@ def fit_stream(
         )
     if isinstance(batches, Batches) and batches.feature_names is not None:
         names = batches.feature_names
-        if model.feature_names not in (None, names):
+        known = model.model.feature_names
+        if known not in (None, names):
             raise ValueError(
                 f"{WHERE}: {batches.name}: X must have the columns of the model, "
-                f"{', '.join(model.feature_names[:10])}, got {', '.join(names[:10])}"
+                f"{', '.join(known[:10])}, got {', '.join(names[:10])}"
             )
-        model = model._replace(feature_names=names)
+        model = model._replace(model=model.model._replace(feature_names=names))
     dtype = model.state.expansion.vectors.dtype
     rows = source.rows_of_a_batch(WHERE, features, dtype, batch_rows)
     every = checks.size(WHERE, "every", every)
@@ -221,7 +222,7 @@ def _model(state: Any, classes: Any, standardise: Any) -> StreamModel:
         features = _features(state)
         scaling = Scaling.empty(features) if wanted else None
         known = _known(state, classes)
-        return StreamModel(state, scaling, known, np.zeros(0, np.int64), np.zeros(0))
+        return StreamModel(Labelled(state, scaling, known))
     _features(state.state)
     if wanted and state.scaling is None:
         raise ValueError(
@@ -253,7 +254,7 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
     if classes is None:
         return None
     expected = max(2, state.expansion.num_columns)
-    if rounds.is_regressor(state):
+    if models.is_regressor(state):
         raise ValueError(
             f"{WHERE}: classes must be None for a regressor, got {classes!r}"
         )
@@ -316,7 +317,7 @@ def _after(
         state, scores = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
-    if rounds.is_regressor(state):
+    if models.is_regressor(state):
         present = batch.weight > 0
         away = np.asarray(scores, np.float64)[present] - batch.y[present]
         error, scored = float(away @ away), int(present.sum())
@@ -364,7 +365,8 @@ def _replayed(
             state, _ = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
-    return model._replace(state=state, reservoir=None)
+    model = model._replace(model=model.model._replace(model=state))
+    return model._replace(reservoir=None)
 
 
 def _learned(
@@ -421,5 +423,5 @@ def _harm(
 def _text(model: StreamModel) -> str:
     """The text of the progress bar."""
     vectors = int(model.state.expansion.num_active)
-    name = "mean squared error" if rounds.is_regressor(model.state) else "error"
+    name = "mean squared error" if models.is_regressor(model.state) else "error"
     return f"{name} {model.error:.4g}, {vectors} support vectors"

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from budgetjax.models import coded, padded
 from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
-from budgetjax.stream.model import StreamModel, codes_of, learner_labels, padded
+from budgetjax.stream.model import StreamModel
 
 
 class Batch(NamedTuple):
@@ -162,21 +163,6 @@ def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.nda
                 )
             y = y.astype(np.int64)
         return y
-    codes = codes_of(model.classes, y)
-    if np.any(codes < 0):
-        row = int(np.argmin(codes))
-        raise ValueError(
-            f"{name}: y must be one of {listed(model.classes)}, got "
-            f"{y.tolist()[row]!r} in row {first + row}"
-        )
-    labels = learner_labels(codes, len(model.classes))
+    labels = coded(name, model.model, y, first)
     dtype = model.state.expansion.vectors.dtype if columns == 1 else labels.dtype
     return labels.astype(dtype)
-
-
-def listed(classes: np.ndarray | None) -> str:
-    """Some classes, for messages."""
-    if classes is None:
-        return "none"
-    shown = ", ".join(repr(label) for label in classes[:10].tolist())
-    return shown + (", ..." if len(classes) > 10 else "")
