@@ -36,6 +36,10 @@ KERNEL = bj.RBF(gamma=0.5)
 RESULTS = Path(__file__).parent / "results"
 
 
+# Steps of pairs, for each along a gradient.
+PAIRS = 20
+
+
 class Trained(NamedTuple):
     """Classifiers of all budgets."""
 
@@ -62,22 +66,16 @@ def problem(data: datasets.Dataset, seed: int):
 
 @functools.partial(jax.jit, static_argnums=(4, 5))
 def train(X, y, budgets, factor, norm: str, steps: int) -> Trained:
-    """All budgets by the projected gradient: its products with `Q` become one."""
+    """All budgets at once."""
 
     def one(budget):
         penalty = factor / (budget if norm == "l1" else jnp.sqrt(budget))
         state = budget_svm.init(
-            KERNEL,
-            X,
-            y,
-            budget=budget,
-            penalty=penalty,
-            norm=norm,
-            solver="projected_gradient",
+            X, y, kernel=KERNEL, budget=budget, penalty=penalty, norm=norm
         )
         state = jax.lax.fori_loop(
             jnp.int32(0),
-            jnp.int32(steps),
+            jnp.int32(steps * (PAIRS if norm == "l1" else 1)),
             lambda _, state: budget_svm.step(state, X, y),
             state,
         )

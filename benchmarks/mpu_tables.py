@@ -135,13 +135,28 @@ def passes(X: Any, y: np.ndarray, enough: float) -> int:
     """The least of Pegasos with which J is small enough, or the limit."""
     limit = max(1, int(DRAWS / len(y)))
     for tried in (10, 100, limit):
-        history = bj.linear_pegasos.solve(
-            X, y, max_passes=min(tried, limit), stop=1e-9
+        history = solved(
+            bj.linear_pegasos, X, y, max_steps=min(tried, limit), tolerance=1e-9
         ).history
-        good = np.flatnonzero(history.objective <= enough)
+        good = np.flatnonzero(history.primal <= enough)
         if len(good):
             return max(1, int(good[0]))
     return limit
+
+
+def solved(solver: bj.Solver, X: Any, y: np.ndarray, **given) -> Any:
+    """A solution without a bias, or one per penalty."""
+    return bj.solve(solver, X, y, fit_bias=False, **given)
+
+
+def reached(solution: bj.Solution) -> float:
+    return float(solution.history.primal[-1])
+
+
+def path_of(solver: bj.Solver, X: Any, y: np.ndarray, tolerance: float) -> np.ndarray:
+    """J for each penalty."""
+    path = solved(solver, X, y, penalty=PENALTIES, tolerance=tolerance)
+    return np.array([reached(solution) for solution in path])
 
 
 def weights(solution: bj.Solution) -> np.ndarray:
@@ -157,21 +172,21 @@ def compared(
     tol = tolerance(X, y, enough)
     rounds = passes(X, y, enough)
     solvers = {
-        "MPU": (bj.mpu, {"accuracy": accuracy / 10, "stop": accuracy}),
-        "DCD": (bj.dcd, {"stop": accuracy}),
+        "MPU": (bj.mpu, {"tolerance": accuracy}),
+        "DCD": (bj.dcd, {"tolerance": accuracy}),
         "LIBLINEAR": None,
-        "Pegasos": (bj.linear_pegasos, {"max_passes": rounds, "stop": 1e-9}),
+        "Pegasos": (bj.linear_pegasos, {"max_steps": rounds, "tolerance": 1e-9}),
     }
 
-    def solved(method, **more):
+    def run(method, **more):
         if solvers[method] is None:
             return liblinear(X, y, tol).coef_[0]
-        algorithm, arguments = solvers[method]
-        return weights(algorithm.solve(X, y, **(arguments | more)))
+        solver, arguments = solvers[method]
+        return weights(solved(solver, X, y, **(arguments | more)))
 
     for method in ("MPU", "DCD", "Pegasos"):
         # Compiles what a whole run needs.
-        solved(method, max_passes=1)
+        run(method, max_steps=1)
     taken: dict[str, list[float]] = {method: [] for method in solvers}
     found = {}
     for _ in range(REPEATS.get(name, 5)):
@@ -180,7 +195,7 @@ def compared(
                 # Long enough to be timed once.
                 continue
             start = time.perf_counter()
-            w = solved(method)
+            w = run(method)
             seconds.append(time.perf_counter() - start)
             found[method] = objective(w, X, y)
     seconds = {method: statistics.median(of) for method, of in taken.items()}
@@ -208,7 +223,7 @@ def table(names: list[str]) -> list[dict[str, Any]]:
         rows = [row for row in before if row["data"] not in names]
     for name in tqdm(names, unit=" problems"):
         X, y = PROBLEMS[name]()
-        optimum = float(bj.dcd.solve(X, y, stop=1e-5).objective)
+        optimum = reached(solved(bj.dcd, X, y, tolerance=1e-5))
         for accuracy in ACCURACIES:
             rows += compared(name, X, y, optimum, accuracy)
         measure.save(rows, TABLES)
@@ -218,7 +233,7 @@ def table(names: list[str]) -> list[dict[str, Any]]:
 def path() -> list[dict[str, Any]]:
     """Fifty penalties on Adult."""
     X, y = PROBLEMS["Adult"]()
-    optima = bj.dcd.solve(X, y, penalty=PENALTIES, stop=1e-5).objective
+    optima = path_of(bj.dcd, X, y, 1e-5)
     return [row for of in ACCURACIES for row in paths(X, y, optima, of)]
 
 
@@ -231,12 +246,8 @@ def paths(
     ]
     pairs = list(zip(PENALTIES.tolist(), tols, strict=True))
     calls = {
-        "MPU": lambda: (
-            bj.mpu.solve(
-                X, y, penalty=PENALTIES, accuracy=accuracy / 10, stop=accuracy
-            ).objective
-        ),
-        "DCD": lambda: bj.dcd.solve(X, y, penalty=PENALTIES, stop=accuracy).objective,
+        "MPU": lambda: path_of(bj.mpu, X, y, accuracy),
+        "DCD": lambda: path_of(bj.dcd, X, y, accuracy),
         "LIBLINEAR": lambda: [liblinear(X, y, tol, C).coef_[0] for C, tol in pairs],
     }
     found = {name: call() for name, call in calls.items()}
@@ -275,11 +286,11 @@ def fitted(job: tuple[str, str]) -> dict[str, Any]:
     X, y = {"350,000 x 254": wide, "text": text}[name]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     start = time.perf_counter()
-    found = getattr(bj, method).solve(X, y, stop=1e-2, max_passes=10)
+    found = solved(getattr(bj, method), X, y, tolerance=1e-2, max_steps=10)
     return {
         "data": name,
         "method": method,
-        "delta_aft": float(found.delta_aft),
+        "gap": float(found.history.gap[-1]),
         "seconds": time.perf_counter() - start,
         "GiB at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "GiB with the data": before,

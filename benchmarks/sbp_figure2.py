@@ -76,14 +76,14 @@ def data_of(name: str) -> Data:
     return Data(kernel, X, labels[0], test, labels[1])
 
 
-def perceptron(order: np.ndarray) -> bj.BatchAlgorithm:
+def perceptron(order: np.ndarray) -> bj.Solver:
     """The Perceptron, again and again in one order."""
 
     def step(state, X, y):
         batch = jnp.arange(state.rows.batch.value, dtype=jnp.int32)
         drawn = jnp.asarray(order)[(state.num_visits + batch) % len(order)]
 
-        def mistake(coefficient, response, diagonal, count):
+        def mistake(coefficient, response, diagonal, limit, count):
             return (response <= 0).astype(response.dtype)
 
         return hinge_dual.visit(state, X, y, drawn, mistake)
@@ -100,18 +100,28 @@ def curve(name: str, method: str, seed: int, data: Data) -> list[tuple]:
     """Changes, test error, kernel values computed, and seconds, at growing numbers."""
     n = len(data.y)
     algorithm, given = {
-        "SBP": (bj.sbp, {"slack": SETTINGS[name][2], "batch_size": 16, "seed": seed}),
-        "Pegasos": (bj.kernel_pegasos, {"regularization": 1 / n, "seed": seed}),
-        "SDCA": (bj.sdca, {"regularization": 1 / n, "seed": seed}),
-        "SMO": (bj.smo, {"regularization": 1 / n, "fit_bias": False, "batch_size": 1}),
-        "Perceptron": (None, {"regularization": 1 / n}),
+        "SBP": (
+            bj.sbp,
+            {
+                "slack": SETTINGS[name][2],
+                "fit_bias": False,
+                "batch_size": 16,
+                "seed": seed,
+            },
+        ),
+        "Pegasos": (bj.kernel_pegasos, {"seed": seed}),
+        "SDCA": (bj.sdca, {"seed": seed}),
+        "SMO": (bj.smo, {"fit_bias": False, "batch_size": 1}),
+        "Perceptron": (None, {}),
     }[method]
     if algorithm is None:
         order = np.random.default_rng(seed).permutation(n).astype(np.int32)
         algorithm = perceptron(order)
     if n <= AFFORDABLE:
         given["precompute"] = True
-    state = algorithm.init(data.kernel, data.X, data.y, cache_size=CACHE, **given)
+    state = algorithm.init(
+        data.X, data.y, kernel=data.kernel, cache_size=CACHE, **given
+    )
     points = np.unique(np.geomspace(4, EPOCHS * n, POINTS).astype(int))
     rows, clock = [], [0.0, time.perf_counter()]
 
@@ -124,23 +134,23 @@ def curve(name: str, method: str, seed: int, data: Data) -> list[tuple]:
             model = getattr(state, "mean_coefficients", state.coefficients)
             scores = data.test @ (np.asarray(model) * data.y.astype(np.float32))
             error = float(np.mean(np.where(scores > 0, 1, -1) != data.y_test))
-            rows.append((changes, error, record.kernel_evaluations, clock[0]))
+            rows.append((changes, error, record.work, clock[0]))
             clock[1] = time.perf_counter()
         return max(int(getattr(state, "num_visits", 0)), changes) >= EPOCHS * n
 
     # Often at first, and more rarely when the curve is long.
     for every in (1, 4, 16, 64, 256):
-        state, _ = bj.solve(
+        state = bj.solve(
             algorithm,
-            state,
             data.X,
             data.y,
+            state=state,
             max_steps=64 * every if every < 256 else 10**9,
             # SMO ends by itself; the others never do.
             tolerance=1e-5,
             callback_every=every,
             callback=callback,
-        )
+        ).state
     return rows
 
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import checks, kernels, losses
@@ -253,9 +254,7 @@ def prune(model: Any, size: int) -> Any:
     Example:
       >>> import budgetjax as bj, numpy as np
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> state = bj.sdca.init(bj.RBF(1.0), X, y, regularization=0.1)
-      >>> state, _ = bj.solve(bj.sdca, state, X, y, max_steps=20)
-      >>> bj.prune(bj.sdca.model(state, X, y), 2).vectors.shape
+      >>> bj.prune(bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0)), 2).vectors.shape
       (2, 1)
 
     References:
@@ -281,17 +280,18 @@ def prune(model: Any, size: int) -> Any:
 
 def of_coefficients(
     kernel: Kernel,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
+    X: ArrayLike,
+    y: ArrayLike,
     coefficients: Float[Array, " n"],
     bias: Float[Array, ""],
 ) -> KernelModel:
     """The model of the examples whose coefficient is not 0. Not to be traced."""
-    signed = np.asarray(y) * np.asarray(coefficients)
+    dtype = coefficients.dtype
+    signed = np.asarray(y, dtype) * np.asarray(coefficients)
     active = np.flatnonzero(signed)
     return KernelModel(
         kernel=kernel,
-        vectors=jax.device_put(np.asarray(X)[active]),
+        vectors=jax.device_put(np.asarray(X, dtype)[active]),
         coefficients=jax.device_put(signed[active]),
         bias=bias,
     )

@@ -57,18 +57,18 @@ from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.sdca import sdca
 from budgetjax.solvers.kernel.smo import smo
-from budgetjax.solvers.kernel.solve import (
-    BatchAlgorithm,
-    History,
-    Objective,
-    Record,
-    solve,
-)
 from budgetjax.solvers.linear.dcd import dcd
 from budgetjax.solvers.linear.linear_pegasos import linear_pegasos
 from budgetjax.solvers.linear.mpu import mpu
 from budgetjax.solvers.linear.rows import SparseRows, sparse_rows
-from budgetjax.solvers.linear.solving import LinearAlgorithm, Solution
+from budgetjax.solvers.solver import (
+    History,
+    Objective,
+    Record,
+    Solution,
+    Solver,
+    solve,
+)
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
 from budgetjax.support_set import Edits, averaged
@@ -76,7 +76,6 @@ from budgetjax.support_set import Edits, averaged
 __all__ = [
     "RBF",
     "Algorithm",
-    "BatchAlgorithm",
     "CheckpointError",
     "Edits",
     "Grid",
@@ -86,7 +85,6 @@ __all__ = [
     "Labelled",
     "Laplacian",
     "Linear",
-    "LinearAlgorithm",
     "LinearModel",
     "Merge",
     "MergeBestPair",
@@ -105,6 +103,7 @@ __all__ = [
     "RemoveSmallest",
     "Sigmoid",
     "Solution",
+    "Solver",
     "SparseRows",
     "StreamError",
     "StreamModel",

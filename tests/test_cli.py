@@ -35,7 +35,6 @@ from budgetjax.cli.models import opened, support_vectors
 from budgetjax.refitting import passes
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
-from budgetjax.solvers.linear import solving
 from budgetjax.stream import batches
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.readers import formats
@@ -570,13 +569,8 @@ def python_models():
     """Of kinds that the command line does not make."""
     weights = np.array([1.0, -2.0], np.float32)
     linear = bj.LinearModel(jnp.asarray(weights), jnp.float32(0.5))
-    nothing = np.zeros(())
-    solution = bj.Solution(
-        linear,
-        *(nothing,) * 5,
-        history=solving.History(*(np.zeros(1),) * 4),
-        dtype="float32",
-    )
+    history = bj.History(np.zeros(1, int), *3 * [np.zeros(1)], np.zeros(1, int))
+    solution = bj.Solution(linear, history, None, True)
     X, y = data(20)
     signs = np.where(y == "yes", 1, -1).astype(np.float32)
     vectors = jnp.asarray(X.astype(np.float32))
@@ -1082,7 +1076,7 @@ def models(folder, tmp_path_factory):
     bj.save(where / "stacked.st", states)
     X, y = data(20)
     codes = np.where(y == "yes", 1, -1)
-    bj.save(where / "batch.st", bj.sdca.init(bj.RBF(1.0), X, codes, regularization=0.1))
+    bj.save(where / "batch.st", bj.sdca.init(X, codes, kernel=bj.RBF(1.0)))
     return where
 
 

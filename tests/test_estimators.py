@@ -646,7 +646,7 @@ def test_solvers_that_have_not_converged_say_so():
     for estimator, name in (
         (SBPClassifier(max_steps=1, tolerance=1e-3, fit_bias=False), "max_steps"),
         (BudgetSVC(max_steps=1), "max_steps"),
-        (MPUClassifier(max_passes=1, tolerance=1e-6), "max_passes"),
+        (MPUClassifier(max_steps=1, tolerance=1e-6), "max_steps"),
     ):
         with pytest.warns(ConvergenceWarning, match=f"'ash'; raise {name}"):
             estimator.fit(X, y)
@@ -751,7 +751,7 @@ def test_budget_svc_is_the_svm_if_all_rows_count():
 
 def test_mpu_is_the_linear_svm():
     X, y = stream("three")
-    found = MPUClassifier(0.5, augment=2.0, tolerance=1e-5, random_state=0).fit(X, y)
+    found = MPUClassifier(0.5, bias_scale=2.0, tolerance=1e-5, random_state=0).fit(X, y)
     expected = LinearSVC(
         C=0.5, loss="hinge", intercept_scaling=2.0, tol=1e-6, max_iter=100_000
     ).fit(X, y)

@@ -20,7 +20,6 @@ from budgetjax import losses
 from budgetjax.checks import Count, Flag
 from budgetjax.online import engine
 from budgetjax.saving import decoding, model_files
-from budgetjax.solvers.linear.solving import History
 
 D = 3
 
@@ -153,18 +152,15 @@ def examples():
     return X, np.where(X[:, 0] + random.normal(size=20) > 0, 1.0, -1.0)
 
 
+KERNEL = {"kernel": bj.RBF(0.5)}
 BATCH = {
-    "sbp": lambda X, y: bj.sbp.init(bj.RBF(0.5), X, y, slack=0.05),
-    "kernel_pegasos": lambda X, y: bj.kernel_pegasos.init(
-        bj.RBF(0.5), X, y, regularization=0.1
-    ),
-    "sdca": lambda X, y: bj.sdca.init(bj.RBF(0.5), X, y, regularization=0.1),
-    "smo": lambda X, y: bj.smo.init(bj.RBF(0.5), X, y, regularization=0.1),
-    "budget_svm": lambda X, y: bj.budget_svm.init(
-        bj.RBF(0.5), X, y, budget=5, penalty=1.0, solver="projected_gradient"
-    ),
-    "mpu": lambda X, y: bj.mpu.init(X, y, accuracy=0.01),
-    "mpu-kernel": lambda X, y: bj.mpu.init(X, y, accuracy=0.01, kernel=bj.RBF(0.5)),
+    "sbp": lambda X, y: bj.sbp.init(X, y, slack=0.05, **KERNEL),
+    "kernel_pegasos": lambda X, y: bj.kernel_pegasos.init(X, y, **KERNEL),
+    "sdca": lambda X, y: bj.sdca.init(X, y, **KERNEL),
+    "smo": lambda X, y: bj.smo.init(X, y, weight=np.full(len(y), 2.0), **KERNEL),
+    "budget_svm": lambda X, y: bj.budget_svm.init(X, y, budget=5, norm="l2", **KERNEL),
+    "mpu": lambda X, y: bj.mpu.init(X, y),
+    "mpu-kernel": lambda X, y: bj.mpu.init(X, y, **KERNEL),
     "dcd": lambda X, y: bj.dcd.init(X, y, penalty=1.0),
     "linear_pegasos": lambda X, y: bj.linear_pegasos.init(X, y, penalty=1.0),
 }
@@ -205,18 +201,9 @@ def test_models_of_batch_learners(path):
 
 
 def test_solutions(path):
-    model = bj.LinearModel(jnp.ones((2, D)), jnp.array([0.5, -0.5]))
-    figures = np.array([0.1, np.inf])
-    solution = bj.Solution(
-        model=model,
-        objective=figures,
-        delta_aft=figures,
-        num_passes=figures,
-        num_visits=figures,
-        converged=np.array([True, False]),
-        history=History(*4 * [np.ones((3, 2))]),
-        dtype="float64",
-    )
+    model = bj.LinearModel(jnp.ones(D), jnp.array(0.5))
+    history = bj.History(np.arange(3), *3 * [np.ones(3)], np.arange(3))
+    solution = bj.Solution(model, history, None, True)
     assert_identical(returned(path, solution), solution)
     assert_identical(returned(path, model), model)
 

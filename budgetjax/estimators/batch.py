@@ -1,7 +1,7 @@
-"""Classifiers that solve a support vector machine, a problem a class."""
+"""Classifiers that solve a support vector machine, one problem per class."""
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -13,43 +13,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel, Labelled, LinearModel
+from budgetjax.models import Labelled
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
-from budgetjax.solvers.kernel.solve import BatchAlgorithm, solve
 from budgetjax.solvers.linear.mpu import mpu
-
-
-class Solved(NamedTuple):
-    """What a solver has found for one class.
-
-    Attributes:
-      model: it.
-      steps: steps or passes that were made.
-      converged: whether its gap is as small as asked for.
-    """
-
-    model: KernelModel | LinearModel
-    steps: int
-    converged: bool
+from budgetjax.solvers.solver import Solution, Solver, solve
 
 
 class _OneVersusRest(ClassifierMixin, BaseEstimator):
-    """A model a class, or one for two classes."""
+    """One model per class, or one for two classes."""
 
     models_: tuple[Any, ...]
     origin_: Float[np.ndarray, " features"]
     classes_: Shaped[np.ndarray, " classes"]
     n_iter_: int
 
-    # What steps are called in parameters.
-    _unit = "steps"
-
-    def _solver(
-        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
-    ) -> Any:
-        """`solver(labels, seed) -> Solved` for these examples."""
-        raise NotImplementedError
+    # The solver, whose arguments are the parameters.
+    _solver: Solver
 
     def _kernel(self, X: Any) -> Kernel | None:
         """The kernel, or None for a linear model that needs none."""
@@ -103,26 +83,38 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
         kernel = self._kernel(X)
         origin = inputs.origin_of(kernel, X)
         inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
-        solver = self._solver(kernel, X, origin)
-        random = check_random_state(getattr(self, "random_state", 0))
-        solved = []
+        if kernel is not None:
+            X = inputs.dense(X, inputs.dtype_of(X), origin)
+        given = self.get_params(deep=False)
+        random = check_random_state(given.pop("random_state", 0))
+        del given["gamma"], given["kernel"]
+        if kernel is not None:
+            given["kernel"] = kernel
+        solved: list[Solution] = []
+        steps = []
         for number in range(1, 2) if len(classes) == 2 else range(len(classes)):
+            if hasattr(self, "random_state"):
+                given["seed"] = int(random.randint(2**31 - 1))
             labels = np.where(codes == number, 1, -1).astype(np.int32)
-            solved.append(solver(labels, int(random.randint(2**31 - 1))))
+            found = solve(self._solver, X, labels, **given)
+            # Kernel rows know nothing of classes, which share them.
+            if hasattr(found.state, "rows"):
+                given["rows"] = found.state.rows
+            steps.append(int(found.history.step[-1]))
+            solved.append(found._replace(state=None))
         late = [i for i, found in enumerate(solved) if not found.converged]
         if late:
             first = inputs.shown(classes[late[0] if len(solved) > 1 else 1])
             warnings.warn(
                 f"{self._where}: {len(late)} of {len(solved)} models have a gap above "
-                f"tolerance, the first of class {first}; raise max_{self._unit}, or "
-                "tolerance",
+                f"tolerance, the first of class {first}; raise max_steps, or tolerance",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         self.models_ = tuple(found.model for found in solved)
         self.origin_ = origin
         self.classes_ = classes
-        self.n_iter_ = max(found.steps for found in solved)
+        self.n_iter_ = max(steps)
         return self
 
     def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
@@ -160,37 +152,13 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
         return models.decided(self.model_, self.decision_function(X))
 
 
-def _solve(
-    algorithm: BatchAlgorithm,
-    state: Any,
-    X: Float[np.ndarray, "n features"],
-    labels: Shaped[np.ndarray, " n"],
-    given: dict[str, Any],
-    every: int,
-) -> Solved:
-    """Steps until the gap, seen every so many, is as small as was asked for."""
-    state, history = solve(
-        algorithm,
-        state,
-        X,
-        labels,
-        max_steps=given["max_steps"],
-        tolerance=given["tolerance"],
-        callback_every=every,
-        progress=given["progress"],
-    )
-    converged = history.gap[-1] <= given["tolerance"] * np.abs(history.primal[-1])
-    model = algorithm.model(state, X, labels)
-    return Solved(model, int(history.step[-1]), bool(converged))
-
-
 class SBPClassifier(_OneVersusRest):
     """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
 
     For large training sets: it soon predicts about as well as the SVM, of which it has
     no use for the last digits. The number of support vectors is not bounded.
 
-    Of more than two classes each has a model of its own against all others. Computes in
+    One against the rest for more than two classes, which share kernel rows. Computes in
     float32, or in float64 where X is and JAX has it switched on; X becomes dense.
 
     Args:
@@ -203,11 +171,11 @@ class SBPClassifier(_OneVersusRest):
       gamma: of a kernel by name. "scale" is two over the mean squared distance of
         rows, `budgetjax.default_gamma`.
       fit_bias: whether the model has a bias, which is not regularised.
-      tolerance: of the gap between the margin reached and a bound of all margins, as a
-        part of the former. The bound is loose: of 0.2 to 1 none predicted better.
-      max_steps: of up to 64 updates each, at most.
+      tolerance: relative gap at which to stop, between the margin reached and a bound
+        of all margins. The bound is loose: of 0.2 to 1 none predicted better.
+      max_steps: maximum number of steps, of up to 64 updates each.
       cache_size: mebibytes for kernel rows that are kept.
-      random_state: of the draws: an integer gives the same model again.
+      random_state: seed of the draws: an integer gives the same model again.
       progress: whether to show a bar.
 
     Attributes:
@@ -216,7 +184,7 @@ class SBPClassifier(_OneVersusRest):
       origin_: what is subtracted from rows before float32 rounds them: zeros, unless
         they lie far from 0 and the kernel is one of differences; then their median.
       classes_: the labels, in order.
-      n_iter_: steps made, the most of any model.
+      n_iter_: maximum number of steps of a model.
       n_features_in_: features.
       feature_names_in_: their names, if X was a data frame.
 
@@ -228,6 +196,8 @@ class SBPClassifier(_OneVersusRest):
       >>> bool(model.score(X, y) > 0.95)
       True
     """
+
+    _solver = sbp
 
     def __init__(
         self,
@@ -252,26 +222,6 @@ class SBPClassifier(_OneVersusRest):
         self.random_state = random_state
         self.progress = progress
 
-    def _solver(
-        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
-    ) -> Any:
-        rows = inputs.dense(X, inputs.dtype_of(X), origin)
-        given = self.get_params(deep=False)
-
-        def solver(labels, seed):
-            state = sbp.init(
-                kernel,
-                rows,
-                labels,
-                slack=given["slack"],
-                fit_bias=given["fit_bias"],
-                cache_size=given["cache_size"],
-                seed=seed,
-            )
-            return _solve(sbp, state, rows, labels, given, 20)
-
-        return solver
-
 
 class BudgetSVC(_OneVersusRest):
     """An SVM that looks at its worst-classified examples, `budgetjax.budget_svm`.
@@ -281,7 +231,7 @@ class BudgetSVC(_OneVersusRest):
     support vectors is not bounded by it: at the optimum many examples are equally bad.
     `budgetjax.prune` keeps those of the largest coefficients.
 
-    Of more than two classes each has a model of its own against all others. Computes in
+    One against the rest for more than two classes, which share kernel rows. Computes in
     float32, or in float64 where X is and JAX has it switched on; X becomes dense.
 
     Args:
@@ -295,9 +245,9 @@ class BudgetSVC(_OneVersusRest):
         `budgetjax.Polynomial(3)`.
       gamma: of a kernel by name. "scale" is two over the mean squared distance of
         rows, `budgetjax.default_gamma`.
-      tolerance: of the duality gap, as a part of the objective.
-      max_steps: at most: changes of a pair of coefficients with "l1", of all of them
-        with "l2".
+      tolerance: relative duality gap at which to stop.
+      max_steps: maximum number of steps: changes of a pair of coefficients with "l1",
+        of all of them with "l2".
       cache_size: mebibytes for kernel rows that are kept.
       progress: whether to show a bar.
 
@@ -307,7 +257,7 @@ class BudgetSVC(_OneVersusRest):
       origin_: what is subtracted from rows before float32 rounds them: zeros, unless
         they lie far from 0 and the kernel is one of differences; then their median.
       classes_: the labels, in order.
-      n_iter_: steps made, the most of any model.
+      n_iter_: maximum number of steps of a model.
       n_features_in_: features.
       feature_names_in_: their names, if X was a data frame.
 
@@ -319,6 +269,8 @@ class BudgetSVC(_OneVersusRest):
       >>> bool(model.score(X, y) > 0.95)
       True
     """
+
+    _solver = budget_svm
 
     def __init__(
         self,
@@ -343,48 +295,26 @@ class BudgetSVC(_OneVersusRest):
         self.cache_size = cache_size
         self.progress = progress
 
-    def _solver(
-        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
-    ) -> Any:
-        rows = inputs.dense(X, inputs.dtype_of(X), origin)
-        given = self.get_params(deep=False)
-        # Pairs of coefficients jam on the ball of the other norm.
-        solver_name = "smo" if given["norm"] == "l1" else "projected_gradient"
-
-        def solver(labels, seed):
-            state = budget_svm.init(
-                kernel,
-                rows,
-                labels,
-                budget=given["budget"],
-                penalty=given["penalty"],
-                norm=given["norm"],
-                solver=solver_name,
-                cache_size=given["cache_size"],
-            )
-            return _solve(budget_svm, state, rows, labels, given, 100)
-
-        return solver
-
 
 class MPUClassifier(_OneVersusRest):
     """The linear SVM by the Margin Perceptron with Unlearning, `budgetjax.mpu`.
 
-    For many rows, dense or sparse, which stay as they are. Of more than two classes
-    each has a model of its own against all others. It solves in float64; the model is
-    in JAX's default precision.
+    For many rows, dense or sparse, which stay as they are. One against the rest for
+    more than two classes. It solves in float64; the model is in JAX's default
+    precision.
 
     Args:
       penalty: C, positive, of the hinge loss.
-      augment: the value of a constant feature, whose weight times this is the bias, and
-        is regularised; 0 is no bias.
+      fit_bias: whether the model has a bias: the weight of a constant feature, which
+        is regularised.
+      bias_scale: the value of that feature.
       kernel: "linear"; or "rbf", "laplacian" or a kernel: then X becomes dense, and the
         kernel values of all pairs of rows are kept.
       gamma: of a kernel by name. "scale" is two over the mean squared distance of
         rows, `budgetjax.default_gamma`.
-      tolerance: the relative distance of the objective from its optimum that is enough.
-      max_passes: over all rows, at most.
-      random_state: of the orders: an integer gives the same model again.
+      tolerance: relative gap at which to stop.
+      max_steps: maximum number of passes over all rows.
+      random_state: seed of the orders: an integer gives the same model again.
       progress: whether to show a bar.
 
     Attributes:
@@ -395,7 +325,7 @@ class MPUClassifier(_OneVersusRest):
       coef_: weights, shape `(models, n_features_in_)`, of the linear kernel.
       intercept_: the biases, shape `(models,)`.
       classes_: the labels, in order.
-      n_iter_: passes over all rows, the most of any model.
+      n_iter_: maximum number of passes of a model.
       n_features_in_: features.
       feature_names_in_: their names, if X was a data frame.
 
@@ -408,26 +338,28 @@ class MPUClassifier(_OneVersusRest):
       ((3, 4), True)
     """
 
-    _unit = "passes"
+    _solver = mpu
 
     def __init__(
         self,
         penalty: Any = 1.0,
         *,
-        augment: Any = 1.0,
+        fit_bias: Any = True,
+        bias_scale: Any = 1.0,
         kernel: Any = "linear",
         gamma: Any = "scale",
         tolerance: Any = 1e-4,
-        max_passes: Any = 1000,
+        max_steps: Any = 1000,
         random_state: Any = None,
         progress: Any = False,
     ):
         self.penalty = penalty
-        self.augment = augment
+        self.fit_bias = fit_bias
+        self.bias_scale = bias_scale
         self.kernel = kernel
         self.gamma = gamma
         self.tolerance = tolerance
-        self.max_passes = max_passes
+        self.max_steps = max_steps
         self.random_state = random_state
         self.progress = progress
 
@@ -444,27 +376,3 @@ class MPUClassifier(_OneVersusRest):
     def _kernel(self, X: Any) -> Kernel | None:
         linear = isinstance(self.kernel, str) and self.kernel == "linear"
         return None if linear else super()._kernel(X)
-
-    def _solver(
-        self, kernel: Kernel | None, X: Any, origin: Float[np.ndarray, " features"]
-    ) -> Any:
-        if kernel is not None:
-            X = inputs.dense(X, inputs.dtype_of(X), origin)
-        given = self.get_params(deep=False)
-
-        def solver(labels, seed):
-            solution = mpu.solve(
-                X,
-                labels,
-                kernel=kernel,
-                penalty=given["penalty"],
-                augment=given["augment"],
-                seed=seed,
-                stop=given["tolerance"],
-                max_passes=given["max_passes"],
-                progress=given["progress"],
-            )
-            passes, converged = int(solution.num_passes), bool(solution.converged)
-            return Solved(solution.model, passes, converged)
-
-        return solver

@@ -1,7 +1,7 @@
 """Kernel SVMs: their objectives, and the classical solvers one update at a time.
 
-P(w) = lambda/2 |w|^2 + mean hinge, whose dual is D(a) = lambda (sum a - a^T Q a / 2)
-over 0 <= a <= 1 / (lambda n), with a bias also sum_i y_i a_i = 0. The matrix is
+J(w) = |w|^2 / 2 + C sum_i v_i hinge_i, whose dual is D(a) = sum a - a^T Q a / 2 over
+0 <= a_i <= C v_i, with a bias also sum_i y_i a_i = 0. The matrix is
 Q_ij = y_i y_j k(x_i, x_j). All take and return lists or arrays in float64.
 """
 
@@ -17,10 +17,10 @@ def signed_matrix(kernel, X, y):
     return np.array([y[i] * y * kernel(X[i], X) for i in range(len(X))])
 
 
-def primal(Q, y, a, regularization, bias=0.0):
-    """P at w = sum_i y_i a_i k(x_i, .), with that bias."""
+def primal(Q, y, a, penalty, bias=0.0):
+    """J at w = sum_i y_i a_i k(x_i, .), with that bias."""
     c = Q @ a
-    return regularization / 2 * (a @ c) + np.mean(np.maximum(0, 1 - c - y * bias))
+    return a @ c / 2 + penalty * np.sum(np.maximum(0, 1 - c - y * bias))
 
 
 def best_bias(Q, y, a):
@@ -30,19 +30,20 @@ def best_bias(Q, y, a):
     return float(bends[int(np.argmin(losses))])
 
 
-def dual(Q, a, regularization):
-    return regularization * (np.sum(a) - a @ Q @ a / 2)
+def dual(Q, a):
+    return np.sum(a) - a @ Q @ a / 2
 
 
-def pegasos(Q, draws, *, regularization):
+def pegasos(Q, draws, *, penalty):
     """Counts of violations after every draw; None drew one that was none.
 
-    At draw t the model is w = sum_i counts_i y_i k(x_i, .) / (lambda (t-1)).
+    At draw t the model is w = sum_i counts_i y_i k(x_i, .) / (lambda (t-1)), where
+    lambda = 1 / (n C).
     """
     counts, path, margins = np.zeros(len(Q)), [], []
     for t, i in enumerate(draws, start=1):
         responses = Q @ counts
-        scale = 1 / (regularization * (t - 1)) if t > 1 else 0.0
+        scale = len(Q) * penalty / (t - 1) if t > 1 else 0.0
         margins.append(scale * responses)
         if i is not None and margins[-1][i] < 1:
             counts[i] = counts[i] + 1
@@ -50,9 +51,9 @@ def pegasos(Q, draws, *, regularization):
     return path, margins
 
 
-def sdca(Q, draws, *, regularization):
+def sdca(Q, draws, *, penalty):
     """Coefficients after every draw: the exact step in the drawn coordinate."""
-    top = 1 / (regularization * len(Q))
+    top = penalty
     a, path = np.zeros(len(Q)), []
     for i in draws:
         if i is not None:
@@ -72,7 +73,7 @@ def changed(path):
     return found
 
 
-def smo_single(Q, chosen, *, regularization):
+def smo_single(Q, chosen, *, penalty):
     """No bias: exact, clipped steps in the coordinates chosen.
 
     Returns the coefficients after every update; and by how much, of the most that any
@@ -80,7 +81,7 @@ def smo_single(Q, chosen, *, regularization):
     an exact step leaves a slope of 0, so that choices are judged and not made.
     """
     n = len(Q)
-    top = 1 / (regularization * n)
+    top = penalty
     a, path, missed = np.zeros(n), [], []
     for best in chosen:
         responses = Q @ a
@@ -109,7 +110,7 @@ def changed_pairs(path, y):
     return found
 
 
-def smo_pair(Q, y, chosen, *, regularization):
+def smo_pair(Q, y, chosen, *, penalty):
     """With a bias: exact, clipped steps of the pairs chosen.
 
     Returns the coefficients after every update; and what Fan, Chen and Lin (2005),
@@ -117,7 +118,7 @@ def smo_pair(Q, y, chosen, *, regularization):
     violates, and of the most that any j gains with that i, what is missing.
     """
     n = len(Q)
-    top = 1 / (regularization * n)
+    top = penalty
     a, path, missed = np.zeros(n), [], []
     for i, j in chosen:
         gradient = Q @ a - 1
@@ -150,9 +151,8 @@ def smo_pair(Q, y, chosen, *, regularization):
     return path, missed
 
 
-def svc(K, y, regularization):
+def svc(K, y, penalty):
     """scikit-learn's solution with a bias, to its tightest: coefficients and bias."""
-    penalty = 1 / (regularization * len(K))
     model = SVC(C=penalty, kernel="precomputed", tol=1e-9, cache_size=500)
     model.fit(np.ascontiguousarray(K, np.float64), y)
     a = np.zeros(len(K))
@@ -160,10 +160,10 @@ def svc(K, y, regularization):
     return a, float(model.intercept_[0])
 
 
-def linear_svc(K, y, regularization):
+def linear_svc(K, y, penalty):
     """liblinear's solution without a bias, on a Cholesky factor of the kernel matrix.
 
-    Features f_i with <f_i, f_j> = k_ij have the same optimum. Returns P, and the slack
+    Features f_i with <f_i, f_j> = k_ij have the same optimum. Returns J, and the slack
     and the level of `slack_of`.
     """
     n = len(K)
@@ -172,15 +172,15 @@ def linear_svc(K, y, regularization):
         loss="hinge",
         fit_intercept=False,
         dual=True,
-        C=1 / (regularization * n),
+        C=penalty,
         tol=1e-8,
         max_iter=1_000_000,
         random_state=0,
     )
     w = model.fit(factor, y).coef_[0]
     margins, norm = y * (factor @ w), math.sqrt(w @ w)
-    hinge = np.mean(np.maximum(0, 1 - margins))
-    return regularization / 2 * norm**2 + hinge, *slack_of(margins, norm)
+    hinge = np.sum(np.maximum(0, 1 - margins))
+    return norm**2 / 2 + penalty * hinge, *slack_of(margins, norm)
 
 
 def slack_of(margins, norm):

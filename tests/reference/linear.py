@@ -340,7 +340,7 @@ def dual(X, y, alpha, penalty, loss="hinge", augment=0.0):
 # --------------------------------------------------------------------------- Pegasos
 
 
-def pegasos(X, y, regularization, draws, projection=False, augment=0.0):
+def pegasos(X, y, regularization, draws, augment=0.0):
     """w after all rows of `draws`, each of them the patterns of one step.
 
     The objective is lambda |w|^2 / 2 + mean hinge: lambda is 1 / (n C), and its value
@@ -348,7 +348,6 @@ def pegasos(X, y, regularization, draws, projection=False, augment=0.0):
     """
     Z = patterns(X, y, augment)
     w = np.zeros(Z.shape[1])
-    radius = 1 / math.sqrt(regularization)
     for t, block in enumerate(draws, start=1):
         eta = 1 / (regularization * t)
         violators = [Z[k] for k in block if w @ Z[k] < 1]
@@ -356,9 +355,6 @@ def pegasos(X, y, regularization, draws, projection=False, augment=0.0):
         w = (1 - 1 / t) * w
         for z in violators:
             w = w + eta / len(block) * z
-        norm = math.sqrt(w @ w)
-        if projection and norm > radius:
-            w = w * (radius / norm)
     return w
 
 

@@ -12,14 +12,13 @@ from budgetjax import checks, models
 from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.kernel.solve import BatchAlgorithm, Objective
-from budgetjax.solvers.kernel.training import of_state, same, training_set
 from budgetjax.solvers.kernel.worst_norms import Norm, OneInfinity, TwoInfinity
+from budgetjax.solvers.solver import Objective, Solver
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
-SOLVERS = ("smo", "projected_gradient")
 # First coefficients of the pairs that are looked at: of each class, up and down.
 FIRSTS = 4
 # Products with `Q` at the start, for its largest eigenvalue. Steps go on to measure it.
@@ -49,15 +48,17 @@ class State(NamedTuple):
     """A dual solution on its way, of `n` examples.
 
     Attributes:
-      algorithm: whose state it is.
-      kernel: of the model.
-      rows: what is known of `Q[i, j] = y_i y_j k(x_i, x_j)`.
-      norm: of the slacks; it holds the budget.
+      algorithm: name of the solver.
+      kernel: `k`.
+      rows: kernel rows.
+      norm: norm of the slacks; it holds the budget.
       penalty: C.
+      weight: v, shape `(n,)`, or None.
       coefficients: `alpha`, within all constraints, shape `(n,)`.
       responses: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
       num_updates: steps that have changed the coefficients.
-      momentum: of the solver "projected_gradient", None for "smo".
+      momentum: for the norm "l2", else None.
+      digest: identifies `y`.
     """
 
     algorithm: Name
@@ -65,23 +66,26 @@ class State(NamedTuple):
     rows: KernelRows
     norm: Norm
     penalty: Float[Array, ""]
+    weight: Float[Array, " n"] | None
     coefficients: Float[Array, " n"]
     responses: Float[Array, " n"]
     num_updates: Integer[Array, ""]
     momentum: Momentum | None
+    digest: Integer[Array, ""]
 
 
 def init(
-    kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
     *,
+    kernel: Kernel,
     budget: ArrayLike,
-    penalty: ArrayLike,
+    penalty: ArrayLike = 1.0,
+    weight: ArrayLike | None = None,
     norm: str = "l1",
-    solver: str = "smo",
     precompute: bool | str = "auto",
     cache_size: float = 512.0,
+    rows: KernelRows | None = None,
 ) -> State:
     r"""A support vector machine that looks at its worst-classified examples only.
 
@@ -99,38 +103,39 @@ def init(
     several are usually equally bad, and the least of B has more than B coefficients:
     `budgetjax.prune` keeps the largest.
 
-    A step is one of two, both of which maximise the dual
-    :math:`\sum_i \alpha_i - \frac12 \alpha^\top Q \alpha`:
+    A step raises the dual :math:`\sum_i \alpha_i - \frac12 \alpha^\top Q \alpha`:
 
-    - ``"smo"``: the exact maximum over two coefficients. The first is, of either class,
-      the one with the steepest slope up or down; the second is any other; of all these
-      4 n pairs the one that gains most. Four or five kernel rows a step, from the cache
-      if they are there, and O(n). It converges for ``"l1"``. For ``"l2"`` pairs jam on
-      the surface of the ball :math:`\|\alpha\|_2 = C`, with a dual value that may be
-      half of the optimum; they converge where the ball does not bind.
-    - ``"projected_gradient"``: one step of the accelerated gradient method with the
-      exact projection onto all constraints, started anew where it overshoots, so that
-      the dual never falls. O(n^2) a step, or O(n^2 d) where `Q` is not kept. It
-      converges for both norms, and under `jax.vmap` over budgets its products with
-      `Q` become one matrix product.
+    - ``"l1"``: to its maximum over two coefficients. The first is, in either class, the
+      one with the steepest slope up or down; the second is any other; of all these 4 n
+      pairs the step takes the one that gains most. It needs four or five kernel rows,
+      from the cache if they are there, and O(n).
+    - ``"l2"``: by one step of the accelerated gradient method with the exact projection
+      onto all constraints, restarted where it overshoots, so that the dual never falls:
+      O(n^2), or O(n^2 d) where the kernel matrix is not kept. Under `jax.vmap` over
+      budgets its products with `Q` become one matrix product. (Pairs jam on the surface
+      of the ball :math:`\|\alpha\|_2 = C`, at a dual value that may be half of the
+      optimum.)
 
     Args:
-      kernel: any positive definite kernel.
-      X: the training set, shape `(n, d)`.
-      y: its labels, -1 and +1, both of them, shape `(n,)`.
+      X: the training set, shape `(n, d)`; float64 stays so.
+      y: labels, -1 and +1, both, shape `(n,)`.
+      kernel: `k`, positive definite.
       budget: B, at least 1. With "l1", a fraction counts the next largest slack in
         part.
       penalty: C, positive. To compare budgets, the paper takes it proportional to `1/B`
         for "l1" and to `1/sqrt(B)` for "l2".
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice, in the
+        budget as well. Only with "l1": with "l2" the ball of the dual problem would be
+        an ellipsoid, which the projection is not made for.
       norm: "l1" or "l2".
-      solver: "smo" or "projected_gradient".
-      precompute: True to compute `Q` now, False not to, "auto" to do it for few
-        examples.
-      cache_size: mebibytes for rows of `Q` that are kept.
+      precompute: True to compute all kernel values now, False to compute rows when they
+        are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
+      cache_size: mebibytes for kernel rows that are kept.
+      rows: `rows` of another state with this kernel and `X`, to share.
 
     Returns:
       A state with all coefficients 0. Budget and penalty are leaves of it, so that
-      `jax.vmap` sweeps them; norm and solver are structure.
+      `jax.vmap` sweeps them; the norm is structure.
 
     Raises:
       ValueError: if the training set, a number or a name does not fit.
@@ -138,9 +143,10 @@ def init(
     Example:
       >>> import budgetjax as bj, jax, jax.numpy as jnp, numpy as np
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> state = bj.budget_svm.init(bj.Linear(), X, y, budget=2, penalty=10.0)
-      >>> state, history = bj.solve(bj.budget_svm, state, X, y, max_steps=10)
-      >>> [round(float(alpha), 3) for alpha in state.coefficients]
+      >>> found = bj.solve(
+      ...     bj.budget_svm, X, y, kernel=bj.Linear(), budget=2, penalty=10.0
+      ... )
+      >>> [round(float(alpha), 3) for alpha in found.state.coefficients]
       [2.0, 2.0, 0.0]
 
       Many budgets at once:
@@ -148,8 +154,8 @@ def init(
       >>> X, y = jnp.asarray(X), jnp.asarray(y, float)
       >>> def dual(budget):
       ...     state = bj.budget_svm.init(
-      ...         bj.Linear(), X, y, budget=budget, penalty=1 / budget, norm="l2",
-      ...         solver="projected_gradient")
+      ...         X, y, kernel=bj.Linear(), budget=budget, penalty=1 / budget, norm="l2"
+      ...     )
       ...     state = jax.lax.fori_loop(
       ...         0, 100, lambda _, state: bj.budget_svm.step(state, X, y), state)
       ...     return bj.budget_svm.objective(state, X, y).dual
@@ -158,70 +164,69 @@ def init(
 
     References:
       Dekel and Singer (2006), "Support vector machines on a budget", Sections 2 to 4:
-      the norms, the dual problem (4) and the moves of pairs, equations (8) to (13).
-      Beck and Teboulle (2009) and O'Donoghue and Candes (2015) for the acceleration
-      and its restarts.
+      the norms, the dual problem (4) and the moves of pairs, equations (8) to (12).
+      https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
+      Beck and Teboulle (2009), https://doi.org/10.1137/080716542, and O'Donoghue and
+      Candes (2015), https://doi.org/10.1007/s10208-013-9150-3, for the acceleration and
+      its restarts.
 
     Differences from the paper: it leaves the choice of the pair to a heuristic; here it
-    is by the gain within the constraints. The second solver is not in the paper. For
-    "l2" the paper's constraint (12) with `sqrt(B)` for `B` is used as it says.
+    is by the gain within the constraints. For "l2" the paper moves pairs, too.
     """
     where = "budget_svm.init"
-    X, y = training_set(where, kernel, X, y)
-    _one_of(where, "norm", norm, tuple(NORMS))
-    _one_of(where, "solver", solver, SOLVERS)
+    X, y = training_set.training_set(where, kernel, X, y)
+    if norm not in ("l1", "l2"):
+        raise ValueError(f"{where}: norm must be 'l1' or 'l2', got {norm!r}")
+    weight = training_set.weights(where, weight, y)
+    if weight is not None and norm != "l1":
+        raise ValueError(f"{where}: weight must be None for the norm 'l2'")
     budget = checks.positive(where, "budget", budget)
     known = checks.concrete(budget)
     if known is not None and not np.all(known >= 1):
         raise ValueError(f"{where}: budget must be at least 1, got {budget!r}")
     penalty = checks.positive(where, "penalty", penalty)
-    rows = row_cache.start(
+    known_rows = row_cache.start(
         where,
         kernel,
         X,
-        y,
         batch_size=FIRSTS,
         precompute=precompute,
         cache_size=cache_size,
+        rows=rows,
     )
     zeros = jnp.zeros_like(y)
     momentum = None
-    if solver == "projected_gradient":
-        rows, curvature = _curvature(kernel, rows, X, y)
+    if norm == "l2":
+        known_rows, curvature = _curvature(kernel, known_rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
         algorithm=checks.algorithm_of(where),
         kernel=kernel,
-        rows=rows,
+        rows=known_rows,
         norm=NORMS[norm](checks.as_leaf(where, "budget", budget, X.dtype)),
         penalty=checks.as_leaf(where, "penalty", penalty, X.dtype),
+        weight=weight,
         coefficients=zeros,
         responses=zeros,
         num_updates=jnp.int32(0),
         momentum=momentum,
+        digest=training_set.digest(y),
     )
-
-
-def _one_of(where: str, name: str, value: object, names: tuple[str, ...]) -> None:
-    if not (isinstance(value, str) and value in names):
-        expected = " or ".join(repr(each) for each in names)
-        raise ValueError(f"{where}: {name} must be {expected}, got {value!r}")
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     """One move of a pair, or one step along the gradient; see `init`."""
     if state.momentum is None:
         return _pair_step(state, X, y)
-    return _gradient_step(state, state.momentum, X, y)
+    assert isinstance(state.norm, TwoInfinity)
+    return _gradient_step(state, state.norm, state.momentum, X, y)
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
     """The primal value with the best bias, and the dual value below it; O(n log n)."""
-    X, y = of_state("budget_svm.objective", state, X, y)
     squared_norm = jnp.sum(state.coefficients * state.responses)
-    worst, _ = state.norm.least(1 - state.responses, y)
     return Objective(
-        primal=squared_norm / 2 + state.penalty * worst,
+        primal=squared_norm / 2 + state.penalty * _worst(state, y)[0],
         dual=jnp.sum(state.coefficients) - squared_norm / 2,
     )
 
@@ -233,25 +238,28 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     bounds the margin is known, `1 - phi`. But it needs no such example, and before the
     optimum it is the best there is for the coefficients found.
     """
-    X, y = same("budget_svm.model", state, X, y)
-    return models.of_coefficients(
-        state.kernel, X, y, state.coefficients, _bias(state, y)
-    )
+    bias = _worst(state, jnp.asarray(y, state.responses.dtype))[1]
+    return models.of_coefficients(state.kernel, X, y, state.coefficients, bias)
 
 
 @jax.jit
-def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
-    return state.norm.least(1 - state.responses, y)[1]
+def _worst(
+    state: State, y: Float[Array, " n"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """The least norm of the slacks over all biases, and that bias."""
+    slacks = 1 - state.responses
+    if isinstance(state.norm, OneInfinity):
+        return state.norm.least(slacks, y, state.weight)
+    return state.norm.least(slacks, y)
 
 
 def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     alpha, diagonal = state.coefficients, state.rows.diagonal
     slopes = 1 - state.responses
-    firsts, movable = _firsts(state, slopes, y)
-    rows = row_cache.fetch(state.kernel, state.rows, X, y, firsts, movable)
-    total, squared_norm = jnp.sum(alpha), jnp.sum(alpha**2)
-    room = jnp.maximum(state.norm.most(state.penalty) - total, 0) / 2
-    quantum = _quantum(state.penalty)
+    caps, quantum = _caps(state)
+    firsts, movable = _firsts(state, caps, slopes, y)
+    rows = row_cache.fetch(state.kernel, state.rows, X, firsts, movable)
+    room = jnp.maximum(state.norm.most(state.penalty) - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
         """The second of the pair that gains most, the change of the first, the gain.
@@ -259,16 +267,14 @@ def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> S
         The change is `lambda y_k` of equation (8), and that of the second -+ it.
         """
         same = y * y[first]
-        least, most = state.norm.allowed(
-            alpha[first], alpha, same, squared_norm, state.penalty
-        )
-        # Equation (10); equation (12): two of different classes share the room left.
-        least = jnp.maximum(
-            jnp.maximum(least, -alpha[first]), jnp.where(same > 0, least, -alpha)
-        )
-        most = jnp.minimum(most, jnp.where(same > 0, alpha, room))
+        kin, here = same > 0, alpha[first]
+        # Equations (10) and (11): both stay within their ends. Equation (12): two of
+        # different classes share the room that is left.
+        least = jnp.maximum(-here, jnp.where(kin, alpha - caps, -alpha))
+        most = jnp.where(kin, alpha, jnp.minimum(caps - alpha, room))
+        most = jnp.minimum(caps[first] - here, most)
         slope = slopes[first] - same * slopes
-        curvature = diagonal[first] + diagonal - 2 * same * row
+        curvature = diagonal[first] + diagonal - 2 * row
         curvature = jnp.maximum(curvature, jnp.finfo(alpha.dtype).eps * diagonal[first])
         # Equation (9), clipped. No pair of an example with itself.
         change = jnp.clip(slope / curvature, least, most)
@@ -287,8 +293,9 @@ def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> S
     improves = gains[best] > 0
     change = jnp.where(improves, change, 0)
     reaction = -y[first] * y[second] * change
-    rows = row_cache.fetch(state.kernel, rows, X, y, second[None], improves[None])
-    moved = change * known[best] + reaction * rows.kept[rows.places[second]]
+    rows = row_cache.fetch(state.kernel, rows, X, second[None], improves[None])
+    other = rows.kept[rows.places[second]]
+    moved = y * (y[first] * change * known[best] + y[second] * reaction * other)
     return state._replace(
         rows=rows,
         coefficients=alpha.at[first].add(change).at[second].add(reaction),
@@ -298,10 +305,13 @@ def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> S
 
 
 def _firsts(
-    state: State, slopes: Float[Array, " n"], y: Float[Array, " n"]
+    state: State,
+    caps: Float[Array, " n"],
+    slopes: Float[Array, " n"],
+    y: Float[Array, " n"],
 ) -> tuple[Integer[Array, " firsts"], Bool[Array, " firsts"]]:
     """Of each class the steepest way up, then down; and whether there is one."""
-    up = jnp.where(state.coefficients < state.penalty, slopes, -jnp.inf)
+    up = jnp.where(state.coefficients < caps, slopes, -jnp.inf)
     down = jnp.where(state.coefficients > 0, -slopes, -jnp.inf)
     ways = jnp.stack(
         [jnp.where(y == sign, way, -jnp.inf) for way in (up, down) for sign in (1, -1)]
@@ -313,17 +323,29 @@ def _firsts(
     return firsts, movable & jnp.concatenate([jnp.ones(2, bool), ~again])
 
 
-def _quantum(penalty: Float[Array, ""]) -> Float[Array, ""]:
-    """The spacing of floats at C: its multiples up to C are added without rounding."""
-    return jnp.nextafter(penalty, jnp.full_like(penalty, jnp.inf)) - penalty
+def _caps(state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    """The largest value of each coefficient, and the unit that all are multiples of.
+
+    The unit is the spacing of floats at the largest: its multiples up to there are
+    added without rounding.
+    """
+    ones = jnp.ones_like(state.coefficients) if state.weight is None else state.weight
+    caps = state.penalty * ones
+    largest = jnp.max(caps)
+    quantum = jnp.nextafter(largest, jnp.full_like(largest, jnp.inf)) - largest
+    return jnp.trunc(caps / quantum) * quantum, quantum
 
 
 def _gradient_step(
-    state: State, momentum: Momentum, X: Float[Array, "n d"], y: Float[Array, " n"]
+    state: State,
+    norm: TwoInfinity,
+    momentum: Momentum,
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
 ) -> State:
     alpha, point = state.coefficients, momentum.point
     ascent = (1 - momentum.responses) / momentum.curvature
-    found = state.norm.project(point + ascent, y, state.penalty)
+    found = norm.project(point + ascent, y, state.penalty)
     rows, responses = row_cache.product(state.kernel, state.rows, X, y, found)
 
     # From the change, whose rounding is less than that of two values. A loss that
@@ -391,4 +413,13 @@ def _curvature(
     return rows, jnp.where(size > 0, size, 1)
 
 
-budget_svm = BatchAlgorithm(init, step, objective, model, "budget_svm")
+budget_svm = Solver(
+    "budget_svm",
+    init,
+    training_set.prepare,
+    step,
+    objective,
+    model,
+    lambda state: row_cache.evaluations(state.rows),
+    max_steps=100_000,
+)

@@ -1,14 +1,14 @@
-r"""The kernel SVM as a regularised loss: what its solvers share.
+r"""The kernel SVM and its dual problem: what its solvers share.
 
-All of them work on
+All of them minimise
 
-.. math:: P(w) = \frac{\lambda}{2} \|w\|^2 + \frac{1}{n} \sum_i \max(0, 1 - y_i
-    \langle w, \Phi(x_i) \rangle)
+.. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - y_i \langle w,
+    \Phi(x_i) \rangle)
 
-and its dual :math:`D(\alpha) = \lambda (\sum_i \alpha_i - \frac{1}{2} \alpha^T Q
-\alpha)` with :math:`0 \le \alpha_i \le 1/(\lambda n)`, where :math:`w = \sum_i \alpha_i
-y_i \Phi(x_i)` and :math:`Q_{ij} = y_i y_j k(x_i, x_j)`. With a bias, :math:`\sum_i y_i
-\alpha_i = 0` as well. The penalty of other libraries is :math:`C = 1/(\lambda n)`.
+by its dual :math:`D(\alpha) = \sum_i \alpha_i - \frac{1}{2} \alpha^T Q \alpha` with
+:math:`0 \le \alpha_i \le C v_i`, where :math:`w = \sum_i \alpha_i y_i \Phi(x_i)` and
+:math:`Q_{ij} = y_i y_j k(x_i, x_j)`. With a bias, :math:`\sum_i y_i \alpha_i = 0` as
+well. The weights :math:`v_i` are 1 unless they are given.
 """
 
 from collections.abc import Callable
@@ -23,40 +23,44 @@ from budgetjax import checks, models
 from budgetjax.checks import Flag, Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.kernel.solve import Objective
-from budgetjax.solvers.kernel.training import of_state, same, training_set
+from budgetjax.solvers.solver import Objective
 
 
 class State(NamedTuple):
-    """The state of a solver of the regularised SVM on `n` examples.
+    """The state of a solver of the SVM on `n` examples.
 
     Attributes:
-      algorithm: whose state it is.
-      kernel: of the model.
+      algorithm: name of the solver.
+      kernel: `k`.
       rows: kernel rows.
-      regularization: lambda.
+      penalty: C.
+      weight: v, shape `(n,)`, or None.
       coefficients: alpha, shape `(n,)`, or what the solver keeps in its place.
       responses: `Q coefficients`, shape `(n,)`.
       lost: what rounding has taken from the responses, shape `(n,)`. Without it a
         million updates in float32 leave them, and the gap, wrong by a thousandth.
-      num_visits: to drawn examples, so far.
-      num_updates: changes of a coefficient, or of a pair, so far.
-      key: of the draws.
+      num_visits: visits to drawn examples.
+      num_updates: changes of a coefficient, or of a pair.
+      key: PRNG key of the draws.
+      digest: identifies `y`.
       fit_bias: whether the model has a bias.
     """
 
     algorithm: Name
     kernel: Kernel
     rows: KernelRows
-    regularization: Float[Array, ""]
+    penalty: Float[Array, ""]
+    weight: Float[Array, " n"] | None
     coefficients: Float[Array, " n"]
     responses: Float[Array, " n"]
     lost: Float[Array, " n"]
     num_visits: Integer[Array, ""]
     num_updates: Integer[Array, ""]
     key: Key[Array, ""]
+    digest: Integer[Array, ""]
     fit_bias: Flag
 
 
@@ -66,92 +70,85 @@ def start(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    regularization: ArrayLike,
+    penalty: ArrayLike,
+    weight: ArrayLike | None,
     batch_size: int,
     precompute: bool | str,
     cache_size: float,
+    rows: KernelRows | None,
     seed: ArrayLike = 0,
     fit_bias: bool = False,
 ) -> State:
     """The state of the zero model; the arguments are those of the solvers' `init`."""
-    X, y = training_set(where, kernel, X, y)
-    checks.positive(where, "regularization", regularization)
+    X, y = training_set.training_set(where, kernel, X, y)
+    weight = training_set.weights(where, weight, y)
+    checks.positive(where, "penalty", penalty)
     batch = checks.size(where, "batch_size", batch_size)
-    rows = row_cache.start(
-        where,
-        kernel,
-        X,
-        y,
-        batch_size=min(batch, X.shape[0]),
-        precompute=precompute,
-        cache_size=cache_size,
-    )
-    zeros = jnp.zeros_like(rows.squares)
+    zeros = jnp.zeros_like(y)
     return State(
         algorithm=checks.algorithm_of(where),
         kernel=kernel,
-        rows=rows,
-        regularization=checks.as_leaf(where, "regularization", regularization, X.dtype),
+        rows=row_cache.start(
+            where,
+            kernel,
+            X,
+            batch_size=min(batch, X.shape[0]),
+            precompute=precompute,
+            cache_size=cache_size,
+            rows=rows,
+        ),
+        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype),
+        weight=weight,
         coefficients=zeros,
         responses=zeros,
         lost=zeros,
         num_visits=jnp.int32(0),
         num_updates=jnp.int32(0),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        digest=training_set.digest(y),
         fit_bias=checks.flag(where, "fit_bias", fit_bias),
     )
 
 
-def penalty(
-    regularization: Float[Array, ""], y: Float[Array, " n"]
-) -> Float[Array, ""]:
-    """C, the largest coefficient."""
-    return 1 / (regularization * y.shape[0])
+def limits(state: State) -> Float[Array, " n"]:
+    """The largest value of each coefficient, `C v`."""
+    ones = jnp.ones_like(state.responses) if state.weight is None else state.weight
+    return state.penalty * ones
 
 
 def best_change(
     coefficients: Float[Array, "*some"],
     responses: Float[Array, "*some"],
     diagonal: Float[Array, "*some"],
-    most: Float[Array, ""],
+    limits: Float[Array, "*some"],
 ) -> Float[Array, "*some"]:
     """What each coefficient, changed alone, changes by to maximise the dual."""
-    # Where k(x, x) = 0 this is infinite, and the coefficient as large as may be.
+    # Where k(x, x) = 0 this is infinite, and the coefficient at its limit.
     best = coefficients + (1 - responses) / diagonal
-    return jnp.clip(best, 0, most) - coefficients
+    return jnp.clip(best, 0, limits) - coefficients
 
 
 def primal(
-    squared_norm: Float[Array, ""],
-    responses: Float[Array, " n"],
-    regularization: Float[Array, ""],
+    state: State, squared_norm: Float[Array, ""], margins: Float[Array, " n"]
 ) -> Float[Array, ""]:
-    """`P` of a model of these margins."""
-    return regularization / 2 * squared_norm + jnp.mean(jnp.maximum(1 - responses, 0))
+    """`J` of a model of these margins."""
+    slacks = jnp.maximum(1 - margins, 0)
+    slacks = slacks if state.weight is None else state.weight * slacks
+    return squared_norm / 2 + state.penalty * jnp.sum(slacks)
 
 
-def dual(
-    total: Float[Array, ""],
-    squared_norm: Float[Array, ""],
-    regularization: Float[Array, ""],
-) -> Float[Array, ""]:
-    """`D` of coefficients of this sum."""
-    return regularization * (total - squared_norm / 2)
+# A visit to an example, from its coefficient, its response, `k(x, x)`, the limit of its
+# coefficient and the number of the visit, from 1, to what its coefficient changes by.
+Visit = Callable[..., Float[Array, ""]]
 
 
-# What a visit to an example does: its coefficient, its response, `k(x, x)` and the
-# number of the visit, from 1, to what is added to its coefficient.
-Visit = Callable[
-    [Float[Array, ""], Float[Array, ""], Float[Array, ""], Integer[Array, ""]],
-    Float[Array, ""],
-]
-
-
-def draw(state: State, y: Float[Array, " n"]) -> tuple[State, Integer[Array, " batch"]]:
+def draw(
+    state: State, weight: Float[Array, " n"] | None = None
+) -> tuple[State, Integer[Array, " batch"]]:
     """A batch of examples, with replacement, and the state with the next key."""
     key, now = jax.random.split(state.key)
-    batch = (state.rows.batch.value,)
-    drawn = jax.random.randint(now, batch, 0, y.shape[0], jnp.int32)
+    n, batch = state.coefficients.shape[0], state.rows.batch.value
+    drawn = training_set.drawn(now, (batch,), n, weight)
     return state._replace(key=key), drawn
 
 
@@ -162,7 +159,7 @@ def visit(
     drawn: Integer[Array, " batch"],
     change: Visit,
 ) -> State:
-    """Visits drawn examples one after another; O(batch^2 d), and O(n d) a change.
+    """Visits drawn examples in turn; O(batch^2 d), and O(n d) per change.
 
     The responses of the drawn examples are kept right by the kernel values among them.
     The kernel rows of those that have changed, often few, then bring all others up to
@@ -171,7 +168,7 @@ def visit(
     batch = drawn.shape[0]
     rows, block = row_cache.signed_block(state.kernel, state.rows, X, y, drawn)
     start, responses = state.coefficients[drawn], state.responses[drawn]
-    diagonal = rows.diagonal[drawn]
+    diagonal, most = rows.diagonal[drawn], limits(state)[drawn]
     # An example may be drawn twice.
     same = (drawn[:, None] == drawn[None]).astype(start.dtype)
 
@@ -180,6 +177,7 @@ def visit(
             start[j] + jnp.sum(same[j] * steps),
             responses[j] + jnp.sum(block[j] * steps),
             diagonal[j],
+            most[j],
             state.num_visits + 1 + j,
         )
         return steps.at[j].set(step)
@@ -204,7 +202,7 @@ def moved(
 ) -> State:
     """The state after some coefficients have changed by `steps`."""
     changed, steps = _merged(drawn, steps)
-    rows = row_cache.fetch(state.kernel, state.rows, X, y, drawn, changed)
+    rows = row_cache.fetch(state.kernel, state.rows, X, drawn, changed)
     order = jnp.argsort(~changed, stable=True)
 
     # What the coefficients change by after rounding is what the responses must show.
@@ -215,10 +213,11 @@ def moved(
     def add(j, change):
         place = rows.places[drawn[order[j]]]
         row = jax.lax.dynamic_index_in_dim(rows.kept, place, keepdims=False)
-        return change + steps[order[j]] * row
+        return change + signed[order[j]] * row
 
+    signed = y[drawn] * steps
     count = jnp.sum(changed, dtype=jnp.int32)
-    change = jax.lax.fori_loop(jnp.int32(0), count, add, state.lost)
+    change = y * jax.lax.fori_loop(jnp.int32(0), count, add, y * state.lost)
     responses = state.responses + change
     return state._replace(
         rows=rows,
@@ -242,52 +241,47 @@ def _merged(
 def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
     """The bias of least hinge loss, in the middle of those that are; O(n log n).
 
-    The loss is convex and piecewise linear in the bias, with a kink wherever an example
-    reaches its margin; its slope rises by one at each, from as much below 0 as there
-    are positive examples.
+    The loss is convex and piecewise linear in the bias, with a kink where an example
+    reaches its margin. Its slope rises at each by the weight of the example, from minus
+    the weight of all positive examples.
     """
     if not state.fit_bias:
         return jnp.zeros((), y.dtype)
-    kinks = jnp.sort(y * (1 - state.responses))
-    positive = jnp.sum(y > 0, dtype=jnp.int32)
-    return (kinks[positive - 1] + kinks[positive]) / 2
+    kinks = y * (1 - state.responses)
+    if state.weight is None:
+        kinks = jnp.sort(kinks)
+        positive = jnp.sum(y > 0, dtype=jnp.int32)
+        return (kinks[positive - 1] + kinks[positive]) / 2
+    order = jnp.argsort(kinks)
+    kinks, weight = kinks[order], state.weight[order]
+    ends = jnp.cumsum(weight)
+    target = jnp.sum(jnp.where(y > 0, state.weight, 0))
+    # Sums of weights in two orders differ by rounding.
+    slack = 8 * jnp.finfo(y.dtype).eps * ends[-1]
+    lower = jnp.argmax(ends >= target - slack)
+    upper = jnp.argmax(ends > target + slack)
+    return (kinks[lower] + kinks[upper]) / 2
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    """`P` of the coefficients with the best bias, and `D`; O(n log n).
+    """`J` of the coefficients with the best bias, and `D`; O(n log n).
 
-    Args:
-      state: of a solver whose coefficients are alpha.
-      X: the training set of `init`, as floats.
-      y: its labels.
-
-    Returns:
-      `primal` is to be minimised, and `dual` is below it.
-
-    Raises:
-      ValueError: if the training set has not the shape of the state's.
+    `primal` is to be minimised, and `dual` is below it.
     """
-    X, y = of_state("objective", state, X, y)
     squared_norm = jnp.sum(state.coefficients * state.responses)
     margins = state.responses + y * _bias(state, y)
     return Objective(
-        primal(squared_norm, margins, state.regularization),
-        dual(jnp.sum(state.coefficients), squared_norm, state.regularization),
+        primal(state, squared_norm, margins),
+        jnp.sum(state.coefficients) - squared_norm / 2,
     )
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, with the bias of least hinge loss, if any.
+    """The model of the coefficients, with the bias of least hinge loss, if any."""
+    bias = _bias(state, jnp.asarray(y, state.responses.dtype))
+    return models.of_coefficients(state.kernel, X, y, state.coefficients, bias)
 
-    Args:
-      state: of a solver whose coefficients are alpha.
-      X: the training set of `init`, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
 
-    Raises:
-      ValueError: if the training set is not the state's.
-    """
-    X, y = same("model", state, X, y)
-    return models.of_coefficients(
-        state.kernel, X, y, state.coefficients, _bias(state, y)
-    )
+def work(state: State) -> int:
+    """Kernel values computed."""
+    return row_cache.evaluations(state.rows)

@@ -6,30 +6,35 @@ from jaxtyping import Array, Float
 
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.kernel.solve import BatchAlgorithm, Objective
-from budgetjax.solvers.kernel.training import of_state
+from budgetjax.solvers.kernel.row_cache import KernelRows
+from budgetjax.solvers.solver import Objective, Solver
 
 
 def init(
-    kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
     *,
-    regularization: ArrayLike,
+    kernel: Kernel,
+    penalty: ArrayLike = 1.0,
+    weight: ArrayLike | None = None,
     batch_size: int = 64,
     precompute: bool | str = "auto",
     cache_size: float = 512.0,
+    rows: KernelRows | None = None,
     seed: ArrayLike = 0,
 ) -> State:
     r"""The kernel SVM without a bias, by stochastic subgradient descent.
 
     Visit :math:`t` draws an example :math:`i`, with replacement, and counts it if its
-    margin is below 1,
+    margin is below 1. With weights, examples are as likely as their weight is large,
+    and :math:`n` is the sum of the weights.
 
     .. math:: y_i \langle w_t, \Phi(x_i) \rangle < 1 \;\Rightarrow\; m_i \leftarrow
-        m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j).
+        m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j), \qquad
+        \lambda = \frac{1}{n C}.
 
     No example ever leaves the model: `budgetjax.pegasos` is the learner with a budget,
     for streams. A step makes `batch_size` visits, as in `budgetjax.sdca`.
@@ -38,16 +43,17 @@ def init(
     is not kept.
 
     Args:
-      kernel: `k`, positive definite.
       X: the training set, shape `(n, d)`; float64 stays so.
-      y: -1 and +1, both, shape `(n,)`.
-      regularization: lambda, positive; the penalty of other libraries is
-        `C = 1 / (lambda n)`.
-      batch_size: visits a step.
+      y: labels, -1 and +1, both, shape `(n,)`.
+      kernel: `k`, positive definite.
+      penalty: C, positive.
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+      batch_size: visits per step.
       precompute: True to compute all kernel values now, False to compute rows when they
         are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
       cache_size: mebibytes for kernel rows that are kept.
-      seed: of the draws, an integer.
+      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
+      seed: integer seed of the draws.
 
     Returns:
       A state of the zero model; its coefficients are the counts.
@@ -61,9 +67,8 @@ def init(
       >>> from budgetjax.datasets import load
       >>> data = load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> state = bj.kernel_pegasos.init(bj.RBF(8.0), X, y, regularization=1e-3)
-      >>> state, history = bj.solve(bj.kernel_pegasos, state, X, y, max_steps=100)
-      >>> bool(history.primal[-1] < history.primal[0])
+      >>> found = bj.solve(bj.kernel_pegasos, X, y, kernel=bj.RBF(8.0), penalty=1.0)
+      >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
     References:
@@ -78,85 +83,71 @@ def init(
         kernel,
         X,
         y,
-        regularization=regularization,
+        penalty=penalty,
+        weight=weight,
         batch_size=batch_size,
         precompute=precompute,
         cache_size=cache_size,
+        rows=rows,
         seed=seed,
     )
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
-    """`batch_size` visits; see `init`.
+    """`batch_size` visits; see `init`."""
+    decay = _decay(state)
 
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Returns:
-      The new state.
-    """
-
-    def change(coefficient, response, diagonal, count):
+    def change(coefficient, response, diagonal, limit, count):
         # Not divided, as nothing has been counted at the first visit.
         elapsed = (count - 1).astype(response.dtype)
-        violation = (response < state.regularization * elapsed) | (count == 1)
+        violation = (response < decay * elapsed) | (count == 1)
         return violation.astype(response.dtype)
 
-    state, drawn = hinge_dual.draw(state, y)
+    state, drawn = hinge_dual.draw(state, state.weight)
     return hinge_dual.visit(state, X, y, drawn, change)
+
+
+def _decay(state: State) -> Float[Array, ""]:
+    """`lambda`."""
+    total = training_set.total(state.responses, state.weight)
+    return 1 / (state.penalty * total)
 
 
 def _scale(state: State) -> Float[Array, ""]:
     """What a count is worth."""
     visits = jnp.maximum(state.num_visits, 1).astype(state.responses.dtype)
-    return 1 / (state.regularization * visits)
+    return 1 / (_decay(state) * visits)
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    """`P` of the model, and `D` of the best multiple of it that is feasible; O(n).
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats.
-      y: its labels.
-
-    Returns:
-      `primal` is to be minimised, and `dual` is below it.
-
-    Raises:
-      ValueError: if the training set has not the shape of the state's.
-    """
-    X, y = of_state("kernel_pegasos.objective", state, X, y)
+    """`J` of the model, and `D` of the best multiple of it that is feasible; O(n)."""
     scale = _scale(state)
     coefficients, responses = scale * state.coefficients, scale * state.responses
     squared_norm = jnp.sum(coefficients * responses)
-    total, largest = jnp.sum(coefficients), jnp.max(coefficients)
+    total = jnp.sum(coefficients)
+    largest = jnp.max(coefficients / hinge_dual.limits(state))
     tiny = jnp.finfo(responses.dtype).tiny
     best = jnp.minimum(
-        total / jnp.maximum(squared_norm, tiny),
-        hinge_dual.penalty(state.regularization, y) / jnp.maximum(largest, tiny),
+        total / jnp.maximum(squared_norm, tiny), 1 / jnp.maximum(largest, tiny)
     )
     return Objective(
-        hinge_dual.primal(squared_norm, responses, state.regularization),
-        hinge_dual.dual(best * total, best * best * squared_norm, state.regularization),
+        hinge_dual.primal(state, squared_norm, responses),
+        best * total - best * best * squared_norm / 2,
     )
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The last iterate.
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Raises:
-      ValueError: if the training set is not the state's.
-    """
+    """The last iterate."""
     scaled = state._replace(coefficients=_scale(state) * state.coefficients)
     return hinge_dual.model(scaled, X, y)
 
 
-kernel_pegasos = BatchAlgorithm(init, step, objective, model, "kernel_pegasos")
+kernel_pegasos = Solver(
+    "kernel_pegasos",
+    init,
+    training_set.prepare,
+    step,
+    objective,
+    model,
+    hinge_dual.work,
+)

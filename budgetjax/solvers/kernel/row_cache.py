@@ -3,7 +3,9 @@
 Every solver here works on the matrix `Q[i, j] = y_i y_j k(x_i, x_j)`, which is too
 large to have: 20,000 examples make 1.6 GB of it, 500,000 a terabyte. But a solver asks
 for the rows of few examples again and again. They are computed a batch at a time, as a
-matrix product, and kept in a ring of rows of fixed size.
+matrix product, and kept in a ring of rows of fixed size. What is kept is the kernel
+matrix `K[i, j] = k(x_i, x_j)`; signs are applied where rows are used, so that problems
+with other labels, such as the classes of a one-against-rest classifier, share them.
 """
 
 import functools
@@ -17,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Integer
 from budgetjax import checks, kernels
 from budgetjax.checks import Count, Flag
 from budgetjax.kernels import Kernel
-from budgetjax.solvers.kernel import training
+from budgetjax.solvers import training_set
 
 # Up to here the whole matrix is computed at the start: 64 MiB in float32.
 AFFORDABLE_EXAMPLES = 4096
@@ -25,24 +27,24 @@ AFFORDABLE_EXAMPLES = 4096
 # does not cost as much as all: a matrix product of 16 rows takes half as long as of 64.
 DIVISIBLE_BATCH = 32
 MEBIBYTE = 2**20
-# Rows of `Q` that a product with all of it computes at once.
+# Rows of `K` that a product with all of it computes at once.
 PRODUCT_BLOCK = 256
 
 
 class KernelRows(NamedTuple):
-    """The rows of `Q` that are known. `n` is the number of examples.
+    """The rows of `K` that are known. `n` is the number of examples.
 
     Attributes:
       squares: `||x_i||^2`, shape `(n,)`.
       diagonal: `k(x_i, x_i)`, shape `(n,)`.
-      kept: rows of `Q`, shape `(places, n)`.
+      kept: rows of `K`, shape `(places, n)`.
       places: the place in `kept` of every example's row, or -1, shape `(n,)`.
       owners: whose row is at each place, or -1, shape `(places,)`.
       next: the place that the next row takes; the row there is the oldest.
       num_computed: rows computed so far, each `n` kernel values.
-      num_blocks: blocks of `Q` computed apart from rows, each `batch^2` kernel values.
-      digest: of the training set, `training.digest`.
-      batch: the most rows that are asked for at once.
+      num_blocks: blocks of `K` computed apart from rows, each `batch^2` kernel values.
+      digest: identifies `X`, see `training_set.digest`.
+      batch: maximum number of rows that are asked for at once.
       complete: whether all rows are kept, each at its example's number.
     """
 
@@ -63,26 +65,26 @@ def start(
     where: str,
     kernel: Kernel,
     X: Float[Array, "n d"],
-    y: Float[Array, " n"],
     *,
     batch_size: int,
     precompute: bool | str,
     cache_size: float,
+    rows: KernelRows | None,
 ) -> KernelRows:
-    """No row, or all of them.
+    """No row, all of them, or those that are given.
 
     Args:
-      where: the caller's name, for error messages.
+      where: name of the caller, for error messages.
       kernel: of any class.
       X: the training set, shape `(n, d)`.
-      y: its labels, -1 and +1.
-      batch_size: the most rows that will be asked for at once.
-      precompute: True to compute `Q` now, False not to, "auto" to do it for few
+      batch_size: maximum number of rows that will be asked for at once.
+      precompute: True to compute `K` now, False not to, "auto" to do it for few
         examples.
       cache_size: mebibytes for rows that are kept.
+      rows: those of another state with this kernel, `X` and `batch_size`, or None.
 
     Raises:
-      ValueError: if `precompute` or `cache_size` is none of these.
+      ValueError: if an argument is none of these, or kernel values overflow.
     """
     if not (isinstance(precompute, bool | np.bool) or precompute == "auto"):
         raise ValueError(
@@ -90,23 +92,32 @@ def start(
         )
     checks.positive(where, "cache_size", cache_size)
     n = X.shape[0]
+    digest = training_set.digest(X)
+    if rows is not None:
+        if rows.batch.value != batch_size or rows.squares.shape != (n,):
+            raise ValueError(
+                f"{where}: rows must be of {n} examples and batch_size {batch_size}, "
+                f"got {rows.squares.shape[0]} and {rows.batch.value}"
+            )
+        training_set.check_same(where, "X", rows.digest, X)
+        return rows
     if precompute == "auto":
         precompute = n <= AFFORDABLE_EXAMPLES
-    digest = training.digest(X, y)
     if precompute:
-        return _all(kernel, X, y, digest, batch_size)
-    affordable = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
-    size = min(n, max(affordable, 2 * batch_size))
-    return _none(kernel, X, digest, size, batch_size)
+        found = _all(kernel, X, digest, batch_size)
+    else:
+        affordable = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
+        size = min(n, max(affordable, 2 * batch_size))
+        found = _none(kernel, X, digest, size, batch_size)
+    known = checks.concrete(found.diagonal)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(f"{where}: kernel values overflow {X.dtype}; scale X down")
+    return found
 
 
-@functools.partial(jax.jit, static_argnums=4)
+@functools.partial(jax.jit, static_argnums=3)
 def _all(
-    kernel: Kernel,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    digest: Integer[Array, ""],
-    batch: int,
+    kernel: Kernel, X: Float[Array, "n d"], digest: Integer[Array, ""], batch: int
 ) -> KernelRows:
     squares = kernels.squared_norms(X)
     n = X.shape[0]
@@ -114,7 +125,7 @@ def _all(
     return KernelRows(
         squares=squares,
         diagonal=kernel.diag(X, squares),
-        kept=kernel.gram(X, X, squares, squares) * y[:, None] * y[None],
+        kept=kernel.gram(X, X, squares, squares),
         places=every,
         owners=every,
         next=jnp.int32(0),
@@ -155,7 +166,6 @@ def fetch(
     kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
-    y: Float[Array, " n"],
     examples: Integer[Array, " batch"],
     wanted: Bool[Array, " batch"],
     spare: Bool[Array, " batch"] | None = None,
@@ -188,7 +198,7 @@ def fetch(
     examples = examples[order]
     new = (rows.next + jnp.arange(batch, dtype=jnp.int32)) % size
     is_new = jnp.arange(batch, dtype=jnp.int32) < count
-    kept = _compute(kernel, rows, X, y, examples, count)
+    kept = _compute(kernel, rows, X, examples, count)
 
     # Whose row is overwritten has none, unless it has been computed again meanwhile.
     n = X.shape[0]
@@ -210,7 +220,6 @@ def _compute(
     kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
-    y: Float[Array, " n"],
     examples: Integer[Array, " batch"],
     count: Integer[Array, ""],
 ) -> Float[Array, "places n"]:
@@ -228,7 +237,7 @@ def _compute(
         def compute(carry, part=part):
             kept, done = carry
             some = jax.lax.dynamic_slice_in_dim(examples, done, part)
-            new = signed_rows(kernel, rows, X, y, some)
+            new = _computed(kernel, rows, X, some)
 
             def write(i, kept):
                 row = jax.lax.dynamic_slice_in_dim(new, i, 1)
@@ -251,16 +260,14 @@ def _parts(batch: int) -> tuple[int, ...]:
     return (batch, batch // 4) if batch >= DIVISIBLE_BATCH else (batch,)
 
 
-def signed_rows(
+def _computed(
     kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
-    y: Float[Array, " n"],
     examples: Integer[Array, " some"],
 ) -> Float[Array, "some n"]:
-    """`Q[examples]`, computed; O(some n d)."""
-    gram = kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
-    return gram * y[examples][:, None] * y[None]
+    """`K[examples]`; O(some n d)."""
+    return kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
 
 
 def signed_block(
@@ -271,12 +278,12 @@ def signed_block(
     examples: Integer[Array, " some"],
 ) -> tuple[KernelRows, Float[Array, "some some"]]:
     """`Q[examples][:, examples]`; O(some^2 d), or looked up where all rows are kept."""
+    signs = y[examples][:, None] * y[examples][None]
     if rows.complete:
-        return rows, rows.kept[examples[:, None], examples[None]]
-    some, squares, signs = X[examples], rows.squares[examples], y[examples]
-    gram = kernel.gram(some, some, squares, squares)
-    rows = rows._replace(num_blocks=rows.num_blocks + 1)
-    return rows, gram * signs[:, None] * signs[None]
+        return rows, signs * rows.kept[examples[:, None], examples[None]]
+    some, squares = X[examples], rows.squares[examples]
+    block = kernel.gram(some, some, squares, squares)
+    return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 
 
 def evaluations(rows: KernelRows) -> int:
@@ -297,8 +304,9 @@ def product(
     Returns:
       The rows, which count the kernel values, and the product.
     """
+    signed = y * coefficients
     if rows.complete:
-        return rows, jnp.matmul(rows.kept, coefficients, precision="highest")
+        return rows, y * jnp.matmul(rows.kept, signed, precision="highest")
     n = X.shape[0]
     size = min(n, PRODUCT_BLOCK)
 
@@ -306,11 +314,9 @@ def product(
         # The last block starts early enough to be whole.
         start = jnp.minimum(index * size, n - size)
         some = start + jnp.arange(size, dtype=jnp.int32)
-        new = jnp.matmul(
-            signed_rows(kernel, rows, X, y, some), coefficients, precision="highest"
-        )
+        new = jnp.matmul(_computed(kernel, rows, X, some), signed, precision="highest")
         return jax.lax.dynamic_update_slice_in_dim(result, new, start, 0)
 
     blocks = -(-n // size)
     result = jax.lax.fori_loop(0, blocks, block, jnp.zeros_like(coefficients))
-    return rows._replace(num_computed=rows.num_computed + n), result
+    return rows._replace(num_computed=rows.num_computed + n), y * result

@@ -12,10 +12,10 @@ from budgetjax import checks, models
 from budgetjax.checks import Flag, Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache, water_level
 from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.kernel.solve import BatchAlgorithm, Objective
-from budgetjax.solvers.kernel.training import of_state, same, training_set
+from budgetjax.solvers.solver import Objective, Solver
 
 # Kernel rows to compute at first, and at least.
 FEWEST = 4
@@ -35,6 +35,7 @@ class State(NamedTuple):
       kernel: of the model.
       rows: kernel rows.
       slack: nu.
+      weight: v, shape `(n,)`, or None.
       first_rate: eta_0.
       coefficients: alpha, shape `(n,)`.
       responses: c, the margins of the model, shape `(n,)`.
@@ -47,7 +48,8 @@ class State(NamedTuple):
       num_updates: t.
       balance: updates by positive examples less those by negative ones.
       asked: kernel rows to compute at the next step, at most the batch size.
-      key: of the draws.
+      key: PRNG key of the draws.
+      digest: identifies `y`.
       fit_bias: whether the model has a bias.
     """
 
@@ -55,6 +57,7 @@ class State(NamedTuple):
     kernel: Kernel
     rows: KernelRows
     slack: Float[Array, ""]
+    weight: Float[Array, " n"] | None
     first_rate: Float[Array, ""]
     coefficients: Float[Array, " n"]
     responses: Float[Array, " n"]
@@ -67,19 +70,22 @@ class State(NamedTuple):
     balance: Integer[Array, ""]
     asked: Integer[Array, ""]
     key: Key[Array, ""]
+    digest: Integer[Array, ""]
     fit_bias: Flag
 
 
 def init(
-    kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
     *,
+    kernel: Kernel,
     slack: ArrayLike,
+    weight: ArrayLike | None = None,
     fit_bias: bool = False,
     batch_size: int = 64,
     precompute: bool | str = "auto",
     cache_size: float = 512.0,
+    rows: KernelRows | None = None,
     seed: ArrayLike = 0,
 ) -> State:
     r"""The kernel SVM of largest margin, after some slack, by stochastic ascent.
@@ -107,23 +113,26 @@ def init(
     updates at most, O(n) each, by a few passes over the responses.
 
     Args:
+      X: the training set, shape `(n, d)`; float64 stays so.
+      y: labels, -1 and +1, both, shape `(n,)`.
       kernel: `k`, positive definite.
-      X: the training set, shape `(n, d)`; float64 stays so. Features need not be dense
-        in the sense of many values, but are stored densely.
-      y: -1 and +1, both, shape `(n,)`.
       slack: nu, the mean slack, at least 0, relative to a weight vector of norm 1; 0 is
         a hard margin. The SVM with optimum :math:`w^*` for
         :math:`\frac{\lambda}{2} \|w\|^2` plus the mean hinge loss has
         :math:`\nu = ` mean hinge :math:`(w^*) / \|w^*\|`.
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice. The
+        slacks are then given at the price :math:`v_i`, :math:`n` is the sum of the
+        weights, and examples under water are as likely as their weight is large.
       fit_bias: add a bias that is not regularised; updates then take turns between the
         classes.
-      batch_size: updates a step, and new kernel rows, at most; 1 is the iteration of
-        the paper.
+      batch_size: maximum number of updates, and of new kernel rows, per step; 1 is the
+        iteration of the paper.
       precompute: True to compute all kernel values now, `n^2` of them; False to compute
         rows when they are needed; "auto" chooses the former up to 4,096 examples.
       cache_size: mebibytes for kernel rows that are kept for the next time, at least
         twice a batch.
-      seed: of the draws, an integer.
+      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
+      seed: integer seed of the draws.
 
     Returns:
       A state of the zero model.
@@ -137,10 +146,10 @@ def init(
       >>> from budgetjax.datasets import load
       >>> data = load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> state = bj.sbp.init(bj.RBF(8.0), X, y, slack=0.01)
-      >>> state, history = bj.solve(bj.sbp, state, X, y, max_steps=100)
-      >>> model = bj.sbp.model(state, X, y)
-      >>> bool((model.predict(data.X_test) == data.y_test).mean() > 0.9)
+      >>> found = bj.solve(
+      ...     bj.sbp, X, y, kernel=bj.RBF(8.0), slack=0.01, max_steps=100
+      ... )
+      >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
     References:
@@ -154,7 +163,7 @@ def init(
     equal chances, and here they take turns.
     """
     where = "sbp.init"
-    X, y = training_set(where, kernel, X, y)
+    X, y = training_set.training_set(where, kernel, X, y)
     checks.non_negative(where, "slack", slack)
     fit = checks.flag(where, "fit_bias", fit_bias)
     batch = checks.size(where, "batch_size", batch_size)
@@ -163,10 +172,10 @@ def init(
         where,
         kernel,
         X,
-        y,
         batch_size=batch,
         precompute=precompute,
         cache_size=cache_size,
+        rows=rows,
     )
     slack = checks.as_leaf(where, "slack", slack, X.dtype)
     largest = jnp.max(rows.diagonal)
@@ -177,6 +186,7 @@ def init(
         kernel=kernel,
         rows=rows,
         slack=slack,
+        weight=training_set.weights(where, weight, y),
         first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
         coefficients=zeros,
         responses=zeros,
@@ -189,6 +199,7 @@ def init(
         balance=jnp.int32(0),
         asked=jnp.int32(min(FEWEST, batch)),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        digest=training_set.digest(y),
         fit_bias=fit,
     )
 
@@ -227,19 +238,10 @@ class Block(NamedTuple):
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
-    """Up to `batch_size` updates; see `init`.
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Returns:
-      The new state.
-    """
-    batch, n = state.rows.batch.value, y.shape[0]
+    """Up to `batch_size` updates; see `init`."""
+    batch = state.rows.batch.value
     dtype = state.responses.dtype
-    volume = n * state.slack
+    volume = _volume(state)
     key, for_new, for_draws = jax.random.split(state.key, 3)
     chances = jax.random.uniform(for_draws, (batch,), dtype)
     none, scalar = jnp.zeros(batch, dtype), jnp.zeros((), dtype)
@@ -277,7 +279,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
             y == _turn(block.balance).astype(dtype)
         )
 
-    first = _draw(wet(start), chances[0])
+    first = _draw(wet(start), chances[0], state.weight)
     if state.fit_bias:
         # A bias that is exact only to its tolerance may leave nobody of this class
         # under water.
@@ -288,12 +290,13 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), none_new
     if not rows.complete:
         new, usable, spare = _new_examples(state, y, first, for_new)
-        rows = row_cache.fetch(state.kernel, state.rows, X, y, new, usable, spare)
+        rows = row_cache.fetch(state.kernel, state.rows, X, new, usable, spare)
 
     def next_example(block: Block) -> Integer[Array, ""]:
         """Of those under water each as likely; one of the new in place of no row."""
         possible = wet(block)
-        i = _draw(possible, chances[jnp.minimum(block.made, batch - 1)])
+        chance = chances[jnp.minimum(block.made, batch - 1)]
+        i = _draw(possible, chance, state.weight)
         if rows.complete:
             return i
         ready = usable & possible[new] & ~block.used
@@ -311,16 +314,22 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         )
         shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)
         row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i], keepdims=False)
-        responses = (block.responses + eta * row) * shrink  # lines 10 and 12
+        responses = (block.responses + eta * y[i] * y * row) * shrink  # lines 10 and 12
         level, bias = shrink * block.level, shrink * block.bias
         if state.fit_bias:
             # No response has changed by more than this.
             change = eta / jnp.square(state.first_rate)
             level, bias = water_level.balanced_level(
-                responses, y, volume, (level, bias), change, BIAS_TOLERANCE * change
+                responses,
+                y,
+                volume,
+                (level, bias),
+                change,
+                BIAS_TOLERANCE * change,
+                state.weight,
             )
         else:
-            level = water_level.level(responses, volume, level)
+            level = water_level.level(responses, volume, level, state.weight)
         scale = block.scale * shrink
         steps = block.steps.at[block.made].set(eta) * shrink
         block = Block(
@@ -377,17 +386,33 @@ def _turn(balance: Integer[Array, ""]) -> Integer[Array, ""]:
     return jnp.where(balance > 0, -1, 1)
 
 
-def _draw(possible: Bool[Array, " n"], chance: Float[Array, ""]) -> Integer[Array, ""]:
-    """One of the possible examples, each as likely, or -1; two passes, no sort."""
+def _volume(state: State) -> Float[Array, ""]:
+    """`n nu`."""
+    return training_set.total(state.responses, state.weight) * state.slack
+
+
+def _draw(
+    possible: Bool[Array, " n"],
+    chance: Float[Array, ""],
+    weight: Float[Array, " n"] | None,
+) -> Integer[Array, ""]:
+    """One of the possible examples, by weight, or -1; two passes, no sort."""
     n = possible.shape[0]
-    groups = jnp.pad(possible, (0, -n % GROUP)).reshape(-1, GROUP)
-    ends = jnp.cumsum(jnp.sum(groups, axis=1, dtype=jnp.int32))
-    wanted = (chance * ends[-1].astype(chance.dtype)).astype(jnp.int32)
-    wanted = jnp.minimum(wanted, ends[-1] - 1)
+    # Without weights all is counted in integers, which are exact.
+    dtype = jnp.int32 if weight is None else weight.dtype
+    masses = possible if weight is None else jnp.where(possible, weight, 0)
+    groups = jnp.pad(masses, (0, -n % GROUP)).reshape(-1, GROUP)
+    ends = jnp.cumsum(jnp.sum(groups, axis=1, dtype=dtype))
+    wanted = (chance * ends[-1].astype(chance.dtype)).astype(dtype)
+    if weight is None:
+        wanted = jnp.minimum(wanted, ends[-1] - 1)
     group = jnp.sum(ends <= wanted, dtype=jnp.int32)
-    inside = jnp.cumsum(groups[group], dtype=jnp.int32)
+    inside = jnp.cumsum(groups[group], dtype=dtype)
     wanted -= ends[group] - inside[-1]
     i = group * GROUP + jnp.sum(inside <= wanted, dtype=jnp.int32)
+    if weight is not None:
+        # Rounding may lead beyond the last one.
+        i = jnp.where(possible[i], i, jnp.argmax(possible).astype(jnp.int32))
     return jnp.where(ends[-1] > 0, i, -1)
 
 
@@ -455,38 +480,26 @@ def _asked(
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
     r"""The level that the average has reached, and a bound on all levels; O(n).
 
-    For any weights :math:`p \ge 0` of sum 1, with a bias as large for both classes,
-    no level is above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i`; they are
+    For any :math:`p \ge 0` of sum 1, with a bias as large for both classes, no level is
+    above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`; here they are
     the average's coefficients. What makes these equal for both classes is bounded, so
-    that no kernel value is needed.
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats.
-      y: its labels.
-
-    Returns:
-      `primal` is to be maximised, and `dual` is above it.
-
-    Raises:
-      ValueError: if the training set has not the shape of the state's.
+    that no kernel value is needed. `primal` is to be maximised, and `dual` is above it.
     """
-    X, y = of_state("sbp.objective", state, X, y)
     alpha = state.mean_coefficients
+    peaks = alpha if state.weight is None else alpha / state.weight
     norm = jnp.sqrt(jnp.maximum(jnp.sum(alpha * state.mean_responses), 0))
     reached = _level(state, y)[0]
     mass = jnp.sum(alpha)
     tiny = jnp.finfo(alpha.dtype).tiny
     if not state.fit_bias:
-        bound = norm + y.shape[0] * state.slack * jnp.max(alpha)
+        bound = norm + _volume(state) * jnp.max(peaks)
         return Objective(reached, jnp.where(mass > 0, bound / mass, jnp.inf))
     masses = jnp.stack([jnp.sum(jnp.where(y == sign, alpha, 0)) for sign in (1, -1)])
     inverse = 0.5 / jnp.maximum(masses, tiny)
     # || u/a - v/b || <= ||u - v||/b + |1/a - 1/b| ||u||, and ||u|| <= a sqrt(max k).
     uneven = jnp.abs(inverse[0] - inverse[1]) * masses / state.first_rate
     bound = jnp.min(norm * inverse[::-1] + uneven)
-    largest = jnp.max(alpha * jnp.where(y > 0, inverse[0], inverse[1]))
-    bound += y.shape[0] * state.slack * largest
+    bound += _volume(state) * jnp.max(peaks * jnp.where(y > 0, *inverse))
     return Objective(reached, jnp.where(jnp.min(masses) > 0, bound, jnp.inf))
 
 
@@ -495,36 +508,39 @@ def _level(
     state: State, y: Float[Array, " n"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The level and the bias of the average."""
-    volume = y.shape[0] * state.slack
+    responses, volume, weight = state.mean_responses, _volume(state), state.weight
     if state.fit_bias:
+        guess = state.level, state.bias
         return water_level.balanced_level(
-            state.mean_responses, y, volume, (state.level, state.bias), jnp.inf
+            responses, y, volume, guess, jnp.inf, weight=weight
         )
-    level = water_level.level(state.mean_responses, volume, state.level)
+    level = water_level.level(responses, volume, state.level, weight)
     return level, jnp.zeros_like(level)
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     """The average of the iterates as a classifier with margins of 1.
 
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Returns:
-      The average over its level (line 14 of Algorithm 1). While the level is not above
-      0, which it is soon, the average itself, whose scores have the same signs.
-
-    Raises:
-      ValueError: if the training set is not the state's.
+    That is the average over its level (line 14 of Algorithm 1). While the level is not
+    above 0, which it is soon, it is the average itself, whose scores have the same
+    signs.
     """
-    X, y = same("sbp.model", state, X, y)
-    level, bias = (np.asarray(value) for value in _level(state, y))
+    signs = jnp.asarray(y, state.responses.dtype)
+    level, bias = (np.asarray(value) for value in _level(state, signs))
     scale = 1 / level if level > 0 else np.ones_like(level)
     return models.of_coefficients(
         state.kernel, X, y, state.mean_coefficients * scale, jnp.asarray(bias * scale)
     )
 
 
-sbp = BatchAlgorithm(init, step, objective, model, "sbp")
+sbp = Solver(
+    "sbp",
+    init,
+    training_set.prepare,
+    step,
+    objective,
+    model,
+    lambda state: row_cache.evaluations(state.rows),
+    max_steps=2000,
+    callback_every=20,
+)

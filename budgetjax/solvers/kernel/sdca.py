@@ -4,27 +4,31 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from budgetjax.kernels import Kernel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.kernel.solve import BatchAlgorithm
+from budgetjax.solvers.kernel.row_cache import KernelRows
+from budgetjax.solvers.solver import Solver
 
 
 def init(
-    kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
     *,
-    regularization: ArrayLike,
+    kernel: Kernel,
+    penalty: ArrayLike = 1.0,
+    weight: ArrayLike | None = None,
     batch_size: int = 64,
     precompute: bool | str = "auto",
     cache_size: float = 512.0,
+    rows: KernelRows | None = None,
     seed: ArrayLike = 0,
 ) -> State:
     r"""The kernel SVM without a bias, one random dual coefficient after another.
 
     A visit draws an example :math:`i` and maximises the dual in its coefficient,
 
-    .. math:: \alpha_i \leftarrow \min\Big(\frac{1}{\lambda n}, \max\Big(0, \alpha_i +
+    .. math:: \alpha_i \leftarrow \min\Big(C v_i, \max\Big(0, \alpha_i +
         \frac{1 - c_i}{k(x_i, x_i)}\Big)\Big), \qquad c = Q \alpha.
 
     A step makes `batch_size` visits. The responses of the drawn examples follow by the
@@ -35,16 +39,17 @@ def init(
     whose kernel row is not kept.
 
     Args:
-      kernel: `k`, positive definite.
       X: the training set, shape `(n, d)`; float64 stays so.
-      y: -1 and +1, both, shape `(n,)`.
-      regularization: lambda, positive; the penalty of other libraries is
-        `C = 1 / (lambda n)`.
-      batch_size: visits a step.
+      y: labels, -1 and +1, both, shape `(n,)`.
+      kernel: `k`, positive definite.
+      penalty: C, positive.
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+      batch_size: visits per step.
       precompute: True to compute all kernel values now, False to compute rows when they
         are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
       cache_size: mebibytes for kernel rows that are kept.
-      seed: of the draws, an integer.
+      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
+      seed: integer seed of the draws.
 
     Returns:
       A state of the zero model.
@@ -58,9 +63,8 @@ def init(
       >>> from budgetjax.datasets import load
       >>> data = load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> state = bj.sdca.init(bj.RBF(8.0), X, y, regularization=1e-3)
-      >>> state, history = bj.solve(bj.sdca, state, X, y, max_steps=100)
-      >>> bool(history.gap[-1] < 0.01)
+      >>> found = bj.solve(bj.sdca, X, y, kernel=bj.RBF(8.0), penalty=1.0)
+      >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
     References:
@@ -75,32 +79,32 @@ def init(
         kernel,
         X,
         y,
-        regularization=regularization,
+        penalty=penalty,
+        weight=weight,
         batch_size=batch_size,
         precompute=precompute,
         cache_size=cache_size,
+        rows=rows,
         seed=seed,
     )
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
-    """`batch_size` visits; see `init`.
+    """`batch_size` visits; see `init`."""
 
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
+    def change(coefficient, response, diagonal, limit, count):
+        return hinge_dual.best_change(coefficient, response, diagonal, limit)
 
-    Returns:
-      The new state.
-    """
-    most = hinge_dual.penalty(state.regularization, y)
-
-    def change(coefficient, response, diagonal, count):
-        return hinge_dual.best_change(coefficient, response, diagonal, most)
-
-    state, drawn = hinge_dual.draw(state, y)
+    state, drawn = hinge_dual.draw(state)
     return hinge_dual.visit(state, X, y, drawn, change)
 
 
-sdca = BatchAlgorithm(init, step, hinge_dual.objective, hinge_dual.model, "sdca")
+sdca = Solver(
+    "sdca",
+    init,
+    training_set.prepare,
+    step,
+    hinge_dual.objective,
+    hinge_dual.model,
+    hinge_dual.work,
+)

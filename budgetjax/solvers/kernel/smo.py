@@ -9,9 +9,11 @@ from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks
 from budgetjax.kernels import Kernel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual, row_cache
 from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.kernel.solve import BatchAlgorithm
+from budgetjax.solvers.kernel.row_cache import KernelRows
+from budgetjax.solvers.solver import Solver
 
 # The updates of a subproblem: at most so many for each of its examples, and none
 # that would gain less than this part of the first.
@@ -22,15 +24,17 @@ ROUNDING = 8
 
 
 def init(
-    kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
     *,
-    regularization: ArrayLike,
+    kernel: Kernel,
+    penalty: ArrayLike = 1.0,
+    weight: ArrayLike | None = None,
     fit_bias: bool = True,
     batch_size: int = 64,
     precompute: bool | str = "auto",
     cache_size: float = 512.0,
+    rows: KernelRows | None = None,
 ) -> State:
     r"""The kernel SVM, by the dual coefficients that gain most.
 
@@ -42,7 +46,7 @@ def init(
         \frac{(e_i - e_j)^2}{k_{ii} + k_{jj} - 2 k_{ij}},
 
     where :math:`y_i \alpha_i` may still grow for those in "up", and shrink for those in
-    "low"; the step is clipped so that :math:`0 \le \alpha \le 1/(\lambda n)`.
+    "low"; the step is clipped so that :math:`0 \le \alpha_i \le C v_i`.
 
     A step chooses `batch_size` examples by the same measure, solves the problem in
     their coefficients by such updates, with the kernel values among them, and then
@@ -53,17 +57,18 @@ def init(
     changes and whose kernel row is not kept.
 
     Args:
-      kernel: `k`, positive definite.
       X: the training set, shape `(n, d)`; float64 stays so.
-      y: -1 and +1, both, shape `(n,)`.
-      regularization: lambda, positive; the penalty of other libraries is
-        `C = 1 / (lambda n)`.
+      y: labels, -1 and +1, both, shape `(n,)`.
+      kernel: `k`, positive definite.
+      penalty: C, positive.
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
       fit_bias: add a bias that is not regularised.
-      batch_size: coefficients to choose a step; 1, or 2 with a bias, at least, which is
-        an update a step.
+      batch_size: coefficients to choose per step; the minimum, 1, or 2 with a bias, is
+        one update per step.
       precompute: True to compute all kernel values now, False to compute rows when they
         are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
       cache_size: mebibytes for kernel rows that are kept.
+      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
 
     Returns:
       A state of the zero model.
@@ -77,11 +82,8 @@ def init(
       >>> from budgetjax.datasets import load
       >>> data = load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> state = bj.smo.init(bj.RBF(8.0), X, y, regularization=1e-3)
-      >>> state, history = bj.solve(
-      ...     bj.smo, state, X, y, max_steps=1000, tolerance=1e-3
-      ... )
-      >>> bool(history.gap[-1] < 1e-3)
+      >>> found = bj.solve(bj.smo, X, y, kernel=bj.RBF(8.0), penalty=1.0)
+      >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
     References:
@@ -102,10 +104,12 @@ def init(
         kernel,
         X,
         y,
-        regularization=regularization,
+        penalty=penalty,
+        weight=weight,
         batch_size=max(batch, 2) if with_bias else batch,
         precompute=precompute,
         cache_size=cache_size,
+        rows=rows,
         fit_bias=fit_bias,
     )
 
@@ -127,45 +131,33 @@ class Part(NamedTuple):
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
-    """Solves the problem in `batch_size` coefficients; see `init`.
-
-    Args:
-      state: of this algorithm.
-      X: the training set of `init`, as floats, shape `(n, d)`.
-      y: its labels, shape `(n,)`.
-
-    Returns:
-      The new state.
-    """
+    """Solves the problem in `batch_size` coefficients; see `init`."""
+    limits = hinge_dual.limits(state)
     if state.fit_bias:
-        state, chosen, exists = _choose_pairs(state, X, y)
+        state, chosen, exists = _choose_pairs(state, limits, X, y)
     else:
         gains = _gains(
-            state.coefficients,
-            state.responses,
-            state.rows.diagonal,
-            hinge_dual.penalty(state.regularization, y),
+            state.coefficients, state.responses, state.rows.diagonal, limits
         )[1]
         chosen = jax.lax.top_k(gains, state.rows.batch.value)[1]
         exists = jnp.ones(chosen.shape, bool)
     rows, block = row_cache.signed_block(state.kernel, state.rows, X, y, chosen)
-    start, diagonal, signs = (
-        array[chosen] for array in (state.coefficients, rows.diagonal, y)
+    start, diagonal, signs, limits = (
+        array[chosen] for array in (state.coefficients, rows.diagonal, y, limits)
     )
-    most = hinge_dual.penalty(state.regularization, y)
     batch = chosen.shape[0]
 
     def update(part: Part) -> Part:
         coefficients = start + part.steps
         if state.fit_bias:
             i, j, change, gain = _pair(
-                coefficients, part.responses, diagonal, signs, block, exists, most
+                coefficients, part.responses, diagonal, signs, block, exists, limits
             )
             change_i, change_j = signs[i] * change, -signs[j] * change
             steps = part.steps.at[i].add(change_i).at[j].add(change_j)
             responses = part.responses + change_i * block[i] + change_j * block[j]
         else:
-            changes, gains = _gains(coefficients, part.responses, diagonal, most)
+            changes, gains = _gains(coefficients, part.responses, diagonal, limits)
             i = jnp.argmax(gains)
             gain = gains[i]
             steps = part.steps.at[i].add(changes[i])
@@ -173,7 +165,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         return Part(steps, responses, gain, part.made + 1)
 
     first = update(
-        Part(jnp.zeros_like(start), state.responses[chosen], most, jnp.int32(0))
+        Part(jnp.zeros_like(start), state.responses[chosen], start[0], jnp.int32(0))
     )
     limit = 1 if batch == 1 + bool(state.fit_bias) else UPDATES * batch
     part = jax.lax.while_loop(
@@ -182,7 +174,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         first,
     )
     state = state._replace(rows=rows, num_updates=state.num_updates + part.made)
-    steps = jnp.clip(start + part.steps, 0, most) - start
+    steps = jnp.clip(start + part.steps, 0, limits) - start
     return hinge_dual.moved(state, X, y, chosen, steps)
 
 
@@ -190,21 +182,21 @@ def _gains(
     coefficients: Float[Array, " some"],
     responses: Float[Array, " some"],
     diagonal: Float[Array, " some"],
-    most: Float[Array, ""],
+    limits: Float[Array, " some"],
 ) -> tuple[Float[Array, " some"], Float[Array, " some"]]:
     """The best change of every coefficient alone, and what it gains in the dual."""
-    changes = hinge_dual.best_change(coefficients, responses, diagonal, most)
+    changes = hinge_dual.best_change(coefficients, responses, diagonal, limits)
     return changes, changes * (1 - responses - diagonal * changes / 2)
 
 
 def _bounds(
     coefficients: Float[Array, " some"],
     y: Float[Array, " some"],
-    most: Float[Array, ""],
+    limits: Float[Array, " some"],
 ) -> tuple[Bool[Array, " some"], Bool[Array, " some"]]:
     """Where `y alpha` may grow, and where it may shrink."""
-    rounding = ROUNDING * jnp.finfo(coefficients.dtype).eps * most
-    below, above = coefficients < most - rounding, coefficients > rounding
+    rounding = ROUNDING * jnp.finfo(coefficients.dtype).eps * limits
+    below, above = coefficients < limits - rounding, coefficients > rounding
     return jnp.where(y > 0, below, above), jnp.where(y > 0, above, below)
 
 
@@ -219,19 +211,20 @@ def _curvature(
 
 
 def _choose_pairs(
-    state: State, X: Float[Array, "n d"], y: Float[Array, " n"]
+    state: State,
+    limits: Float[Array, " n"],
+    X: Float[Array, "n d"],
+    y: Float[Array, " n"],
 ) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
     """The worst in "up", and those in "low" that gain most with the first of them."""
-    up, low = _bounds(
-        state.coefficients, y, hinge_dual.penalty(state.regularization, y)
-    )
+    up, low = _bounds(state.coefficients, y, limits)
     error = y * (1 - state.responses)
     batch = state.rows.batch.value
     worst, ups = jax.lax.top_k(jnp.where(up, error, -jnp.inf), batch // 2)
     i = ups[:1]
-    rows = row_cache.fetch(state.kernel, state.rows, X, y, i, jnp.ones(1, bool))
-    signed = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i[0]], keepdims=False)
-    curvature = _curvature(rows.diagonal[i[0]], rows.diagonal, y[i[0]] * y * signed)
+    rows = row_cache.fetch(state.kernel, state.rows, X, i, jnp.ones(1, bool))
+    row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i[0]], keepdims=False)
+    curvature = _curvature(rows.diagonal[i[0]], rows.diagonal, row)
     ahead = worst[0] - error
     free = low & (ahead > 0)
     free = free.at[ups].set(free[ups] & (worst == -jnp.inf))
@@ -249,10 +242,10 @@ def _pair(
     signs: Float[Array, " batch"],
     block: Float[Array, "batch batch"],
     exists: Bool[Array, " batch"],
-    most: Float[Array, ""],
+    limits: Float[Array, " batch"],
 ) -> tuple[Integer[Array, ""], Integer[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """The pair of a subproblem that WSS 2 chooses, its change and what that gains."""
-    up, low = _bounds(coefficients, signs, most)
+    up, low = _bounds(coefficients, signs, limits)
     error = signs * (1 - responses)
     i = jnp.argmax(jnp.where(up & exists, error, -jnp.inf))
     ahead = error[i] - error
@@ -260,11 +253,19 @@ def _pair(
     good = up[i] & exists[i] & low & exists & (ahead > 0)
     gains = jnp.where(good, ahead * ahead / curvature, -jnp.inf)
     j = jnp.argmax(gains)
-    room_i = jnp.where(signs[i] > 0, most - coefficients[i], coefficients[i])
-    room_j = jnp.where(signs[j] > 0, coefficients[j], most - coefficients[j])
+    room_i = jnp.where(signs[i] > 0, limits[i] - coefficients[i], coefficients[i])
+    room_j = jnp.where(signs[j] > 0, coefficients[j], limits[j] - coefficients[j])
     change = jnp.minimum(ahead[j] / curvature[j], jnp.minimum(room_i, room_j))
     change = jnp.where(good[j], jnp.maximum(change, 0), 0)
     return i, j, change, change * (ahead[j] - curvature[j] * change / 2)
 
 
-smo = BatchAlgorithm(init, step, hinge_dual.objective, hinge_dual.model, "smo")
+smo = Solver(
+    "smo",
+    init,
+    training_set.prepare,
+    step,
+    hinge_dual.objective,
+    hinge_dual.model,
+    hinge_dual.work,
+)

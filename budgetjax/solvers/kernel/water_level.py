@@ -19,30 +19,42 @@ MOST_PASSES = 100
 
 
 def level(
-    heights: Float[Array, " n"], volume: Float[Array, ""], guess: Float[Array, ""]
+    heights: Float[Array, " n"],
+    volume: Float[Array, ""],
+    guess: Float[Array, ""],
+    weight: Float[Array, " n"] | None = None,
 ) -> Float[Array, ""]:
-    """`gamma` such that `sum_i max(0, gamma - heights_i) = volume`; O(n) a pass.
+    """`gamma` such that `sum_i max(0, gamma - heights_i) = volume`; O(n) per pass.
 
     Args:
       heights: shape `(n,)`; infinite ones are never covered.
       volume: at least 0; no water stands at the lowest height.
       guess: where to begin; any number gives the same level, a near one sooner.
+      weight: weights of the terms of the sum, above 0, shape `(n,)`.
     """
 
     def newton(gamma):
         depth = gamma - heights
-        wet = jnp.sum(depth > 0, dtype=jnp.int32)
-        left = volume - jnp.sum(jnp.maximum(depth, 0))
+        if weight is None:
+            wet = jnp.sum(depth > 0, dtype=jnp.int32)
+            left = volume - jnp.sum(jnp.maximum(depth, 0))
+        else:
+            wet = jnp.sum(jnp.where(depth > 0, weight, 0))
+            left = volume - jnp.sum(weight * jnp.maximum(depth, 0))
         return jax.lax.cond(
             wet > 0,
             lambda: gamma + left / wet.astype(heights.dtype),
-            lambda: lowest + volume,
+            lambda: lowest + volume_above,
         )
 
     # The first step ends above the level or at it, all others come down to it. A guess
     # out of all bounds would cost digits.
     lowest = jnp.min(heights)
-    above = newton(jnp.clip(guess, lowest, lowest + volume))
+    if weight is not None:
+        volume_above = volume / weight[jnp.argmin(heights)]
+    else:
+        volume_above = volume
+    above = newton(jnp.clip(guess, lowest, lowest + volume_above))
 
     def body(carry):
         _, lower, passes = carry
@@ -62,6 +74,7 @@ def balanced_level(
     guess: tuple[Float[Array, ""], Float[Array, ""]],
     reach: ArrayLike,
     tolerance: ArrayLike = 0.0,
+    weight: Float[Array, " n"] | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The highest level of `heights + y bias` over all biases, and that bias.
 
@@ -78,6 +91,7 @@ def balanced_level(
       guess: a level and a bias, to begin with.
       reach: how far from the guessed bias to look first.
       tolerance: how far below the highest the level may be; 0 is to rounding.
+      weight: as in `level`.
 
     Returns:
       The level and the bias. The bias need not be unique.
@@ -87,20 +101,24 @@ def balanced_level(
     lowest_positive, lowest_negative = (
         jnp.min(jnp.where(y == sign, heights, jnp.inf)) for sign in (1, -1)
     )
+    weights = jnp.ones_like(y) if weight is None else weight
+    # More than any one example is covered by.
+    deepest = volume / jnp.min(weights)
     # Tangents as pairs of slope and value at 0. These two are those far away, where
     # only one class is under water.
-    rising = (jnp.ones((), dtype), lowest_positive + volume)
-    falling = (-jnp.ones((), dtype), lowest_negative + volume)
+    rising = (jnp.ones((), dtype), lowest_positive + deepest)
+    falling = (-jnp.ones((), dtype), lowest_negative + deepest)
 
     def meeting(rising, falling):
         bias = (falling[1] - rising[1]) / (rising[0] - falling[0])
         return bias, rising[1] + rising[0] * bias
 
     def tangent(bias, guess):
-        gamma = level(heights + y * bias, volume, guess)
+        gamma = level(heights + y * bias, volume, guess, weight)
         wet = gamma > heights + y * bias
-        count = jnp.sum(wet, dtype=dtype)
-        slope = jnp.sum(jnp.where(wet, y, 0)) / jnp.maximum(count, 1)
+        count = jnp.sum(jnp.where(wet, weights, 0))
+        signs = jnp.sum(jnp.where(wet, weights * y, 0))
+        slope = signs / jnp.where(count > 0, count, 1)
         # Without water, or with less than rounding shows, the lowest class counts.
         dry = jnp.sign(lowest_negative - bias - (lowest_positive + bias))
         return gamma, bias, jnp.where(count > 0, slope, dry)

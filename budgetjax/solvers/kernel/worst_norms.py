@@ -9,7 +9,7 @@ are in the ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`,
 with a bias they are balanced, `sum_i y_i alpha_i = 0`.
 
 A balanced vector has the same sum in both classes. That splits the projection, and the
-best bias, into searches for one number each: a threshold of a class, or of both. They
+best bias, into searches for one number each: a threshold of a class, or of both. Most
 are made in passes over the entries, which are far faster than sorting them, and serve
 many problems at once under `jax.vmap`.
 """
@@ -44,88 +44,55 @@ class OneInfinity(NamedTuple):
         """What the coefficients may sum up to."""
         return self.budget * penalty
 
-    def allowed(
-        self,
-        first: Float[Array, ""],
-        others: Float[Array, " n"],
-        same: Float[Array, " n"],
-        squared_norm: Float[Array, ""],
-        penalty: Float[Array, ""],
-    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """The least and the most that `first` may change by, paired with each other.
-
-        The other of a pair changes as much, in the other direction if the two are of
-        the same class. Equation (11): both stay below the penalty.
-
-        Args:
-          first: a coefficient.
-          others: those it is paired with.
-          same: 1 where they are of its class, else -1.
-          squared_norm: of all coefficients.
-          penalty: C.
-        """
-        del squared_norm
-        kin = same > 0
-        least = jnp.maximum(-penalty, jnp.where(kin, others - penalty, -penalty))
-        most = jnp.minimum(penalty - first, jnp.where(kin, penalty, penalty - others))
-        return least, most
-
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
-        """The nearest coefficients: balanced, `0 <= alpha_i <= C`, sum <= B C."""
-        most = self.most(penalty)
-
-        def capped(thresholds):
-            return jnp.clip(values - thresholds, 0, penalty)
-
-        balanced = capped(y * threshold(values, y, penalty, jnp.zeros_like(most)))
-        over = jnp.sum(balanced) > most
-        # Then both classes have half of the sum, whatever the bias.
-        floors = jax.vmap(
-            lambda these: threshold(values, these, penalty, most / 2, over)
-        )(_classes(y).astype(y.dtype))
-        with_sum = capped(_of_class(floors, y))
-        return _settled(jnp.where(over, with_sum, balanced), y, most)
-
     def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
+        self,
+        heights: Float[Array, " n"],
+        y: Float[Array, " n"],
+        weight: Float[Array, " n"] | None = None,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The least norm of `max(0, heights - y bias)`, and the bias; O(n log n).
 
         With `u = phi + bias` and `w = phi - bias` the classes part: the norm is the
         least of `sum_+ max(0, h - u) + sum_- max(0, h - w) + B (u + w) / 2` over
         `u + w >= 0`, so that the two thresholds are order statistics. In the dual
-        problem pairs are taken, one of each class, those of the largest sums first.
-        Where several biases are as good it is the middle one.
+        problem pairs are taken, one of each class, those of the largest sums first,
+        each as often as the weights and the budget allow. Where several biases are as
+        good it is the middle one.
         """
-        positive, negative = (
-            -jnp.sort(jnp.where(these, -heights, jnp.inf)) for these in _classes(y)
-        )
-        # How much of a pair counts: those of the budget, and the last with a fraction.
-        places = jnp.arange(heights.shape[0], dtype=heights.dtype)
-        shares = jnp.clip(self.budget / 2 - places, 0, 1)
-        sums = positive + negative
-        shares = jnp.where(sums > 0, shares, 0)
+        weight = jnp.ones_like(heights) if weight is None else weight
+        sides = []
+        for these in _classes(y):
+            order = jnp.argsort(jnp.where(these, -heights, jnp.inf))
+            ordered = jnp.where(these, heights, -jnp.inf)[order]
+            # What an entry and those above it weigh.
+            ends = jnp.cumsum(jnp.where(these, weight, 0)[order])
+            sides.append((jnp.append(ordered, -jnp.inf), ends))
+        (positive, positive_ends), (negative, negative_ends) = sides
+        # Between two ends there is one pair.
+        ends = jnp.sort(jnp.concatenate([positive_ends, negative_ends]))
+        starts = jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])
+        sums = positive[jnp.searchsorted(positive_ends, starts, side="right")]
+        sums += negative[jnp.searchsorted(negative_ends, starts, side="right")]
+        half, good = self.budget / 2, sums > 0
+        shares = jnp.where(good, jnp.clip(half - starts, 0, ends - starts), 0)
         value = jnp.sum(shares * jnp.maximum(sums, 0))
-        pairs = jnp.sum(shares > 0, dtype=jnp.int32)
-        whole = jnp.sum(shares == 1, dtype=jnp.int32)
+        # What the pairs that count weigh, in either class.
+        taken = jnp.minimum(half, jnp.max(jnp.where(good, ends, 0)))
 
-        def around(ordered):
+        def around(ordered, ends):
             """The first entry that does not count wholly, and the last that counts."""
-            last = ordered[jnp.maximum(pairs - 1, 0)]
-            return ordered[whole], jnp.where(pairs > 0, last, jnp.inf)
+            lower = ordered[jnp.searchsorted(ends, taken, side="right")]
+            upper = ordered[jnp.searchsorted(ends, taken, side="left")]
+            return lower, jnp.where(taken > 0, upper, jnp.inf)
 
-        (lower_u, upper_u), (lower_w, upper_w) = around(positive), around(negative)
+        lower_u, upper_u = around(positive, positive_ends)
+        lower_w, upper_w = around(negative, negative_ends)
         lower_u, lower_w = (
             jnp.maximum(lower_u, -upper_w),
             jnp.maximum(lower_w, -upper_u),
         )
         # Fewer pairs than the budget: phi is 0, and u is -w.
-        few = pairs.astype(heights.dtype) < self.budget / 2
+        few = taken < half
         upper_u, upper_w = (
             jnp.where(few, jnp.minimum(upper_u, -lower_w), upper_u),
             jnp.where(few, jnp.minimum(upper_w, -lower_u), upper_w),
@@ -149,30 +116,6 @@ class TwoInfinity(NamedTuple):
         """What the coefficients may sum up to."""
         return jnp.sqrt(self.budget) * penalty
 
-    def allowed(
-        self,
-        first: Float[Array, ""],
-        others: Float[Array, " n"],
-        same: Float[Array, " n"],
-        squared_norm: Float[Array, ""],
-        penalty: Float[Array, ""],
-    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """As of `OneInfinity`, in the ball: `x^2 + x beta + gamma <= 0` for a change x.
-
-        Equation (13).
-        """
-        beta = first - same * others
-        gamma = (squared_norm - penalty**2) / 2
-        root = jnp.sqrt(jnp.maximum(beta**2 - 4 * gamma, 0))
-        # Of the two solutions the larger, and the other from their product: without
-        # cancellation on the surface of the ball, where gamma is 0.
-        far = -(beta + jnp.where(beta < 0, -root, root)) / 2
-        near = gamma / jnp.where(far == 0, 1, far)
-        return (
-            jnp.minimum(jnp.minimum(far, near), 0),
-            jnp.maximum(jnp.maximum(far, near), 0),
-        )
-
     def project(
         self,
         values: Float[Array, " n"],
@@ -190,7 +133,7 @@ class TwoInfinity(NamedTuple):
             norm = jnp.sqrt(jnp.sum(vector**2))
             return vector * (penalty / jnp.maximum(norm, penalty))
 
-        bias = threshold(values, y, jnp.full_like(most, jnp.inf), jnp.zeros_like(most))
+        bias = threshold(values, y)
         balanced = into_ball(jnp.maximum(values - y * bias, 0))
         over = jnp.sum(balanced) > most
         half = most / 2
@@ -204,7 +147,7 @@ class TwoInfinity(NamedTuple):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The least norm of `max(0, heights - y bias)`, and the bias."""
         zero = jnp.zeros_like(self.budget)
-        bias = threshold(heights, y, jnp.full_like(zero, jnp.inf), zero)
+        bias = threshold(heights, y)
         rest = jnp.maximum(heights - y * bias, 0)
         total = jnp.sum(rest)
         # Then a phi above 0 is better.
@@ -219,36 +162,21 @@ class TwoInfinity(NamedTuple):
 Norm = OneInfinity | TwoInfinity
 
 
-def threshold(
-    values: Float[Array, " n"],
-    signs: Float[Array, " n"],
-    cap: Float[Array, ""],
-    target: Float[Array, ""],
-    needed: Bool[Array, ""] | bool = True,
-) -> Float[Array, ""]:
-    """`tau` such that `sum_i s_i clip(v_i - s_i tau, 0, cap) = target`.
+def threshold(values: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, ""]:
+    """`tau` such that `sum_i y_i max(0, v_i - y_i tau) = 0`, for both classes.
 
     The sum falls with `tau` and is piecewise linear. Newton's method finds its piece in
     a few passes, and a bisection between its steps makes sure of that.
-
-    Args:
-      values: shape `(n,)`.
-      signs: -1, 0 or +1; both others with a target of 0, or none of -1.
-      cap: may be infinite.
-      target: that the sum can reach.
-      needed: whether to search at all; else any number is returned.
     """
-    count = jnp.sum(jnp.abs(signs))
-    ends = signs * values
-    lower = jnp.min(jnp.where(signs != 0, ends, jnp.inf)) - target / count
-    upper = jnp.max(jnp.where(signs != 0, ends, -jnp.inf))
+    ends = y * values
+    lower, upper = jnp.min(ends), jnp.max(ends)
     rounding = jnp.finfo(values.dtype).eps * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
 
     def body(carry):
         tau, lower, upper, _, passes = carry
-        inner = jnp.clip(values - signs * tau, 0, cap)
-        excess = jnp.sum(signs * inner) - target
-        slope = jnp.sum(jnp.where((inner > 0) & (inner < cap), jnp.abs(signs), 0))
+        inner = jnp.maximum(values - y * tau, 0)
+        excess = jnp.sum(y * inner)
+        slope = jnp.sum(inner > 0, dtype=values.dtype)
         lower = jnp.where(excess >= 0, tau, lower)
         upper = jnp.where(excess <= 0, tau, upper)
         following = tau + excess / jnp.maximum(slope, 1)
@@ -260,7 +188,7 @@ def threshold(
         return following, lower, upper, found | (upper - lower <= rounding), passes + 1
 
     start = jnp.clip(jnp.zeros_like(lower), lower, upper)
-    carry = (start, lower, upper, ~jnp.asarray(needed), jnp.int32(0))
+    carry = (start, lower, upper, jnp.bool_(False), jnp.int32(0))
     return jax.lax.while_loop(
         lambda carry: ~carry[3] & (carry[4] < MOST_PASSES), body, carry
     )[0]

@@ -1,40 +1,36 @@
-"""The Margin Perceptron with Unlearning; see `init` and `solve`."""
+"""The Margin Perceptron with Unlearning; see `init`."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int32, Key
+from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import checks, models
+from budgetjax.checks import Count, Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
-from budgetjax.solvers.kernel.solve import Objective
-from budgetjax.solvers.kernel.training import training_set
-from budgetjax.solvers.linear import solving
+from budgetjax.solvers import training_set
+from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
 from budgetjax.solvers.linear.patterns import (
     constant_feature,
     examples,
     finite_squares,
-    given,
-    kernel_patterns,
-    some_patterns,
+    model_of,
+    prepare,
     squared_norms,
     width,
 )
-from budgetjax.solvers.linear.rows import DenseRows, KernelMatrix, Rows, SparseRows
-from budgetjax.solvers.linear.solving import LinearAlgorithm, Solution, Solver
-from budgetjax.solvers.linear.visits import (
-    Order,
-    everything,
-    next_position,
-    shuffled,
-    tallied,
-    visit_all,
+from budgetjax.solvers.linear.rows import (
+    LANES,
+    KernelMatrix,
+    Rows,
+    SparseRows,
+    products,
 )
+from budgetjax.solvers.solver import Objective, Solver
 
 # Section 5: the gap between the two thresholds, in units of R^2.
 GAP = 3.0
@@ -43,51 +39,54 @@ GAP = 3.0
 NEAR = 1.01
 FIRST_ROUNDS = 3
 SECOND_ROUNDS = 10
-# The relative accuracy of a solution, unless it is given.
-ACCURACY = 1e-5
-# An accuracy below this is beyond what float32 can tell margins and counts apart by.
-FLOAT32_ACCURACY = 1e-3
+# The paper's delta, as a part of the tolerance: when a pass changes nothing, the
+# objective is surely near enough.
+PART = 0.1
+# The tolerance, unless it is given, and the least in float32, which cannot tell margins
+# and counts apart beyond it.
+TOLERANCE = 1e-4
+FLOAT32_TOLERANCE = 1e-2
 
 
 class State(NamedTuple):
     """The state of the learner on `n` examples of `d` features.
 
     Attributes:
+      algorithm: name of the solver.
       weights: `a`: the features', the constant's if there is one, and zeros up to a
-        multiple of 4. With a kernel, the margins of all patterns, shape `(n,)`.
+        multiple of 4. With a kernel, the margins of all patterns, and such zeros.
       counts: `I_k`, shape `(n,)`.
       squares: `||z_k||^2`, shape `(n,)`.
       threshold: `b`.
-      gap: of the thresholds, `db`.
-      most: a count is at most this, `I_max`; infinite for a hard margin.
+      gap: distance of the thresholds, `db`.
+      most: maximum count, `I_max`; infinite for a hard margin.
+      weight: `v`, shape `(n,)`, or None.
       constant: `rho`, or None for a model without a bias.
       tally: `t+` and `t-`, shape `(2,)`.
       num_visits: patterns presented.
-      num_passes: passes over all patterns.
       settled: whether the last pass over all patterns has changed nothing.
-      order: in which `step` presents the patterns.
-      position: of the next in that order.
-      key: of the orders.
-      kernel: of the model, or None.
-      gram: the inner products of the patterns under the kernel, or None.
+      key: PRNG key of the orders.
+      digest: identifies `y`.
+      kernel: kernel of the model, or None.
+      num_features: `d`; not a leaf.
     """
 
-    weights: Float[Array, "*models size"]
-    counts: Float[Array, "*models n"]
-    squares: Float[Array, "*models n"]
-    threshold: Float[Array, "*models"]
-    gap: Float[Array, "*models"]
-    most: Float[Array, "*models"]
-    constant: Float[Array, "*models"] | None
-    tally: Float[Array, "*models 2"]
-    num_visits: Float[Array, "*models"]
-    num_passes: Float[Array, "*models"]
-    settled: Bool[Array, "*models"]
-    order: Order
-    position: Int32[Array, "*models"]
-    key: Key[Array, "*models"]
+    algorithm: Name
+    weights: Float[Array, " size"]
+    counts: Float[Array, " n"]
+    squares: Float[Array, " n"]
+    threshold: Float[Array, ""]
+    gap: Float[Array, ""]
+    most: Float[Array, ""]
+    weight: Float[Array, " n"] | None
+    constant: Float[Array, ""] | None
+    tally: Float[Array, " 2"]
+    num_visits: Float[Array, ""]
+    settled: Bool[Array, ""]
+    key: Key[Array, ""]
+    digest: Integer[Array, ""]
     kernel: Kernel | None
-    gram: KernelMatrix | None
+    num_features: Count
 
 
 def init(
@@ -96,10 +95,11 @@ def init(
     *,
     kernel: Kernel | None = None,
     penalty: ArrayLike = 1.0,
-    accuracy: ArrayLike | None = None,
-    gap: ArrayLike | None = None,
-    augment: ArrayLike = 0.0,
+    weight: ArrayLike | None = None,
+    fit_bias: bool = True,
+    bias_scale: ArrayLike = 1.0,
     hard_margin: bool = False,
+    tolerance: ArrayLike | None = None,
     seed: ArrayLike = 0,
 ) -> State:
     r"""The linear SVM by a Perceptron with margin that also unlearns.
@@ -107,15 +107,15 @@ def init(
     A pattern :math:`z_k = y_k (x_k, \rho)` of margin :math:`p = a \cdot z_k` is learned
     or unlearned, :math:`m` times at once,
 
-    .. math:: p \le b,\; I_k < I_{max} &\Rightarrow m = \min\big(\lfloor (b - p) /
-        \|z_k\|^2 \rfloor + 1,\; I_{max} - I_k\big),
+    .. math:: p \le b,\; I_k < v_k I_{max} &\Rightarrow m = \min\big(\lfloor (b - p) /
+        \|z_k\|^2 \rfloor + 1,\; v_k I_{max} - I_k\big),
         \\ p \ge b + \Delta b,\; I_k > 0 &\Rightarrow m = -\min\big(\lfloor (p - b -
         \Delta b) / \|z_k\|^2 \rfloor + 1,\; I_k\big),
         \\ a \leftarrow a + m z_k &, \quad I_k \leftarrow I_k + m,
 
     until a pass over all patterns changes nothing. Then :math:`w = a / b` minimises
 
-    .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_k \max(0, 1 - w \cdot z_k)
+    .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_k v_k \max(0, 1 - w \cdot z_k)
 
     to a relative accuracy :math:`\delta` that is chosen beforehand. With :math:`R` the
     largest :math:`\|z_k\|`,
@@ -124,30 +124,43 @@ def init(
         \rfloor + 1, \quad b = I_{max} / C.
 
     For a hard margin there is no :math:`I_{max}`, :math:`b = \Delta b / \delta`, and
-    the margin reached is at least :math:`1 / (1 + \delta)` of the largest.
+    the margin reached is at least :math:`1 / (1 + \delta)` of the largest. The
+    objective is then half the squared norm of the multiple of the weights whose least
+    margin is 1, infinite if there is none: half the inverse square of the margin.
+    Patterns that no hyperplane separates use up `max_steps`.
 
     In the state, :math:`a` is `weights`, :math:`I_k` `counts`, :math:`b` `threshold`,
-    :math:`\Delta b` `gap`, :math:`I_{max}` `most` and :math:`\rho` `constant`.
+    :math:`\Delta b` `gap`, :math:`I_{max}` `most`, :math:`v_k` `weight` and
+    :math:`\rho` `constant`.
+
+    A step presents all patterns, in a new random order, and then two active sets, one
+    within the other, several times. Made for CPUs, where a visit takes some 50 to 300
+    nanoseconds: the loop over patterns is one compiled kernel. Visits follow each
+    other, so that an accelerator, which needs microseconds to begin anything, is slower
+    than one core.
 
     Cost: a visit is O(d), or O(numbers in the row), or, with a kernel, O(1), and O(n)
-    if it changes something. Memory of a kernel is O(n^2).
+    if it changes something. Memory: beside `X`, a copy of it and some 60 bytes per
+    example; with a kernel, the kernel values of all pairs.
 
     Args:
       X: the training set, shape `(n, d)`: an array, a matrix of `scipy.sparse` or
-        `budgetjax.sparse_rows`; with a kernel, an array.
-      y: -1 and +1, both, shape `(n,)`.
+        `budgetjax.sparse_rows`; with a kernel, an array. Patterns stay in its type.
+      y: labels, -1 and +1, both, shape `(n,)`.
       kernel: in place of inner products, positive definite.
-      penalty: `C`, positive.
-      accuracy: delta, above 0 and below 1. Counts and margins grow as it gets smaller:
-        below 1e-3 they need float64. None is 1e-5, and in float32 1e-3.
-      gap: of the two thresholds; None is `3 R^2`, and it must be above `R^2`.
-      augment: rho, the value of a constant feature, of at least 0. Its weight, times
-        rho, is the bias; with 0 there is none. It is part of the norm, as all weights.
+      penalty: C, positive.
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice. None for
+        a hard margin, which it would not change.
+      fit_bias: whether to append the constant feature rho, whose weight, times rho, is
+        the bias. It is part of the norm, as all weights.
+      bias_scale: rho, positive.
       hard_margin: whether no pattern may be on the wrong side of its margin.
-      seed: of the orders of presentation, an integer.
+      tolerance: ten times delta. Counts and margins grow as it gets smaller: below 1e-2
+        they need float64. None is 1e-4, and in float32 1e-2. `solve` passes its own.
+      seed: integer seed of the orders of presentation.
 
     Returns:
-      A state of the zero model, in JAX's default precision.
+      A state of the zero model, in JAX's default precision; `solve` has float64.
 
     Raises:
       ValueError: if the training set is not of two classes, finite and of fitting
@@ -155,25 +168,28 @@ def init(
         margin is to be hard and a pattern is zero.
 
     Example:
-      >>> import budgetjax as bj, jax, numpy as np
-      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> state = bj.mpu.init(X, y, augment=1.0)
-      >>> for _ in range(300):
-      ...     state = bj.mpu.step(state, X, y)
-      >>> bj.mpu.model(state, X, y).predict(X).tolist()
-      [-1, 1, 1]
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import load
+      >>> data = load("digits")
+      >>> odd, odd_test = (y % 2 * 2 - 1 for y in (data.y_train, data.y_test))
+      >>> found = bj.solve(bj.mpu, data.X_train, odd, penalty=1.0, tolerance=1e-4)
+      >>> found.converged, bool(found.history.gap[-1] <= 1e-4)
+      (True, True)
+      >>> bool((found.model.predict(data.X_test) == odd_test).mean() > 0.85)
+      True
 
     References:
       Panagiotakopoulos and Tsampouka (2010), "The margin perceptron with unlearning",
-      Algorithm 1, with the multiple updates of Section 4.
+      Algorithm 1, with the active sets and multiple updates of Section 4.
+      https://icml.cc/Conferences/2010/papers/339.pdf
 
-    Differences from the paper: none.
+    Differences from the paper: none without weights, which it does not have.
     """
     where = "mpu.init"
     if kernel is None:
         rows, y = examples(where, X, y)
-        constant = constant_feature(where, augment, y.dtype)
-        gram, size = None, width(rows, constant)
+        constant = constant_feature(where, fit_bias, bias_scale, y.dtype)
+        size, num_features = width(rows, constant), rows.size
         squares = squared_norms(where, rows, constant, y.dtype)
     else:
         if isinstance(X, SparseRows) or hasattr(X, "tocsr"):
@@ -181,66 +197,76 @@ def init(
                 f"{where}: X must be an array if there is a kernel, got "
                 f"{type(X).__name__}"
             )
-        X, y = training_set(where, kernel, X, y)
+        X, y = training_set.training_set(where, kernel, X, y)
         y = y.astype(float)
-        constant = constant_feature(where, augment, y.dtype)
-        gram = kernel_patterns(kernel.gram(X, X), y, constant)
-        squares, size = finite_squares(where, gram.squares(y.dtype)), gram.size
+        constant = constant_feature(where, fit_bias, bias_scale, y.dtype)
+        size, num_features = -(-X.shape[0] // LANES) * LANES, X.shape[1]
+        squares = kernel.diag(X).astype(y.dtype)
+        squares = squares if constant is None else squares + jnp.square(constant)
+        squares = finite_squares(where, squares)
+    weight = training_set.weights(where, weight, y)
+    if weight is not None and hard_margin:
+        raise ValueError(f"{where}: weight must be None, as it changes no hard margin")
     threshold, gap, most = _thresholds(
-        where, squares, penalty, accuracy, gap, hard_margin
+        where, squares, weight, penalty, tolerance, hard_margin
     )
-    seed = checks.scalar_integer(where, "seed", seed)
-    key, now = jax.random.split(jax.random.key(seed))
     return State(
+        algorithm=checks.algorithm_of(where),
         weights=jnp.zeros(size, y.dtype),
         counts=jnp.zeros_like(squares),
         squares=squares,
         threshold=threshold,
         gap=gap,
         most=most,
+        weight=weight,
         constant=constant,
         tally=jnp.zeros(2, y.dtype),
         num_visits=jnp.zeros((), y.dtype),
-        num_passes=jnp.zeros((), y.dtype),
         settled=jnp.bool_(False),
-        order=shuffled(now, everything(squares.shape[0])),
-        position=jnp.int32(0),
-        key=key,
+        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        digest=training_set.digest(y),
         kernel=kernel,
-        gram=gram,
+        num_features=Count(num_features),
     )
 
 
 def _thresholds(
     where: str,
     squares: Float[Array, " n"],
+    weight: Float[Array, " n"] | None,
     penalty: ArrayLike,
-    accuracy: ArrayLike | None,
-    gap: ArrayLike | None,
+    tolerance: ArrayLike | None,
     hard_margin: bool,
 ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
     """`b`, `db` and `I_max`, checked."""
     dtype = squares.dtype
     checks.positive(where, "penalty", penalty)
-    if accuracy is None:
-        accuracy = FLOAT32_ACCURACY if dtype == np.float32 else ACCURACY
-    checks.fraction(where, "accuracy", accuracy)
+    least = FLOAT32_TOLERANCE if dtype == np.float32 else 0
+    if tolerance is None:
+        tolerance = max(TOLERANCE, least)
+    checks.positive(where, "tolerance", tolerance)
     penalty = checks.as_leaf(where, "penalty", penalty, dtype)
-    delta = checks.as_leaf(where, "accuracy", accuracy, dtype)
+    # Above 1 the accuracy means nothing.
+    delta = jnp.minimum(
+        PART * checks.as_leaf(where, "tolerance", tolerance, dtype), 0.9
+    )
     hard = checks.flag(where, "hard_margin", hard_margin)
-    if gap is None:
-        gap = GAP * jnp.max(squares)
-    else:
-        checks.positive(where, "gap", gap)
-        gap = checks.as_leaf(where, "gap", gap, dtype)
+    gap = GAP * jnp.max(squares)
     if hard:
         threshold, most = gap / delta, jnp.full_like(gap, jnp.inf)
     else:
         # Remark 4.
         most = jnp.floor(penalty * gap * (2 + delta) / delta) + 1
         threshold = most / penalty
-    known = (checks.concrete(of) for of in (squares, accuracy, gap, most, threshold))
-    _check(where, bool(hard), *known)
+    known = checks.concrete(tolerance)
+    if known is not None and known < least:
+        raise ValueError(
+            f"{where}: tolerance must be at least {least:g} in {dtype}, got {known:g}; "
+            "use solve, which computes in float64, or jax.enable_x64"
+        )
+    counts = most if weight is None else most * jnp.max(weight)
+    numbers = (checks.concrete(of) for of in (squares, gap, counts, threshold))
+    _check(where, bool(hard), *numbers)
     return threshold, gap, most
 
 
@@ -248,45 +274,28 @@ def _check(
     where: str,
     hard: bool,
     squares: np.ndarray | None,
-    accuracy: np.ndarray | None,
     gap: np.ndarray | None,
-    most: np.ndarray | None,
+    counts: np.ndarray | None,
     threshold: np.ndarray | None,
 ) -> None:
     """Raises unless the updates end; what is traced is None, and let through."""
-    if squares is not None and gap is not None:
-        largest = np.max(squares)
-        if gap == 0:
-            raise ValueError(
-                f"{where}: squared norms must not all be 0, got 0 in all "
-                f"{len(squares)} rows; scale X up"
-            )
-        # Equation (7).
-        if not gap > largest:
-            raise ValueError(
-                f"{where}: gap must be above R^2 = {largest:g}, the largest squared "
-                f"norm of a pattern, or the updates never end, got {gap:g}"
-            )
+    if gap is not None and gap == 0:
+        raise ValueError(
+            f"{where}: squared norms must not all be 0, got 0 in all rows; scale X up"
+        )
     if squares is not None and hard and not np.all(squares > 0):
         raise ValueError(
             f"{where}: hard_margin needs patterns that are not zero, got zeros in row "
-            f"{np.argmin(squares > 0)}; augment= appends a number to every row"
+            f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row"
         )
-    if accuracy is not None and most is not None:
+    if counts is not None and not hard:
         # Integers up to here are exact.
-        integers = 2.0 ** (np.finfo(most.dtype).nmant + 1)
-        counts = 0.0 if hard else float(most)
-        if most.dtype == np.float32 and accuracy < FLOAT32_ACCURACY:
-            raise ValueError(
-                f"{where}: accuracy must be at least {FLOAT32_ACCURACY:g} in "
-                f"{most.dtype}, got {accuracy:g}; use solve, which computes in "
-                "float64, or jax.enable_x64"
-            )
+        integers = 2.0 ** (np.finfo(counts.dtype).nmant + 1)
         if counts > integers:
             raise ValueError(
                 f"{where}: counts must be at most {integers:g} to be exact in "
-                f"{most.dtype}, got {counts:g}; raise accuracy, or lower penalty, or "
-                "scale X down"
+                f"{counts.dtype}, got {counts:g}; raise tolerance, or lower penalty, "
+                "or scale X down"
             )
     if threshold is not None and not threshold < np.sqrt(np.finfo(threshold.dtype).max):
         raise ValueError(
@@ -300,53 +309,19 @@ def _visit(
     count: Float[Array, ""],
     margin: Float[Array, ""],
     square: Float[Array, ""],
+    share: Float[Array, ""] | None,
 ) -> Float[Array, ""]:
     """The count of a pattern after it has been presented."""
+    most = state.most if share is None else share * state.most
     # Equation (8), with the multiple updates of Section 4: at most as many as the count
     # allows, which are none at its ends.
     learn = margin <= state.threshold
     upper = state.threshold + state.gap
     beyond = jnp.where(learn, state.threshold - margin, margin - upper)
     times = jnp.floor(beyond / square) + 1
-    allowed = jnp.where(learn, state.most - count, count)
+    allowed = jnp.where(learn, most - count, count)
     times = jnp.where(beyond >= 0, jnp.minimum(times, allowed), 0)
     return count + jnp.where(learn, times, -times)
-
-
-def step(state: State, X: Any, y: ArrayLike) -> State:
-    """Presents one pattern, the next of a random order; see `init`.
-
-    Args:
-      state: of this learner.
-      X: the training set of `init`, numbers or `SparseRows`; values are not checked.
-      y: its labels, shape `(n,)`.
-
-    Returns:
-      The new state.
-    """
-    return _step(state, *given(X, y))
-
-
-@jax.jit
-def _step(state: State, rows: DenseRows | SparseRows, y: Float[Array, " n"]) -> State:
-    i = state.order.indices[state.position]
-    if state.gram is None:
-        shown, at = some_patterns(rows, y, state.constant, i[None]), jnp.int32(0)
-    else:
-        shown, at = state.gram, i
-    old = state.counts[i]
-    now = _visit(state, old, shown.inner(at, state.weights), state.squares[i])
-    order, position, key = next_position(state.order, state.position, state.key)
-    return state._replace(
-        weights=shown.add(at, now - old, state.weights),
-        counts=state.counts.at[i].set(now),
-        tally=tallied(state.tally, now - old),
-        num_visits=state.num_visits + 1,
-        num_passes=state.num_passes + (position == 0).astype(old.dtype),
-        order=order,
-        position=position,
-        key=key,
-    )
 
 
 def _pass(
@@ -354,16 +329,24 @@ def _pass(
 ) -> tuple[State, Order, Bool[Array, ""]]:
     """Presents some patterns; which of them the next active set is, and any change."""
 
-    def visit(count, margin, square, tally):
-        now = _visit(state, count, margin, square)
+    def visit(count, margin, square, share, tally):
+        now = _visit(state, count, margin, square, share)
         # Section 4: of all patterns the first active set is kept, of that the second.
         first = (margin <= NEAR * state.threshold) | (now > 0)
         second = (now != count) & (now > 0)
         keep = jnp.where(everything, first, second)
-        return now, keep, tallied(tally, now - count)
+        change = jnp.stack([jnp.maximum(now - count, 0), jnp.maximum(count - now, 0)])
+        return now, keep, tally + change
 
     weights, counts, kept, tally = visit_all(
-        shown, state.squares, order, state.weights, state.counts, visit, state.tally
+        shown,
+        state.squares,
+        order,
+        state.weights,
+        state.counts,
+        visit,
+        state.tally,
+        state.weight,
     )
     changed = jnp.any(tally != state.tally)
     state = state._replace(
@@ -375,12 +358,19 @@ def _pass(
     return state, kept, changed
 
 
-def _round(state: State, shown: Rows) -> State:
-    """A pass over all patterns, in a new order, and those over the active sets."""
+def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+    """A pass over all patterns, in a new order, and those over the active sets.
+
+    Args:
+      state: of this solver.
+      X: patterns; see `prepare` of `Solver`.
+      y: labels, which are in the patterns; not used.
+    """
+    shown = X
     key, now = jax.random.split(state.key)
     order = shuffled(now, everything(shown.number))
     state, first, changed = _pass(state, shown, order, jnp.bool_(True))
-    state = state._replace(key=key, settled=~changed, num_passes=state.num_passes + 1)
+    state = state._replace(key=key, settled=~changed)
 
     def present_second(carried):
         state, second, _, rounds = carried
@@ -405,14 +395,17 @@ def _round(state: State, shown: Rows) -> State:
     return state
 
 
-def _value(state: State, margins: Float[Array, " n"]) -> Objective:
+def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
+    """`J` of the model, and the dual below it; O(n d)."""
+    margins = products(X, state.weights)
     square = jnp.sum(state.counts * margins)
     learned = jnp.sum(state.counts)
     threshold = state.threshold
     # Equation (24), over b^2.
-    lacking = jnp.sum(jnp.maximum(threshold - margins, 0))
+    lacking = jnp.maximum(threshold - margins, 0)
+    lacking = lacking if state.weight is None else state.weight * lacking
     soft = Objective(
-        (square / 2 + state.most * lacking) / threshold**2,
+        (square / 2 + state.most * jnp.sum(lacking)) / threshold**2,
         (threshold * learned - square / 2) / threshold**2,
     )
     # Of the multiple of `a` whose least margin is 1, and of the best multiple of `I`.
@@ -425,158 +418,34 @@ def _value(state: State, margins: Float[Array, " n"]) -> Objective:
     return jax.tree.map(lambda *of: jnp.where(jnp.isinf(state.most), *of), hard, soft)
 
 
-def _scale(state: State) -> Float[Array, "*models"]:
-    return state.threshold
-
-
-SOLVER = Solver(_round, _value, _scale, lambda state: state.counts)
-
-
-def objective(state: State, X: Any, y: ArrayLike) -> Objective:
-    """`J` of the model, and the dual below it; O(n d).
-
-    With a hard margin, `J` is half the squared norm of the multiple of the weights
-    whose least margin is 1, infinite if there is none: half the inverse square of the
-    margin.
-
-    Args:
-      state: of this learner.
-      X: the training set of `init`, numbers or `SparseRows`.
-      y: its labels.
-
-    Returns:
-      `primal` is to be minimised, and `dual` is below it.
-    """
-    if state.gram is not None:
-        return _value(state, state.weights)
-    return solving.objective(SOLVER, state, X, y)
-
-
-def model(state: State, X: Any, y: ArrayLike) -> LinearModel | KernelModel:
-    """The model of `a / b`.
-
-    Args:
-      state: of this learner.
-      X: the training set of `init`.
-      y: its labels.
-
-    Raises:
-      ValueError: if `X` is not finite, or has another number of features.
-    """
-    where = "mpu.model"
+def model(
+    state: State, X: Rows, y: Float[Array, " n"] | None
+) -> LinearModel | KernelModel:
+    """The model of `a / b`."""
     if state.kernel is None:
-        return solving.model(where, SOLVER, state, X)
-    X, y = training_set(where, state.kernel, X, y)
-    coefficients = (state.counts / state.threshold).astype(X.dtype)
-    bias = jnp.zeros((), X.dtype)
+        return model_of(state, state.threshold)
+    assert isinstance(X, KernelMatrix)
+    assert y is not None
+    coefficients = state.counts / state.threshold
+    bias = jnp.zeros_like(state.threshold)
     if state.constant is not None:
-        bias = jnp.square(state.constant).astype(X.dtype) * jnp.sum(y * coefficients)
-    return models.of_coefficients(state.kernel, X, y, coefficients, bias)
-
-
-def solve(
-    X: Any,
-    y: ArrayLike,
-    *,
-    kernel: Kernel | None = None,
-    penalty: ArrayLike = 1.0,
-    accuracy: float = ACCURACY,
-    gap: float | None = None,
-    augment: float = 0.0,
-    hard_margin: bool = False,
-    seed: int = 0,
-    stop: float = 1e-4,
-    max_passes: int = 1000,
-    progress: bool = False,
-) -> Solution:
-    """Trains until the objective is near enough to its optimum; see `init`.
-
-    A round presents all patterns, in a new random order, and then two active sets, one
-    within the other, several times. The gap is computed after every round. All of it is
-    in float64, whatever JAX's default precision is, except that patterns stay in the
-    type of `X`.
-
-    Made for CPUs, where a visit takes some 50 to 300 nanoseconds: the loop over
-    patterns is one compiled kernel. Visits follow each other, so that an accelerator,
-    which needs microseconds to begin anything, is slower than one core.
-
-    Memory: beside `X`, a copy of it and some 60 bytes an example; with a kernel, the
-    kernel values of all pairs.
-
-    Args:
-      X: the training set, shape `(n, d)`: an array, a matrix of `scipy.sparse` or
-        `budgetjax.sparse_rows`; with a kernel, an array.
-      y: -1 and +1, both, shape `(n,)`.
-      kernel: as for `init`.
-      penalty: `C`. Without a kernel, several values, shape `(models,)`, give a model
-        for each.
-      accuracy: as for `init`: what a pass that changes nothing guarantees.
-      gap: as for `init`.
-      augment: as for `init`.
-      hard_margin: as for `init`.
-      seed: as for `init`.
-      stop: the `delta_aft` that is enough, positive.
-      max_passes: passes over all patterns, at most; then the solution is not converged.
-        With a hard margin, patterns that no hyperplane separates end so.
-      progress: whether to show a bar, with the gap.
-
-    Returns:
-      What has been reached. Of a hard margin, it is at least `1 / sqrt(1 + delta_aft)`
-      of the largest, which is the paper's `f` (12).
-
-    Raises:
-      ValueError: as for `init`, or if squared norms overflow.
-      ImportError: if `progress` needs tqdm.
-
-    Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("digits")
-      >>> y = data.y_train % 2 * 2 - 1
-      >>> solution = bj.mpu.solve(data.X_train, y, augment=1.0)
-      >>> bool(solution.converged), bool(solution.delta_aft <= 1e-4)
-      (True, True)
-      >>> odd = data.y_test % 2 * 2 - 1
-      >>> bool((solution.model.predict(data.X_test) == odd).mean() > 0.85)
-      True
-
-    References:
-      Panagiotakopoulos and Tsampouka (2010), "The margin perceptron with unlearning",
-      Section 4.
-    """
-    where = "mpu.solve"
-    until = {"stop": stop, "max_passes": max_passes, "progress": progress}
-    start = functools.partial(
-        init, accuracy=accuracy, gap=gap, hard_margin=hard_margin, seed=seed
+        bias = jnp.square(state.constant) * jnp.sum(y * coefficients)
+    dtype = X.vectors.dtype
+    return models.of_coefficients(
+        state.kernel, X.vectors, y, coefficients.astype(dtype), bias.astype(dtype)
     )
-    if kernel is None:
-        state, found = solving.solve_linear(
-            where,
-            X,
-            y,
-            start,
-            SOLVER,
-            penalty=penalty,
-            augment=augment,
-            **until,
-        )
-    else:
-        if np.shape(penalty):
-            raise ValueError(
-                f"{where}: penalty must be a number if there is a kernel, got shape "
-                f"{np.shape(penalty)}"
-            )
-        with jax.enable_x64(True):
-            state = start(X, y, kernel=kernel, penalty=penalty, augment=augment)
-            shown = state.gram
-            assert shown is not None
-            # What is donated must not be given twice.
-            state = state._replace(gram=None)
-            state, figures = solving.solved(where, SOLVER, state, shown, **until)
-            fitted = model(state, X, y)
-        found = solving.solution(fitted, figures)
-    learned, unlearned = np.moveaxis(np.asarray(state.tally), -1, 0)
-    return found._replace(num_learned=learned, num_unlearned=unlearned)
 
 
-mpu = LinearAlgorithm(init, step, objective, model, solve)
+mpu = Solver(
+    "mpu",
+    init,
+    prepare,
+    step,
+    objective,
+    model,
+    lambda state: int(state.num_visits),
+    lambda state: state.settled,
+    linear=True,
+    max_steps=1000,
+    callback_every=1,
+)

@@ -11,19 +11,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int32
+from jaxtyping import Array, Float
 
 from budgetjax import checks
-from budgetjax.checks import Count
-from budgetjax.solvers.kernel.training import signs
+from budgetjax.kernels import Kernel
+from budgetjax.models import LinearModel
+from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
     LANES,
     DenseRows,
     KernelMatrix,
+    Rows,
     SparseRows,
     as_rows,
     filled_up,
-    sparse_rows,
 )
 
 
@@ -36,29 +37,17 @@ def examples(
       ValueError: if it is not that.
     """
     rows = as_rows(where, X)
-    return rows, signs(where, y, rows.number, float)
-
-
-def given(X: Any, y: ArrayLike) -> tuple[DenseRows | SparseRows, Float[Array, " n"]]:
-    """A training set that has been checked before, perhaps traced now."""
-    y = jnp.asarray(y).astype(float)
-    if hasattr(X, "tocsr"):
-        X = sparse_rows(X)
-    if isinstance(X, SparseRows):
-        return jax.tree.map(jnp.asarray, X), y
-    X = jnp.asarray(X)
-    return DenseRows(X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)), y
+    return rows, training_set.signs(where, y, rows.number, float)
 
 
 def constant_feature(
-    where: str, augment: ArrayLike, dtype: np.dtype
+    where: str, fit_bias: bool, bias_scale: ArrayLike, dtype: np.dtype
 ) -> Float[Array, ""] | None:
-    """`rho`, or None if it is 0 and known."""
-    checks.non_negative(where, "augment", augment)
-    known = checks.concrete(augment)
-    if known is not None and np.all(known == 0):
+    """`rho`, or None without a bias."""
+    checks.positive(where, "bias_scale", bias_scale)
+    if not checks.flag(where, "fit_bias", fit_bias):
         return None
-    return checks.as_leaf(where, "augment", augment, dtype)
+    return checks.as_leaf(where, "bias_scale", bias_scale, dtype)
 
 
 def squared_norms(
@@ -67,7 +56,7 @@ def squared_norms(
     constant: Float[Array, ""] | None,
     dtype: np.dtype,
 ) -> Float[Array, " n"]:
-    """Of all patterns.
+    """The squared norms of all patterns.
 
     Raises:
       ValueError: if one overflows.
@@ -130,45 +119,48 @@ def _signed(X, y, constant, width):
     return jnp.concatenate(parts, axis=1)
 
 
-def some_patterns(
-    rows: DenseRows | SparseRows,
-    y: Float[Array, " n"],
-    constant: Float[Array, ""] | None,
-    chosen: Int32[Array, " k"],
-) -> DenseRows | SparseRows:
-    """The patterns of these examples, as `k` rows; O(k d), or O(k longest)."""
-    signs = y[chosen]
-    if isinstance(rows, DenseRows):
-        size = width(rows, constant)
-        return DenseRows(_signed(rows.values[chosen], signs, constant, size))
-    place = jnp.arange(rows.longest.value, dtype=jnp.int32)[None]
-    starts, ends = rows.starts[chosen][:, None], rows.starts[chosen + 1][:, None]
-    there = starts + place < ends
-    signs = signs.astype(rows.values.dtype)[:, None]
-    # The places of a short row that are left over add nothing to column 0.
-    values = jnp.where(there, signs * rows.values[starts + place], 0)
-    indices = jnp.where(there, rows.indices[starts + place], 0)
-    if constant is not None:
-        last = signs * constant.astype(values.dtype)
-        values = jnp.hstack([values, last, jnp.zeros_like(last)])
-        last = jnp.full_like(indices[:, :1], rows.size)
-        indices = jnp.hstack([indices, last, last])
-    number, longest = values.shape
-    return SparseRows(
-        values=values.ravel(),
-        indices=indices.ravel(),
-        starts=longest * jnp.arange(number + 1, dtype=jnp.int32),
-        columns=Count(width(rows, constant)),
-        longest=Count(longest),
-    )
-
-
 def kernel_patterns(
-    gram: Float[Array, "n n"],
+    kernel: Kernel,
+    X: Float[Array, "n d"],
     y: Float[Array, " n"],
     constant: Float[Array, ""] | None,
 ) -> KernelMatrix:
     """All patterns in the feature space of a kernel; see `KernelMatrix`."""
+    gram = kernel.gram(X, X)
     square = 0 if constant is None else jnp.square(constant).astype(gram.dtype)
     signs = y.astype(gram.dtype)
-    return KernelMatrix((gram + square) * signs[:, None] * signs[None])
+    values = (gram + square) * signs[:, None] * signs[None]
+    # Loops over a row take several numbers at a time.
+    return KernelMatrix(jnp.pad(values, ((0, 0), (0, -y.shape[0] % LANES))), X)
+
+
+def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
+    """The patterns of a state, of a linear problem, and the labels.
+
+    Raises:
+      ValueError: if it is another training set.
+    """
+    where = "solve"
+    kernel = getattr(state, "kernel", None)
+    rows, y = examples(where, X, y)
+    n, d = state.squares.shape[0], state.num_features.value
+    if (rows.number, rows.size) != (n, d):
+        raise ValueError(
+            f"{where}: X must be the training set of the state, of shape ({n}, {d}), "
+            f"got ({rows.number}, {rows.size})"
+        )
+    training_set.check_same(where, "y", state.digest, y)
+    if kernel is None:
+        return patterns(rows, y, state.constant), y
+    assert isinstance(rows, DenseRows)
+    return kernel_patterns(kernel, rows.values, y, state.constant), y
+
+
+def model_of(state: Any, scale: Float[Array, ""] | float = 1.0) -> LinearModel:
+    """The model of the weights of a state, over a scale."""
+    d = state.num_features.value
+    weights = state.weights / scale
+    bias = jnp.zeros_like(weights[0])
+    if state.constant is not None:
+        bias = state.constant * weights[d]
+    return LinearModel(weights[:d], bias)

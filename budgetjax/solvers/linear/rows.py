@@ -218,10 +218,12 @@ class KernelMatrix(NamedTuple):
     What stands for the weights is then their inner products with all patterns.
 
     Attributes:
-      values: shape `(n, n)`.
+      values: shape `(n, size)`; beyond the n-th, columns are 0 up to a multiple of 4.
+      vectors: the examples, shape `(n, d)`.
     """
 
-    values: Float[Array, "n n"]
+    values: Float[Array, "n size"]
+    vectors: Float[Array, "n d"]
 
     @property
     def number(self) -> int:
@@ -229,15 +231,15 @@ class KernelMatrix(NamedTuple):
 
     @property
     def size(self) -> int:
-        return self.values.shape[0]
+        return self.values.shape[1]
 
-    def inner(self, i: Int32[Array, ""], w: Float[Array, " n"]) -> Float[Array, ""]:
+    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
         """The inner product of pattern `i` and the weights; O(1)."""
         return taken(w, i)
 
     def add(
-        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " n"]
-    ) -> Float[Array, " n"]:
+        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " size"]
+    ) -> Float[Array, " size"]:
         """The products after the weights have grown by a multiple of pattern `i`; O(n).
 
         O(1) for the multiple 0.

@@ -22,12 +22,11 @@ class Order(NamedTuple):
     number: Int32[Array, ""]
 
 
-# A visit: the coefficient of the pattern, its margin, its squared norm and what is
-# tallied, to the new coefficient, whether the pattern is to be kept for the next pass,
-# and the new tally.
+# A visit: from the coefficient of a pattern, its margin, its squared norm, its weight
+# and what is tallied, to the new coefficient, whether the pattern is to be kept for the
+# next pass, and the new tally. Without weights it is None.
 Visit = Callable[
-    [Float[Array, ""], Float[Array, ""], Float[Array, ""], Float[Array, " tallied"]],
-    tuple[Float[Array, ""], Bool[Array, ""], Float[Array, " tallied"]],
+    ..., tuple[Float[Array, ""], Bool[Array, ""], Float[Array, " tallied"]]
 ]
 
 
@@ -39,6 +38,7 @@ def visit_all(
     coefficients: Float[Array, " n"],
     visit: Visit,
     tally: Float[Array, " tallied"],
+    weight: Float[Array, " n"] | None = None,
 ) -> tuple[Float[Array, " size"], Float[Array, " n"], Order, Float[Array, " tallied"]]:
     """Visits every pattern of an order; O(n), and for each visit the numbers of a row.
 
@@ -52,6 +52,7 @@ def visit_all(
       coefficients: of all patterns.
       visit: what it does.
       tally: what it is given first.
+      weight: weights of all patterns, or None.
 
     Returns:
       Weights and coefficients after the pass, the kept patterns in the order of their
@@ -64,7 +65,8 @@ def visit_all(
         # No pattern comes twice, so its old coefficient is still its newest.
         old = element(coefficients, i)
         margin = patterns.inner(i, weights)
-        now, keep, tally = visit(old, margin, element(squares, i), tally)
+        share = None if weight is None else element(weight, i)
+        now, keep, tally = visit(old, margin, element(squares, i), share, tally)
         weights = patterns.add(i, now - old, weights)
         # What is not kept is overwritten by the next that is.
         kept = put(kept, count, i)
@@ -114,24 +116,3 @@ def _bits(seed: UInt32[Array, ""], t: Int32[Array, ""]) -> UInt32[Array, ""]:
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
-
-
-def next_position(
-    order: Order, position: Int32[Array, ""], key: Key[Array, ""]
-) -> tuple[Order, Int32[Array, ""], Key[Array, ""]]:
-    """Where to go on after a visit: in a new random order, after the last."""
-
-    def start_again(order, position, key):
-        key, now = jax.random.split(key)
-        return shuffled(now, order), jnp.int32(0), key
-
-    def go_on(order, position, key):
-        return order, position + 1, key
-
-    last = position == order.number - 1
-    return jax.lax.cond(last, start_again, go_on, order, position, key)
-
-
-def tallied(tally: Float[Array, " 2"], change: Float[Array, ""]) -> Float[Array, " 2"]:
-    """By how much coefficients have risen and fallen, after one more change."""
-    return tally + jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])

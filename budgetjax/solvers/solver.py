@@ -1,0 +1,297 @@
+"""Batch solvers, for a kernel or linear: their record, and the one that drives them."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Shaped
+
+from budgetjax import checks, progress_bar
+from budgetjax.solvers.linear.rows import sparse_rows
+
+
+class Objective(NamedTuple):
+    """What a state has reached.
+
+    Attributes:
+      primal: the value of the problem that the solver solves, at its model.
+      dual: a bound that no model passes: below `primal` where the problem is to
+        minimise, above where it is to maximise.
+    """
+
+    primal: Float[Array, ""]
+    dual: Float[Array, ""]
+
+
+class Solver(NamedTuple):
+    """A solver of a problem on a whole training set: pure functions over its state.
+
+    A state is complete but for the training set, which all functions take with it. It
+    has a field `algorithm`, the solver's name.
+
+    Attributes:
+      name: the solver's name.
+      init: `init(X, y, ...) -> state`. It checks the training set and its arguments.
+      prepare: `prepare(state, X, y) -> (X, y)`, the training set as the other functions
+        take it; it must be that of the state. For kernel solvers these are arrays of
+        floats, for linear ones patterns.
+      step: `step(state, X, y) -> state`, for `jax.jit` and loops: a batch of updates,
+        or, for a linear solver, a pass over the rows.
+      objective: `objective(state, X, y) -> Objective`.
+      model: `model(state, X, y)`, a `KernelModel` or a `LinearModel`. A kernel model
+        has as many vectors as it needs, so this cannot be traced.
+      work: `work(state) -> int`, kernel values computed since `init`, or rows visited.
+      settled: `settled(state) -> bool`, whether nothing is left to change.
+      linear: whether rows may be sparse; `solve` then computes in float64, whatever
+        JAX's default precision is.
+      max_steps: default of `solve`.
+      callback_every: default of `solve`.
+    """
+
+    name: str
+    init: Callable[..., Any]
+    prepare: Callable[[Any, Any, Any], tuple[Any, Any]]
+    step: Callable[[Any, Any, Any], Any]
+    objective: Callable[[Any, Any, Any], Objective]
+    model: Callable[[Any, Any, Any], Any]
+    work: Callable[[Any], int]
+    settled: Callable[[Any], Bool[Array, ""] | bool] = lambda state: False
+    linear: bool = False
+    max_steps: int = 10_000
+    callback_every: int = 100
+
+
+class Record(NamedTuple):
+    """What a run has reached, for its callback.
+
+    Attributes:
+      step: steps made in this run.
+      primal: see `Objective`.
+      dual: see `Objective`.
+      gap: the relative gap, `|primal - dual|` over the smaller of the two, which the
+        optimum lies between; infinite while that is not above 0.
+      work: kernel values computed, or rows visited, since `init`.
+    """
+
+    step: int
+    primal: float
+    dual: float
+    gap: float
+    work: int
+
+
+class History(NamedTuple):
+    """The records of a run, one array per field of `Record`, shape `(records,)`."""
+
+    step: Shaped[np.ndarray, " records"]
+    primal: Float[np.ndarray, " records"]
+    dual: Float[np.ndarray, " records"]
+    gap: Float[np.ndarray, " records"]
+    work: Shaped[np.ndarray, " records"]
+
+
+class Solution(NamedTuple):
+    """What `solve` returns.
+
+    Attributes:
+      model: the classifier, a `KernelModel` or a `LinearModel`.
+      history: how the objective went; its first record is of the state at the start.
+      state: the last state, to go on from.
+      converged: whether the gap is at most `tolerance`, or nothing was left to change.
+    """
+
+    model: Any
+    history: History
+    state: Any
+    converged: bool
+
+
+def solve(
+    solver: Solver,
+    X: Any,
+    y: ArrayLike,
+    *,
+    state: Any = None,
+    max_steps: int | None = None,
+    tolerance: float | None = 1e-3,
+    callback: Callable[[Any, Record], Any] | None = None,
+    callback_every: int | None = None,
+    progress: bool = False,
+    **arguments: Any,
+) -> Any:
+    """Solves a problem on a whole training set, until its relative gap is small.
+
+    Args:
+      solver: for example `budgetjax.smo` or `budgetjax.mpu`.
+      X: the training set, shape `(n, d)`. Kernel solvers take an array, and run on all
+        devices that it is sharded over by rows; linear ones take a matrix of
+        `scipy.sparse` or `budgetjax.sparse_rows` too.
+      y: labels, -1 and +1, shape `(n,)`.
+      state: where to go on, a state of this solver on this training set. It stays
+        valid.
+      max_steps: maximum number of steps; None is the solver's default.
+      tolerance: relative gap at which to stop. None makes all steps.
+      callback: called as `callback(state, record)` with each `Record`; the run ends
+        when it returns True. It may keep the state, so a run with a callback needs the
+        memory of two.
+      callback_every: steps from one record to the next; None is the solver's default.
+      progress: whether to show a bar, with the gap.
+      **arguments: for the solver's `init`: `kernel`, `penalty` and so on. Several
+        penalties, in a sequence, are solved for one after the other.
+
+    Returns:
+      A `Solution`; for several penalties a tuple of them.
+
+    Raises:
+      ValueError: if an argument is out of its range, the state is not of this solver
+        and training set, or the objective is not finite.
+      ImportError: if `progress` needs tqdm.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import load
+      >>> data = load("checkerboard")
+      >>> X, y = data.X_train[:500], data.y_train[:500]
+      >>> solution = bj.solve(bj.smo, X, y, kernel=bj.RBF(4.0), penalty=2.0)
+      >>> solution.converged, bool(solution.history.gap[-1] <= 1e-3)
+      (True, True)
+      >>> bool((solution.model.predict(data.X_test) == data.y_test).mean() > 0.8)
+      True
+    """
+    where = "solve"
+    if not isinstance(solver, Solver):
+        raise ValueError(
+            f"{where}: solver must be one such as budgetjax.smo, got "
+            f"{checks.named(solver)}"
+        )
+    steps = solver.max_steps if max_steps is None else max_steps
+    every = solver.callback_every if callback_every is None else callback_every
+    run = Run(
+        solver,
+        checks.size(where, "max_steps", steps, at_least=0),
+        tolerance,
+        callback,
+        checks.size(where, "callback_every", every),
+        progress,
+    )
+    if tolerance is not None:
+        checks.non_negative(where, "tolerance", tolerance)
+        if np.ndim(tolerance):
+            raise ValueError(f"{where}: tolerance must be a number, got {tolerance!r}")
+    if state is not None:
+        checks.check_algorithm(where, solver, state)
+        for name in arguments:
+            raise ValueError(f"{where}: a state has its {name}, got another with it")
+    # Some solvers have thresholds of their own that follow from it.
+    elif tolerance and "tolerance" in inspect.signature(solver.init).parameters:
+        arguments["tolerance"] = tolerance
+    penalty = arguments.get("penalty")
+    several = penalty is not None and _is_vector(penalty)
+    prepared, found = None, []
+    with jax.enable_x64(True) if solver.linear else contextlib.nullcontext():
+        if solver.linear and hasattr(X, "tocsr"):
+            X = sparse_rows(X)
+        for each in np.asarray(penalty) if several else [penalty]:
+            given = arguments | ({"penalty": each} if several else {})
+            start = solver.init(X, y, **given) if state is None else state
+            prepared = prepared or solver.prepare(start, X, y)
+            found.append(_solve(run, start, *prepared))
+    if solver.linear:
+        # NumPy arrays become arrays of JAX's default precision.
+        found = [
+            each._replace(
+                model=jax.tree.map(
+                    lambda leaf: jnp.asarray(np.asarray(leaf)), each.model
+                )
+            )
+            for each in found
+        ]
+    return tuple(found) if several else found[0]
+
+
+def _is_vector(penalty: Any) -> bool:
+    try:
+        shape = np.shape(penalty)
+    except ValueError:
+        return False
+    return len(shape) == 1 and shape[0] > 0
+
+
+class Run(NamedTuple):
+    """The arguments of `solve` that say how long to run and what to tell."""
+
+    solver: Solver
+    max_steps: int
+    tolerance: float | None
+    callback: Callable[[Any, Record], Any] | None
+    every: int
+    progress: bool
+
+
+def _solve(run: Run, state: Any, X: Any, y: Any) -> Solution:
+    """Solves one problem on a training set that is prepared."""
+    solver = run.solver
+    # What the caller holds must survive the first donation.
+    state = _copied(state)
+    record = _record(solver, state, X, y, 0)
+    records = [record]
+
+    def converged() -> bool:
+        near = run.tolerance is not None and record.gap <= run.tolerance
+        return near or bool(solver.settled(state))
+
+    advance = _advance_in_place if run.callback is None else _advance
+    with progress_bar.reporting(
+        "solve", run.progress, "steps", run.max_steps
+    ) as report:
+        while not (
+            (run.callback is not None and run.callback(state, record))
+            or converged()
+            or record.step >= run.max_steps
+        ):
+            count = min(run.every, run.max_steps - record.step)
+            state = advance(solver, state, X, y, jnp.int32(count))
+            record = _record(solver, state, X, y, record.step + count)
+            records.append(record)
+            report(f"gap {record.gap:.2g}", count)
+    history = History(*map(np.asarray, zip(*records, strict=True)))
+    return Solution(solver.model(state, X, y), history, state, converged())
+
+
+@jax.jit
+def _copied(state: Any) -> Any:
+    return jax.tree.map(jnp.copy, state)
+
+
+def _steps(solver: Solver, state: Any, X: Any, y: Any, count: Array) -> Any:
+    def step(_, state):
+        return solver.step(state, X, y)
+
+    return jax.lax.fori_loop(jnp.zeros_like(count), count, step, state)
+
+
+_advance = jax.jit(_steps, static_argnums=0)
+_advance_in_place = jax.jit(_steps, static_argnums=0, donate_argnums=1)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _objective(solver: Solver, state: Any, X: Any, y: Any) -> Objective:
+    return solver.objective(state, X, y)
+
+
+def _record(solver: Solver, state: Any, X: Any, y: Any, step: int) -> Record:
+    primal, dual = map(float, _objective(solver, state, X, y))
+    if np.isnan(primal):
+        raise ValueError(
+            f"solve: the objective must be a number, got {primal} after {step} steps: "
+            "numbers overflow; scale X down, or lower penalty"
+        )
+    lower = min(primal, dual)
+    gap = abs(primal - dual) / lower if lower > 0 else np.inf
+    return Record(step, primal, dual, gap, solver.work(state))

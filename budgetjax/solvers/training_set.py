@@ -1,0 +1,152 @@
+"""A training set of two classes, checked: what every solver begins with."""
+
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Float, Integer, Key
+
+from budgetjax import checks
+from budgetjax.kernels import Kernel
+
+
+def training_set(
+    where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
+) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    """A training set of two classes, as arrays of one float type.
+
+    Args:
+      where: name of the caller, for error messages.
+      kernel: what should be a kernel.
+      X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
+      y: -1 and +1, both of them, shape `(n,)`.
+
+    Raises:
+      ValueError: if it is not that.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"{where}: kernel must be a kernel, got {kernel!r}")
+    X = checks.array(where, "X", X)
+    if X.ndim != 2 or not X.shape[0]:
+        raise ValueError(f"{where}: X must have shape (n, d), n > 0, got {X.shape}")
+    kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
+    X = checks.on_device(X, kind)
+    checks.check_finite(where, X)
+    return X, signs(where, y, X.shape[0], X.dtype)
+
+
+def signs(
+    where: str, y: ArrayLike, number: int, dtype: DTypeLike
+) -> Float[Array, " n"]:
+    """The labels of this many examples, -1 and +1 and both of them.
+
+    Raises:
+      ValueError: if they are not that.
+    """
+    y = checks.array(where, "y", y)
+    if y.shape != (number,):
+        raise ValueError(
+            f"{where}: y must have shape ({number},), one label per row of X, got "
+            f"{y.shape}"
+        )
+    labels = checks.concrete(y)
+    if labels is not None:
+        if not np.all(np.abs(labels) == 1):
+            row = int(np.argmin(np.abs(labels) == 1))
+            raise ValueError(
+                f"{where}: y must be -1 or +1, got {labels[row]:g} in row {row}"
+            )
+        if np.all(labels == labels[0]):
+            raise ValueError(
+                f"{where}: y must have both classes, got {labels[0]:+g} in all "
+                f"{len(labels)} rows"
+            )
+    return checks.on_device(y, dtype)
+
+
+def weights(
+    where: str, weight: ArrayLike | None, y: Float[Array, " n"]
+) -> Float[Array, " n"] | None:
+    """The weight of each example, above 0, or None.
+
+    Raises:
+      ValueError: if they are not that.
+    """
+    if weight is None:
+        return None
+    weight = checks.array(where, "weight", weight)
+    if weight.shape != y.shape:
+        raise ValueError(
+            f"{where}: weight must have shape {y.shape}, one number per row of X, got "
+            f"{weight.shape}"
+        )
+    known = checks.concrete(weight)
+    if known is not None:
+        cast = known.astype(y.dtype)
+        good = np.isfinite(cast) & (cast >= np.finfo(y.dtype).tiny)
+        if not np.all(good):
+            row = int(np.argmin(good))
+            raise ValueError(
+                f"{where}: weight must be finite and above 0, got {known[row]:g} in "
+                f"row {row}; leave out rows that do not count"
+            )
+    return checks.on_device(weight, y.dtype)
+
+
+def total(y: Float[Array, " n"], weight: Float[Array, " n"] | None) -> Array:
+    """The number of examples, or the sum of their weights."""
+    return jnp.asarray(y.shape[0], y.dtype) if weight is None else jnp.sum(weight)
+
+
+def drawn(
+    key: Key[Array, ""], shape: tuple[int, ...], n: int, weight: Array | None
+) -> Integer[Array, "..."]:
+    """Random examples, with replacement, each as likely as its weight is large."""
+    if weight is None:
+        return jax.random.randint(key, shape, 0, n, jnp.int32)
+    ends = jnp.cumsum(weight)
+    chances = jax.random.uniform(key, shape, weight.dtype) * ends[-1]
+    found = jnp.searchsorted(ends, chances, side="right").astype(jnp.int32)
+    return jnp.minimum(found, n - 1)
+
+
+def digest(array: ArrayLike) -> Integer[Array, ""]:
+    """A number that other values, or another order, hardly have; 0 if traced."""
+    known = checks.concrete(array)
+    if known is None:
+        return jnp.uint32(0)
+    return jnp.uint32(zlib.crc32(np.ascontiguousarray(known).tobytes()))
+
+
+def check_same(where: str, name: str, known: Integer[Array, ""], array: Any) -> None:
+    """Raises unless an array has this digest, or one of the two was traced."""
+    stored, given = int(known), int(digest(array))
+    if stored and given and given != stored:
+        raise ValueError(
+            f"{where}: {name} must be that of the training set of the state, in its "
+            "order, got another of the same shape"
+        )
+
+
+def prepare(
+    state: Any, X: ArrayLike, y: ArrayLike
+) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+    """The training set of a kernel solver's state, as arrays of floats.
+
+    Raises:
+      ValueError: if it is another one.
+    """
+    where = "solve"
+    X, y = training_set(where, state.kernel, X, y)
+    n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype
+    if X.shape[0] != n or X.dtype != dtype:
+        raise ValueError(
+            f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
+            f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
+        )
+    check_same(where, "X", state.rows.digest, X)
+    check_same(where, "y", state.digest, y)
+    return X, y

@@ -1,0 +1,96 @@
+"""Weights of examples in all batch solvers: an example of weight 2 counts twice."""
+
+import numpy as np
+import pytest
+
+import budgetjax as bj
+
+N, D = 40, 3
+KERNEL = {"kernel": bj.RBF(0.5), "precompute": True}
+# Solvers that end at the optimum, with a tolerance.
+EXACT = {
+    "smo": KERNEL | {"penalty": 2.0},
+    "smo-no-bias": KERNEL | {"penalty": 2.0, "fit_bias": False},
+    "sdca": KERNEL | {"penalty": 2.0},
+    "budget_svm": KERNEL | {"penalty": 0.7, "budget": 9.0},
+    "mpu": {"penalty": 0.5},
+    "mpu-kernel": {"penalty": 0.5, "kernel": bj.RBF(0.5)},
+    "dcd": {"penalty": 0.5},
+    "dcd-squared": {"penalty": 0.5, "loss": "squared_hinge"},
+}
+# Solvers whose draws, by weight, are then the same.
+DRAWN = {
+    "sbp": KERNEL | {"slack": 0.1, "fit_bias": False, "batch_size": 8},
+    "sbp-bias": KERNEL | {"slack": 0.1, "batch_size": 8},
+    "kernel_pegasos": KERNEL | {"penalty": 2.0, "batch_size": 8},
+    "linear_pegasos": {"penalty": 0.5, "batch_size": 1},
+}
+
+
+def examples():
+    """Rows, labels, whole weights, and the rows as often as they count."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(N, D))
+    y = np.where(X[:, 0] + 0.7 * random.normal(size=N) > 0, 1.0, -1.0)
+    weight = random.integers(1, 4, N)
+    return (X, y), weight, (np.repeat(X, weight, axis=0), np.repeat(y, weight))
+
+
+def solved(name, data, **given):
+    return bj.solve(getattr(bj, name.partition("-")[0]), *data, **given)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_weight_of_two_is_a_row_twice(name, double):
+    data, weight, repeated = examples()
+    given = EXACT[name] | {"tolerance": 1e-7, "max_steps": 3000}
+    weighted = solved(name, data, weight=weight, **given)
+    twice = solved(name, repeated, **given)
+    assert weighted.converged
+    assert twice.converged
+    np.testing.assert_allclose(
+        weighted.history.primal[-1], twice.history.primal[-1], rtol=3e-7
+    )
+    plain = solved(name, data, **given)
+    assert plain.history.primal[-1] < 0.99 * twice.history.primal[-1]
+    ours, theirs = (each.model.decision_function(data[0]) for each in (weighted, twice))
+    np.testing.assert_allclose(ours, theirs, atol=3e-3)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_weights_of_one_and_scale(name, double):
+    """Weights multiply the penalty; those of budgets the budget as well."""
+    data, _, _ = examples()
+    given = EXACT[name] | {"tolerance": 1e-7, "max_steps": 3000}
+    plain = solved(name, data, **given)
+    given["penalty"] /= 0.3
+    if "budget" in given:
+        given["budget"] *= 0.3
+    scaled = solved(name, data, weight=np.full(N, 0.3), **given)
+    np.testing.assert_allclose(
+        scaled.history.primal[-1], plain.history.primal[-1], rtol=3e-7
+    )
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_weight_of_two_is_as_likely_as_two_rows(name, double):
+    data, weight, repeated = examples()
+    given = DRAWN[name] | {"tolerance": None, "seed": 3}
+    # Linear steps are passes, whose length is the number of rows.
+    steps = (repeated[1].size, N) if name == "linear_pegasos" else (100, 100)
+    weighted = solved(name, data, weight=weight, max_steps=steps[0], **given)
+    ones = np.ones(repeated[1].size)
+    twice = solved(name, repeated, weight=ones, max_steps=steps[1], **given)
+    if name == "linear_pegasos":
+        # Other numbers of draws per key: the same only in the end.
+        np.testing.assert_allclose(
+            weighted.history.primal[-1], twice.history.primal[-1], rtol=0.03
+        )
+        return
+    # The bounds differ: rows that come twice may be drawn more or less often.
+    np.testing.assert_allclose(weighted.history.primal, twice.history.primal, rtol=1e-9)
+    np.testing.assert_allclose(
+        weighted.model.decision_function(data[0]),
+        twice.model.decision_function(data[0]),
+        atol=1e-9,
+    )
