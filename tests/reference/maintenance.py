@@ -170,8 +170,8 @@ def project(best=False, ridge=0.0):
 def project_onto(basis, ridge):
     """One of the old leaves, projected on the span of a few of the others.
 
-    `basis(K, everyone, r)` are the indices V of the few. Of all r but the newcomer
-    the one leaves whose term is nearest to that span: least
+    `basis(K, everyone)` has a row of the indices V of the few for every r but the
+    newcomer. Of those the one leaves whose term is nearest to that span: least
     ||a_r||^2 (k_rr - k_r^T (K_VV + ridge diag(K_VV))^-1 k_r).
     """
     gram = Gram()
@@ -180,31 +180,37 @@ def project_onto(basis, ridge):
         everyone = active + [newcomer]
         K = gram(kernel, [s.vector for s in everyone])
         a = stack_coefficients(everyone)
-        values, projections = [], []
-        for r in range(len(active)):
-            V = basis(K, everyone, r)
-            beta = np.linalg.solve(with_ridge(K[np.ix_(V, V)], ridge), K[V, r])
-            distance = K[r, r] - (K[V, r] * beta).sum()
-            values.append((a[r] ** 2).sum() * distance)
-            projections.append((V, beta))
+        # All r at once: V has a row of indices for each.
+        r = np.arange(len(active))
+        V = basis(K, everyone)
+        K_V = K[V[:, :, None], V[:, None, :]]
+        K_V = K_V + ridge * K_V * np.eye(V.shape[1])
+        k_r = K[V, r[:, None]]
+        beta = np.linalg.solve(K_V, k_r[:, :, None])[:, :, 0]
+        distances = K[r, r] - (k_r * beta).sum(axis=1)
+        values = (a[r] ** 2).sum(axis=1) * distances
         r = first_by_value_then_age(values, range(len(active)), everyone)
-        everyone = redistribute(everyone, r, *projections[r])
+        everyone = redistribute(everyone, r, V[r], beta[r])
         return replace(everyone[:-1], r, everyone[-1])
 
     return strategy
 
 
-def newcomer_alone(K, everyone, r):
-    return [len(everyone) - 1]
+def newcomer_alone(K, everyone):
+    last = len(everyone) - 1
+    return np.full((last, 1), last)
 
 
-def newcomer_and_nearest(K, everyone, r):
+def newcomer_and_nearest(K, everyone):
     """The newcomer, and of the old others the one whose phi is nearest to r's."""
     last = len(everyone) - 1
-    others = [n for n in range(last) if n != r]
-    if not others:
-        return [last]
-    return [last, first_by_value_then_age(np.diag(K) - 2 * K[r], others, everyone)]
+    if last == 1:
+        return newcomer_alone(K, everyone)
+    distances = np.diag(K) - 2 * K
+    np.fill_diagonal(distances, np.inf)
+    by_age = np.argsort([s.age for s in everyone[:last]])  # argmin: the first of equals
+    nearest = by_age[np.argmin(distances[:last, by_age], axis=1)]
+    return np.stack([np.full(last, last), nearest], axis=1)
 
 
 def project_onto_newcomer():
@@ -226,16 +232,16 @@ def merged_coefficients(a_m, a_n, kappa, h):
     return a_m * np.power(kappa, (1 - h) ** 2) + a_n * np.power(kappa, h**2)
 
 
-def merge_slope(mm, nn, mn, kappa, h):
-    """The derivative of ||a_z||^2 in h, divided by the positive -4 log(kappa).
+def merge_slope(mm, nn, mn, log_kappa, h):
+    """The derivative of ||a_z||^2 in h, divided by -4 log(kappa) v^2, all positive.
 
     With u = kappa^((1-h)^2), v = kappa^(h^2), and mm, nn, mn the inner products of
     a_m and a_n: ||a_z||^2 = mm u^2 + 2 mn u v + nn v^2, and
-    u' = -2 log(kappa) (1-h) u, v' = 2 log(kappa) h v.
+    u' = -2 log(kappa) (1-h) u, v' = 2 log(kappa) h v. Only u / v = kappa^(1-2h) is
+    left.
     """
-    u = np.power(kappa, (1 - h) ** 2)
-    v = np.power(kappa, h**2)
-    return mm * (1 - h) * u**2 + mn * (1 - 2 * h) * u * v - nn * h * v**2
+    ratio = np.exp((1 - 2 * h) * log_kappa)
+    return mm * (1 - h) * ratio**2 + mn * (1 - 2 * h) * ratio - nn * h
 
 
 def merge_line_search(a_m, A_n, kappas, points=101, steps=54):
@@ -264,16 +270,17 @@ def merge_line_search(a_m, A_n, kappas, points=101, steps=54):
     nn = np.maximum(nn, mm)  # equal lengths whose sums were rounded differently
 
     grid = np.linspace(0.0, 0.5, points)
-    slope = merge_slope(mm[:, None], nn[:, None], mn[:, None], kappas[:, None], grid)
+    logs = np.log(np.maximum(kappas, 1e-300))
+    slope = merge_slope(mm[:, None], nn[:, None], mn[:, None], logs[:, None], grid)
 
     # Local maxima inside: the slope goes from positive to not positive.
     partner, cell = np.nonzero((slope[:, :-1] > 0) & (slope[:, 1:] <= 0))
     low, high = grid[cell], grid[cell + 1]
     mm, nn, mn = mm[partner], nn[partner], mn[partner]
-    kappa = kappas[partner]
+    kappa, log = kappas[partner], logs[partner]
     for _ in range(steps):
         middle = (low + high) / 2
-        rising = merge_slope(mm, nn, mn, kappa, middle) > 0
+        rising = merge_slope(mm, nn, mn, log, middle) > 0
         low = np.where(rising, middle, low)
         high = np.where(rising, high, middle)
     root = (low + high) / 2
@@ -405,21 +412,22 @@ def multi_merge(count=3, same_sign=True):
         others = [i for i in range(len(everyone)) if i != m]
         taken = []
         while others and len(taken) < count - 1:
-            ranks, places = {}, {}
-            for i in others:
-                short, long = z, everyone[i]
-                if (short.coefficients**2).sum() > (long.coefficients**2).sum():
-                    short, long = long, short
-                kappa = kernel(short.vector, long.vector[None])
-                A_n = long.coefficients[None]
-                h = merge_line_search(short.coefficients, A_n, kappa)
-                loss = merge_degradation(short.coefficients, A_n, kappa, h)
-                unlike = same_sign and len(z.coefficients) == 1
-                unlike = unlike and not same_signs(everyone[i], z)
-                ranks[i] = unlike, loss[0], everyone[i].age
-                places[i] = short, long, kappa[0], h[0]
-            best = min(others, key=ranks.get)
-            z = merged(*places[best])
+            # The shorter of z and every other comes first.
+            rest = [everyone[i] for i in others]
+            lengths = (stack_coefficients(rest) ** 2).sum(axis=1)
+            turned = (z.coefficients**2).sum() > lengths
+            short = [s if turn else z for s, turn in zip(rest, turned, strict=True)]
+            long = [z if turn else s for s, turn in zip(rest, turned, strict=True)]
+            kappa = kernel(stack_vectors(short), stack_vectors(long))
+            a_m, A_n = stack_coefficients(short), stack_coefficients(long)
+            h = merge_line_search(a_m, A_n, kappa)
+            loss = merge_degradation(a_m, A_n, kappa, h)
+            unlike = np.zeros(len(rest))
+            if same_sign and len(z.coefficients) == 1:
+                unlike = [not same_signs(s, z) for s in rest]
+            j = min(range(len(rest)), key=lambda j: (unlike[j], loss[j], rest[j].age))
+            best = others[j]
+            z = merged(short[j], long[j], kappa[j], h[j])
             others.remove(best)
             taken.append(best)
         first, *more = taken
