@@ -68,10 +68,6 @@ class Task(NamedTuple):
     rows: int
     seed: int = 0
 
-    @property
-    def num_outputs(self) -> int:
-        return self.num_classes if self.num_classes > 2 else 1
-
     def shape(self, **given: Any) -> dict[str, Any]:
         """Arguments that every `init` takes, and those given."""
         return {"num_features": self.num_features, "budget": self.budget, **given}
@@ -104,13 +100,11 @@ def pegasos(maintenance, **limits) -> Method:
 
 
 def passive_aggressive(maintenance, **limits) -> Method:
-    def init(kernel, task, aggressiveness):
+    def init(kernel, task, penalty):
         shape = task.shape(num_classes=task.num_classes, maintenance=maintenance)
-        return bj.passive_aggressive.init(
-            kernel, **shape, aggressiveness=aggressiveness
-        )
+        return bj.passive_aggressive.init(kernel, **shape, penalty=penalty)
 
-    grid = {"aggressiveness": (0.03, 0.1, 0.3, 1.0)}
+    grid = {"penalty": (0.03, 0.1, 0.3, 1.0)}
     return Method(bj.passive_aggressive, init, grid, **limits)
 
 
@@ -129,7 +123,7 @@ def forgetron(kernel, task):
 
 
 def norma(kernel, task, learning_rate, regularization):
-    shape = task.shape(num_outputs=task.num_outputs, average=task.average)
+    shape = task.shape(num_classes=task.num_classes, average=task.average)
     rates = {"learning_rate": learning_rate, "regularization": regularization}
     return bj.norma.init(kernel, **shape, **rates)
 
@@ -164,7 +158,7 @@ def sgd(loss, maintenance, **limits) -> Method:
     """Gradient descent whose rate falls to 0 along a cosine."""
 
     def init(kernel, task, rate):
-        shape = task.shape(num_outputs=task.num_outputs, average=task.average)
+        shape = task.shape(num_classes=task.num_classes, average=task.average)
         shape |= {"loss": at_rate(loss, rate)}
         shape |= {"learning_rate": cosine(task.rows), "maintenance": maintenance}
         return bj.sgd.init(kernel, **shape)
@@ -176,7 +170,7 @@ def linear(algorithm, loss=losses.hinge, factor=1) -> Method:
     """Gradient descent on features, `factor` times as many as the budget."""
 
     def init(kernel, task, rate):
-        shape = task.shape(num_outputs=task.num_outputs, average=task.average)
+        shape = task.shape(num_classes=task.num_classes, average=task.average)
         shape |= {"budget": factor * task.budget, "optimizer": optimizer(task.rows)}
         if algorithm is bj.fourier:
             shape["seed"] = task.seed

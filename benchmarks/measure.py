@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 
+from budgetjax import examples
 from budgetjax.online import engine
 
 PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn")
@@ -38,7 +39,7 @@ def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, floa
 
 def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     """`budgetjax.run` as a call without arguments, and without its checks of values."""
-    X, y, weights = engine.stream("benchmark", state, X, y, None)
+    X, y, weights = examples.stream("benchmark", state, X, y, None)
     capacity = state.expansion.ages.shape[0] - 1
     size = engine.block_length("benchmark", block_size, capacity)
     return lambda: engine.run_checked(algorithm, state, X, y, weights, size)

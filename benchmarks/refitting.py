@@ -30,7 +30,6 @@ from tqdm import tqdm
 import budgetjax as bj
 from budgetjax import datasets
 from budgetjax.refitting import newton
-from budgetjax.refitting.refit import _root
 
 # Data, budget, gamma in units of one over the total variance, penalty.
 CASES = (
@@ -64,7 +63,7 @@ def chosen(data, budget, unit):
 
 def features(state, X):
     """What `bj.refit` makes of examples."""
-    basis = newton.Basis(state.kernel, state.expansion, _root(state))
+    basis = newton.Basis(state.kernel, state.expansion, bj.pegasos.basis(state))
     blocks = np.array_split(X, max(1, len(X) // BATCH))
     made = [newton.features(basis, jnp.asarray(block)) for block in blocks]
     made = np.concatenate([np.asarray(block, np.float64) for block in made])

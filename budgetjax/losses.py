@@ -104,12 +104,27 @@ def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Arr
     return jax.nn.logsumexp(score) - score[y]
 
 
+# Losses of optax whose targets are labels as they are here.
+OF_LABELS = (
+    optax.losses.hinge_loss,
+    optax.losses.softmax_cross_entropy_with_integer_labels,
+    optax.losses.multiclass_hinge_loss,
+    optax.losses.multiclass_perceptron_loss,
+)
+
+
 def takes_labels(loss: Callable[..., Array]) -> bool:
     """Whether the targets of a loss are labels, as it says, or else any numbers."""
     # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
         loss = inner
-    return loss is optax.losses.hinge_loss or hasattr(loss, LABELS)
+    return any(loss is known for known in OF_LABELS) or hasattr(loss, LABELS)
+
+
+def _named(loss: Callable[..., Array]) -> str:
+    while inner := getattr(loss, "func", getattr(loss, "fun", None)):
+        loss = inner
+    return getattr(loss, "__name__", repr(loss))
 
 
 def absolute(score: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:
@@ -158,25 +173,30 @@ def gradient(
 
 
 def as_leaves(
-    where: str, loss: Callable[..., Array], num_columns: int, dtype
+    where: str, loss: Callable[..., Array] | None, num_classes: int | None, dtype
 ) -> Callable[..., Array]:
-    """A loss as a part of a state, if it is one; its numbers become leaves."""
-    if not callable(loss):
+    """A loss as a part of a state, if it is one for these targets.
+
+    Its numbers become leaves. None is the hinge, or of real targets the squared error.
+    """
+    usual = optax.losses.squared_error if num_classes is None else hinge
+    given = usual if loss is None else loss
+    if not callable(given):
         raise ValueError(
-            f"{where}: loss must be a function of (scores, y), got {loss!r}"
+            f"{where}: loss must be a function of (scores, y), got {given!r}"
         )
-    if not isinstance(loss, Partial):
-        loss = Partial(loss)
+    given = given if isinstance(given, Partial) else Partial(given)
 
     def number(leaf):
         checks.array(where, "loss", leaf)
         return checks.as_leaf(where, "loss", leaf, dtype)
 
-    loss = jax.tree.map(number, loss)
-    score = jax.ShapeDtypeStruct(() if num_columns == 1 else (num_columns,), dtype)
-    y = jax.ShapeDtypeStruct((), dtype if num_columns == 1 else jnp.int32)
+    given = jax.tree.map(number, given)
+    one = num_classes is None or num_classes == 2
+    score = jax.ShapeDtypeStruct(() if one else (num_classes,), dtype)
+    y = jax.ShapeDtypeStruct((), dtype if one else jnp.int32)
     try:
-        value = jax.eval_shape(loss, score, y)
+        value = jax.eval_shape(given, score, y)
     except Exception as error:
         raise ValueError(
             f"{where}: loss must be a function of scores of shape {score.shape} and "
@@ -188,4 +208,15 @@ def as_leaves(
             f"{where}: loss must give one float for scores of shape {score.shape}, "
             f"got {value}"
         )
-    return loss
+    if takes_labels(given) and num_classes is None:
+        raise ValueError(
+            f"{where}: loss must be one of numbers for real targets, such as "
+            f"optax.losses.squared_error, got {_named(given)}; or give num_classes="
+        )
+    if not takes_labels(given) and num_classes is not None:
+        raise ValueError(
+            f"{where}: loss must be one of labels for {num_classes} classes, such as "
+            f"budgetjax.losses.hinge, got {_named(given)}; one of your own says so by "
+            "budgetjax.losses.of_labels; real targets need num_classes=None"
+        )
+    return given

@@ -23,6 +23,7 @@ from budgetjax.models import (
     prune,
     support,
 )
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.arow import arow
 from budgetjax.online.engine import run
 from budgetjax.online.forgetron import forgetron
@@ -39,6 +40,7 @@ from budgetjax.online.maintenance import (
     RemoveOldest,
     RemoveRandom,
     RemoveSmallest,
+    Unbudgeted,
 )
 from budgetjax.online.norma import norma
 from budgetjax.online.nystrom import nystrom
@@ -46,7 +48,7 @@ from budgetjax.online.passive_aggressive import passive_aggressive
 from budgetjax.online.pegasos import pegasos
 from budgetjax.online.perceptron import perceptron
 from budgetjax.online.projectron import projectron
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online.registry import register
 from budgetjax.online.sgd import sgd
 from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
 from budgetjax.program_cache import cache_compiled_programs
@@ -111,6 +113,7 @@ __all__ = [
     "Support",
     "Sweep",
     "Table",
+    "Unbudgeted",
     "arow",
     "averaged",
     "budget_svm",
@@ -137,6 +140,7 @@ __all__ = [
     "projectron",
     "prune",
     "refit",
+    "register",
     "run",
     "save",
     "sbp",

@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks
+from budgetjax import checks, kernels
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 
@@ -25,6 +25,10 @@ from budgetjax.kernels import Kernel
 FREE = int(np.iinfo(np.int32).max)
 # The slot of what is not to be kept: it is written to the spare row.
 NOWHERE = -1
+# Eigenvalues of the kernel matrix below this part of the largest are rounding errors.
+SMALLEST_EIGENVALUE = 1e-6
+# Stored coefficients are multiplied only when the scale leaves this range downwards.
+SMALLEST_SCALE = 2.0**-20
 
 
 class Average(NamedTuple):
@@ -399,6 +403,75 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
         ages=ages,
         num_active=jnp.sum(ages != FREE, dtype=jnp.int32),
     )
+
+
+def shrunk(scale: Float[Array, ""], edits: Edits) -> Float[Array, ""]:
+    """The scale after the edits."""
+    if edits.shrink is not None:
+        scale = scale * edits.shrink
+    return scale if edits.fold is None else scale / edits.fold
+
+
+def no_edits(like: Edits) -> Edits:
+    """Edits of this structure that change nothing."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    rows = tuple(
+        row._replace(slot=jnp.full_like(row.slot, NOWHERE)) for row in blank.rows
+    )
+    one = jax.tree.map(jnp.ones_like, blank)
+    return blank._replace(rows=rows, shrink=one.shrink, fold=one.fold)
+
+
+def fold(scale: Float[Array, ""]) -> Float[Array, ""]:
+    """What to multiply the stored coefficients by before a small scale underflows.
+
+    1 while the scale is in a safe range, else the power of two next below it, so that
+    equal coefficients stay equal. The scale is to be divided by it.
+    """
+    exponent = jnp.frexp(scale)[1]
+    power = jnp.ldexp(jnp.ones_like(scale), jnp.maximum(exponent - 1, -126))
+    return jnp.where(scale < SMALLEST_SCALE, power, 1).astype(scale.dtype)
+
+
+def folded(expansion: Expansion, edits: Edits) -> tuple[Edits, Float[Array, ""]]:
+    """Edits that keep the scale of a model that shrinks in a safe range; and the fold.
+
+    Their rows and spreads are given for the scale of `expansion`.
+    """
+    factor = fold(shrunk(expansion.scale, edits))
+    rows, spreads = (
+        tuple(
+            part._replace(term=fold_term(expansion, part.term, factor))
+            for part in parts
+        )
+        for parts in (edits.rows, edits.spreads)
+    )
+    return edits._replace(rows=rows, spreads=spreads, fold=factor), factor
+
+
+def with_coefficients(
+    expansion: Expansion, coefficients: Float[Array, "rows columns"]
+) -> Expansion:
+    """The support set with these true coefficients; sums of an average begin anew."""
+    terms = jnp.where(expansion.mask[:, None], coefficients / expansion.scale, 0)
+    if expansion.average is not None:
+        terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
+    return expansion._replace(terms=terms)
+
+
+def with_vectors(
+    expansion: Expansion, vectors: Float[Array, "rows features"]
+) -> Expansion:
+    """The support set with other vectors in its slots."""
+    squares = kernels.squared_norms(vectors)
+    return expansion._replace(vectors=vectors, squares=squares)
+
+
+def whitening(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"]:
+    """`V diag(w)^(-1/2)` of `K = V diag(w) V^T`, without what is rounding in `w`."""
+    w, V = jnp.linalg.eigh(gram(kernel, expansion))
+    keep = w > SMALLEST_EIGENVALUE * w[-1]
+    return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
 
 
 def whole_squared_norm(kernel: Kernel, expansion: Expansion) -> Float[Array, ""]:

@@ -57,7 +57,6 @@ class Learner(NamedTuple):
 def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
     """All that learn so many classes; the Forgetron learns two."""
     classes = {"num_classes": num_classes}
-    outputs = {"num_outputs": 1 if num_classes == 2 else num_classes}
     found = []
     for family, name, maintenance in (
         (PERCEPTRONS, "Perceptron, remove oldest", bj.RemoveOldest()),
@@ -81,11 +80,11 @@ def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
         found.append(Learner(PERCEPTRONS, "Forgetron", bj.forgetron, {}))
     settings = classes | {"margin_updates": True}
     found.append(Learner(PERCEPTRONS, "Projectron++", bj.projectron, settings))
-    settings = outputs | {"learning_rate": RATE, "regularization": lam}
+    settings = classes | {"learning_rate": RATE, "regularization": lam}
     found.append(Learner(DESCENT, "NORMA", bj.norma, settings))
     settings = settings | {"loss": bj.losses.logistic}
     found.append(Learner(DESCENT, "SGD, logistic loss, merge", bj.sgd, settings))
-    settings = outputs | {"optimizer": OPTIMIZER, "average": True}
+    settings = classes | {"optimizer": OPTIMIZER, "average": True}
     found.append(Learner(DESCENT, "Fourier features", bj.fourier, settings))
     found.append(Learner(DESCENT, "Nystrom features", bj.nystrom, settings))
     found.append(Learner(DESCENT, "AROW", bj.arow, classes))

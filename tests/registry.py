@@ -41,11 +41,7 @@ class Row(NamedTuple):
         kernel = self.kernel if kernel is None else kernel
         budget = self.budget if budget is None else budget
         arguments = self.arguments | more
-        if self.algorithm in OUTPUTS:
-            outputs = 1 if self.num_classes <= 2 else self.num_classes
-            arguments = {"num_outputs": outputs} | arguments
-        elif self.algorithm is not bj.forgetron:
-            arguments = {"num_classes": self.num_classes} | arguments
+        arguments = {"num_classes": self.num_classes or None} | arguments
         return self.algorithm.init(
             kernel, num_features=num_features, budget=budget, **arguments
         )
@@ -74,7 +70,7 @@ class Row(NamedTuple):
     def counted(self):
         """The algorithm, and a list that grows when it is traced."""
         traces = []
-        name = "update" if hasattr(self.algorithm, "update") else "block"
+        name = "update" if self.algorithm.update else "block"
         traced = getattr(self.algorithm, name)
 
         def counting(*given):
@@ -82,10 +78,6 @@ class Row(NamedTuple):
             return traced(*given)
 
         return self.algorithm._replace(**{name: counting}), traces
-
-
-# Learners that take any number of outputs and any target.
-OUTPUTS = (bj.sgd, bj.norma, bj.fourier, bj.nystrom)
 
 
 REMOVALS = {
@@ -99,7 +91,12 @@ REMOVALS = {
 def _rows():
     polynomial = bj.Normalized(bj.Polynomial(degree=3))
     yield Row("forgetron", bj.forgetron, {}, kernel=polynomial)
-    yield Row("perceptron-unbudgeted", bj.perceptron, {}, budget=60)
+    yield Row(
+        "perceptron-unbudgeted",
+        bj.perceptron,
+        {"maintenance": bj.Unbudgeted()},
+        budget=60,
+    )
     # Two classes here are more below, and the other way round.
     for name, classes in (
         ("oldest", NUM_CLASSES),
@@ -201,7 +198,7 @@ def _rows():
     yield Row(
         "passive-aggressive-onto-nearest-multiclass",
         bj.passive_aggressive,
-        {"maintenance": bj.ProjectOntoNearest(), "aggressiveness": 0.3},
+        {"maintenance": bj.ProjectOntoNearest(), "penalty": 0.3},
         NUM_CLASSES,
     )
     yield Row("projectron", bj.projectron, {"threshold": 0.3}, unlike=FEW_ENTER)

@@ -450,12 +450,12 @@ def test_other_algorithms(at, algorithm, more):
 
 
 def test_every_algorithm_can_be_named():
-    from budgetjax.cli.options import ALGORITHMS
-    from budgetjax.estimators import parameters
+    from budgetjax import online
+    from budgetjax.online import registry
 
-    names = {name.replace("-", "_") for name in ALGORITHMS}
-    assert names == set(parameters.CLASSIFIER.algorithms)
-    assert names >= set(parameters.REGRESSOR.algorithms)
+    for name in online.ALGORITHMS:
+        assert registry.named("test", name) is getattr(bj, name)
+        assert name.replace("_", "-") in good("train", "--help").stdout
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
@@ -1343,7 +1343,7 @@ def own_loss(score, y):
 
 def test_info_of_a_model_that_only_python_can_make(at):
     state = bj.sgd.init(
-        bj.RBF(1.0), num_features=2, budget=10, loss=own_loss, learning_rate=0.1
+        bj.RBF(1.0), num_features=2, budget=10, num_classes=None, loss=own_loss
     )
     bj.save("model.st", state)
     said = report(good("info", "model.st"))
@@ -1437,8 +1437,8 @@ except SystemExit:
 names = "jax optax pyarrow scipy sklearn pandas matplotlib tqdm safetensors".split()
 print([name for name in names if name in sys.modules])
 # The names of the package are there when they are asked for, and modules hide none.
-from budgetjax.refit import refit
-from budgetjax.sweep import sweep
+from budgetjax.refitting.refit import refit
+from budgetjax.online.sweep import sweep
 import budgetjax as bj
 print(bj.refit is refit, bj.sweep is sweep, bj.arow.init is not None, hasattr(bj, "x"))
 from budgetjax.cli import learners

@@ -10,6 +10,7 @@ import registry
 from registry import CAPACITY, NUM_FEATURES, N
 
 import budgetjax as bj
+from budgetjax import examples
 from budgetjax.online import engine
 
 pytestmark = pytest.mark.usefixtures("as_users_compile")
@@ -21,7 +22,7 @@ VECTORS = f"{ROWS},{NUM_FEATURES}"
 def compiled_text(row, block_size=None):
     """Of the program that other tests of the row run; it is not compiled again."""
     state = row.roomy()
-    given = engine.stream("test", state, *row.stream(), None)
+    given = examples.stream("test", state, *row.stream(), None)
     size = engine.block_length("test", block_size, CAPACITY)
     program = engine.run_checked.lower(row.algorithm, state, *given, size)
     return program.compile().as_text()

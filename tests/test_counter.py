@@ -12,7 +12,7 @@ from registry import CAPACITY
 
 import budgetjax as bj
 from budgetjax.counter import UNIT, Counter
-from budgetjax.online import rounds
+from budgetjax.online import algorithm
 from budgetjax.support_set import FREE
 
 # Just under every place where a word of 30, 31 or 32 bits is full, and a long stream.
@@ -160,7 +160,7 @@ def test_ages_are_renewed_for_those_models_alone_whose_words_are_full():
     states = states._replace(
         num_seen=seen, expansion=states.expansion._replace(ages=ages)
     )
-    settled = jax.vmap(rounds.settled)(states)
+    settled = jax.vmap(algorithm.settled)(states)
     np.testing.assert_array_equal(
         settled.expansion.ages, [[7, 5, FREE, FREE], [-2, -3, -4, FREE]]
     )

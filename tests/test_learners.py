@@ -138,7 +138,7 @@ def test_pegasos_is_gradient_descent():
         bj.RBF(0.05),
         loss=losses.hinge,
         learning_rate=lambda count: 1 / (strength * (count + 1).astype(jnp.float32)),
-        num_outputs=10,
+        num_classes=10,
         maintenance=bj.RemoveOldest(),
         **arguments,
     )
@@ -244,7 +244,7 @@ def test_given_landmarks():
     landmarks = bj.kmeans_landmarks(X, 50)
     assert landmarks.shape == (50, 64)
     state = bj.nystrom.init(
-        bj.RBF(0.05), num_features=64, budget=50, num_outputs=10, landmarks=landmarks
+        bj.RBF(0.05), num_features=64, budget=50, num_classes=10, landmarks=landmarks
     )
     assert state.root is not None
     gram = np.asarray(bj.RBF(0.05).gram(landmarks, landmarks), np.float64)
@@ -384,6 +384,7 @@ def test_regression_learns_a_quantile():
         bj.RBF(2.0),
         num_features=1,
         budget=50,
+        num_classes=None,
         loss=losses.quantile(0.8),
         learning_rate=optax.exponential_decay(0.5, 1000, 0.5),
         average=2000,
@@ -401,6 +402,7 @@ def test_numbers_of_a_loss_can_be_swept():
             bj.RBF(0.05),
             num_features=64,
             budget=20,
+            num_classes=None,
             loss=losses.quantile(level),
             learning_rate=0.3,
         )

@@ -25,7 +25,12 @@ def learned(num_classes=2):
 
 def regressor():
     state = bj.sgd.init(
-        KERNEL, loss=bj.losses.absolute, learning_rate=0.1, num_features=D, budget=B
+        KERNEL,
+        num_features=D,
+        num_classes=None,
+        budget=B,
+        loss=bj.losses.absolute,
+        learning_rate=0.1,
     )
     return bj.sgd.step(state, X[0], 2.5)
 

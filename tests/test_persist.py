@@ -345,7 +345,8 @@ def other_loss(score, y):
 
 
 def sgd(loss=my_loss, learning_rate=0.5, **more):
-    arguments = {"num_features": D, "budget": 5} | more
+    classes = None if loss in (my_loss, other_loss) else 2
+    arguments = {"num_features": D, "budget": 5, "num_classes": classes} | more
     return bj.sgd.init(bj.RBF(0.5), loss=loss, learning_rate=learning_rate, **arguments)
 
 

@@ -176,10 +176,7 @@ def _cases():
         kernel, plain = kernel or (bj.RBF(gamma), kernels.rbf(gamma))
         given, wanted = more | (ours or {}), more | (theirs or {})
         module = modules[algorithm]
-        if algorithm in ("sgd", "norma"):
-            outputs = classes if classes > 2 else 1
-            given["num_outputs"] = wanted["num_outputs"] = outputs
-        elif algorithm != "forgetron":
+        if algorithm != "forgetron":
             given["num_classes"] = wanted["num_classes"] = classes
         make = None
         if algorithm in with_strategy:
@@ -375,7 +372,7 @@ def _cases():
         "digits",
         "onto-nearest",
         variant="PA-II",
-        aggressiveness=0.7,
+        penalty=0.7,
         budgets=(10, 50),
         rounds=1000,
     )
@@ -384,7 +381,7 @@ def _cases():
         "passive_aggressive",
         "digits",
         "onto-newcomer",
-        aggressiveness=0.3,
+        penalty=0.3,
         budgets=(10, 50),
     )
     yield case(
@@ -509,15 +506,15 @@ def assert_close(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9 * largest)
 
 
-@pytest.mark.parametrize("outputs", [1, 10])
-def test_fourier_equals_numpy(outputs, double):
-    X, y = digits() if outputs > 1 else parity()
+@pytest.mark.parametrize("classes", [2, 10])
+def test_fourier_equals_numpy(classes, double):
+    X, y = digits() if classes > 2 else parity()
     rate, weight = 0.2, weights()
     state = bj.fourier.init(
         bj.RBF(0.05),
         num_features=64,
         budget=100,
-        num_outputs=outputs,
+        num_classes=classes,
         loss=losses.logistic,
         optimizer=optax.sgd(rate),
         dtype=jnp.float64,
@@ -531,7 +528,7 @@ def test_fourier_equals_numpy(outputs, double):
         gradient=gradients.logistic,
         learning_rate=lambda t: rate,
         weights=weight,
-        num_outputs=outputs,
+        num_classes=classes,
     )
     state, scores = bj.run(bj.fourier, state, X, y, weight=weight)
     assert_close(scores, expected.scores)
@@ -539,16 +536,16 @@ def test_fourier_equals_numpy(outputs, double):
     assert_close(np.concatenate([coefficients[::2], coefficients[1::2]]), expected.W)
 
 
-@pytest.mark.parametrize("outputs", [1, 10])
+@pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("block_size", [1, None])
-def test_nystrom_equals_numpy(outputs, block_size, double):
-    X, y = digits() if outputs > 1 else banana()
-    gamma, rate, weight = (0.05 if outputs > 1 else 1.0), 0.2, weights()
+def test_nystrom_equals_numpy(classes, block_size, double):
+    X, y = digits() if classes > 2 else banana()
+    gamma, rate, weight = (0.05 if classes > 2 else 1.0), 0.2, weights()
     state = bj.nystrom.init(
         bj.RBF(gamma),
         num_features=X.shape[1],
         budget=50,
-        num_outputs=outputs,
+        num_classes=classes,
         tolerance=0.01,
         optimizer=optax.sgd(rate),
         dtype=jnp.float64,
@@ -562,7 +559,7 @@ def test_nystrom_equals_numpy(outputs, block_size, double):
         gradient=gradients.hinge,
         learning_rate=lambda t: rate,
         weights=weight,
-        num_outputs=outputs,
+        num_classes=classes,
     )
     state, scores = bj.run(
         bj.nystrom, state, X, y, weight=weight, block_size=block_size
@@ -597,7 +594,7 @@ def test_joint_updates_are_projections(nearest):
         if loss <= 0:
             continue
         removed, _, beta, _ = passive_aggressive.joint_update(
-            kernel, active, x, label, aggressiveness=C, nearest=nearest
+            kernel, active, x, label, penalty=C, nearest=nearest
         )
         newcomer = support.SupportVector(x, np.array([label * min(C, loss)]), 6)
         after = project(kernel, active, newcomer)
@@ -619,7 +616,12 @@ def mistakes(scores, y):
 def test_unbudgeted_perceptron_equals_numpy(double):
     X, y = digits()
     state = bj.perceptron.init(
-        bj.RBF(0.05), num_features=64, budget=1000, num_classes=10, dtype=jnp.float64
+        bj.RBF(0.05),
+        num_features=64,
+        budget=1000,
+        num_classes=10,
+        maintenance=bj.Unbudgeted(),
+        dtype=jnp.float64,
     )
     state, scores = bj.run(bj.perceptron, state, X, y)
     expected = perceptron.run(

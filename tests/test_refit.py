@@ -22,6 +22,7 @@ from sklearn.svm import LinearSVC
 
 import budgetjax as bj
 from budgetjax import losses, support_set
+from budgetjax.online.span import RIDGE, of
 from budgetjax.refitting import moving_vectors, newton, passes
 
 # The module: the package has the function of the same name.
@@ -87,7 +88,7 @@ def model(num_classes=2, Z=None, kernel=None, dtype=jnp.float32):
         "budget": len(Z) + 2,  # two slots stay free
         "maintenance": bj.RemoveOldest(),
         "learning_rate": 0.5,
-        "num_outputs": num_classes if num_classes > 2 else 1,
+        "num_classes": num_classes or None,
         "loss": losses.hinge if num_classes else optax.losses.squared_error,
         "dtype": dtype,
     }
@@ -586,7 +587,7 @@ def check_caches(state, atol):
         if span is not None:
             Z = np.asarray(state.expansion.vectors)[mask]
             K = reference.rows(KERNEL, Z, Z)
-            K += module.span.RIDGE * np.eye(len(K))
+            K += RIDGE * np.eye(len(K))
             R = np.asarray(span.root, np.float64)[:, mask][mask]
             np.testing.assert_allclose(R @ K @ R.T, np.eye(len(K)), atol=10 * atol)
             np.testing.assert_allclose(
@@ -605,7 +606,7 @@ def test_it_goes_on_learning(name):
     check_ordinary(new, state)
     check_caches(new, 1e-4)
     np.testing.assert_array_equal(
-        bj.support(new).vectors[:10], bj.support(state).vectors[:10]
+        new.expansion.vectors[:10], state.expansion.vectors[:10]
     )
     hinge = [
         np.sum(np.maximum(1 - y * np.asarray(bj.decision_function(one, X)), 0) ** 2)
@@ -703,8 +704,8 @@ def test_the_span_of_vectors_far_from_zero():
     expansion = model(Z=Z, kernel=bj.RBF(0.1)).expansion
     K = np.asarray(support_set.gram(bj.RBF(0.1), expansion), np.float64)
     small = np.linalg.eigvalsh(K).min() / K.max()
-    assert small < -2 * module.span.RIDGE
-    found = module.span.of(bj.RBF(0.1), expansion)
+    assert small < -2 * RIDGE
+    found = of(bj.RBF(0.1), expansion)
     root = np.asarray(found.root, np.float64)
     assert np.all(np.isfinite(root))
     mask = np.asarray(expansion.mask)
@@ -714,9 +715,9 @@ def test_the_span_of_vectors_far_from_zero():
     # And no larger one where it is positive.
     near = expansion._replace(vectors=expansion.vectors - 300)
     near = near._replace(squares=jnp.sum(near.vectors**2, axis=1))
-    gram = module.span.of(bj.RBF(0.1), near).gram
+    gram = of(bj.RBF(0.1), near).gram
     np.testing.assert_allclose(
-        np.diagonal(gram), np.where(mask, 1 + module.span.RIDGE, 0), rtol=1e-6
+        np.diagonal(gram), np.where(mask, 1 + RIDGE, 0), rtol=1e-6
     )
 
 
@@ -918,7 +919,7 @@ BAD = {
         lambda: bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4),
         (X_, Y_),
         {"move_vectors": True},
-        "move_vectors must be False for random features",
+        "move_vectors must be False for fourier",
     ),
     "progress": (model, (X_, Y_), {"progress": "yes"}, "progress must be"),
     "a-large-penalty": (model, (X_, Y_), {"penalty": 1e60}, "float32"),

@@ -70,16 +70,14 @@ def test_what_is_no_state_is_refused(as_installed):
             call()
 
 
-def test_the_name_stays_and_one_of_your_own_needs_none(tmp_path):
+def test_the_name_stays(tmp_path):
     state = made("norma")
     bj.save(tmp_path / "norma", state)
     kept = bj.load(tmp_path / "norma")
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
         assert each.algorithm == checks.Name("norma")
-    own = bj.Algorithm(bj.norma.init, bj.norma.violates, bj.norma.update)
-    for algorithm in (own, bj.norma._replace(update=bj.norma.update)):
-        checks.check_algorithm("run", algorithm, state)
+    checks.check_algorithm("run", bj.norma._replace(update=bj.sgd.update), state)
 
 
 def test_a_new_state_can_be_donated():
@@ -159,11 +157,16 @@ def test_a_loss_says_what_it_takes():
         with pytest.raises(ValueError, match="y must be -1 or"):
             bj.run(bj.sgd, state, X, X[:, 0])
     for loss in (optax.losses.huber_loss, losses.quantile(0.5), losses.absolute):
-        assert not losses.takes_labels(made("sgd", loss=loss).loss)
+        state = made("sgd", loss=loss, num_classes=None)
+        assert not losses.takes_labels(state.loss)
+        with pytest.raises(ValueError, match=r"labels for 2 classes.*got \w+; .*None"):
+            made("sgd", loss=loss)
+    with pytest.raises(ValueError, match=r"one of numbers for real .*got hinge"):
+        made("sgd", loss=losses.hinge, num_classes=None)
 
 
 def test_a_regressor_predicts_values():
-    state = made("sgd", loss=optax.losses.squared_error, learning_rate=0.5)
+    state = made("sgd", loss=None, num_classes=None, learning_rate=0.5)
     state = bj.sgd.step(state, X[0], 10.0)
     np.testing.assert_allclose(bj.predict(state, X[:1]), [10.0])
     assert bj.predict(made("pegasos"), X[:1]).tolist() == [-1]
@@ -245,3 +248,15 @@ def test_second_order_learners_survive_a_kernel_matrix_that_is_not_positive():
             assert np.all(np.isfinite(scores))
             if far == 100:
                 assert new.num_mistakes < 200
+
+
+@pytest.mark.parametrize(
+    "name", ["perceptron", "pegasos", "sgd", "passive_aggressive", "arow"]
+)
+def test_what_cannot_be_merged_is_projected(name):
+    shape = {"num_features": 2, "budget": 3}
+    algorithm = getattr(bj, name)
+    gaussian = algorithm.init(bj.RBF(1.0), **shape).maintenance
+    linear = algorithm.init(bj.Linear(), **shape).maintenance
+    assert isinstance(gaussian, bj.Merge)
+    assert isinstance(linear, bj.Project)

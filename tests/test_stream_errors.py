@@ -32,7 +32,9 @@ LEARNERS = {
         REMOVAL | {"loss": optax.losses.squared_error, "learning_rate": 0.3},
         0,
     ),
-    "unbudgeted": registry.Row("unbudgeted", bj.perceptron, {}, budget=ROWS),
+    "unbudgeted": registry.Row(
+        "unbudgeted", bj.perceptron, {"maintenance": bj.Unbudgeted()}, budget=ROWS
+    ),
     "polynomial": registry.Row(
         "polynomial", bj.perceptron, REMOVAL, kernel=bj.Polynomial(degree=5)
     ),

@@ -117,7 +117,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="sweep: block_size must be at least 1"):
         bj.sweep(row.algorithm, states, X, y, block_size=0)
     unbudgeted = jax.vmap(
-        lambda gamma: bj.perceptron.init(bj.RBF(gamma), num_features=3, budget=2)
+        lambda gamma: bj.perceptron.init(
+            bj.RBF(gamma), num_features=3, budget=2, maintenance=bj.Unbudgeted()
+        )
     )(GAMMAS)
     with pytest.raises(OverflowError, match="sweep: a budget of"):
         bj.sweep(bj.perceptron, unbudgeted, X, y)

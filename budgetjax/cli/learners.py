@@ -10,7 +10,7 @@ import numpy as np
 
 # What commands give to `init` themselves, and what no command line can name.
 OWN = (
-    *("kernel", "num_features", "num_classes", "num_outputs", "budget", "capacity"),
+    *("kernel", "num_features", "num_classes", "budget", "capacity"),
     *("seed", "dtype", "landmarks", "optimizer", "average"),
 )
 
@@ -51,7 +51,9 @@ def learner(
       click.UsageError: if the algorithm is not for so many classes, or has no such
         argument, or no such strategy or loss is known.
     """
-    from budgetjax.estimators.parameters import CLASSIFIER, MAINTENANCE, REGRESSOR
+    from budgetjax.estimators.parameters import CLASSIFIER, REGRESSOR
+    from budgetjax.online import registry
+    from budgetjax.online.maintenance import STRATEGIES
 
     family = CLASSIFIER if num_classes else REGRESSOR
     name = name or ("arow" if num_classes else "sgd")
@@ -61,7 +63,7 @@ def learner(
         raise click.UsageError(
             f"--algorithm {name} learns classes; for --regression there are {known}."
         )
-    algorithm, defaults = family.algorithms[key]
+    algorithm = registry.named("--algorithm", key)
     takes = inspect.signature(algorithm.init).parameters
     free = [argument for argument in takes if argument not in OWN]
     for argument in settings:
@@ -69,23 +71,20 @@ def learner(
             raise click.UsageError(
                 f"--set {argument}: {name} has {', '.join(free) or 'nothing to set'}."
             )
-    told = defaults | settings
+    told = dict(settings)
     loss = _named("loss", told.pop("loss", next(iter(family.losses))), family.losses)
     if "loss" in takes:
         told["loss"] = loss.stream
     if "maintenance" in takes:
         # A squared loss changes the model in every round; projecting then loses less.
         usual = "merge" if num_classes else "project"
-        chosen = _named("maintenance", told.get("maintenance", usual), MAINTENANCE)
+        chosen = _named("maintenance", told.get("maintenance", usual), STRATEGIES)
         told["maintenance"] = chosen()
-    if "num_classes" in takes:
-        told["num_classes"] = num_classes
-    elif "num_outputs" in takes:
-        told["num_outputs"] = num_classes if num_classes > 2 else 1
-    elif num_classes > 2:
+    if num_classes > 2 and algorithm.name == "forgetron":
         raise click.UsageError(
             f"--algorithm {name} learns two classes, and there are {num_classes}."
         )
+    told["num_classes"] = num_classes or None
     if "seed" in takes:
         told["seed"] = seed
     return Learner(name, algorithm, told, loss.refit)

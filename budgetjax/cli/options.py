@@ -6,19 +6,10 @@ from typing import Any
 
 import click
 
+from budgetjax import online
+
 # As `--algorithm` takes them; the names in Python have underscores.
-ALGORITHMS = (
-    "arow",
-    "forgetron",
-    "fourier",
-    "norma",
-    "nystrom",
-    "passive-aggressive",
-    "pegasos",
-    "perceptron",
-    "projectron",
-    "sgd",
-)
+ALGORITHMS = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
 # The columns that a data file can name in its header.
 TARGET = "Column of what is to be predicted; not for LIBSVM text, whose first is it."
 

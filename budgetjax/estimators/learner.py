@@ -196,7 +196,7 @@ class Learner(BaseEstimator):
         self,
         name: str,
         X: Any,
-        num_outputs: int,
+        num_classes: int | None,
         seed: int,
         gamma: Any,
         *,
@@ -217,7 +217,7 @@ class Learner(BaseEstimator):
             kernel,
             origin,
             dtype=inputs.dtype_of(X),
-            num_outputs=num_outputs,
+            num_classes=num_classes,
             seed=seed,
             refits=refits,
         )
@@ -227,7 +227,7 @@ class Learner(BaseEstimator):
     def _passed(
         self,
         X: Any,
-        num_outputs: int,
+        num_classes: int | None,
         gamma: Any,
         examples: Callable[[Int[np.ndarray, " n"] | None], tuple[Any, Any]],
     ) -> tuple[str, Any, Float[np.ndarray, " features"], bool, int]:
@@ -241,7 +241,7 @@ class Learner(BaseEstimator):
         epochs = checks.size(where, "epochs", given["epochs"])
         seed, random = self._seeds()
         name = self._algorithm(refits)
-        state, origin = self._start(name, X, num_outputs, seed, gamma, refits=refits)
+        state, origin = self._start(name, X, num_classes, seed, gamma, refits=refits)
         n = X.shape[0]
         with progress_bar.reporting(
             where, given["progress"], "rows", n * epochs
@@ -266,7 +266,7 @@ class Learner(BaseEstimator):
         size: int | None = None,
     ) -> Any:
         """The state after the rows in this order, in which targets and weights are."""
-        algorithm, _ = parameters.algorithm(self._where, self._family, name)
+        algorithm = parameters.algorithm(self._where, self._family, name)
         dtype = np.dtype(state.expansion.vectors.dtype)
         for start, stop, rows in inputs.blocks(X, dtype, origin, order, size):
             labels = padded(targets[start:stop], len(rows), 1)
@@ -276,13 +276,13 @@ class Learner(BaseEstimator):
         return state
 
     def _began(
-        self, X: Any, num_outputs: int, y_dtype: np.dtype
+        self, X: Any, num_classes: int | None, y_dtype: np.dtype
     ) -> tuple[str, Any, Float[np.ndarray, " features"], Reservoir | None]:
         """What a stream that comes in parts begins with."""
         refits, (seed, _) = self._refits(), self._seeds()
         name = self._algorithm(refits)
         state, origin = self._start(
-            *(name, X, num_outputs, seed, self.get_params(deep=False)["gamma"]),
+            *(name, X, num_classes, seed, self.get_params(deep=False)["gamma"]),
             refits=refits,
             more_to_come=True,
         )

@@ -468,7 +468,7 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
             return targets, given[1]
 
         gamma = self._gamma(X, y, sample_weight)
-        name, state, origin, refits, seed = self._passed(X, 1, gamma, examples)
+        name, state, origin, refits, seed = self._passed(X, None, gamma, examples)
         if refits:
             state = self._refitted(state, X, origin, y - mean, weights, seed)
         self._streamed, self._reservoir, self._solved = state, None, None
@@ -509,7 +509,7 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
         X, y = self._validated(X, y, first=first, y_numeric=True)
         weights = self._weights(X, sample_weight)
         if first:
-            begun, mean, total = self._began(X, 1, np.dtype(np.float64)), 0.0, 0.0
+            begun, mean, total = self._began(X, None, np.dtype(np.float64)), 0.0, 0.0
         else:
             begun = self._name, self._streamed, self.origin_, self._reservoir
             mean, total = self.intercept_, self._total_weight

@@ -10,18 +10,10 @@ from jax.tree_util import Partial
 from jaxtyping import Float
 
 from budgetjax import losses
-from budgetjax.kernels import RBF, Kernel
-from budgetjax.online import maintenance as strategies
-from budgetjax.online.arow import arow
-from budgetjax.online.forgetron import forgetron
-from budgetjax.online.fourier import fourier
-from budgetjax.online.norma import norma
-from budgetjax.online.nystrom import nystrom
-from budgetjax.online.passive_aggressive import passive_aggressive
-from budgetjax.online.pegasos import pegasos
-from budgetjax.online.perceptron import perceptron
-from budgetjax.online.projectron import projectron
-from budgetjax.online.sgd import sgd
+from budgetjax.kernels import Kernel
+from budgetjax.online import ALGORITHMS, registry
+from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.maintenance import STRATEGIES
 
 
 class Loss(NamedTuple):
@@ -35,70 +27,46 @@ class Family(NamedTuple):
     """What a kind of estimator can be told.
 
     Attributes:
-      algorithms: by name, each with what its `init` is given where the user says
-        nothing.
       losses: by name; the first one is that of algorithms that have one of their own.
-      functions: whether a loss can be any function.
+      targets: whether targets are real numbers, and a loss can be any function.
       usual: the algorithm where the user names none and a refit follows, and where none
         does.
     """
 
-    algorithms: dict[str, tuple[Any, dict[str, Any]]]
     losses: dict[str, Loss]
-    functions: bool
+    targets: bool
     usual: tuple[str, str]
+
+    @property
+    def algorithms(self) -> tuple[str, ...]:
+        """The names of those that learn such targets: any loss, or labels."""
+        named = {name: registry.named("", name) for name in ALGORITHMS}
+        return tuple(
+            name
+            for name, one in named.items()
+            if not self.targets or "loss" in inspect.signature(one.init).parameters
+        )
 
 
 CLASSIFIER = Family(
-    algorithms={
-        "arow": (arow, {}),
-        "forgetron": (forgetron, {}),
-        "fourier": (fourier, {}),
-        "norma": (norma, {"learning_rate": 1.0, "regularization": 1e-4}),
-        "nystrom": (nystrom, {}),
-        "passive_aggressive": (passive_aggressive, {}),
-        # No accuracy after a refit depends much on lambda.
-        "pegasos": (pegasos, {"regularization": 1e-4}),
-        "perceptron": (perceptron, {}),
-        "projectron": (projectron, {}),
-        "sgd": (sgd, {"learning_rate": 1.0}),
-    },
     losses={
         "hinge": Loss(losses.hinge, "squared_hinge"),
         "logistic": Loss(losses.logistic, "logistic"),
     },
-    functions=False,
+    targets=False,
     # After a refit Pegasos is as good as AROW, whose rounds are O(B^2). Without one
     # AROW is better by 2 to 10 points.
     usual=("pegasos", "arow"),
 )
 REGRESSOR = Family(
-    algorithms={
-        "fourier": (fourier, {}),
-        "norma": (norma, {"learning_rate": 0.3, "regularization": 1e-4}),
-        "nystrom": (nystrom, {}),
-        "sgd": (sgd, {"learning_rate": 0.3}),
-    },
     losses={
         "squared": Loss(optax.losses.squared_error, "squared"),
         "huber": Loss(optax.losses.huber_loss, "huber"),
         "absolute": Loss(losses.absolute, None),
     },
-    functions=True,
+    targets=True,
     usual=("sgd", "sgd"),
 )
-MAINTENANCE = {
-    "merge": strategies.Merge,
-    "merge_best_pair": strategies.MergeBestPair,
-    "multi_merge": strategies.MultiMerge,
-    "project": strategies.Project,
-    "project_onto_nearest": strategies.ProjectOntoNearest,
-    "project_onto_newcomer": strategies.ProjectOntoNewcomer,
-    "remove_largest_margin": strategies.RemoveLargestMargin,
-    "remove_oldest": strategies.RemoveOldest,
-    "remove_random": strategies.RemoveRandom,
-    "remove_smallest": strategies.RemoveSmallest,
-}
 # Losses whose derivative jumps: not for Newton's method.
 JUMPING = (
     losses.absolute,
@@ -109,29 +77,29 @@ JUMPING = (
 NOTHING = {"regularization": None, "maintenance": None, "average": False}
 # What `init` is told by other parameters than `options`.
 OWN = (
-    *("kernel", "num_features", "num_classes", "num_outputs", "budget", "capacity"),
+    *("kernel", "num_features", "num_classes", "budget", "capacity"),
     *("regularization", "maintenance", "loss", "average", "seed", "dtype"),
 )
 
 
-def algorithm(where: str, family: Family, name: Any) -> tuple[Any, dict[str, Any]]:
-    """The algorithm of this name, and its defaults."""
-    if not isinstance(name, str) or name not in family.algorithms:
+def algorithm(where: str, family: Family, name: Any) -> Algorithm:
+    """The algorithm of this name, if it learns such targets."""
+    if name not in family.algorithms:
         raise ValueError(
             f"{where}: algorithm must be one of {', '.join(family.algorithms)}, got "
             f"{name!r}"
         )
-    return family.algorithms[name]
+    return registry.named(where, name)
 
 
 def loss(where: str, family: Family, given: Any) -> Loss:
     """The loss of this name, or this function."""
     if isinstance(given, str) and given in family.losses:
         return family.losses[given]
-    if callable(given) and family.functions:
+    if callable(given) and family.targets:
         function = given.func if isinstance(given, Partial) else given
         return Loss(given, None if function in JUMPING else given)
-    known = ", ".join(family.losses) + (", or a function" if family.functions else "")
+    known = ", ".join(family.losses) + (", or a function" if family.targets else "")
     raise ValueError(f"{where}: loss must be one of {known}, got {given!r}")
 
 
@@ -144,7 +112,7 @@ def start(
     origin: Float[np.ndarray, " features"],
     *,
     dtype: np.dtype,
-    num_outputs: int,
+    num_classes: int | None,
     seed: int,
     refits: bool,
 ) -> Any:
@@ -158,7 +126,7 @@ def start(
       kernel: of the model.
       origin: what is subtracted from rows, and from landmarks.
       dtype: in which to compute.
-      num_outputs: classes, or 1 for a regressor.
+      num_classes: None for a regressor.
       seed: for what draws.
       refits: whether the stream only chooses the support vectors.
 
@@ -166,7 +134,7 @@ def start(
       ValueError: if a parameter is not one of this algorithm, nothing would come of it,
         or its value does not fit.
     """
-    chosen, defaults = algorithm(where, family, name)
+    chosen = algorithm(where, family, name)
     takes = inspect.signature(chosen.init).parameters
     told = {
         key: None if given[key] is nothing else given[key]
@@ -183,11 +151,10 @@ def start(
             f"{where}: average must be False with refit=True, which replaces the "
             f"coefficients, got {given['average']!r}"
         )
-    if "maintenance" in takes:
-        told["maintenance"] = _strategy(where, told["maintenance"], kernel)
+    if isinstance(told["maintenance"], str):
+        told["maintenance"] = _strategy(where, told["maintenance"])
     arguments = {key: value for key, value in told.items() if value is not None}
     arguments |= _loss(where, family, name, takes, given["loss"], refits)
-    arguments |= _outputs(where, name, takes, num_outputs)
     if "seed" in takes:
         arguments["seed"] = seed
     options = _options(where, name, takes, given["options"])
@@ -196,24 +163,21 @@ def start(
     return chosen.init(
         kernel,
         num_features=len(origin),
+        num_classes=num_classes,
         budget=given["budget"],
         dtype=dtype,
-        **defaults | options | arguments,
+        **options | arguments,
     )
 
 
-def _strategy(where: str, given: Any, kernel: Kernel) -> Any:
-    """The strategy of this name; unless told, merging where that can be."""
-    if given is None:
-        given = "merge" if isinstance(kernel, RBF) else "project"
-    if not isinstance(given, str):
-        return given
-    if given not in MAINTENANCE:
+def _strategy(where: str, name: str) -> Any:
+    """The strategy of this name."""
+    if name not in STRATEGIES:
         raise ValueError(
-            f"{where}: maintenance must be one of {', '.join(MAINTENANCE)}, or a "
-            f"strategy, got {given!r}"
+            f"{where}: maintenance must be one of {', '.join(STRATEGIES)}, or a "
+            f"strategy, got {name!r}"
         )
-    return MAINTENANCE[given]()
+    return STRATEGIES[name]()
 
 
 def _loss(
@@ -233,19 +197,6 @@ def _loss(
         raise ValueError(
             f"{where}: loss must be {own!r} with algorithm={name!r} where there is no "
             f"refit, got {given!r}"
-        )
-    return {}
-
-
-def _outputs(where: str, name: str, takes: Any, number: int) -> dict[str, Any]:
-    """How an algorithm is told the number of classes, or of targets."""
-    if "num_classes" in takes:
-        return {"num_classes": number}
-    if "num_outputs" in takes:
-        return {"num_outputs": number if number > 2 else 1}
-    if number > 2:
-        raise ValueError(
-            f"{where}: y must have 2 classes with algorithm={name!r}, got {number}"
         )
     return {}
 

@@ -1,1 +1,15 @@
-"""The online algorithms, one module each: `init`, `step`, `violates`, `update`."""
+"""Online algorithms: learning from a stream on a budget, one file each."""
+
+# The registry: `NAME.py` holds the algorithm `NAME`; see `budgetjax.online.registry`.
+ALGORITHMS = (
+    "arow",
+    "forgetron",
+    "fourier",
+    "norma",
+    "nystrom",
+    "passive_aggressive",
+    "pegasos",
+    "perceptron",
+    "projectron",
+    "sgd",
+)

@@ -11,12 +11,12 @@ from budgetjax import checks, losses, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds, span
+from budgetjax.online import span
+from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.landmarks import given
-from budgetjax.online.maintenance import Maintenance, Merge, MultiMerge, started
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online.maintenance import Maintenance, MultiMerge, started
 from budgetjax.online.span import Span
-from budgetjax.support_set import NOWHERE, Edits, Newcomer, Row, Spread
+from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
 
 # Lambda of the Pegasos that chooses the support vectors. Larger ones let fewer examples
 # move them early, smaller ones late; 1e-3 to 1e-5 differ by half a point at most.
@@ -152,11 +152,11 @@ def init(
     where = "arow.init"
     kind = checks.float_dtype(where, dtype)
     span.check_dtype(where, kind)
-    shared = rounds.start(
+    shared = start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=rounds.columns_of(where, num_classes),
+        num_columns=columns_of(where, num_classes),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -170,12 +170,12 @@ def init(
         shared["expansion"], basis = given(where, kernel, expansion, landmarks)
     else:
         basis = span.empty(expansion.ages.shape[0], kind)
-        strategy = Merge() if maintenance is None else maintenance
-        if isinstance(strategy, MultiMerge):
+        if isinstance(maintenance, MultiMerge):
             raise ValueError(
-                f"{where}: maintenance must keep a full budget full, got {strategy!r}"
+                f"{where}: maintenance must keep a full budget full, got "
+                f"{maintenance!r}"
             )
-        strategy = started(where, strategy, kernel, expansion, seed)
+        strategy = started(where, maintenance, kernel, expansion, seed)
         counts = jnp.zeros_like(expansion.terms)
     return State(
         **shared,
@@ -309,7 +309,7 @@ def _moved(
 
     def stay():
         like = jax.eval_shape(move)
-        nothing = rounds.no_edits(Edits(like.rows, like.spreads))
+        nothing = support_set.no_edits(Edits(like.rows, like.spreads))
         return Moved(
             model,
             state.maintenance,
@@ -334,8 +334,7 @@ def _move(
     kernel, expansion = state.kernel, state.expansion
     assert state.maintenance is not None, "fixed landmarks never move"
     assert state.counts is not None, "fixed landmarks never move"
-    one = jnp.ones_like(expansion.scale)
-    pegasos = expansion._replace(terms=state.counts, scale=one)
+    pegasos = _pegasos(expansion, state.counts)
     own = newcomer.weight * losses.direction(counts, y)
     maintenance, edits = state.maintenance.admit(
         kernel, pegasos, newcomer._replace(coefficients=own)
@@ -418,4 +417,54 @@ def _exchanged(
     return Model(changed, covariance, terms, mask), Spread(shares, left)
 
 
-arow = Algorithm(init, violates, update, name="arow")
+def with_weights(
+    state: State,
+    root: Float[Array, "rows features"],
+    weights: Float[Array, "columns features"],
+) -> State:
+    """The coefficients; maintenance goes by those of the Pegasos beside them."""
+    expansion = support_set.with_coefficients(
+        state.expansion, jnp.matmul(root, weights.T, precision="highest")
+    )
+    state = state._replace(expansion=expansion)
+    if state.maintenance is None or state.counts is None:
+        return state
+    pegasos = _pegasos(expansion, state.counts)
+    seed = getattr(state.maintenance, "seed", 0)
+    strategy = state.maintenance.start(state.kernel, pegasos, seed)
+    return state._replace(maintenance=strategy)
+
+
+def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
+    """The vectors, their span, and the covariance carried over into it.
+
+    With the map P from the old span to the new, S becomes P S P^T + I - P P^T.
+    """
+    old = state.expansion
+    expansion = support_set.with_vectors(old, vectors)
+    new = span.of(state.kernel, expansion)
+    kept = old.mask[:, None] & old.mask[None]
+    across = support_set.kernel_rows(state.kernel, old, vectors, expansion.squares)
+    map_ = jnp.linalg.multi_dot(
+        [new.root, jnp.where(kept, across, 0), state.span.root.T], precision="highest"
+    )
+    unit = jnp.eye(len(kept), dtype=map_.dtype)
+    certain = jnp.linalg.multi_dot(
+        [map_, unit - state.covariance, map_.T], precision="highest"
+    )
+    return state._replace(expansion=expansion, span=new, covariance=unit - certain)
+
+
+def _pegasos(expansion: Expansion, counts: Float[Array, "rows columns"]) -> Expansion:
+    """The support set with the coefficients of the Pegasos beside the model."""
+    return expansion._replace(terms=counts, scale=jnp.ones_like(expansion.scale))
+
+
+arow = Algorithm(
+    "arow",
+    init,
+    violates,
+    update,
+    with_weights=with_weights,
+    with_vectors=with_vectors,
+)

@@ -12,9 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import kernels, losses, support_set
-from budgetjax.online import rounds
-from budgetjax.online.rounds import Algorithm
-from budgetjax.support_set import NOWHERE, Edits, Newcomer, Row
+from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
 
 
 class Block(NamedTuple):
@@ -72,15 +70,15 @@ class Loop(NamedTuple):
     columns: tuple[Float[Array, " size"], ...]
 
 
-def run(
-    algorithm: Algorithm,
+def block(
+    algorithm: Any,
     state: Any,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
     axis: str | None = None,
 ) -> tuple[Any, Float[Array, "size columns"]]:
-    """The examples of a block in order: the same as one `step` after the other.
+    """The examples of a block in order: one round of a conservative learner each.
 
     The scores of the whole block are two matrix products. They are right up to the
     first example that must change the model. That example makes its update, the change
@@ -105,7 +103,6 @@ def run(
     Returns:
       The state after the block, and the score of each example by the model before it.
     """
-    state = rounds.settled(state)
     squares = kernels.squared_norms(X)
     present = weights > 0
     seen = jnp.cumsum(present, dtype=jnp.int32)
@@ -114,7 +111,7 @@ def run(
     decay = algorithm.decay(state, ahead)
     # Before any round there is no decay, but it may correct a rounding of the scale.
     expansion = support_set.faded(state.expansion)
-    scale = rounds.decayed_scale(expansion.scale, decay[0])
+    scale = decayed_scale(expansion.scale, decay[0])
     state = state._replace(expansion=expansion._replace(scale=scale))
     block = Block(
         X=X,
@@ -140,9 +137,13 @@ def run(
         first,
         none,
     )
-    edits = _without_example(rounds.no_edits(like))
+    edits = _without_example(support_set.no_edits(like))
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
     loop = Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
+
+    if X.shape[0] == 1:
+        loop = _once(algorithm, block, loop)
+        return _finished(block, state, loop, y, present)
 
     def unfinished(loop):
         alive = loop.next < X.shape[0]
@@ -155,21 +156,86 @@ def run(
         return _only_if(loop.next < X.shape[0], new, loop)
 
     loop = jax.lax.while_loop(unfinished, violation, loop)
+    return _finished(block, state, loop, y, present)
+
+
+def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
+    """The loop after a block of one example, which is at most one violation.
+
+    A branch, which returns no array of the support set: a loop would carry what the
+    state holds beside it, and the compiler would copy that.
+    """
+
+    def changed():
+        state, edits, _ = _update(
+            algorithm,
+            block,
+            loop.state,
+            loop.kernel_rows,
+            loop.scores,
+            loop.next,
+            loop.last,
+        )
+        expansion = state.expansion
+        state = state._replace(expansion=None)
+        return state, expansion.scale, expansion.average, _without_example(edits)
+
+    def unchanged():
+        expansion = loop.state.expansion
+        state = loop.state._replace(expansion=None)
+        return state, expansion.scale, expansion.average, loop.edits
+
+    violated = loop.next == 0
+    state, scale, average, edits = jax.lax.cond(violated, changed, unchanged)
+    expansion = loop.state.expansion._replace(scale=scale, average=average)
+    last = jnp.where(violated, 0, loop.last)
+    return loop._replace(
+        state=state._replace(expansion=expansion), edits=edits, last=last
+    )
+
+
+def _finished(
+    block: Block,
+    state: Any,
+    loop: Loop,
+    y: Shaped[Array, " size"],
+    present: Bool[Array, " size"],
+) -> tuple[Any, Float[Array, "size columns"]]:
+    """The state after the last violation and the rounds behind it, and the scores."""
+    size = y.shape[0]
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
     average = expansion.average
     if average is not None and block.averaged is not None:
         count = jnp.sum(block.averaged, dtype=average.total.dtype)
-        since = _since(block, new, loop.last, X.shape[0])
+        since = _since(block, new, loop.last, size)
         average = average._replace(since=since, total=average.total + count)
     mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & present
     return new._replace(
         expansion=expansion._replace(
-            scale=_scale(block, new, loop.last, X.shape[0]), average=average
+            scale=_scale(block, new, loop.last, size), average=average
         ),
-        num_seen=state.num_seen._replace(low=clocks[-1]),
+        num_seen=state.num_seen._replace(low=block.clocks[-1]),
         num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
     ), loop.scores
+
+
+def decayed_scale(
+    scale: Float[Array, ""], decay: Float[Array, "*n"]
+) -> Float[Array, "*n"]:
+    """The scale after a decay, given by its logarithm.
+
+    Never so small that what an update divides by it overflows.
+    """
+    limits = jnp.finfo(scale.dtype)
+    least = max(float(limits.tiny), min(2.0**-40, limits.tiny / limits.eps**2))
+    return jnp.maximum(scale * jnp.exp(decay), least)
+
+
+def complete(expansion: Expansion, edits: Edits) -> Edits:
+    """The edits of an update, which bring the sums of an average up to date too."""
+    average = expansion.average
+    return edits if average is None else edits._replace(accrued=average.since)
 
 
 def _averaged(
@@ -188,7 +254,7 @@ def _scale(
 ) -> Float[Array, ""]:
     """The scale before round `i`, if the model has not changed since round `last`."""
     decay = block.decay[i] - block.decay[last + 1]
-    return rounds.decayed_scale(state.expansion.scale, decay)
+    return decayed_scale(state.expansion.scale, decay)
 
 
 def _since(
@@ -200,11 +266,11 @@ def _since(
     index = jnp.arange(averaged.shape[0], dtype=jnp.int32)
     quiet = averaged & (index > last) & (index < i)
     decay = block.decay[1:] - block.decay[last + 1]
-    scales = rounds.decayed_scale(expansion.scale, jnp.where(quiet, decay, 0))
+    scales = decayed_scale(expansion.scale, jnp.where(quiet, decay, 0))
     return expansion.average.since + jnp.sum(jnp.where(quiet, scales, 0))
 
 
-def _violation(algorithm: Algorithm, block: Block, loop: Loop) -> Loop:
+def _violation(algorithm: Any, block: Block, loop: Loop) -> Loop:
     """One change of the model, and the next example that asks for one.
 
     The edits of the last violation are written here, before anything is read. If they
@@ -248,7 +314,7 @@ def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
         (new.state.expansion.scale, new.state.expansion.average),
         (old.state.expansion.scale, old.state.expansion.average),
     )
-    nothing = rounds.no_edits(new.edits)
+    nothing = support_set.no_edits(new.edits)
     rows = tuple(
         row._replace(slot=jnp.where(alive, row.slot, NOWHERE)) for row in new.edits.rows
     )
@@ -266,7 +332,7 @@ def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
 
 
 def _look(
-    algorithm: Algorithm,
+    algorithm: Any,
     block: Block,
     state: Any,
     raw: Float[Array, "size columns"],
@@ -282,7 +348,7 @@ def _look(
     later = index >= start
     # Before `start` are stale scores only, and no decay.
     decay = jnp.minimum(block.decay[:-1] - block.decay[start], 0)
-    scales = rounds.decayed_scale(state.expansion.scale, decay)
+    scales = decayed_scale(state.expansion.scale, decay)
     scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
     violations = jax.vmap(
         lambda clock, score, label: algorithm.violates(
@@ -294,7 +360,7 @@ def _look(
 
 
 def _update(
-    algorithm: Algorithm,
+    algorithm: Any,
     block: Block,
     state: Any,
     kernel_rows: Float[Array, "size rows"],
@@ -327,8 +393,8 @@ def _update(
         block.y[i],
         newcomer,
     )
-    edits = rounds.complete(now, edits)
-    scale = rounds.shrunk(now.scale, edits)
+    edits = complete(now, edits)
+    scale = support_set.shrunk(now.scale, edits)
     if average is not None and block.averaged is not None:
         average = average._replace(since=jnp.where(block.averaged[i], scale, 0))
     new = new._replace(

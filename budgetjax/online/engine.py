@@ -10,14 +10,12 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, kernels, models, support_set
-from budgetjax.online import conservative, rounds
-from budgetjax.online.features import FeatureAlgorithm
-from budgetjax.online.rounds import Algorithm
+from budgetjax import checks, examples, kernels, models, support_set
+from budgetjax.online.algorithm import Algorithm
 
 
 def run(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     state: Any,
     X: ArrayLike,
     y: ArrayLike,
@@ -61,7 +59,7 @@ def run(
         should have entered.
     """
     checks.check_algorithm("run", algorithm, state)
-    X, y, weights = stream("run", state, X, y, weight)
+    X, y, weights = examples.stream("run", state, X, y, weight)
     size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
     new, scores = run_checked(algorithm, state, X, y, weights, size)
     check_result("run", new, scores, X)
@@ -135,7 +133,7 @@ def check_room(where: str, state: Any) -> None:
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
 def run_checked(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     state: Any,
     X: Array,
     y: Array,
@@ -144,8 +142,8 @@ def run_checked(
 ) -> tuple[Any, Array]:
     """`run` on what `stream` gives, in blocks of so many examples."""
     n, columns = X.shape[0], state.expansion.num_columns
-    if (size == 1 or n == 0) and isinstance(algorithm, Algorithm):
-        return _scan(algorithm, state, X, y, weights)
+    if n == 0:
+        return state, models.flat(jnp.zeros((0, columns), X.dtype))
 
     def body(carry, start):
         state, scores = carry
@@ -162,7 +160,7 @@ def run_checked(
 
 
 def next_block(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     state: Any,
     X: Float[Array, "n features"],
     y: Shaped[Array, " n"],
@@ -186,15 +184,12 @@ def next_block(
         jax.lax.dynamic_slice_in_dim(array, at, size) for array in (X, y, weights)
     )
     counts = jnp.where(fresh, counts, 0)
-    if isinstance(algorithm, FeatureAlgorithm):
-        state, scores = algorithm.block(rounds.settled(state), rows, labels, counts)
-    else:
-        state, scores = conservative.run(algorithm, state, rows, labels, counts, axis)
+    state, scores = algorithm.learn(state, rows, labels, counts, axis)
     return state, scores, at, fresh
 
 
 def learn(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     state: Any,
     X: Float[Array, "n features"],
     y: Shaped[Array, " n"],
@@ -217,57 +212,3 @@ def learn(
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
     new, (mistakes, seen) = jax.lax.scan(body, state, starts)
     return new, mistakes, seen
-
-
-def _scan(
-    algorithm: Algorithm,
-    state: Any,
-    X: Array,
-    y: Array,
-    weights: Array,
-) -> tuple[Any, Array]:
-    """One `step` after the other."""
-
-    def body(state, example):
-        state, score = rounds.score_and_step(algorithm, state, *example)
-        return state, models.flat(score)
-
-    return jax.lax.scan(body, state, (X, y, weights))
-
-
-def stream(
-    where: str,
-    state: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    weight: ArrayLike | None,
-    first_row: int = 0,
-) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
-    """A stream and its weights in the types of the state, checked; see `run`.
-
-    Of a part of a stream, errors count rows from the number of its first.
-    """
-    features = rounds.num_features(where, state)
-    X = models.rows(where, X, features, state.expansion.vectors.dtype, first_row)
-    y = checks.array(where, "y", y)
-    if y.shape != X.shape[:1]:
-        raise ValueError(
-            f"{where}: y must have shape {X.shape[:1]}, one label a row of X, "
-            f"got {y.shape}"
-        )
-    weight = np.ones(X.shape[0]) if weight is None else weight
-    weight = checks.array(where, "weight", weight)
-    if weight.shape != X.shape[:1]:
-        raise ValueError(
-            f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
-            f"{weight.shape}"
-        )
-    given = checks.concrete(weight)
-    if given is not None:
-        rounds.check_weights(where, given, X.dtype, first_row)
-    given = checks.concrete(y)
-    with np.errstate(over="ignore"):  # what overflows is told of below
-        y = rounds.labels(where, state, y)
-    if given is not None:
-        rounds.check_labels(where, state, given, first_row)
-    return X, y, checks.on_device(weight, X.dtype)

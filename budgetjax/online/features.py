@@ -5,7 +5,6 @@ change all weights every round, so there is nothing to skip: a block's features 
 matrix product, and the loop goes over its examples.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,11 +15,10 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, losses
+from budgetjax import checks, losses, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds
 from budgetjax.support_set import Expansion
 
 # What the learners use unless they are told otherwise: one object, one program.
@@ -65,42 +63,18 @@ class State(NamedTuple):
     num_updates: Counter
 
 
-class FeatureAlgorithm(NamedTuple):
-    """An online algorithm on features; used as a `budgetjax.Algorithm`.
-
-    Attributes:
-      init: `init(kernel, *, num_features, budget, ...) -> state`.
-      block: `block(state, X, y, weights) -> (state, scores)`, examples in order.
-      name: as of a `budgetjax.Algorithm`.
-    """
-
-    init: Callable[..., State]
-    block: Callable[[State, Array, Array, Array], tuple[State, Array]]
-    name: str = ""
-
-    def step(
-        self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
-    ) -> State:
-        """One example: the state after it; as `budgetjax.Algorithm.step`."""
-        checks.check_algorithm("step", self, state)
-        return _stepped(self, state, *rounds.checked_example(state, x, y, weight))
-
-
-@functools.partial(jax.jit, static_argnums=0, inline=True)
-def _stepped(algorithm: FeatureAlgorithm, state: State, x: Array, y: Array, w: Array):
-    return algorithm.block(rounds.settled(state), x[None], y[None], w[None])[0]
-
-
 def start(
     where: str,
     shared: dict[str, Any],
     *,
     root: Float[Array, "rows rows"] | None,
     tolerance: ArrayLike,
-    loss: Callable[..., Array],
-    optimizer: optax.GradientTransformation,
+    num_classes: int | None,
+    loss: Callable[..., Array] | None,
+    optimizer: optax.GradientTransformation | None,
 ) -> State:
-    """A model of weights 0 from the fields of `rounds.start`; errors name `where`."""
+    """A model of weights 0 from the fields of `algorithm.start`."""
+    optimizer = OPTIMIZER if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         raise ValueError(
             f"{where}: optimizer must be of optax, such as optax.sgd(0.1), got "
@@ -124,7 +98,7 @@ def start(
         **shared,
         root=root,
         tolerance=checks.as_leaf(where, "tolerance", tolerance, dtype),
-        loss=losses.as_leaves(where, loss, columns, dtype),
+        loss=losses.as_leaves(where, loss, num_classes, dtype),
         weights=weights,
         sums=None if expansion.average is None else jnp.zeros_like(weights),
         optimizer=Partial(optimizer.update),
@@ -185,3 +159,16 @@ def expanded(state: State) -> State:
     if state.root is not None:
         terms = jnp.matmul(state.root.T, terms, precision="highest")
     return state._replace(expansion=state.expansion._replace(terms=terms))
+
+
+def with_weights(
+    state: State,
+    root: Float[Array, "rows features"],
+    weights: Float[Array, "columns features"],
+) -> State:
+    """The weights, and the expansion as they say; sums of an average begin anew."""
+    expansion = support_set.with_coefficients(
+        state.expansion, jnp.matmul(root, weights.T, precision="highest")
+    )
+    sums = None if state.sums is None else jnp.zeros_like(state.sums)
+    return state._replace(expansion=expansion, weights=weights.T, sums=sums)

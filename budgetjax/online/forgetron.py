@@ -10,8 +10,7 @@ from budgetjax import checks, losses, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -43,6 +42,7 @@ def init(
     *,
     num_features: int,
     budget: ArrayLike,
+    num_classes: int = 2,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
@@ -79,6 +79,7 @@ def init(
         any kernel has.
       num_features: d.
       budget: B, the most support vectors; may be traced where `capacity` is given.
+      num_classes: 2, labels -1 and +1.
       capacity: slots to allocate, None for the budget. One capacity for several budgets
         lets `jax.vmap` sweep them.
       dtype: of vectors, coefficients and kernel parameters.
@@ -105,9 +106,14 @@ def init(
     Differences from the paper: none. The maximum of step (2) is taken in closed form.
     """
     where = "forgetron.init"
+    if num_classes != 2:
+        raise ValueError(
+            f"{where}: num_classes must be 2, all that a Forgetron learns, got "
+            f"{num_classes!r}"
+        )
     dtype = checks.float_dtype(where, dtype)
     return State(
-        **rounds.start(
+        **start(
             where,
             kernel,
             num_features=num_features,
@@ -162,8 +168,8 @@ def update(
     newcomer = newcomer._replace(coefficients=own / expansion.scale)
     slot = jnp.where(full, oldest, expansion.num_active)
     row = support_set.row(expansion, newcomer, slot)
-    edits, _ = rounds.folded(expansion, Edits((row,), shrink=phi))
+    edits, _ = support_set.folded(expansion, Edits((row,), shrink=phi))
     return state._replace(slack=c - damage), edits
 
 
-forgetron = Algorithm(init, violates, update, name="forgetron")
+forgetron = Algorithm("forgetron", init, violates, update)

@@ -9,10 +9,11 @@ import optax
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, losses
+from budgetjax import checks
 from budgetjax.kernels import RBF, Kernel, Laplacian
-from budgetjax.online import features, rounds
-from budgetjax.online.features import FeatureAlgorithm, State
+from budgetjax.online import features
+from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.features import State
 from budgetjax.support_set import FREE
 
 
@@ -45,9 +46,9 @@ def init(
     *,
     num_features: int,
     budget: ArrayLike,
-    loss: Callable[..., Array] = losses.hinge,
+    num_classes: int | None = 2,
+    loss: Callable[..., Array] | None = None,
     optimizer: optax.GradientTransformation | None = None,
-    num_outputs: int = 1,
     average: bool | int = False,
     seed: ArrayLike = 0,
     capacity: int | None = None,
@@ -73,11 +74,11 @@ def init(
       num_features: d.
       budget: B, the number of random features, even; may be traced where `capacity` is
         given.
+      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
+        real targets.
       loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
       optimizer: of optax; None is `optax.sgd(0.2)`. It is a part of the program:
         give the same one again, or loops are compiled again.
-      num_outputs: C, columns of weights; 1 takes labels -1 and +1, or real targets,
-        more take labels ``0 .. num_outputs-1``.
       average: True to keep the average of all iterates beside the last one, or the
         round from which on; `budgetjax.averaged` gives the model.
       seed: of the frequencies.
@@ -112,11 +113,11 @@ def init(
             f"{where}: kernel must be an RBF or Laplacian, whose Fourier transform is "
             f"known, got {type(kernel).__name__}"
         )
-    shared = rounds.start(
+    shared = start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=checks.size(where, "num_outputs", num_outputs),
+        num_columns=columns_of(where, num_classes, targets=True),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -156,16 +157,19 @@ def init(
         shared,
         root=None,
         tolerance=0.0,
+        num_classes=num_classes,
         loss=loss,
-        optimizer=features.OPTIMIZER if optimizer is None else optimizer,
+        optimizer=optimizer,
     )
 
 
 def block(
+    algorithm: Algorithm,
     state: State,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
+    axis: str | None,
 ) -> tuple[State, Float[Array, "size columns"]]:
     """The examples in order, each a step of the optimiser."""
     expansion = state.expansion
@@ -183,4 +187,16 @@ def block(
     return features.expanded(state), scores
 
 
-fourier = FeatureAlgorithm(init, block, name="fourier")
+def basis(state: State) -> Float[Array, "rows rows"]:
+    """The features themselves, as they are."""
+    return jnp.diag(state.expansion.mask.astype(state.weights.dtype))
+
+
+fourier = Algorithm(
+    "fourier",
+    init,
+    block=block,
+    basis=basis,
+    with_weights=features.with_weights,
+    with_vectors=None,
+)

@@ -15,8 +15,8 @@ from budgetjax import checks, losses, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds
-from budgetjax.online.maintenance import Maintenance, Merge, started
+from budgetjax.online import algorithm
+from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 # The logarithm of the factor of a round that forgets the model, which must not be 0:
@@ -73,9 +73,9 @@ def start(
     kernel: Kernel,
     *,
     num_features: int,
-    num_columns: int,
+    num_classes: int | None,
     budget: ArrayLike,
-    loss: Callable[..., Array],
+    loss: Callable[..., Array] | None,
     learning_rate: ArrayLike | Callable[[Array], Array] | None,
     regularization: ArrayLike,
     maintenance: Maintenance | None,
@@ -87,11 +87,11 @@ def start(
 ) -> State:
     """An empty model of any learner by gradient descent; errors name `where`."""
     kind = checks.float_dtype(where, dtype)
-    shared = rounds.start(
+    shared = algorithm.start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=num_columns,
+        num_columns=algorithm.columns_of(where, num_classes, targets=True),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -104,17 +104,21 @@ def start(
         expansion = shared["expansion"]
         shared["expansion"] = expansion._replace(scale=1 / strength)
     project = checks.flag(where, "project_to_ball", project_to_ball)
-    strategy = Merge() if maintenance is None else maintenance
     return State(
         **shared,
         maintenance=started(
-            where, strategy, shared["kernel"], shared["expansion"], seed
+            where, maintenance, shared["kernel"], shared["expansion"], seed
         ),
-        loss=losses.as_leaves(where, loss, num_columns, kind),
+        loss=losses.as_leaves(where, loss, num_classes, kind),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,
         ball=Ball(jnp.ones((), kind), jnp.zeros((), kind)) if project else None,
     )
+
+
+def usual_rate(num_classes: int | None) -> float:
+    """The learning rate where none is given, for targets of deviation 1."""
+    return 0.3 if num_classes is None else 1.0
 
 
 def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
@@ -175,7 +179,7 @@ def update(
         limit = 1 / jnp.sqrt(state.regularization)
         shrink = jnp.minimum(1, limit / jnp.maximum(norm, limit))
         ball = Ball(ball.unit / shrink, squared_norm)
-    edits, fold = rounds.folded(expansion, edits._replace(shrink=shrink))
+    edits, fold = support_set.folded(expansion, edits._replace(shrink=shrink))
     if ball is not None:
         ball = Ball(ball.unit * fold, ball.squared_norm * fold * fold)
     return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
@@ -223,3 +227,27 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     lost = jnp.minimum(rates * state.regularization, 1)
     decay = jnp.maximum(jnp.log1p(-lost), FORGOTTEN)
     return jnp.cumsum(jnp.where(ahead > before, decay, 0))
+
+
+def with_weights(
+    state: State,
+    root: Float[Array, "rows features"],
+    weights: Float[Array, "columns features"],
+) -> State:
+    """The coefficients, and the squared norm of the ball.
+
+    Without a ball and a learning rate the scale is the step size, and stays as it is;
+    else it may have decayed far since the last update.
+    """
+    ball, expansion = state.ball, state.expansion
+    if ball is not None or state.learning_rate is not None:
+        fold = support_set.fold(expansion.scale)
+        expansion = expansion._replace(scale=expansion.scale / fold)
+        state = algorithm.with_weights(
+            state._replace(expansion=expansion), root, weights
+        )
+        if ball is None:
+            return state
+        norm = support_set.whole_squared_norm(state.kernel, state.expansion)
+        return state._replace(ball=Ball(ball.unit * fold, norm))
+    return algorithm.with_weights(state, root, weights)

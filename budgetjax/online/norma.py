@@ -6,11 +6,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
-from budgetjax import checks, losses
+from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import RemoveOldest
-from budgetjax.online.rounds import Algorithm
 
 
 def init(
@@ -18,10 +18,10 @@ def init(
     *,
     num_features: int,
     budget: ArrayLike,
-    learning_rate: ArrayLike,
-    regularization: ArrayLike,
-    loss: Callable[..., Array] = losses.hinge,
-    num_outputs: int = 1,
+    num_classes: int | None = 2,
+    loss: Callable[..., Array] | None = None,
+    learning_rate: ArrayLike | None = None,
+    regularization: ArrayLike = 1e-4,
     average: bool | int = False,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
@@ -39,11 +39,11 @@ def init(
       kernel: any kernel.
       num_features: d.
       budget: B, the most support vectors; may be traced where `capacity` is given.
-      learning_rate: eta, a positive number.
+      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
+        real targets.
+      loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
+      learning_rate: eta, a positive number; None is 1, or 0.3 for real targets.
       regularization: lambda, at least 0.
-      loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
-      num_outputs: C, columns of coefficients; 1 takes labels -1 and +1, or real
-        targets, more take labels ``0 .. num_outputs-1``.
       average: True to keep the average of all iterates beside the last one, or the
         round from which on; `budgetjax.averaged` gives the model.
       capacity: slots to allocate, None for the budget. One capacity for several budgets
@@ -72,15 +72,18 @@ def init(
     trick adapts it), and there is no constant b beside the kernel expansion.
     """
     where = "norma.init"
+    if learning_rate is None:
+        learning_rate = gradient_descent.usual_rate(num_classes)
+    checks.positive(where, "learning_rate", learning_rate)
     return gradient_descent.start(
         where,
         kernel,
         num_features=num_features,
         budget=budget,
         loss=loss,
-        learning_rate=checks.positive(where, "learning_rate", learning_rate),
+        learning_rate=learning_rate,
         regularization=regularization,
-        num_columns=checks.size(where, "num_outputs", num_outputs),
+        num_classes=num_classes,
         maintenance=RemoveOldest(),
         average=average,
         seed=0,
@@ -90,9 +93,10 @@ def init(
 
 
 norma = Algorithm(
+    "norma",
     init,
     gradient_descent.violates,
     gradient_descent.update,
     gradient_descent.decay,
-    name="norma",
+    with_weights=gradient_descent.with_weights,
 )

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import checks, kernels, losses, support_set
 from budgetjax.kernels import Kernel
-from budgetjax.online import features, rounds, span
-from budgetjax.online.features import FeatureAlgorithm, State
+from budgetjax.online import features, span
+from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.features import State
 from budgetjax.online.landmarks import given
 from budgetjax.support_set import NOWHERE
 
@@ -21,11 +22,11 @@ def init(
     *,
     num_features: int,
     budget: ArrayLike,
-    loss: Callable[..., Array] = losses.hinge,
+    num_classes: int | None = 2,
+    loss: Callable[..., Array] | None = None,
     optimizer: optax.GradientTransformation | None = None,
     landmarks: ArrayLike | None = None,
     tolerance: ArrayLike = 1e-3,
-    num_outputs: int = 1,
     average: bool | int = False,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
@@ -45,6 +46,8 @@ def init(
       kernel: any positive definite kernel.
       num_features: d.
       budget: B, the most landmarks; may be traced where `capacity` is given.
+      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
+        real targets.
       loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
       optimizer: of optax; None is `optax.sgd(0.2)`. It is a part of the program:
         give the same one again, or loops are compiled again.
@@ -52,8 +55,6 @@ def init(
         `budgetjax.kmeans_landmarks` are good ones. None takes them from the stream.
       tolerance: an example becomes a landmark if its distance from the span of the
         others, squared, is above this part of k(x, x).
-      num_outputs: C, columns of weights; 1 takes labels -1 and +1, or real targets,
-        more take labels ``0 .. num_outputs-1``.
       average: True to keep the average of all iterates beside the last one, or the
         round from which on; `budgetjax.averaged` gives the model.
       capacity: landmarks to allocate, None for the budget.
@@ -85,11 +86,11 @@ def init(
     where = "nystrom.init"
     kind = checks.float_dtype(where, dtype)
     span.check_dtype(where, kind)
-    shared = rounds.start(
+    shared = start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=checks.size(where, "num_outputs", num_outputs),
+        num_columns=columns_of(where, num_classes, targets=True),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -107,16 +108,19 @@ def init(
         shared,
         root=root,
         tolerance=checks.positive(where, "tolerance", tolerance),
+        num_classes=num_classes,
         loss=loss,
-        optimizer=features.OPTIMIZER if optimizer is None else optimizer,
+        optimizer=optimizer,
     )
 
 
 def block(
+    algorithm: Algorithm,
     state: State,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
+    axis: str | None,
 ) -> tuple[State, Float[Array, "size columns"]]:
     """The examples in order; each may become a landmark, and is a step."""
     kernel, expansion = state.kernel, state.expansion
@@ -173,4 +177,24 @@ def block(
     return features.expanded(state), scores
 
 
-nystrom = FeatureAlgorithm(init, block, name="nystrom")
+def basis(state: State) -> Float[Array, "rows rows"]:
+    """The features of the landmarks."""
+    assert state.root is not None, "landmarks have a root, frequencies have none"
+    return state.root.T
+
+
+def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
+    """The landmarks and their features."""
+    expansion = support_set.with_vectors(state.expansion, vectors)
+    root = span.of(state.kernel, expansion).root
+    return state._replace(expansion=expansion, root=root)
+
+
+nystrom = Algorithm(
+    "nystrom",
+    init,
+    block=block,
+    basis=basis,
+    with_weights=features.with_weights,
+    with_vectors=with_vectors,
+)

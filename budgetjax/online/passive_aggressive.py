@@ -10,9 +10,8 @@ from budgetjax import checks, losses
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds
-from budgetjax.online.maintenance import Maintenance, Merge, started
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -51,7 +50,7 @@ def init(
     budget: ArrayLike,
     num_classes: int = 2,
     variant: str = "PA-I",
-    aggressiveness: ArrayLike = 1.0,
+    penalty: ArrayLike = 1.0,
     maintenance: Maintenance | None = None,
     seed: ArrayLike = 0,
     capacity: int | None = None,
@@ -85,7 +84,7 @@ def init(
       num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
         takes labels ``0 .. num_classes-1`` and keeps a column a class.
       variant: "PA", "PA-I" or "PA-II".
-      aggressiveness: C, a positive number; without effect on "PA".
+      penalty: C, a positive number; without effect on "PA".
       maintenance: a strategy; None merges.
       seed: for strategies that draw.
       capacity: slots to allocate, None for the budget. One capacity for several budgets
@@ -101,7 +100,7 @@ def init(
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.passive_aggressive.init(
-      ...     bj.RBF(gamma=1.0), num_features=2, budget=10, aggressiveness=0.5,
+      ...     bj.RBF(gamma=1.0), num_features=2, budget=10, penalty=0.5,
       ...     maintenance=bj.ProjectOntoNewcomer())
       >>> state = bj.passive_aggressive.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.support(state).coefficients[0].tolist()
@@ -119,26 +118,25 @@ def init(
     dtype = checks.float_dtype(where, dtype)
     if not isinstance(variant, str) or variant not in VARIANTS:
         raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
-    shared = rounds.start(
+    shared = start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=rounds.columns_of(where, num_classes),
+        num_columns=columns_of(where, num_classes),
         budget=budget,
         capacity=capacity,
         dtype=dtype,
     )
     C = checks.as_leaf(
         where,
-        "aggressiveness",
-        checks.positive(where, "aggressiveness", aggressiveness),
+        "penalty",
+        checks.positive(where, "penalty", penalty),
         dtype,
     )
-    strategy = Merge() if maintenance is None else maintenance
     return State(
         **shared,
         maintenance=started(
-            where, strategy, shared["kernel"], shared["expansion"], seed
+            where, maintenance, shared["kernel"], shared["expansion"], seed
         ),
         largest_step=C if variant == "PA-I" else jnp.full_like(C, jnp.finfo(dtype).max),
         damping=1 / (2 * C) if variant == "PA-II" else jnp.zeros_like(C),
@@ -172,4 +170,4 @@ def update(
     return state._replace(maintenance=maintenance), edits
 
 
-passive_aggressive = Algorithm(init, violates, update, name="passive_aggressive")
+passive_aggressive = Algorithm("passive_aggressive", init, violates, update)

@@ -6,9 +6,9 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
-from budgetjax.online import gradient_descent, rounds
+from budgetjax.online import gradient_descent
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.rounds import Algorithm
 
 
 def init(
@@ -16,8 +16,8 @@ def init(
     *,
     num_features: int,
     budget: ArrayLike,
-    regularization: ArrayLike,
     num_classes: int = 2,
+    regularization: ArrayLike = 1e-4,
     maintenance: Maintenance | None = None,
     project_to_ball: bool = False,
     average: bool | int = False,
@@ -47,9 +47,9 @@ def init(
       kernel: any kernel; merging needs an `RBF`.
       num_features: d.
       budget: B, the most support vectors; may be traced where `capacity` is given.
-      regularization: lambda, positive.
       num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
-        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+        takes labels ``0 .. num_classes-1`` and keeps one column per class.
+      regularization: lambda, positive.
       maintenance: a strategy; None merges.
       project_to_ball: the optional last step of Pegasos.
       average: True to keep the average of all iterates beside the last one, or the
@@ -83,6 +83,7 @@ def init(
     projection onto the ball is off unless asked for.
     """
     where = "pegasos.init"
+    checks.size(where, "num_classes", num_classes, at_least=2)
     return gradient_descent.start(
         where,
         kernel,
@@ -91,7 +92,7 @@ def init(
         loss=losses.hinge,
         learning_rate=None,
         regularization=checks.positive(where, "regularization", regularization),
-        num_columns=rounds.columns_of(where, num_classes),
+        num_classes=num_classes,
         maintenance=maintenance,
         average=average,
         seed=seed,
@@ -109,5 +110,10 @@ def violates(
 
 
 pegasos = Algorithm(
-    init, violates, gradient_descent.update, gradient_descent.decay, name="pegasos"
+    "pegasos",
+    init,
+    violates,
+    gradient_descent.update,
+    gradient_descent.decay,
+    with_weights=gradient_descent.with_weights,
 )

@@ -10,9 +10,8 @@ from budgetjax import checks, losses
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds
-from budgetjax.online.maintenance import Maintenance, Unbudgeted, started
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -27,7 +26,7 @@ class State(NamedTuple):
       margin: the beta of the Margin Perceptron.
       num_seen: rounds so far, t.
       num_mistakes: rounds whose margin was at most 0.
-      num_updates: rounds that changed the model, or, without a strategy, would have.
+      num_updates: rounds that changed the model, or, unbudgeted, would have.
     """
 
     algorithm: Name
@@ -61,7 +60,8 @@ def init(
     coefficients are +1 in column :math:`y_t` and -1 in column :math:`r_t`. If the
     budget is full, ``maintenance`` says who leaves:
 
-    * None: nobody. The example is refused and counted in
+    * None: `Merge`, or `Project` where the kernel is not Gaussian.
+    * `Unbudgeted`: nobody. The example is refused and counted in
       ``state.maintenance.num_refused``; `budgetjax.run` raises after the stream.
     * `RemoveOldest`: the remove-oldest Perceptron.
     * `RemoveRandom`: the Randomized Budget Perceptron.
@@ -107,20 +107,19 @@ def init(
     """
     where = "perceptron.init"
     dtype = checks.float_dtype(where, dtype)
-    shared = rounds.start(
+    shared = start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=rounds.columns_of(where, num_classes),
+        num_columns=columns_of(where, num_classes),
         budget=budget,
         capacity=capacity,
         dtype=dtype,
     )
-    strategy = Unbudgeted() if maintenance is None else maintenance
     return State(
         **shared,
         maintenance=started(
-            where, strategy, shared["kernel"], shared["expansion"], seed
+            where, maintenance, shared["kernel"], shared["expansion"], seed
         ),
         margin=checks.as_leaf(
             where,
@@ -153,4 +152,4 @@ def update(
     return state._replace(maintenance=maintenance), edits
 
 
-perceptron = Algorithm(init, violates, update, name="perceptron")
+perceptron = Algorithm("perceptron", init, violates, update)

@@ -10,8 +10,8 @@ from budgetjax import checks, losses, support_set
 from budgetjax.checks import Flag, Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import rounds, span
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online import span
+from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.span import Span
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
 
@@ -112,11 +112,11 @@ def init(
     where = "projectron.init"
     dtype = checks.float_dtype(where, dtype)
     span.check_dtype(where, dtype)
-    shared = rounds.start(
+    shared = start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=rounds.columns_of(where, num_classes),
+        num_columns=columns_of(where, num_classes),
         budget=budget,
         capacity=capacity,
         dtype=dtype,
@@ -186,4 +186,10 @@ def update(
     return state._replace(span=changed), Edits((row,), (spread,))
 
 
-projectron = Algorithm(init, violates, update, name="projectron")
+def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
+    """The vectors and their span."""
+    expansion = support_set.with_vectors(state.expansion, vectors)
+    return state._replace(expansion=expansion, span=span.of(state.kernel, expansion))
+
+
+projectron = Algorithm("projectron", init, violates, update, with_vectors=with_vectors)

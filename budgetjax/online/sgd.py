@@ -9,8 +9,8 @@ from jaxtyping import Array
 from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.rounds import Algorithm
 
 
 def init(
@@ -18,10 +18,10 @@ def init(
     *,
     num_features: int,
     budget: ArrayLike,
-    loss: Callable[..., Array],
-    learning_rate: ArrayLike | Callable[[Array], Array],
+    num_classes: int | None = 2,
+    loss: Callable[..., Array] | None = None,
+    learning_rate: ArrayLike | Callable[[Array], Array] | None = None,
     regularization: ArrayLike = 0.0,
-    num_outputs: int = 1,
     maintenance: Maintenance | None = None,
     average: bool | int = False,
     seed: ArrayLike = 0,
@@ -39,8 +39,7 @@ def init(
        :math:`-\eta_t \, \partial \ell / \partial f`, one a column.
     3. If that makes B + 1 vectors, ``maintenance`` makes them B.
 
-    With one output, targets are real numbers, or -1 and +1; with more they are labels
-    ``0 .. num_outputs-1``. A loss of your own whose targets are labels says so by
+    A loss of your own whose targets are labels says so by
     `budgetjax.losses.of_labels`.
 
     Cost: O(B (d + C)) a round; the maintenance adds its own cost to every round with a
@@ -50,15 +49,18 @@ def init(
       kernel: any kernel; merging needs an `RBF`.
       num_features: d.
       budget: B, the most support vectors; may be traced where `capacity` is given.
+      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
+        real targets.
       loss: a function of `(scores, y)`, differentiable in the scores, which have shape
-        `()` for one output and `(num_outputs,)` else: of `optax.losses`, of
+        `(C,)` for more than two classes and `()` else: of `optax.losses`, of
         `budgetjax.losses`, or your own. It is a part of the program: give the same
         function again, not a new `lambda`, or loops are compiled again. A
-        `jax.tree_util.Partial` brings numbers that may change.
+        `jax.tree_util.Partial` brings numbers that may change. None is the hinge, or
+        for real targets the squared error.
       learning_rate: eta, a positive number, or an optax schedule: a function of the
-        number of rounds before this one, which comes as a float.
+        number of rounds before this one, which comes as a float. None is 1, or 0.3
+        for real targets.
       regularization: lambda, at least 0.
-      num_outputs: C, columns of coefficients.
       maintenance: a strategy; None merges.
       average: True to keep the average of all iterates beside the last one, or the
         round from which on; `budgetjax.averaged` gives the model.
@@ -76,7 +78,7 @@ def init(
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp, optax
       >>> state = bj.sgd.init(
-      ...     bj.RBF(gamma=1.0), num_features=1, budget=10,
+      ...     bj.RBF(gamma=1.0), num_features=1, budget=10, num_classes=None,
       ...     loss=optax.losses.squared_error,
       ...     learning_rate=optax.exponential_decay(0.5, 100, 0.9))
       >>> state = bj.sgd.step(state, jnp.array([0.0]), 3.0)
@@ -90,6 +92,8 @@ def init(
     Differences from the papers: any loss, schedule and maintenance.
     """
     where = "sgd.init"
+    if learning_rate is None:
+        learning_rate = gradient_descent.usual_rate(num_classes)
     if not callable(learning_rate):
         checks.positive(where, "learning_rate", learning_rate)
     return gradient_descent.start(
@@ -100,7 +104,7 @@ def init(
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
-        num_columns=checks.size(where, "num_outputs", num_outputs),
+        num_classes=num_classes,
         maintenance=maintenance,
         average=average,
         seed=seed,
@@ -110,9 +114,10 @@ def init(
 
 
 sgd = Algorithm(
+    "sgd",
     init,
     gradient_descent.violates,
     gradient_descent.update,
     gradient_descent.decay,
-    name="sgd",
+    with_weights=gradient_descent.with_weights,
 )

@@ -14,10 +14,9 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import checks
+from budgetjax import checks, examples
 from budgetjax.online import engine
-from budgetjax.online.features import FeatureAlgorithm
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online.algorithm import Algorithm
 
 MODELS = "models"
 
@@ -43,7 +42,7 @@ class Sweep(NamedTuple):
 
 
 def sweep(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     states: Any,
     X: ArrayLike,
     y: ArrayLike,
@@ -111,7 +110,7 @@ def sweep(
         )
     models = vectors.shape[0]
     one = jax.tree.map(lambda leaf: leaf[0], states)
-    X, y, weights = engine.stream("sweep", one, X, y, weight)
+    X, y, weights = examples.stream("sweep", one, X, y, weight)
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
     size = engine.block_length("sweep", block_size, vectors.shape[1] - 1)

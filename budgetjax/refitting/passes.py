@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import models
+from budgetjax import examples, models
 from budgetjax.models import Labelled
-from budgetjax.online import engine
 
 # Examples to a block: large enough for matrix products, small beside the data.
 BLOCK = 4096
@@ -165,7 +164,7 @@ def _checked(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Examples, labels and weights that fit the model and the loss."""
     X, y, weights = (
-        np.asarray(array) for array in engine.stream(where, state, X, y, weight)
+        np.asarray(array) for array in examples.stream(where, state, X, y, weight)
     )
     if of_labels and state.expansion.num_columns == 1:
         known = np.abs(y) == 1

@@ -12,17 +12,15 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import checks, kernels, models, progress_bar, support_set
+from budgetjax import checks, examples, models, progress_bar
 from budgetjax.counter import Counter
-from budgetjax.kernels import Kernel
-from budgetjax.online import features, rounds, span
+from budgetjax.online import registry
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting import moving_vectors, newton, passes
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 from budgetjax.support_set import Expansion
 
-# Eigenvalues of the kernel matrix below this part of the largest are rounding errors.
-SMALLEST_EIGENVALUE = 1e-6
 # As a rule, of the objective; see `refit`.
 TOLERANCE = 1e-5
 # The first Newton steps see every so many-th example only.
@@ -167,7 +165,8 @@ def refit(
     """
     where = "refit"
     model, state = state, models.innermost(state)
-    rounds.num_features(where, state)
+    algorithm = registry.of_state(where, state)
+    examples.num_features(where, state)
     function = _loss(where, loss)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     checks.fraction(where, "held_out", held_out)
@@ -186,14 +185,14 @@ def refit(
             f"{optimizer!r}"
         )
     moves = bool(checks.flag(where, "move_vectors", move_vectors))
-    if moves and isinstance(state, features.State) and state.root is None:
+    if moves and algorithm.with_vectors is None:
         raise ValueError(
-            f"{where}: move_vectors must be False for random features, which are no "
-            "support vectors"
+            f"{where}: move_vectors must be False for {algorithm.name}, whose features "
+            "are no support vectors"
         )
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    basis = Basis(state.kernel, state.expansion, _root(state))
+    basis = Basis(state.kernel, state.expansion, _basis(algorithm, state))
     if model is not state:
         X, y = passes.of_raw_rows(where, models.labelled(model), X, y)
     data = passes.data(where, state, X, y, weight, of_labels=function in OF_LABELS)
@@ -234,10 +233,11 @@ def refit(
                 seed=seed,
                 report=report,
             )
-            state = _with_vectors(state, vectors)
-            basis = Basis(state.kernel, state.expansion, _root(state))
+            state = _with_vectors(algorithm, state, vectors)
+            basis = Basis(state.kernel, state.expansion, _basis(algorithm, state))
             weights = solve(basis, data.blocks, each)
-    return models.with_innermost(model, _with_weights(state, basis, weights))
+    state = _with_weights(algorithm, state, basis, weights)
+    return models.with_innermost(model, state)
 
 
 def _solved(
@@ -334,35 +334,27 @@ def _best(
     return int(np.argmin(total))
 
 
-@jax.jit
-def _with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
-    """The state with its support vectors moved, and what it keeps of their span."""
-    old = state.expansion
-    expansion = old._replace(vectors=vectors, squares=kernels.squared_norms(vectors))
-    new = state._replace(expansion=expansion)
-    if isinstance(state, features.State):
-        return new._replace(root=span.of(state.kernel, expansion).root)
-    if hasattr(state, "span"):
-        new = new._replace(span=span.of(state.kernel, expansion))
-    if hasattr(state, "covariance"):
-        # Of AROW: S = P S P^T + I - P P^T.
-        kept = old.mask[:, None] & old.mask[None]
-        across = support_set.kernel_rows(state.kernel, old, vectors, expansion.squares)
-        across = jnp.where(kept, across, 0)
-        map_ = jnp.linalg.multi_dot(
-            [new.span.root, across, state.span.root.T], precision="highest"
-        )
-        unsure = jnp.eye(len(kept), dtype=map_.dtype) - state.covariance
-        covariance = jnp.linalg.multi_dot([map_, unsure, map_.T], precision="highest")
-        new = new._replace(covariance=jnp.eye(len(kept), dtype=map_.dtype) - covariance)
-    return new
+@functools.partial(jax.jit, static_argnums=0)
+def _basis(algorithm: Algorithm, state: Any) -> Array:
+    """The features that weights are solved for, as columns over the slots."""
+    return algorithm.basis(state)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _with_vectors(algorithm: Algorithm, state: Any, vectors: Array) -> Any:
+    """The state with its support vectors moved."""
+    assert algorithm.with_vectors is not None, "refused before"
+    return algorithm.with_vectors(state, vectors)
 
 
 def _with_weights(
-    state: Any, basis: Basis, weights: Float[np.ndarray, "problems features"]
+    algorithm: Algorithm,
+    state: Any,
+    basis: Basis,
+    weights: Float[np.ndarray, "problems features"],
 ) -> Any:
     """The state with these weights of the features, ready to go on."""
-    state, finite = _with_coefficients(state, basis.root, weights)
+    state, finite = _weighed(algorithm, state, basis.root, weights)
     if not bool(finite):
         raise ValueError(
             "refit: every coefficient must be finite, got NaN or infinity: "
@@ -378,46 +370,13 @@ def _with_weights(
     return state._replace(expansion=state.expansion._replace(average=average))
 
 
-@jax.jit
-def _with_coefficients(
-    state: Any,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "problems features"],
+@functools.partial(jax.jit, static_argnums=0)
+def _weighed(
+    algorithm: Algorithm, state: Any, root: Array, weights: Array
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights, but for its average; and whether all are finite."""
-    expansion = state.expansion
-    ball = getattr(state, "ball", None)
-    if ball is not None or getattr(state, "learning_rate", 0) is not None:
-        # Else the scale is a step size; see `descent.update`.
-        fold = rounds.fold(expansion.scale)
-        expansion = expansion._replace(scale=expansion.scale / fold)
-        if ball is not None:
-            ball = ball._replace(unit=ball.unit * fold)
-    true = jnp.matmul(root, weights.T, precision="highest")
-    finite = jnp.all(jnp.isfinite(true))
-    terms = jnp.where(expansion.mask[:, None], true / expansion.scale, 0)
-    if expansion.average is not None:
-        terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
-    expansion = expansion._replace(terms=terms)
-    state = state._replace(expansion=expansion)
-    if isinstance(state, features.State):
-        sums = None if state.sums is None else jnp.zeros_like(state.sums)
-        return state._replace(weights=weights.T, sums=sums), finite
-    strategy = getattr(state, "maintenance", None)
-    if strategy is not None:
-        seed = getattr(strategy, "seed", 0)
-        # Of AROW it goes by the coefficients of its Pegasos.
-        counts = getattr(state, "counts", None)
-        model = expansion
-        if counts is not None:
-            model = expansion._replace(
-                terms=counts, scale=jnp.ones_like(expansion.scale)
-            )
-        state = state._replace(maintenance=strategy.start(state.kernel, model, seed))
-    if ball is not None:
-        norm = support_set.whole_squared_norm(state.kernel, expansion)
-        state = state._replace(ball=ball._replace(squared_norm=norm))
-    return state, finite
+    state = algorithm.with_weights(state, root, weights)
+    return state, jnp.all(jnp.isfinite(state.expansion.terms))
 
 
 def _loss(where: str, loss: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -449,21 +408,3 @@ def _penalties(where: str, penalty: Any, dtype) -> list[float]:
         )
     checked = [checks.positive(where, "penalty", one) for one in given]
     return [float(checks.as_leaf(where, "penalty", one, dtype)) for one in checked]
-
-
-def _root(state: Any) -> Float[Array, "rows features"]:
-    """What makes features of kernel rows: the model's own, or orthonormal ones."""
-    if isinstance(state, features.State):
-        if state.root is not None:
-            return jnp.asarray(np.asarray(state.root).T)
-        mask = np.asarray(state.expansion.mask)
-        return jnp.asarray(np.diag(mask.astype(state.weights.dtype)))
-    return _whitening(state.kernel, state.expansion)
-
-
-@jax.jit
-def _whitening(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"]:
-    """`V diag(w)^(-1/2)` of `K = V diag(w) V^T`, without what is rounding in `w`."""
-    w, V = jnp.linalg.eigh(support_set.gram(kernel, expansion))
-    keep = w > SMALLEST_EIGENVALUE * w[-1]
-    return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]

@@ -12,11 +12,10 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, kernels, models, progress_bar
+from budgetjax import checks, examples, kernels, models, progress_bar
 from budgetjax.models import Labelled, listed, padded
-from budgetjax.online import engine, rounds
-from budgetjax.online.features import FeatureAlgorithm
-from budgetjax.online.rounds import Algorithm
+from budgetjax.online import engine
+from budgetjax.online.algorithm import Algorithm
 from budgetjax.scaling import Scaling
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
@@ -35,7 +34,7 @@ WHERE = "fit_stream"
 
 
 def fit_stream(
-    algorithm: Algorithm | FeatureAlgorithm,
+    algorithm: Algorithm,
     state: Any,
     batches: Iterable[Any],
     *,
@@ -122,7 +121,7 @@ def fit_stream(
     _check_batches(batches)
     model = _begin(state, classes, standardise, reservoir)
     checks.check_algorithm(WHERE, algorithm, model.state)
-    features = rounds.num_features(WHERE, model.state)
+    features = examples.num_features(WHERE, model.state)
     if isinstance(batches, Batches) and batches.num_features != features:
         raise ValueError(
             f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
@@ -246,7 +245,7 @@ def _features(state: Any) -> int:
             f"{WHERE}: state must be one of an online algorithm, or a StreamModel, got "
             f"{type(state).__name__}"
         )
-    return rounds.num_features(WHERE, state)
+    return examples.num_features(WHERE, state)
 
 
 def _known(state: Any, classes: Any) -> np.ndarray | None:
@@ -306,7 +305,7 @@ def _next(
 
 
 def _after(
-    algorithm: Algorithm | FeatureAlgorithm, position: Position, batch: Batch, name: str
+    algorithm: Algorithm, position: Position, batch: Batch, name: str
 ) -> Position:
     """The position after one batch more."""
     model, where = position.model, f"{WHERE}: {name}"
@@ -336,7 +335,7 @@ def _after(
 
 
 def _replayed(
-    algorithm: Algorithm | FeatureAlgorithm, model: StreamModel, size: int, name: str
+    algorithm: Algorithm, model: StreamModel, size: int, name: str
 ) -> StreamModel:
     """The model after the rows of its reservoir, which it then no longer has.
 
@@ -370,7 +369,7 @@ def _replayed(
 
 
 def _learned(
-    algorithm: Algorithm | FeatureAlgorithm, state: Any, batch: Batch, where: str
+    algorithm: Algorithm, state: Any, batch: Batch, where: str
 ) -> tuple[Any, Array]:
     """The state after a batch, and the scores of its rows.
 
@@ -381,7 +380,7 @@ def _learned(
     # What is on the device in the state's types needs no program that puts it there.
     X, weights = jax.device_put((batch.X, batch.weight))
     y = jax.device_put(batch.y) if batch.y.dtype.itemsize == 4 else batch.y
-    X, y, weights = engine.stream(where, state, X, y, weights, batch.first)
+    X, y, weights = examples.stream(where, state, X, y, weights, batch.first)
     size = engine.block_length(WHERE, None, state.expansion.ages.shape[0] - 1)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
     row, good = _harm(new, X, scores)

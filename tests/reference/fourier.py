@@ -19,11 +19,12 @@ def features(frequencies, x):
     return np.append(np.cos(angles), np.sin(angles)) / np.sqrt(len(frequencies))
 
 
-def run(X, y, *, frequencies, gradient, learning_rate, weights=None, num_outputs=1):
+def run(X, y, *, frequencies, gradient, learning_rate, weights=None, num_classes=2):
     """One pass; `gradient(scores, y)` and `learning_rate(t)` as in sgd.py."""
     X = np.asarray(X, dtype=np.float64)
     weights = support.weight_array(weights, len(X))
-    W = np.zeros((2 * len(frequencies), num_outputs))
+    C = num_classes if num_classes > 2 else 1
+    W = np.zeros((2 * len(frequencies), C))
     t = 0
     scores = []
 

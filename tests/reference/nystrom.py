@@ -31,7 +31,7 @@ def run(
     gradient,
     learning_rate,
     weights=None,
-    num_outputs=1,
+    num_classes=2,
 ):
     """One pass; `gradient(scores, y)` and `learning_rate(t)` as in sgd.py.
 
@@ -43,7 +43,8 @@ def run(
     weights = support.weight_array(weights, len(X))
     landmarks = []
     L = np.zeros((0, 0))
-    W = np.zeros((0, num_outputs))
+    C = num_classes if num_classes > 2 else 1
+    W = np.zeros((0, C))
     t = 0
     scores = []
 
@@ -61,7 +62,7 @@ def run(
             if len(landmarks) < budget and k_tt - (p**2).sum() > tolerance * k_tt:
                 landmarks.append(i)
                 L = np.linalg.cholesky(support.kernel_matrix(kernel, X[landmarks]))
-                W = np.append(W, np.zeros((1, num_outputs)), axis=0)
+                W = np.append(W, np.zeros((1, C)), axis=0)
                 p = features(kernel, X, landmarks, L, i)
             W = W - learning_rate(t) * weights[i] * np.outer(p, g)
 

@@ -19,7 +19,7 @@ def run(
     budget,
     maintenance,
     variant="PA-I",
-    aggressiveness=1.0,
+    penalty=1.0,
     num_classes=2,
     weights=None,
 ):
@@ -50,7 +50,7 @@ def run(
                 refused.append(t)
             direction = support.newcomer_row(label, rival, C)
             square = (direction**2).sum() * kernel(x, x)
-            tau = step(variant, loss, square, aggressiveness)
+            tau = step(variant, loss, square, penalty)
             newcomer = support.SupportVector(x, weights[i] * tau * direction, t)
             active = insert(kernel, active, newcomer, budget, maintenance)
 
@@ -69,18 +69,18 @@ def run(
     )
 
 
-def step(variant, loss, square, aggressiveness):
+def step(variant, loss, square, penalty):
     """tau, section 3; `square` is the squared norm of direction x phi(x_t)."""
     if variant == "PA":
         return loss / square
     if variant == "PA-I":
-        return min(aggressiveness, loss / square)
+        return min(penalty, loss / square)
     if variant == "PA-II":
-        return loss / (square + 1 / (2 * aggressiveness))
+        return loss / (square + 1 / (2 * penalty))
     raise ValueError(variant)
 
 
-def joint_update(kernel, active, x, label, *, aggressiveness, nearest=False):
+def joint_update(kernel, active, x, label, *, penalty, nearest=False):
     """BPA-S, or with `nearest` BPA-NN, from its definition; binary, x of positive loss.
 
     For every r of the (full) model, minimise
@@ -98,7 +98,7 @@ def joint_update(kernel, active, x, label, *, aggressiveness, nearest=False):
     K = support.kernel_matrix(kernel, [s.vector for s in everyone])
     a = support.stack_coefficients(everyone)[:, 0]
     f = (a * K[:, last]).sum()  # f_t(x_t)
-    C = aggressiveness
+    C = penalty
 
     def objective(change):
         hinge = max(0.0, 1 - label * (f + (change * K[:, last]).sum()))

@@ -22,7 +22,7 @@ def run(
     gradient,
     learning_rate,
     regularization=0.0,
-    num_outputs=1,
+    num_classes=2,
     weights=None,
     average_from=None,
 ):
@@ -32,7 +32,7 @@ def run(
     eta_t for t = 1, 2, ... The record has no mistakes, as targets may be numbers.
     """
     X = np.asarray(X, dtype=np.float64)
-    C = num_outputs
+    C = num_classes if (num_classes or 2) > 2 else 1
     weights = support.weight_array(weights, len(X))
     active = []
     t = 0

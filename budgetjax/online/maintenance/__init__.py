@@ -15,7 +15,23 @@ from budgetjax.online.maintenance.removal import (
 )
 from budgetjax.online.maintenance.strategy import Maintenance, started
 
+# By the names that estimators and commands know them by.
+STRATEGIES = {
+    "merge": Merge,
+    "merge_best_pair": MergeBestPair,
+    "multi_merge": MultiMerge,
+    "project": Project,
+    "project_onto_nearest": ProjectOntoNearest,
+    "project_onto_newcomer": ProjectOntoNewcomer,
+    "remove_largest_margin": RemoveLargestMargin,
+    "remove_oldest": RemoveOldest,
+    "remove_random": RemoveRandom,
+    "remove_smallest": RemoveSmallest,
+    "unbudgeted": Unbudgeted,
+}
+
 __all__ = [
+    "STRATEGIES",
     "Maintenance",
     "Merge",
     "MergeBestPair",

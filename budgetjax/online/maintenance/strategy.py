@@ -6,7 +6,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from budgetjax import checks
-from budgetjax.kernels import Kernel
+from budgetjax.kernels import RBF, Kernel
+from budgetjax.online.maintenance.merging import Merge
+from budgetjax.online.maintenance.projection import Project
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -35,12 +37,17 @@ class Maintenance(Protocol):
 
 def started(
     where: str,
-    strategy: Maintenance,
+    strategy: Maintenance | None,
     kernel: Kernel,
     expansion: Expansion,
     seed: ArrayLike,
 ) -> Maintenance:
-    """The strategy as a part of a new state; errors name `where`."""
+    """The strategy as a part of a new state; errors name `where`.
+
+    None merges, or projects where the kernel is not Gaussian and nothing can be merged.
+    """
+    if strategy is None:
+        strategy = Merge() if isinstance(kernel, RBF) else Project()
     if isinstance(strategy, type) or not isinstance(strategy, Maintenance):
         raise ValueError(
             f"{where}: maintenance must be a strategy such as RemoveOldest(), got "

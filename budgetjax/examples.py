@@ -1,0 +1,141 @@
+"""Training examples and their labels, checked once: for a step, a run, a refit."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Shaped
+
+from budgetjax import checks, models
+
+
+def stream(
+    where: str,
+    state: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None,
+    first_row: int = 0,
+) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
+    """A stream and its weights in the types of the state, checked; see `run`.
+
+    Of a part of a stream, errors count rows from the number of its first.
+    """
+    size = num_features(where, state)
+    X = models.rows(where, X, size, state.expansion.vectors.dtype, first_row)
+    y = checks.array(where, "y", y)
+    if y.shape != X.shape[:1]:
+        raise ValueError(
+            f"{where}: y must have shape {X.shape[:1]}, one label a row of X, "
+            f"got {y.shape}"
+        )
+    weight = np.ones(X.shape[0]) if weight is None else weight
+    weight = checks.array(where, "weight", weight)
+    if weight.shape != X.shape[:1]:
+        raise ValueError(
+            f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
+            f"{weight.shape}"
+        )
+    given = checks.concrete(weight)
+    if given is not None:
+        check_weights(where, given, X.dtype, first_row)
+    given = checks.concrete(y)
+    with np.errstate(over="ignore"):  # what overflows is told of below
+        y = labels(where, state, y)
+    if given is not None:
+        check_labels(where, state, given, first_row)
+    return X, y, checks.on_device(weight, X.dtype)
+
+
+def example(
+    where: str, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
+) -> tuple[Float[Array, " features"], Shaped[Array, ""], Float[Array, ""]]:
+    """One example in the types of the state; values are checked where known."""
+    size = num_features(where, state)
+    x = checks.array(where, "x", x)
+    if x.shape != (size,):
+        raise ValueError(
+            f"{where}: x must have shape ({size},) (num_features), got {x.shape}"
+        )
+    y = checks.array(where, "y", y)
+    if y.shape != ():
+        raise ValueError(f"{where}: y must be a scalar label, got shape {y.shape}")
+    weight = checks.array(where, "weight", 1 if weight is None else weight)
+    if weight.shape != ():
+        raise ValueError(f"{where}: weight must be a scalar, got shape {weight.shape}")
+    known, count = checks.concrete(y), checks.concrete(weight)
+    label, dtype = labels(where, state, y), state.expansion.vectors.dtype
+    if known is not None:
+        check_labels(where, state, known[None])
+    if count is not None:
+        check_weights(where, count[None], dtype)
+    return jnp.asarray(x, dtype), label, jnp.asarray(weight, dtype)
+
+
+def num_features(where: str, state: Any) -> int:
+    """What a single model expects of an example."""
+    if not hasattr(state, "expansion"):
+        raise ValueError(
+            f"{where}: state must be one of an online algorithm, got "
+            f"{checks.named(state)}"
+        )
+    shape = state.expansion.vectors.shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"{where}: state must hold one model, got a stack of shape {shape[:-2]}; "
+            "use jax.vmap"
+        )
+    return shape[1]
+
+
+def labels(where: str, state: Any, y: ArrayLike) -> Shaped[Array, "..."]:
+    """Labels in the type of the state: floats for one column, else integers."""
+    columns = state.expansion.num_columns
+    y = checks.array(where, "y", y)
+    if columns == 1:
+        if y.dtype == bool:
+            raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
+        return checks.on_device(y, state.expansion.vectors.dtype)
+    if not jnp.issubdtype(y.dtype, jnp.integer):
+        raise ValueError(
+            f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
+        )
+    return checks.on_device(y, jnp.int32)
+
+
+def check_weights(
+    where: str, weight: np.ndarray, dtype: np.dtype, first_row: int | None = None
+) -> None:
+    """Raises unless all weights are at least 0, and finite in the model's type."""
+    good = (weight >= 0) & (weight <= jnp.finfo(dtype).max)
+    # XLA may take a subnormal number for 0.
+    good &= (weight == 0) | (weight >= jnp.finfo(dtype).tiny)
+    if not np.all(good):
+        row = int(np.argmin(good))
+        raise ValueError(
+            f"{where}: weight must be finite and at least 0, in the range of "
+            f"{np.dtype(dtype)}, got {weight[row]}{_in_row(first_row, row)}"
+        )
+
+
+def check_labels(
+    where: str, state: Any, y: np.ndarray, first_row: int | None = None
+) -> None:
+    """Raises unless all labels are the model's."""
+    columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
+    if columns > 1:
+        known, expected = (y >= 0) & (y < columns), f"in 0 .. {columns - 1}"
+    elif models.is_regressor(state):
+        known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
+    else:
+        known, expected = np.isin(y, (-1, 1)), "-1 or +1"
+    if not np.all(known):
+        row = int(np.argmin(known))
+        raise ValueError(
+            f"{where}: y must be {expected}, got {y[row]}{_in_row(first_row, row)}"
+        )
+
+
+def _in_row(first_row: int | None, row: int) -> str:
+    return "" if first_row is None else f" in row {first_row + row}"

@@ -1,0 +1,228 @@
+"""What an online algorithm is: a record of pure functions over its state."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Integer, Shaped
+
+from budgetjax import checks, counter, examples, support_set
+from budgetjax.counter import Counter
+from budgetjax.kernels import Kernel
+from budgetjax.online import conservative
+from budgetjax.support_set import Average, Edits, Newcomer
+
+
+def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
+    """Rounds alone never shrink a model."""
+    return jnp.zeros(ahead.shape, state.expansion.scale.dtype)
+
+
+def basis(state: Any) -> Float[Array, "rows features"]:
+    """An orthonormal basis of the span of the support vectors."""
+    return support_set.whitening(state.kernel, state.expansion)
+
+
+def with_weights(
+    state: Any,
+    root: Float[Array, "rows features"],
+    weights: Float[Array, "columns features"],
+) -> Any:
+    """The coefficients; a strategy of maintenance starts anew from them."""
+    expansion = support_set.with_coefficients(
+        state.expansion, jnp.matmul(root, weights.T, precision="highest")
+    )
+    state = state._replace(expansion=expansion)
+    strategy = getattr(state, "maintenance", None)
+    if strategy is None:
+        return state
+    seed = getattr(strategy, "seed", 0)
+    return state._replace(maintenance=strategy.start(state.kernel, expansion, seed))
+
+
+def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
+    """The vectors, and nothing that depends on them."""
+    expansion = support_set.with_vectors(state.expansion, vectors)
+    return state._replace(expansion=expansion)
+
+
+class Algorithm(NamedTuple):
+    """An online algorithm: its name, and pure functions over its state.
+
+    A state is a `NamedTuple` with the fields `algorithm`, its name, `kernel`,
+    `expansion`, `num_seen`, `num_mistakes`, `num_updates` (see `budgetjax.counter`) and
+    whatever else the algorithm needs. Two more have a meaning: with a `loss` that is
+    not one of labels, one column takes any real target, and not only -1 and +1; a
+    `maintenance` starts anew when a refit replaces the coefficients.
+
+    A conservative algorithm gives `violates` and `update`; one that changes its model
+    in every round gives a `block` of its own.
+
+    Attributes:
+      name: the name of its states.
+      init: `init(kernel, *, num_features, budget, num_classes, ...) -> state`, an empty
+        model.
+      violates: `violates(state, score, y) -> bool`, whether this round must change the
+        model. It sees the score of the example, shape `(columns,)`, and is cheap.
+      update: `update(state, score, y, newcomer) -> (state, edits)`, the change.
+        The kernel row of the example comes with `newcomer`. `update` reads the support
+        set, which has this round's decay already, and leaves it alone: what it would
+        write there is in `edits`.
+      decay: `decay(state, ahead) -> logarithms` of what multiplies all coefficients as
+        each of some numbers of rounds passes, shape `(n,)`, ascending.
+      block: `block(algorithm, state, X, y, weights, axis) -> (state, scores)`, examples
+        in order; see `budgetjax.online.conservative`.
+      basis: `basis(state) -> root`, the features `root^T k(x)` on which a refit solves
+        for weights.
+      with_weights: `with_weights(state, root, weights) -> state`, the state with the
+        coefficients `root weights^T`, and all that depends on them.
+      with_vectors: `with_vectors(state, vectors) -> state`, the state with its support
+        vectors replaced slot by slot, and all that depends on them; weights follow.
+        None where they cannot be.
+    """
+
+    name: str
+    init: Callable[..., Any]
+    violates: Callable[[Any, Array, Array], Bool[Array, ""]] | None = None
+    update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]] | None = None
+    decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
+    block: Callable[..., tuple[Any, Array]] = conservative.block
+    basis: Callable[[Any], Array] = basis
+    with_weights: Callable[[Any, Array, Array], Any] = with_weights
+    with_vectors: Callable[[Any, Array], Any] | None = with_vectors
+
+    def step(
+        self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
+    ) -> Any:
+        """The state after one example: a block of one.
+
+        Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`, where values are
+        traced and not checked; elsewhere a call is one compiled program.
+
+        Args:
+          state: of this algorithm.
+          x: shape `(num_features,)`.
+          y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor
+            a real number.
+          weight: what scales the update, at least 0. An example of weight 0 changes
+            nothing, the clock included. None is 1.
+
+        Returns:
+          The new state.
+
+        Raises:
+          ValueError: if the state is of another algorithm, or a shape, a label or the
+            weight is not what it needs.
+        """
+        checks.check_algorithm("step", self, state)
+        x, y, weight = examples.example("step", state, x, y, weight)
+        return _stepped(self, state, x, y, weight)
+
+    def learn(
+        self,
+        state: Any,
+        X: Float[Array, "size features"],
+        y: Shaped[Array, " size"],
+        weights: Float[Array, " size"],
+        axis: str | None = None,
+    ) -> tuple[Any, Float[Array, "size columns"]]:
+        """The state after a block of examples in order, and the score of each before.
+
+        Args:
+          state: of this algorithm.
+          X: examples, shape `(size, num_features)`.
+          y: labels, shape `(size,)`.
+          weights: what scales an update, 0 where an example is to be skipped.
+          axis: the name of a `jax.vmap` over models, or None.
+        """
+        return self.block(self, settled(state), X, y, weights, axis)
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array):
+    return algorithm.learn(state, x[None], y[None], weight[None])[0]
+
+
+def settled(state: Any) -> Any:
+    """The state with room for 2^30 rounds more in its counters and ages.
+
+    Ages count from the higher word of `num_seen`: when that grows, those of the support
+    vectors become negative, in their order. In a loop that runs once or not at all,
+    since a branch under `vmap` runs always.
+    """
+    counts = (state.num_seen, state.num_mistakes, state.num_updates)
+
+    def crowded(carry):
+        (seen, *_), _ = carry
+        return seen.low >= counter.UNIT
+
+    def settle(carry):
+        counts, ages = carry
+        return tuple(count.settled() for count in counts), support_set.past(ages)
+
+    expansion = state.expansion
+    counts, ages = jax.lax.while_loop(crowded, settle, (counts, expansion.ages))
+    return state._replace(
+        expansion=expansion._replace(ages=ages),
+        **dict(zip(("num_seen", "num_mistakes", "num_updates"), counts, strict=True)),
+    )
+
+
+def start(
+    where: str,
+    kernel: Kernel,
+    *,
+    num_features: int,
+    num_columns: int,
+    budget: ArrayLike,
+    capacity: int | None,
+    dtype: np.dtype,
+    average: bool | int = False,
+) -> dict[str, Any]:
+    """The fields that all states share, of an empty model; errors name `where`."""
+    if not isinstance(kernel, Kernel):
+        raise ValueError(f"{where}: kernel must be a budgetjax kernel, got {kernel!r}")
+    expansion = support_set.empty(
+        where,
+        num_features=num_features,
+        num_columns=num_columns,
+        budget=budget,
+        capacity=capacity,
+        dtype=dtype,
+        average=_averaging(where, average, dtype),
+    )
+    return {
+        "algorithm": checks.algorithm_of(where),
+        "kernel": jax.tree_util.tree_map_with_path(
+            lambda path, leaf: checks.as_leaf(
+                where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
+            ),
+            kernel,
+        ),
+        "expansion": expansion,
+        "num_seen": Counter.of(0),
+        "num_mistakes": Counter.of(0),
+        "num_updates": Counter.of(0),
+    }
+
+
+def columns_of(where: str, num_classes: int | None, *, targets: bool = False) -> int:
+    """Columns of coefficients: one for two classes, and for real targets (None)."""
+    if num_classes is None and targets:
+        return 1
+    classes = checks.size(where, "num_classes", num_classes, at_least=2)
+    return 1 if classes == 2 else classes
+
+
+def _averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | None:
+    """The meaning of `average=` in an `init`: False, True, or the first round of it."""
+    if isinstance(average, bool) and not average:
+        return None
+    first = 1 if isinstance(average, bool) else average
+    checks.positive_integer(where, "average", first)
+    checks.scalar_integer(where, "average", first)
+    return Average(Counter.of(int(first)), jnp.zeros((), dtype), jnp.zeros((), dtype))

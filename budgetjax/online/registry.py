@@ -1,0 +1,59 @@
+"""Algorithms by name: what estimators, refits, model files and commands go by."""
+
+import importlib
+from typing import Any
+
+from budgetjax import checks
+from budgetjax.checks import Name
+from budgetjax.online import ALGORITHMS
+from budgetjax.online.algorithm import Algorithm
+
+_registered: dict[str, Algorithm] = {}
+
+
+def register(algorithm: Algorithm) -> None:
+    """Makes an algorithm of your own known by its name, as `refit` needs it.
+
+    Args:
+      algorithm: a record whose name is none of this package's.
+
+    Raises:
+      ValueError: if it is no `Algorithm`, or the name is taken.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> own = bj.perceptron._replace(name="my_perceptron")
+      >>> bj.register(own)
+    """
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            f"register: algorithm must be a budgetjax.Algorithm, got {algorithm!r}"
+        )
+    if _registered.get(algorithm.name, algorithm) != algorithm or (
+        algorithm.name in ALGORITHMS
+    ):
+        raise ValueError(
+            f"register: the name {algorithm.name!r} must be free, got one that is taken"
+        )
+    _registered[algorithm.name] = algorithm
+
+
+def named(where: str, name: Any) -> Algorithm:
+    """The algorithm of this name."""
+    if name in _registered:
+        return _registered[name]
+    if name not in ALGORITHMS:
+        known = ", ".join((*ALGORITHMS, *_registered))
+        raise ValueError(f"{where}: algorithm must be one of {known}, got {name!r}")
+    return getattr(importlib.import_module(f"budgetjax.online.{name}"), name)
+
+
+def of_state(where: str, state: Any) -> Algorithm:
+    """The algorithm whose state this is."""
+    name = getattr(state, "algorithm", None)
+    if not isinstance(name, Name) or not hasattr(state, "expansion"):
+        raise ValueError(
+            f"{where}: state must be one of an online algorithm, got "
+            f"{checks.named(state)}"
+        )
+    return named(where, name.value)
