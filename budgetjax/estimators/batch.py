@@ -149,7 +149,8 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return models.decided(self.model_, self.decision_function(X))
+        scores = self.decision_function(X)
+        return models.decided(self.model_, scores)
 
 
 class SBPClassifier(_OneVersusRest):

@@ -270,5 +270,5 @@ dcd = Solver(
     lambda state: int(state.num_visits),
     lambda state: state.settled,
     linear=True,
-    callback_every=10,
+    callback_every=5,
 )
