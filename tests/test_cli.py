@@ -378,7 +378,7 @@ def test_the_refit_is_that_of_python(at):
 def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
     train("train.csv")
     held = bj.load("model.st")
-    monkeypatch.setattr("budgetjax.cli.train.HELD", 0)
+    monkeypatch.setattr(passes, "HELD", 0)
     train("train.csv")
     same(bj.load("model.st").state, held.state)
 
@@ -1307,7 +1307,7 @@ def test_info(at, models):
     # The learner has seen each row in the stream, and once more from the reservoir.
     model = bj.load(models / "model.st")
     assert good("info", models / "model.st") == textwrap.dedent(f"""\
-        type:               budgetjax.stream.model.StreamModel
+        type:               StreamModel
         written by:         budgetjax {bj.__version__}, JAX {jax.__version__}
         algorithm:          arow
         maintenance:        Merge

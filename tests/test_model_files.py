@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 import budgetjax as bj
-from budgetjax.saving import encoding, model_files
+from budgetjax.saving import model_files, names, trees
 
 pytestmark = pytest.mark.usefixtures("as_installed")
 
@@ -160,7 +160,7 @@ def test_paths_of_all_kinds(path):
 def forged(path, monkeypatch, node, tensors=None):
     """A file with this structure."""
     with monkeypatch.context() as patched:
-        patched.setattr(encoding, "encode", lambda *_: (node, tensors or {}))
+        patched.setattr(trees, "encode", lambda *_: (node, tensors or {}))
         model_files.save(path, None)
 
 
@@ -174,14 +174,19 @@ TYPES = (
     "collections.namedtuple",
     "jax.tree_util.Partial",
     "urllib.parse.ParseResult",
+    "run",
+    "Kernel",
+    "Partial",
+    "State",
+    "Batches",
     "budgetjax",
     "budgetjax.",
     "budgetjax.run",
     "budgetjax.RBF",
     "budgetjax.online.engine.run",
     "budgetjax.losses.hinge",
-    "budgetjax.kernels.Kernel",
-    "budgetjax.kernels.RBF.__new__",
+    "RBF.__new__",
+    "budgetjax.kernels.RBF",
     "budgetjax.checks.Flag",
     "budgetjax.saving.model_files.os",
     "budgetjax.saving.model_files.os.system",
@@ -201,9 +206,9 @@ TYPES = (
 @pytest.mark.parametrize("name", TYPES)
 def test_no_other_types(name, path, monkeypatch):
     loaded = set(sys.modules)
-    fields = {"gamma": 1.0, "exact": {"flag": False}}
+    fields = {"gamma": 1.0, "exact": False}
     forged(path, monkeypatch, {"tuple": [{"type": name, "fields": fields}]})
-    message = refused(path, "must be a named tuple of budgetjax or optax, got")
+    message = refused(path, "must be of a type of budgetjax or optax, got")
     assert repr(name) in message
     assert set(sys.modules) == loaded
 
@@ -232,7 +237,6 @@ def test_no_other_functions(name, key, path, monkeypatch):
     assert set(sys.modules) == loaded
 
 
-RBF = "budgetjax.kernels.RBF"
 NODES = {
     "unknown": {"pickle": "gASVKAAAA"},
     "empty": {},
@@ -248,18 +252,17 @@ NODES = {
         "keys": "threefry2x32",
     },
     "no-generator": {"array": "a", "dtype": "float32", "kind": "keys", "keys": "x"},
-    "other-fields": {"type": RBF, "fields": {"gamma": 1.0}},
-    "more-fields": {"type": RBF, "fields": {"gamma": 1.0, "exact": None, "x": 1}},
-    "fields-in-a-list": {"type": RBF, "fields": [1.0, None]},
-    "not-a-number": {"float": "__import__('os')"},
-    "no-flag": {"flag": "yes"},
+    "other-fields": {"type": "RBF", "fields": {"gamma": 1.0}},
+    "more-fields": {"type": "RBF", "fields": {"gamma": 1.0, "exact": None, "x": 1}},
+    "fields-in-a-list": {"type": "RBF", "fields": [1.0, None]},
     "list-as-key": {"dict": [[["a"], 1]]},
     "no-pair": {"dict": [["a"]]},
-    "wrong-shape": {"objects": ["a"], "shape": [7], "width": 1, "kind": "numpy"},
-    "no-shape": {"objects": ["a"], "shape": ["b"], "width": 1, "kind": "numpy"},
-    "no-width": {"objects": ["a"], "shape": [1], "width": "8,i4", "kind": "numpy"},
+    "wrong-shape": {"objects": ["a"], "shape": [7], "dtype": "U1"},
+    "no-shape": {"objects": ["a"], "shape": ["b"], "dtype": "U1"},
+    "no-text": {"objects": [3], "shape": [1], "dtype": "i4"},
+    "no-width": {"objects": ["a"], "shape": [1], "dtype": "U8,i4"},
     "no-keywords": {
-        "function": "budgetjax.losses.hinge",
+        "function": "hinge",
         "args": {"tuple": []},
         "keywords": 3,
     },
@@ -282,7 +285,7 @@ def test_a_structure_too_deep(path, monkeypatch):
 
 def test_fields_of_another_version_are_named(path, monkeypatch):
     monkeypatch.setattr(bj, "__version__", "0.0.9")
-    forged(path, monkeypatch, {"type": RBF, "fields": {"sigma": 1.0}})
+    forged(path, monkeypatch, {"type": "RBF", "fields": {"sigma": 1.0}})
     message = refused(path, "must have the fields gamma, exact, got sigma")
     assert message.endswith("written by budgetjax 0.0.9")
 
@@ -303,15 +306,19 @@ class Estimator:
     def fit(self):
         self.classes_ = np.array(["no", "yes"])
         self._scale = 0.5
-        self.state_ = (jnp.ones(3), jax.tree_util.Partial(self.loss or encoding.encode))
+        self.state_ = (jnp.ones(3), jax.tree_util.Partial(self.loss or trees.encode))
         self.told = "not to be kept"
         return self
+
+    @property
+    def model_(self):
+        return bj.Labelled(None, classes=self.classes_)
 
 
 @pytest.fixture
 def estimators(monkeypatch):
     """A module of estimators, in the place of the package's."""
-    module = types.ModuleType(encoding.ESTIMATORS)
+    module = types.ModuleType(names.ESTIMATORS)
     module.__all__ = ["Estimator"]
     module.Estimator, module.Other = Estimator, dict
     monkeypatch.setattr(Estimator, "__module__", module.__name__ + ".online")
@@ -333,8 +340,7 @@ def test_estimators(path):
     assert loaded._scale == 0.5
     assert loaded.state_[1].func is bj.losses.hinge
     assert not hasattr(loaded, "told")
-    names = safetensors.numpy.load_file(path)
-    assert list(names) == ["state_[0]"]
+    assert list(safetensors.numpy.load_file(path)) == ["state_[0]"]
 
 
 @pytest.mark.usefixtures("estimators")
@@ -350,9 +356,7 @@ def test_an_estimator_with_a_function_of_ones_own(path):
         assert loaded.loss is loaded.state_[1].func is loss
     with pytest.raises(ValueError, match="loss must be as in like"):
         model_files.load(path, like=Estimator(loss=bj.losses.hinge))
-    with pytest.raises(
-        ValueError, match=r"must be as in like, .*dict, got .*Estimator"
-    ):
+    with pytest.raises(ValueError, match=r"must be as in like, dict, got Estimator"):
         model_files.load(path, like={})
 
 
@@ -387,12 +391,12 @@ def donated():
 
 
 BAD = {
-    "object": (object, "model must be made of .*, got builtins.object"),
-    "class": (lambda: np.float32, "got builtins.type"),
-    "set": (lambda: {"a": {1}}, r"\['a'\] must .*, got builtins.set"),
-    "bytes": (lambda: (b"a",), r"\[0\] must .*, got builtins.bytes"),
-    "complex": (lambda: 1j, "got builtins.complex"),
-    "keys": (lambda: {(1, 2): 3}, "dicts with simple keys .*, got builtins.dict"),
+    "object": (object, "model must be made of .*, got object"),
+    "class": (lambda: np.float32, "got type"),
+    "set": (lambda: {"a": {1}}, r"\['a'\] must .*, got set"),
+    "bytes": (lambda: (b"a",), r"\[0\] must .*, got bytes"),
+    "complex": (lambda: 1j, "got complex"),
+    "keys": (lambda: {(1, 2): 3}, "dicts with simple keys, .*, got dict"),
     "random-state": (lambda: [np.random.RandomState(0)], "RandomState"),
     "generator": (lambda: np.random.default_rng(0), "got .*Generator"),
     "complex-array": (lambda: np.ones(2, complex), "got dtype complex128"),
@@ -400,9 +404,9 @@ BAD = {
     "records": (lambda: np.zeros(2, [("a", int)]), "got dtype"),
     "long-floats": (lambda: np.ones(2, np.longdouble), "got dtype"),
     "masked": (lambda: np.ma.array([1.0], mask=[True]), "must be an array .*, got"),
-    "objects": (lambda: np.array([object()]), r"\[0\] must .*, got builtins.object"),
+    "objects": (lambda: np.array([object()]), r"\[0\] must .*, got object"),
     "donated": (donated, "must have a value, got an array that was donated"),
-    "module": (lambda: os, "got builtins.module"),
+    "module": (lambda: os, "got module"),
 }
 
 
@@ -504,7 +508,6 @@ STAGES = {
     ),
     "write": full,
     "sync": lambda patch: patch.setattr(os, "fsync", failing(NO_SPACE)(os.fsync)),
-    "mode": lambda patch: patch.setattr(os, "chmod", failing(NO_SPACE)(os.chmod)),
     "replace": lambda patch: patch.setattr(
         os, "replace", failing(NO_SPACE)(os.replace)
     ),
@@ -516,8 +519,6 @@ STAGES = {
 def test_a_failure_leaves_all_as_it_was(stage, before, path, monkeypatch):
     if before:
         model_files.save(path, MODEL)
-    elif stage == "mode":
-        pytest.skip("a new file has the mode that the system gives")
     with monkeypatch.context() as patched:
         STAGES[stage](patched)
         with pytest.raises(OSError, match="No space left on device") as raised:
@@ -609,20 +610,13 @@ def test_a_folder_without_the_right_to_write(saved):
     assert is_model(saved)
 
 
-def test_links_and_modes_stay(saved):
-    link = saved.parent / "link"
-    link.symlink_to(saved)
-    saved.chmod(0o640)
-    model_files.save(link, OTHER)
-    assert link.is_symlink()
-    assert is_model(saved, OTHER)
-    assert stat.S_IMODE(saved.stat().st_mode) == 0o640
+def test_a_file_has_the_mode_that_the_system_gives(path):
     mask = os.umask(0o027)
     try:
-        model_files.save(saved.parent / "new", MODEL)
+        model_files.save(path, MODEL)
     finally:
         os.umask(mask)
-    assert stat.S_IMODE((saved.parent / "new").stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
 def test_a_name_in_this_folder(tmp_path, monkeypatch):
@@ -630,24 +624,6 @@ def test_a_name_in_this_folder(tmp_path, monkeypatch):
     model_files.save("model", MODEL)
     assert is_model("model")
     assert os.listdir() == ["model"]
-
-
-def test_what_killed_processes_left_goes_after_a_while(saved):
-    old, new, other, alien = (
-        saved.parent / name
-        for name in (
-            ".model.safetensors.0123abcd.tmp",
-            ".model.safetensors.0123abce.tmp",
-            ".other.safetensors.0123abcd.tmp",
-            ".model.safetensors.notes.tmp",
-        )
-    )
-    for file in (old, new, other, alien):
-        file.write_text("half a model")
-        if file != new:
-            os.utime(file, (0, 0))
-    model_files.save(saved, OTHER)
-    assert sorted(saved.parent.iterdir()) == sorted([saved, new, other, alien])
 
 
 def test_a_reader_sees_one_model_or_the_other(saved):

@@ -2,24 +2,23 @@
 
 import contextlib
 import errno
-import glob
 import hashlib
 import json
 import os
 import pathlib
 import secrets
-import stat
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import numpy as np
 
+from budgetjax import models
 from budgetjax.checks import Name
-from budgetjax.saving import decoding, encoding
-from budgetjax.saving.decoding import Source, Tensor
+from budgetjax.saving import names, trees
+from budgetjax.saving.names import is_record, own_name
+from budgetjax.saving.trees import Decoder, Tensor
 
 # Files with a larger number are refused.
 FORMAT = 1
@@ -31,8 +30,6 @@ HEADER_LIMIT = 100_000_000
 ALIEN = "must be a file of budgetjax.save"
 # In the place of the digest while it is computed.
 NO_DIGEST = "0" * 64
-# A temporary file that is older, in seconds, was left behind by a process that died.
-ABANDONED = 3600.0
 
 
 def save(path: str | os.PathLike[str], model: Any) -> None:
@@ -48,15 +45,15 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
 
     Args:
       path: of the file, by custom `NAME.safetensors`. It is replaced if it exists.
-      model: the state of any online algorithm, also stacked from a sweep; the state of
-        a batch or linear learner; a `KernelModel`, `LinearModel`, `Solution` or
-        `StreamModel`; an estimator of `budgetjax.estimators`, fitted or not; or tuples,
-        lists and dicts of such.
+      model: the state of any algorithm, also stacked from a sweep; a `KernelModel`,
+        `LinearModel`, `Labelled`, `Solution` or `StreamModel`; an estimator of
+        `budgetjax.estimators`, fitted or not; or tuples, lists and dicts of such.
 
     Raises:
       ValueError: if something in the model is neither an array of numbers, bools or
-        text, nor a number, text, tuple, list, dict or named tuple: a `RandomState`, for
-        instance. Inside `jit` or `vmap`, where values are traced, nothing can be saved.
+        text, nor a number, text, tuple, list, dict, named tuple or dataclass: a
+        `RandomState`, for instance. Inside `jit` or `vmap`, where values are traced,
+        nothing can be saved.
       OSError: if the file cannot be written: the disk is full, or the folder does not
         exist or is not writable. What was there before is unchanged, and nothing else
         is left behind.
@@ -79,7 +76,8 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     It comes back equal, of the same types, bit for bit: arrays of JAX as arrays of JAX
     on the default device, NumPy arrays as NumPy arrays. Nothing in the file is run, so
     that a file from a stranger can do no harm: types and functions are looked up by
-    name among those of budgetjax and optax, and what is not there is refused.
+    name among those of budgetjax and optax, and what is not there is refused. The names
+    are those of algorithms, kernels and other classes, wherever their code is.
 
     Args:
       path: of the file.
@@ -87,7 +85,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
         function of your own, as a loss, a learning-rate schedule or an optimiser other
         than the default, or with a kernel or a strategy of your own. The file has only
         their names; `like` gives them. If given, structure, shapes and dtypes must be
-        as in `like`. For a `StreamModel` the state is enough; for an estimator, one
+        as in `like`. For a model of a stream the state is enough; for an estimator, one
         with the same parameters. None for all other models.
 
     Returns:
@@ -155,7 +153,7 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _write(where: str, path: Any, model: Any, notes: dict[str, Any]) -> None:
     path = _path(where, path)
     numpy_files = _safetensors(where).numpy
-    node, tensors = encoding.encode(where, model)
+    node, tensors = trees.encode(where, model)
     about = {
         # First, so that these are the first 64 zeros of the file.
         "digest": NO_DIGEST,
@@ -194,9 +192,9 @@ def _read(
             name: Tensor(given["data"], tuple(given["shape"]))
             for name, given in safetensors.deserialize(data)
         }
-        source = Source(where, tensors, str(found["budgetjax"]))
-        like = decoding.NOTHING if like is None else like
-        return decoding.decode(source, found["structure"], like), found["notes"]
+        decoder = Decoder(where, tensors, str(found["budgetjax"]))
+        like = trees.NOTHING if like is None else like
+        return decoder.decode(found["structure"], like), found["notes"]
     except (ImportError, MemoryError):
         raise
     except Exception as error:
@@ -225,33 +223,19 @@ def _version() -> str:
 
 def _about(model: Any) -> dict[str, Any]:
     """What a model is, for people."""
-    kind = type(model)
-    about: dict[str, Any] = {"type": f"{kind.__module__}.{kind.__qualname__}"}
-    names = ("state", "state_", "model", "model_")
-    state = next(
-        (getattr(model, name) for name in names if hasattr(model, name)), model
-    )
-    algorithm = _algorithm(state)
-    if algorithm is not None:
-        about["algorithm"] = algorithm
+    about: dict[str, Any] = {"type": names.name_of(model) or own_name(type(model))}
+    predicts = getattr(model, "model_", model)
+    state = models.innermost(predicts)
+    name = getattr(state, "algorithm", None)
+    if isinstance(name, Name):
+        about["algorithm"] = name.value
     for name in ("kernel", "maintenance"):
-        if isinstance(part := getattr(state, name, None), tuple):
+        if is_record(type(part := getattr(state, name, None))):
             about[name] = type(part).__name__
-    labels = getattr(model, "classes", getattr(model, "classes_", None))
+    labels = getattr(models.labelled(predicts), "classes", None)
     if isinstance(labels, np.ndarray):
         about["labels"] = labels.tolist()
     return about
-
-
-def _algorithm(state: Any) -> str | None:
-    """The algorithm of a state, where the state or its type tells."""
-    name = getattr(state, "algorithm", None)
-    if isinstance(name, Name):
-        return name.value
-    module = type(state).__module__
-    name = module.rpartition(".")[2]
-    namespace = getattr(sys.modules.get(module), name, None)
-    return name if hasattr(namespace, "init") else None
 
 
 def _pieces(data: bytes, at: int) -> tuple[memoryview, memoryview, memoryview]:
@@ -319,59 +303,29 @@ def _alien(where: str, got: str) -> ValueError:
 
 def replace(where: str, path: str, parts: Iterable[bytes | memoryview]) -> None:
     """Writes a file beside the one of this path, and then puts it in its place."""
-    # Where a link leads, so that the link stays.
-    target = os.path.realpath(path)
-    temporary = f"{_temporary(target)}{secrets.token_hex(4)}.tmp"
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
+    left = "what was there before is unchanged"
     try:
-        mode = os.stat(target).st_mode if os.path.exists(target) else None
-        if mode is not None and not stat.S_ISREG(mode):
+        if os.path.exists(path) and not os.path.isfile(path):
             raise OSError(errno.EEXIST, "it is a folder or a device")
-        _clear(target)
         try:
             with open(temporary, "xb") as file:
                 for part in parts:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            if mode is not None:
-                os.chmod(temporary, stat.S_IMODE(mode))
-            os.replace(temporary, target)
+            os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.remove(temporary)
             raise
+        left = "the new file is there, but may not survive a crash"
+        _settle(folder or os.curdir)
     except OSError as error:
-        raise _failed(where, path, error, "what was there before is unchanged") from (
-            error
-        )
-    try:
-        _settle(os.path.dirname(target))
-    except OSError as error:
-        raise _failed(
-            where, path, error, "the new file is there, but may not survive a crash"
-        ) from error
-
-
-def _failed(where: str, path: str, error: OSError, left: str) -> OSError:
-    reason = error.strerror or str(error)
-    return OSError(
-        error.errno or errno.EIO, f"{where}: could not write: {reason}; {left}", path
-    )
-
-
-def _temporary(target: str) -> str:
-    """How names of temporary files for this one begin."""
-    folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name}.")
-
-
-def _clear(target: str) -> None:
-    """Removes temporary files that processes left behind when they were killed."""
-    pattern = glob.escape(_temporary(target)) + "[0-9a-f]" * 8 + ".tmp"
-    for left in glob.glob(pattern):
-        with contextlib.suppress(OSError):
-            if time.time() - os.path.getmtime(left) > ABANDONED:
-                os.remove(left)
+        reason = error.strerror or str(error)
+        message = f"{where}: could not write: {reason}; {left}"
+        raise OSError(error.errno or errno.EIO, message, path) from error
 
 
 def _settle(folder: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from budgetjax.saving import encoding, model_files
+from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
 AGAIN = "resume=False starts anew"
@@ -134,7 +134,7 @@ def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
-    node, tensors = encoding.encode(where, begin)
+    node, tensors = trees.encode(where, begin)
     text = np.frombuffer(json.dumps(node).encode(), np.uint8)
     named = (tensors[name] for name in sorted(tensors))
     return Checkpoint(os.fspath(path), digest_of((text, *named)), rows)
