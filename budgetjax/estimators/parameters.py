@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from budgetjax import losses
 from budgetjax.kernels import Kernel
-from budgetjax.online import ALGORITHMS, registry
+from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import STRATEGIES
 
@@ -40,7 +40,7 @@ class Family(NamedTuple):
     @property
     def algorithms(self) -> tuple[str, ...]:
         """The names of those that learn such targets: any loss, or labels."""
-        named = {name: registry.named("", name) for name in ALGORITHMS}
+        named = {name: registry.named("", name) for name in registry.names()}
         return tuple(
             name
             for name, one in named.items()

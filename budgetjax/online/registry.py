@@ -12,7 +12,7 @@ _registered: dict[str, Algorithm] = {}
 
 
 def register(algorithm: Algorithm) -> None:
-    """Makes an algorithm of your own known by its name, as `refit` needs it.
+    """Makes an algorithm of your own known by its name, to `refit` and estimators.
 
     Args:
       algorithm: a record whose name is none of this package's.
@@ -38,13 +38,20 @@ def register(algorithm: Algorithm) -> None:
     _registered[algorithm.name] = algorithm
 
 
+def names() -> tuple[str, ...]:
+    """The names of all algorithms, those of `register` last."""
+    return (*ALGORITHMS, *_registered)
+
+
 def named(where: str, name: Any) -> Algorithm:
     """The algorithm of this name."""
+    if name not in names():
+        raise ValueError(
+            f"{where}: algorithm must be one of {', '.join(names())}, got {name!r}; "
+            "budgetjax.register adds one of your own"
+        )
     if name in _registered:
         return _registered[name]
-    if name not in ALGORITHMS:
-        known = ", ".join((*ALGORITHMS, *_registered))
-        raise ValueError(f"{where}: algorithm must be one of {known}, got {name!r}")
     return getattr(importlib.import_module(f"budgetjax.online.{name}"), name)
 
 

@@ -105,7 +105,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
       >>> def empty():
       ...     return bj.sgd.init(
-      ...         bj.RBF(gamma=1.0), num_features=1, budget=10,
+      ...         bj.RBF(gamma=1.0), num_features=1, budget=10, num_classes=None,
       ...         loss=optax.losses.squared_error,
       ...         learning_rate=optax.exponential_decay(0.5, 100, 0.9))
       >>> save(path, bj.sgd.step(empty(), jnp.array([0.0]), 3.0))

@@ -1,0 +1,94 @@
+"""An algorithm that the package does not know: twenty lines, and every door is open."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import budgetjax as bj
+from budgetjax import losses
+from budgetjax.estimators import BudgetedKernelClassifier
+from budgetjax.online.algorithm import columns_of, start
+
+X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
+
+
+class State(NamedTuple):
+    algorithm: Any
+    kernel: Any
+    expansion: Any
+    maintenance: Any
+    rate: Any
+    num_seen: Any
+    num_mistakes: Any
+    num_updates: Any
+
+
+def init(kernel, *, num_classes=2, rate=0.5, dtype=jnp.float32, capacity=None, **sizes):
+    columns = columns_of("fading.init", num_classes)
+    sizes |= {"num_columns": columns, "capacity": capacity, "dtype": np.dtype(dtype)}
+    shared = start("fading.init", kernel, **sizes)
+    return State(**shared, maintenance=bj.RemoveOldest(), rate=jnp.asarray(rate, dtype))
+
+
+def violates(state, score, y):
+    return losses.margin(score, y) <= 0
+
+
+def update(state, score, y, newcomer):
+    step = state.rate * newcomer.weight * losses.direction(score, y)
+    newcomer = newcomer._replace(coefficients=step)
+    _, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
+    return state._replace(rate=0.99 * state.rate), edits
+
+
+fading = bj.Algorithm("fading", init, violates, update)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    bj.register(fading)
+
+
+def empty(rate=0.5):
+    return init(bj.RBF(1.0), num_features=2, budget=10, rate=rate)
+
+
+def test_a_run_is_its_steps():
+    state, scores = bj.run(fading, empty(), X, y)
+    by_step = empty()
+    for x, label in zip(X, y, strict=True):
+        by_step = fading.step(by_step, x, label)
+    assert int(by_step.num_updates) == int(state.num_updates) > 10
+    np.testing.assert_allclose(by_step.rate, state.rate)
+    np.testing.assert_allclose(
+        bj.support(by_step).coefficients, bj.support(state).coefficients, rtol=1e-5
+    )
+    assert scores.shape == (60,)
+    with pytest.raises(ValueError, match="state must be of fading, got one of pegasos"):
+        bj.run(fading, bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10), X, y)
+
+
+def test_sweeps_streams_refits_files_and_estimators(tmp_path):
+    state, _ = bj.run(fading, empty(), X, y)
+    swept = bj.sweep(fading, jax.vmap(empty)(jnp.array([0.5, 0.1])), X, y)
+    np.testing.assert_allclose(swept.states.rate[0], state.rate)
+
+    stream = bj.fit_stream(fading, empty(), [(X[:40], y[:40]), (X[40:], y[40:])])
+    np.testing.assert_array_equal(bj.predict(stream.state, X), bj.predict(state, X))
+
+    better = bj.refit(state, X, y)
+    assert np.mean(bj.predict(better, X) == y) > np.mean(bj.predict(state, X) == y)
+    np.testing.assert_array_equal(better.rate, state.rate)
+
+    bj.save(tmp_path / "model", better)
+    loaded = bj.load(tmp_path / "model", like=empty())
+    np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(better, X))
+
+    estimator = BudgetedKernelClassifier(budget=10, algorithm="fading", gamma=1.0)
+    assert estimator.fit(X, y).score(X, y) > 0.8
+    with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
+        bj.register(fading._replace(name="pegasos"))
