@@ -37,15 +37,21 @@ class Learner(NamedTuple):
 
 
 def learner(
-    name: str | None, num_classes: int, settings: dict[str, Any], seed: int
+    name: str | None,
+    num_classes: int,
+    settings: dict[str, Any],
+    seed: int,
+    *,
+    refits: bool,
 ) -> Learner:
     """What a command line asks for.
 
     Args:
-      name: of `options.ALGORITHMS`; None for the one that is best.
+      name: of `options.ALGORITHMS`; None for the estimators' usual one.
       num_classes: 0 for regression.
       settings: arguments of the algorithm by name; what is swept is a list of numbers.
       seed: for algorithms that draw.
+      refits: whether a refit follows.
 
     Raises:
       click.UsageError: if the algorithm is not for so many classes, or has no such
@@ -56,7 +62,7 @@ def learner(
     from budgetjax.online.maintenance import STRATEGIES
 
     family = CLASSIFIER if num_classes else REGRESSOR
-    name = name or ("arow" if num_classes else "sgd")
+    name = name or family.usual[0 if refits else 1]
     key = name.replace("-", "_")
     if key not in family.algorithms:
         known = ", ".join(family.algorithms)
@@ -75,11 +81,8 @@ def learner(
     loss = _named("loss", told.pop("loss", next(iter(family.losses))), family.losses)
     if "loss" in takes:
         told["loss"] = loss.stream
-    if "maintenance" in takes:
-        # A squared loss changes the model in every round; projecting then loses less.
-        usual = "merge" if num_classes else "project"
-        chosen = _named("maintenance", told.get("maintenance", usual), STRATEGIES)
-        told["maintenance"] = chosen()
+    if "maintenance" in told:
+        told["maintenance"] = _named("maintenance", told["maintenance"], STRATEGIES)()
     if num_classes > 2 and algorithm.name == "forgetron":
         raise click.UsageError(
             f"--algorithm {name} learns two classes, and there are {num_classes}."
@@ -123,12 +126,13 @@ def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
         ) from error
 
 
-def made(what: str, init: Callable[[], Any]) -> Any:
+def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
     """An empty model, by one program, if the computer has the memory for it.
 
     Args:
       what: the model, for the message.
       init: makes it.
+      more: bytes that its training takes besides.
 
     Raises:
       MemoryError: if it is larger than the memory.
@@ -136,7 +140,7 @@ def made(what: str, init: Callable[[], Any]) -> Any:
     import jax
 
     leaves = jax.tree.leaves(jax.eval_shape(init))
-    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    needed = more + sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
     if needed > _memory():
         raise MemoryError(
             f"for {what}, which needs {needed / 2**30:,.1f} GiB; this computer has "

@@ -156,7 +156,8 @@ algorithm = click.option(
     "--algorithm",
     type=click.Choice(ALGORITHMS),
     metavar="NAME",
-    help=f"What learns: {', '.join(ALGORITHMS)}.  [default: arow; regression: sgd]",
+    help=f"What learns: {', '.join(ALGORITHMS)}.  "
+    "[default: pegasos before a refit, else arow; regression: sgd]",
 )
 
 standardise = click.option(

@@ -91,7 +91,7 @@ def sweep(
     X, y, whole = _first_rows(source, rows)
     about = targets.look(dataclasses.replace(source, read_targets=lambda: iter([y])))
     labels = np.asarray(about.labels)
-    learner = learners.learner(algorithm, len(labels), asked, seed)
+    learner = learners.learner(algorithm, len(labels), asked, seed, refits=False)
     swept = {key: given for key, given in asked.items() if isinstance(given, list)}
     fixed = {key: g for key, g in learner.arguments.items() if key not in swept}
     if gamma is None:

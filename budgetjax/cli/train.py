@@ -149,7 +149,7 @@ def train(
     if tested is not None:
         targets.check_all(tested, about.labels)
     number = 0 if about.labels is None else len(about.labels)
-    learner = learners.learner(algorithm, number, asked, seed)
+    learner = learners.learner(algorithm, number, asked, seed, refits=refit)
     if refit and learner.refit_loss is None:
         raise click.UsageError(
             f"--refit has no loss {asked['loss']!r}; --no-refit does without."
@@ -165,7 +165,9 @@ def train(
         budget=budget,
         **learner.arguments,
     )
-    state = learners.made(f"--budget {budget}", empty)
+    # A refit holds the kernel matrix, its eigenvectors, and their product.
+    matrices = 3 * 4 * (budget + 1) ** 2 if refit else 0
+    state = learners.made(f"--budget {budget}", empty, matrices)
     say("data", f"{file}, {data.counted(source.num_features, 'feature')}")
     say("target" if regression else "classes", about.text)
     say("scaling", "every feature to mean 0 and deviation 1" if standardise else "none")
