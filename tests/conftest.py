@@ -9,16 +9,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import compiling
 import jax
-import jaxlib.version
 import jaxtyping
 import pytest
 
 # Compilation is most of the time of the tests, and the cores are busy anyway: a program
 # that is compiled as one piece, not as 32 side by side, takes a fifth less of it.
 FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]
-# XLA's older way to lower fusions takes a third of the time. It is gone since, and an
-# option that XLA does not know is fatal.
-if jaxlib.version.__version_info__ < (0, 11):
+if compiling.OLDER_FUSIONS:
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
 
@@ -30,8 +27,8 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Machine code as the compiler first has it, in half the time: most tests compile much
-# and compute little. Every learner is tested as users compile it where its loops are
-# the subject, by `as_users_compile`.
+# and compute little. `quick_to_compile(False)` is for those that do compute, and for
+# the machine code that users get.
 jax.config.update("jax_disable_most_optimizations", True)
 
 
@@ -49,13 +46,6 @@ def double():
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
-
-
-@pytest.fixture(scope="module")
-def as_users_compile():
-    """Machine code as users get it, for modules that are about the compiled loops."""
-    with compiling.quick_to_compile(False):
-        yield
 
 
 @pytest.fixture

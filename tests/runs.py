@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from compare import kept
-from compiling import quick_to_compile
 from registry import FIXED_FEATURES, N
 
 import budgetjax as bj
@@ -34,10 +33,9 @@ def wider(row, X):
 
 def blocks(row, state, X, y, weight=None):
     """A run of a roomy model in blocks, of at most `N` examples."""
-    with quick_to_compile():
-        return bj.run(
-            row.algorithm, state, wider(row, X), y, weight=weight, block_size=BLOCK
-        )
+    return bj.run(
+        row.algorithm, state, wider(row, X), y, weight=weight, block_size=BLOCK
+    )
 
 
 def steps(row, state, X, y, weight=None):
@@ -50,9 +48,8 @@ def steps(row, state, X, y, weight=None):
     parts = []
     for start in range(0, len(X), N):
         arrays = (array[start : start + N] for array in (X, y, weight))
-        with quick_to_compile():
-            given = state, *repeated(*arrays)
-            parts.append(jax.device_get(compiled_steps(row.algorithm)(*given)))
+        given = state, *repeated(*arrays)
+        parts.append(jax.device_get(compiled_steps(row.algorithm)(*given)))
         # In NumPy, where an index compiles nothing.
         state = jax.tree.map(lambda leaf: leaf[-1], parts[-1][0])
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(X)], *parts)

@@ -1,5 +1,7 @@
 """The block engine gives what the plain scan of `step` gives."""
 
+import functools
+
 import chex
 import jax
 import numpy as np
@@ -7,14 +9,12 @@ import pytest
 import registry
 import runs
 from compare import FLOAT32, assert_close, assert_same, kept
-from compiling import quick_to_compile
+from compiling import AS_USERS_COMPILE, quick_to_compile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry import N
 
 import budgetjax as bj
-
-pytestmark = pytest.mark.usefixtures("as_users_compile")
 
 
 @pytest.mark.telling
@@ -45,11 +45,33 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
 @pytest.mark.telling
 @registry.each
 def test_blocks_equal_the_plain_scan_in_float32(row):
-    """The blocks as users compile them: what the other tests of a row look at."""
     X, y = row.stream()
-    with quick_to_compile():
-        expected = bj.run(row.algorithm, row.roomy(), X, y, block_size=1)
+    expected = bj.run(row.algorithm, row.roomy(), X, y, block_size=1)
     assert_same(bj.run(row.algorithm, row.roomy(), X, y), expected, FLOAT32)
+
+
+# One for each family of maintenance, the second order, and features.
+FAMILIES = (
+    "perceptron-largest-margin-multiclass",
+    "pegasos-merge",
+    "pegasos-project-multiclass",
+    "projectron",
+    "arow-multiclass",
+    "fourier-average",
+)
+
+
+@pytest.mark.telling
+@functools.partial(
+    registry.each, rows=[row for row in registry.ROWS if row.name in FAMILIES]
+)
+def test_blocks_as_users_compile_them(row):
+    X, y = row.stream()
+    expected = bj.run(row.algorithm, row.roomy(), X, y)
+    with quick_to_compile(False):
+        run = functools.partial(bj.run, row.algorithm)
+        actual = jax.jit(run, compiler_options=AS_USERS_COMPILE)(row.roomy(), X, y)
+    assert_same(actual, expected, FLOAT32)
 
 
 @registry.some
@@ -69,9 +91,8 @@ def test_a_model_that_forgets_at_once(rate):
     row = next(row for row in registry.ROWS if row.name == "norma")
     X, y = row.stream()
     state = row.roomy(learning_rate=rate, regularization=1.0, average=True)
-    with quick_to_compile():
-        actual = bj.run(row.algorithm, state, X, y, block_size=N)
-        expected = bj.run(row.algorithm, state, X, y, block_size=1)
+    actual = bj.run(row.algorithm, state, X, y, block_size=N)
+    expected = bj.run(row.algorithm, state, X, y, block_size=1)
     assert_same(actual, expected, FLOAT32)
     assert np.abs(actual[1]).max() > 0.1
 
@@ -94,8 +115,7 @@ def test_any_length_of_stream_and_block(n, block_size):
     """One learner, whose model shrinks by itself: it tells rounds from examples."""
     row = next(row for row in registry.ROWS if row.name == "pegasos-oldest")
     X, y = row.stream(n)
-    with quick_to_compile():
-        actual = bj.run(row.algorithm, row.roomy(), X, y, block_size=block_size)
+    actual = bj.run(row.algorithm, row.roomy(), X, y, block_size=block_size)
     assert_same(actual, runs.loop(row, row.roomy(), X, y), FLOAT32)
 
 

@@ -13,8 +13,6 @@ import budgetjax as bj
 from budgetjax import examples
 from budgetjax.online import engine
 
-pytestmark = pytest.mark.usefixtures("as_users_compile")
-
 ROWS = CAPACITY + 1
 VECTORS = f"{ROWS},{NUM_FEATURES}"
 

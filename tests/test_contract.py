@@ -10,12 +10,9 @@ import pytest
 import registry
 import runs
 from compare import FLOAT32, assert_close, assert_same, kept
-from compiling import quick_to_compile
 from registry import N
 
 import budgetjax as bj
-
-pytestmark = pytest.mark.usefixtures("as_users_compile")
 
 # An operation outside `jit` is a program of its own, so these stand for all: a removal
 # that draws, an average of iterates on features, and a merge.
@@ -29,8 +26,7 @@ def test_jit_equals_eager(row, double):
     X, y = row.stream()
     states, _ = runs.steps(row, runs.exact(row), X, y)
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf[-2]), states)
-    with quick_to_compile():
-        actual = row.algorithm.step(state, X[-1], y[-1], np.float64(1))
+    actual = row.algorithm.step(state, X[-1], y[-1], np.float64(1))
     expected = jax.tree.map(lambda leaf: leaf[-1], states)
     assert_close(kept(actual), kept(expected), 1e-9)
 
@@ -65,8 +61,7 @@ def test_sweep_equals_single_runs_and_new_values_do_not_retrace(row):
         states = jax.vmap(init)(budgets, gammas)
         return jax.vmap(lambda state: bj.run(algorithm, state, X, y))(states)
 
-    with quick_to_compile():
-        stacked = sweep(budgets, gammas)
+    stacked = sweep(budgets, gammas)
     traced_once = len(traces)
     # Taken apart in NumPy, where an index compiles nothing.
     leaves = jax.device_get(stacked)

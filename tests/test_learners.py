@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from compiling import quick_to_compile
 from sklearn.datasets import load_digits
 
 import budgetjax as bj
@@ -15,7 +16,6 @@ from budgetjax import losses
 from budgetjax.online import span
 
 # Long loops.
-pytestmark = pytest.mark.usefixtures("as_users_compile")
 
 
 def digits(n):
@@ -47,6 +47,7 @@ def wide(n):
 
 
 @pytest.mark.parametrize("best", [False, True])
+@quick_to_compile(False)
 def test_projections_stay_accurate_in_float32(best):
     """100,000 updates, every row twice; then against a dense solve in float64."""
     X, y = wide(100_000)
