@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import budgetjax as bj
-from budgetjax import datasets, losses
+from budgetjax import datasets, losses, models
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -816,12 +816,12 @@ def test_pipeline_and_search():
 
 
 def test_few_sizes_of_blocks():
-    sizes = {n: inputs.block_size(n, 20) for n in range(1, 3_000_000, 997)}
+    sizes = {n: models.block_size(n, 20) for n in range(1, 3_000_000, 997)}
     assert set(sizes.values()) == {2**k for k in range(6, 17)}
     for n, size in sizes.items():
         computed = -(-n // size) * size
         assert computed <= max(1.25 * n, 256), n
-    assert inputs.block_size(10**6, 10**5) == inputs.FEWEST_ROWS
+    assert models.block_size(10**6, 10**5) == models.FEWEST_ROWS
     assert inputs.block_size(10**6, 10**9) == inputs.FEWEST_ROWS
 
 

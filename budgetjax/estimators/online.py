@@ -289,7 +289,8 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return models.decided(self.model_, self._scores(X))
+        scores = self._scores(X)
+        return models.decided(self.model_, scores)
 
     @available_if(_logistic)
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
