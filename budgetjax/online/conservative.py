@@ -1,8 +1,38 @@
-"""A block of examples at once, from violation to violation.
+"""A block of examples at once, from violation to violation: every conservative learner.
 
-Most rounds of a conservative learner change nothing but the clock, so a loop over
-violations is shorter than one over examples, and what is left for the others is two
-matrix products.
+Most rounds of such a learner change nothing but the clock, so a loop over violations is
+shorter than one over examples, and two matrix products serve all other rounds::
+
+    before the loop    kernel_rows = k(block, support set)      T x B, one product
+                       gram        = k(block, block)            T x T, one product
+                       scores      = scale * kernel_rows u      T
+                       the first example that violates, i
+
+    scores   o o o o X . . . X . . X      o  settled: scored by the model that saw it
+             0 1 2 3 i                    X  violates    .  after i, still provisional
+
+    each turn          write the edits of the violation before    (pending until now)
+                       update(i): new state, and edits            (one slot, or a few)
+                       push the edits into the scores after i     (columns of gram, and
+                       find the next i                             of kernel_rows)
+
+    after the loop     write the last edits; decay to the end of the block
+
+The decay of rounds in which nothing happens is a number per round, known before the
+loop: it multiplies scores where they are looked at, and never the coefficients.
+
+Edits are pending for one turn for the compiler's sake. An update reads the support set
+(kernel rows, norms of coefficients), and then writes a row of it. In one turn of a
+loop, a read after which the same array is written in place makes XLA copy the whole
+array, for it cannot order the two: B x d numbers per violation. If a turn begins with
+the write, before anything is read, all is in place; `tests/test_compilation.py` holds
+the compiled loops to no copy of such an array. For the same reason a write that may not
+happen is not a branch or a select over the array: its row goes to a spare slot.
+
+Many models under `jax.vmap` share one loop with one condition, that any of them has a
+violation left; a model that has none writes to its spare slot meanwhile.
+
+A step is a block of one. Its loop has one turn at most, and is a branch instead.
 """
 
 from typing import Any, NamedTuple
