@@ -822,7 +822,7 @@ def test_few_sizes_of_blocks():
         computed = -(-n // size) * size
         assert computed <= max(1.25 * n, 256), n
     assert models.block_size(10**6, 10**5) == models.FEWEST_ROWS
-    assert inputs.block_size(10**6, 10**9) == inputs.FEWEST_ROWS
+    assert models.block_size(10**6, 10**9) == models.FEWEST_ROWS
 
 
 def test_blocks_are_all_rows():

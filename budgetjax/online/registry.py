@@ -14,6 +14,8 @@ _registered: dict[str, Algorithm] = {}
 def register(algorithm: Algorithm) -> None:
     """Makes an algorithm of your own known by its name, to `refit` and estimators.
 
+    Model files know its states too, if `init` is annotated with what it returns.
+
     Args:
       algorithm: a record whose name is none of this package's.
 

@@ -15,7 +15,7 @@ import optax
 
 from budgetjax import losses
 from budgetjax.checks import Name
-from budgetjax.online import features
+from budgetjax.online import features, registry
 
 ESTIMATORS = "budgetjax.estimators"
 TYPES = frozenset(
@@ -81,19 +81,15 @@ def fields_of(kind: Any) -> tuple[str, ...]:
 
 
 def name_of(record: Any) -> str | None:
-    """What a file calls the type of a record; None for one of the caller's."""
+    """What a file calls the type of a record; None where only the caller knows it."""
     kind = type(record)
     package, name = kind.__module__.partition(".")[0], kind.__name__
+    algorithm = getattr(record, "algorithm", None)
+    if isinstance(algorithm, Name) and _state_type(algorithm.value) is kind:
+        return algorithm.value
     if package == "optax":
         return f"optax.{name}" if getattr(optax, name, None) is kind else None
-    if package != "budgetjax":
-        return None
-    if name in TYPES:
-        return name
-    algorithm = getattr(record, "algorithm", None)
-    if isinstance(algorithm, Name) and _states().get(algorithm.value) is kind:
-        return algorithm.value
-    return None
+    return name if package == "budgetjax" and name in TYPES else None
 
 
 def type_of(name: str, fields: tuple[str, ...]) -> Any:
@@ -105,7 +101,7 @@ def type_of(name: str, fields: tuple[str, ...]) -> Any:
     if name in TYPES:
         found = _types(name)
         return next((kind for kind in found if fields_of(kind) == fields), found[0])
-    return _states().get(name)
+    return _state_type(name)
 
 
 @functools.cache
@@ -126,18 +122,15 @@ def _types(name: str) -> list[Any]:
     return list(dict.fromkeys(kinds))
 
 
-@functools.cache
-def _states() -> dict[str, Any]:
-    """The class of the states of every algorithm: what its `init` gives."""
-    public: Any = importlib.import_module("budgetjax.public")
-    inits = {
-        name: getattr(getattr(public, name), "init", None) for name in public.__all__
-    }
-    kinds = {
-        name: getattr(init, "__annotations__", {}).get("return")
-        for name, init in inits.items()
-    }
-    return {name: kind for name, kind in kinds.items() if is_record(kind)}
+def _state_type(name: str) -> Any:
+    """The class of the states of an algorithm: what its `init` gives; or None."""
+    if name in registry.names():
+        algorithm = registry.named("names", name)
+    else:
+        algorithm = getattr(importlib.import_module("budgetjax.public"), name, None)
+    init = getattr(algorithm, "init", None)
+    kind = getattr(init, "__annotations__", {}).get("return")
+    return kind if is_record(kind) else None
 
 
 def is_estimator(kind: type) -> bool:
