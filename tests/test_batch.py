@@ -322,6 +322,36 @@ def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
     assert not re.search(shape, text[text.index("ENTRY") :])
 
 
+@pytest.mark.parametrize("name", ["sbp", "smo"])
+def test_problems_with_other_labels_share_rows(name, double):
+    """A second problem on the same rows computes only what the first did not need."""
+    X, y = noisy()
+    other = np.where(X[:, 1] > 0, 1.0, -1.0)
+    given = {"precompute": False, "cache_size": 1.0, "batch_size": BATCH}
+    first, _ = run(name, X, y, started(name, X, y, **given), max_steps=30)
+    kept = jax.tree.map(np.asarray, first.rows)
+    ends = []
+    for shared in (None, first.rows):
+        state = started(name, X, other, rows=shared, **given)
+        ends.append(run(name, X, other, state, max_steps=30)[0])
+    alone, sharing = ends
+    more = int(sharing.rows.num_computed) - int(first.rows.num_computed)
+    assert more < 0.6 * int(alone.rows.num_computed)
+    Q = kernel_svm.signed_matrix(kernels.rbf(GAMMA), X, other)
+    close(sharing.responses, Q @ np.asarray(sharing.coefficients), 1e-12)
+    # What was shared is as it was.
+    same(first.rows, kept)
+    bad = {
+        "must be that of the training set": (X[::-1], {}),
+        "rows must be of 59 examples": (X[1:], {}),
+        "and batch_size 4, got 60 and 8": (X, {"batch_size": 4}),
+    }
+    for says, (rows, more) in bad.items():
+        labels = other[: len(rows)]
+        with pytest.raises(ValueError, match=f"^{name}.init: .*{says}"):
+            started(name, rows, labels, rows=first.rows, **given | more)
+
+
 # Update by update.
 
 

@@ -627,8 +627,8 @@ def test_a_pass_leaves_others_alone(form, double):
     Z = np.asarray(everyone.values) if form != "sparse" else reference.patterns(X, y)
     Z = Z[:, : state.weights.size]
 
-    def visit(old, margin, square, share, tally):
-        assert share is None
+    def visit(old, margin, square, own, tally):
+        assert own is None
         return old + 1, margin > 0, tally + jnp.stack([margin, square])
 
     @jax.jit
@@ -665,15 +665,21 @@ def hoisted(program, *given):
 
 # The type of X is that of a product only: once a form.
 @pytest.mark.parametrize(
-    ("augment", "dtype"), [(0.0, np.float64), (1.0, np.float64), (0.0, np.float32)]
+    ("augment", "dtype", "weight"),
+    [
+        (0.0, np.float64, None),
+        (1.0, np.float64, None),
+        (0.0, np.float32, None),
+        (1.0, np.float64, np.full(300, 2.0)),
+    ],
 )
 @pytest.mark.parametrize("form", ["dense", "sparse", "rbf"])
-def test_a_pass_is_one_kernel(form, dtype, augment, double):
+def test_a_pass_is_one_kernel(form, dtype, augment, weight, double):
     """Operation by operation it would take ten times as long."""
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 41)).astype(dtype)
     y = np.where(X[:, 0] > 0, 1, -1)
-    state = started(form, X, y, augment=augment)
+    state = started(form, X, y, augment=augment, weight=weight)
     everyone = shown(form, X, y, state)
     order = passes.everything(300)
 

@@ -691,11 +691,15 @@ def wide(form, dtype):
 WIDE = [("dense", np.float32), ("dense", np.float64), ("sparse", np.float64)]
 
 
-@pytest.mark.parametrize(("form", "dtype"), WIDE)
-def test_a_pass_of_dcd_is_one_kernel(form, dtype, double):
+@pytest.mark.parametrize(
+    ("form", "dtype", "weight"),
+    [(*of, None) for of in WIDE] + [(*of, np.full(300, 2.0)) for of in WIDE[1:]],
+)
+def test_a_pass_of_dcd_is_one_kernel(form, dtype, weight, double):
     """Operation by operation it would take ten times as long; both losses share it."""
     X, y = wide(form, dtype)
-    states = [started("dcd", FORMS[form](X), y, loss=loss) for loss in LOSSES]
+    given = {"weight": weight}
+    states = [started("dcd", FORMS[form](X), y, loss=loss, **given) for loss in LOSSES]
     first, second = (
         jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), state)
         for state in states

@@ -73,7 +73,7 @@ def init(
 
     References:
       Shalev-Shwartz, Singer, Srebro and Cotter (2011), "Pegasos: primal estimated
-      sub-gradient solver for SVM", Figure 3.
+      sub-gradient solver for SVM", Figure 3. https://doi.org/10.1007/s10107-010-0420-4
 
     Differences from the paper: at visit t the figure divides by lambda t, and its
     derivation, as here, by lambda (t - 1).

@@ -81,7 +81,7 @@ def init(
     kernel: Kernel,
     slack: ArrayLike,
     weight: ArrayLike | None = None,
-    fit_bias: bool = False,
+    fit_bias: bool = True,
     batch_size: int = 64,
     precompute: bool | str = "auto",
     cache_size: float = 512.0,
@@ -94,7 +94,7 @@ def init(
     :math:`\gamma(c, n \nu)` over the responses :math:`c_i = y_i \langle w,
     \Phi(x_i) \rangle`, where :math:`\sum_i \max(0, \gamma - c_i) = n \nu`: the margin
     by which all examples are right after a slack of :math:`\nu` each is given where it
-    helps most. An update draws an example from those under water, each as likely, and
+    helps most. An update draws one of the examples under water, all equally likely, and
 
     .. math:: \alpha_i \leftarrow \alpha_i + \eta_t, \quad \eta_t = \eta_0 / \sqrt{t},
         \qquad c_j \leftarrow c_j + \eta_t \, y_i y_j k(x_i, x_j),
@@ -103,14 +103,14 @@ def init(
     iterates over its own level, :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) /
     \gamma(\bar c, n \nu)`: every solution of an SVM is one for some slack.
 
-    A step makes up to `batch_size` updates, each with the level of its own. Of the
-    examples under water whose kernel rows are not kept it first takes some at random,
-    and computes their rows, one matrix product. When an update draws an example without
-    a row, one of these has its place, if it still is under water; without any the step
-    ends. How many are taken follows from how many come to their turn.
+    A step makes up to `batch_size` updates, each with its own level. It first computes
+    the kernel rows of some random examples under water whose rows are not kept, in one
+    matrix product. When an update draws an example without a row, one of these takes
+    its place if it is still under water; when none is left the step ends. Their number
+    adapts to how many of them get their turn.
 
-    Cost: a step computes up to `batch_size` kernel rows, O(n d) each, and makes as many
-    updates at most, O(n) each, by a few passes over the responses.
+    Cost: a step computes up to `batch_size` kernel rows, O(n d) each, and makes up to
+    as many updates, O(n) each, in a few passes over the responses.
 
     Args:
       X: the training set, shape `(n, d)`; float64 stays so.
@@ -120,11 +120,11 @@ def init(
         a hard margin. The SVM with optimum :math:`w^*` for
         :math:`\frac{\lambda}{2} \|w\|^2` plus the mean hinge loss has
         :math:`\nu = ` mean hinge :math:`(w^*) / \|w^*\|`.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice. The
-        slacks are then given at the price :math:`v_i`, :math:`n` is the sum of the
-        weights, and examples under water are as likely as their weight is large.
-      fit_bias: add a bias that is not regularised; updates then take turns between the
-        classes.
+      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice. Then
+        :math:`\sum_i v_i \max(0, \gamma - c_i) = n \nu`, where :math:`n` is the sum of
+        the weights, and examples under water are drawn in proportion to their weight.
+      fit_bias: whether to add a bias, which is not regularised; updates then take turns
+        between the classes.
       batch_size: maximum number of updates, and of new kernel rows, per step; 1 is the
         iteration of the paper.
       precompute: True to compute all kernel values now, `n^2` of them; False to compute
@@ -155,6 +155,7 @@ def init(
     References:
       Cotter, Shalev-Shwartz and Srebro (2012), "The kernelized Stochastic Batch
       Perceptron", Algorithms 1 and 2; Section 3.6 and Appendix B for the bias.
+      https://arxiv.org/abs/1204.0566
 
     Differences from the paper: the average weighs iterate t by t, which forgets the
     first ones sooner. Examples whose rows must be computed are drawn several at once,

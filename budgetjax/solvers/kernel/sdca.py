@@ -71,6 +71,7 @@ def init(
       Hsieh, Chang, Lin, Keerthi and Sundararajan (2008), "A dual coordinate descent
       method for large-scale linear SVM", Algorithm 1 with random draws, with a kernel
       as in Cotter, Shalev-Shwartz and Srebro (2012), Section 4.4.
+      https://doi.org/10.1145/1390156.1390208, https://arxiv.org/abs/1204.0566
 
     Differences from the paper: examples are drawn with replacement; no shrinking.
     """

@@ -50,8 +50,7 @@ def init(
 
     A step chooses `batch_size` examples by the same measure, solves the problem in
     their coefficients by such updates, with the kernel values among them, and then
-    brings all responses up to date by the kernel rows of those that have changed: a
-    matrix product.
+    updates all responses with the kernel rows of those that have changed.
 
     Cost: a step is O(batch_size^2 d + n), and O(n d) for every coefficient that
     changes and whose kernel row is not kept.
@@ -62,7 +61,7 @@ def init(
       kernel: `k`, positive definite.
       penalty: C, positive.
       weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
-      fit_bias: add a bias that is not regularised.
+      fit_bias: whether to add a bias, which is not regularised.
       batch_size: coefficients to choose per step; the minimum, 1, or 2 with a bias, is
         one update per step.
       precompute: True to compute all kernel values now, False to compute rows when they
@@ -89,8 +88,10 @@ def init(
     References:
       Platt (1998), "Fast training of Support Vector Machines using Sequential Minimal
       Optimization". Fan, Chen and Lin (2005), "Working set selection using second order
-      information for training support vector machines", WSS 2. Joachims (1998), "Making
-      large-scale SVM learning practical", for larger working sets.
+      information for training support vector machines", WSS 2.
+      https://jmlr.org/papers/v6/fan05a.html
+      Joachims (1998), "Making large-scale SVM learning practical", for larger working
+      sets. https://www.cs.cornell.edu/people/tj/publications/joachims_99a.pdf
 
     Differences from the paper: the working set has any size; half of it, with a bias,
     are those that violate most in "up", the others those in "low" that gain most

@@ -187,12 +187,13 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
     """
     key, now = jax.random.split(state.key)
     lower, upper = state.bounds
+    own = None
+    if state.weight is not None:
+        own = state.upper * state.weight, state.ridge / state.weight
 
-    def visit(coefficient, margin, square, share, tally):
+    def visit(coefficient, margin, square, own, tally):
         # Algorithm 3.
-        most, ridge = state.upper, state.ridge
-        if share is not None:
-            most, ridge = share * most, ridge / share
+        most, ridge = (state.upper, state.ridge) if own is None else own
         gradient = margin - 1 + ridge * coefficient
         low, high = coefficient <= 0, coefficient >= most
         shrunk = (low & (gradient > upper)) | (high & (gradient < lower))
@@ -212,7 +213,7 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
         state.coefficients,
         visit,
         jnp.full_like(state.bounds, -jnp.inf),
-        state.weight,
+        own,
     )
     n = X.number
     whole = state.order.number == n

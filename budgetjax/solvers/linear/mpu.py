@@ -181,7 +181,7 @@ def init(
     References:
       Panagiotakopoulos and Tsampouka (2010), "The margin perceptron with unlearning",
       Algorithm 1, with the active sets and multiple updates of Section 4.
-      https://icml.cc/Conferences/2010/papers/339.pdf
+      https://mlanthology.org/icml/2010/panagiotakopoulos2010icml-margin
 
     Differences from the paper: none without weights, which it does not have.
     """
@@ -309,10 +309,9 @@ def _visit(
     count: Float[Array, ""],
     margin: Float[Array, ""],
     square: Float[Array, ""],
-    share: Float[Array, ""] | None,
+    most: Float[Array, ""],
 ) -> Float[Array, ""]:
     """The count of a pattern after it has been presented."""
-    most = state.most if share is None else share * state.most
     # Equation (8), with the multiple updates of Section 4: at most as many as the count
     # allows, which are none at its ends.
     learn = margin <= state.threshold
@@ -329,13 +328,15 @@ def _pass(
 ) -> tuple[State, Order, Bool[Array, ""]]:
     """Presents some patterns; which of them the next active set is, and any change."""
 
-    def visit(count, margin, square, share, tally):
-        now = _visit(state, count, margin, square, share)
+    def visit(count, margin, square, own, tally):
+        now = _visit(state, count, margin, square, state.most if own is None else own)
         # Section 4: of all patterns the first active set is kept, of that the second.
         first = (margin <= NEAR * state.threshold) | (now > 0)
         second = (now != count) & (now > 0)
         keep = jnp.where(everything, first, second)
-        change = jnp.stack([jnp.maximum(now - count, 0), jnp.maximum(count - now, 0)])
+        # Written otherwise, jax 0.10 does not compile a pass to one kernel.
+        change = now - count
+        change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
         return now, keep, tally + change
 
     weights, counts, kept, tally = visit_all(
@@ -346,7 +347,7 @@ def _pass(
         state.counts,
         visit,
         state.tally,
-        state.weight,
+        None if state.weight is None else state.most * state.weight,
     )
     changed = jnp.any(tally != state.tally)
     state = state._replace(

@@ -1,7 +1,7 @@
 """Passes over patterns, a visit after another, and the order they come in."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,9 @@ class Order(NamedTuple):
     number: Int32[Array, ""]
 
 
-# A visit: from the coefficient of a pattern, its margin, its squared norm, its weight
-# and what is tallied, to the new coefficient, whether the pattern is to be kept for the
-# next pass, and the new tally. Without weights it is None.
+# A visit: from the coefficient of a pattern, its margin, its squared norm, what else is
+# its own, or None, and what is tallied, to the new coefficient, whether the pattern is
+# kept for the next pass, and the new tally.
 Visit = Callable[
     ..., tuple[Float[Array, ""], Bool[Array, ""], Float[Array, " tallied"]]
 ]
@@ -38,7 +38,7 @@ def visit_all(
     coefficients: Float[Array, " n"],
     visit: Visit,
     tally: Float[Array, " tallied"],
-    weight: Float[Array, " n"] | None = None,
+    own: Any = None,
 ) -> tuple[Float[Array, " size"], Float[Array, " n"], Order, Float[Array, " tallied"]]:
     """Visits every pattern of an order; O(n), and for each visit the numbers of a row.
 
@@ -52,7 +52,7 @@ def visit_all(
       coefficients: of all patterns.
       visit: what it does.
       tally: what it is given first.
-      weight: weights of all patterns, or None.
+      own: what else a visit takes of its pattern: a tree of arrays of shape `(n,)`.
 
     Returns:
       Weights and coefficients after the pass, the kept patterns in the order of their
@@ -65,8 +65,8 @@ def visit_all(
         # No pattern comes twice, so its old coefficient is still its newest.
         old = element(coefficients, i)
         margin = patterns.inner(i, weights)
-        share = None if weight is None else element(weight, i)
-        now, keep, tally = visit(old, margin, element(squares, i), share, tally)
+        its_own = jax.tree.map(lambda values: element(values, i), own)
+        now, keep, tally = visit(old, margin, element(squares, i), its_own, tally)
         weights = patterns.add(i, now - old, weights)
         # What is not kept is overwritten by the next that is.
         kept = put(kept, count, i)
