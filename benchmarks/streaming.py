@@ -69,9 +69,9 @@ def streamed(kind: str, path: str) -> dict[str, Any]:
     read = bj.stream.csv if kind == "CSV" else bj.stream.parquet
     batches = read(path, target="label")
     first = next(iter(batches))
-    bj.fit_stream(bj.pegasos, empty(), [first], progress=False)
+    bj.fit_stream(bj.pegasos, empty(), [first])
     start = time.perf_counter()
-    model = bj.fit_stream(bj.pegasos, empty(), batches, progress=False)
+    model = bj.fit_stream(bj.pegasos, empty(), batches)
     seconds = time.perf_counter() - start
     return result(model.num_rows, seconds, model.state)
 

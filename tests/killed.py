@@ -56,7 +56,6 @@ def learn(path, cache, pause=0.0, told=None):
         classes=["no", "yes"],
         standardise=True,
         batch_rows=ROWS,
-        progress=False,
         checkpoint=path,
         every=100 if told is None else 1,
     )

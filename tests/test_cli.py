@@ -351,7 +351,6 @@ def python_stream(epochs=1, **more):
         reservoir=8192,
         standardise=True,
         batch_rows=256,
-        progress=False,
     )
 
 

@@ -158,7 +158,6 @@ def streamed():
         classes=["no", "yes"],
         standardise=True,
         batch_rows=30,
-        progress=False,
     )
     return model, raw, words
 

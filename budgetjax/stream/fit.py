@@ -42,7 +42,7 @@ def fit_stream(
     standardise: bool = False,
     reservoir: int | None = None,
     batch_rows: int | None = None,
-    progress: bool = True,
+    progress: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int = 100,
     resume: bool = True,
@@ -114,7 +114,7 @@ def fit_stream(
       >>> X, y = checkerboard(2000, seed=0)
       >>> batches = [(X[i:i + 300], y[i:i + 300]) for i in range(0, 2000, 300)]
       >>> state = bj.arow.init(bj.RBF(gamma=4.0), num_features=2, budget=30)
-      >>> model = bj.fit_stream(bj.arow, state, batches, progress=False)
+      >>> model = bj.fit_stream(bj.arow, state, batches)
       >>> model.num_rows, model.error < 0.25, model.predict(X[:5]).shape
       (2000, True, (5,))
     """
