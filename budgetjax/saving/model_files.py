@@ -67,7 +67,7 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
       >>> bj.predict(load(path), jnp.array([[1.0, 2.0]])).tolist()
       [1]
     """
-    _write("save", path, model, {})
+    write(path, model, {}, where="save")
 
 
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
@@ -113,45 +113,18 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       >>> bj.decision_function(state, jnp.array([[0.0]])).tolist()
       [3.0]
     """
-    return _read("load", path, like)[0]
+    return read(path, like=like, where="load")[0]
 
 
-def write(path: str | os.PathLike[str], model: Any, notes: dict[str, Any]) -> None:
-    """As `save`, with notes beside the model: anything that JSON can hold."""
-    _write("write", path, model, notes)
-
-
-def read(
+def write(
     path: str | os.PathLike[str],
+    model: Any,
+    notes: dict[str, Any],
     *,
-    like: Any = None,
-    check: Callable[[dict[str, Any]], None] = lambda notes: None,
-) -> tuple[Any, dict[str, Any]]:
-    """As `load`, and the notes that `write` was given.
-
-    `check` sees the notes before the model is made, and may raise.
-    """
-    return _read("read", path, like, check)
-
-
-def header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a model file says of itself, without making the model.
-
-    Returns:
-      `format`; `budgetjax` and `jax`, the versions that wrote it; `about`, a dict with
-      the type and, where known, `algorithm`, `kernel`, `maintenance` and `labels`; and
-      more that is not for people.
-
-    Raises:
-      FileNotFoundError: as `load`.
-      ValueError: as `load`, of the file as such.
-    """
-    path = _path("header", path)
-    return _checked(f"header: {path}", path)[0]
-
-
-def _write(where: str, path: Any, model: Any, notes: dict[str, Any]) -> None:
-    path = _path(where, path)
+    where: str = "write",
+) -> None:
+    """As `save`, with notes beside the model: anything that JSON can hold."""
+    name = _path(where, path)
     numpy_files = _safetensors(where).numpy
     node, tensors = trees.encode(where, model)
     about = {
@@ -173,24 +146,29 @@ def _write(where: str, path: Any, model: Any, notes: dict[str, Any]) -> None:
     at = data.index(NO_DIGEST.encode())
     before, digest, after = _pieces(data, at)
     digest = _digest(before, after).encode()
-    replace(where, path, (before, digest, after))
+    replace(where, name, (before, digest, after))
 
 
-def _read(
-    where: str,
-    path: Any,
-    like: Any,
+def read(
+    path: str | os.PathLike[str],
+    *,
+    like: Any = None,
     check: Callable[[dict[str, Any]], None] = lambda notes: None,
+    where: str = "read",
 ) -> tuple[Any, dict[str, Any]]:
-    path = _path(where, path)
+    """As `load`, and the notes that `write` was given.
+
+    `check` sees the notes before the model is made, and may raise.
+    """
+    name = _path(where, path)
     safetensors = _safetensors(where)
-    where = f"{where}: {path}"
-    found, data = _checked(where, path)
+    where = f"{where}: {name}"
+    found, data = _checked(where, name)
     check(found["notes"])
     try:
         tensors = {
-            name: Tensor(given["data"], tuple(given["shape"]))
-            for name, given in safetensors.deserialize(data)
+            tensor: Tensor(given["data"], tuple(given["shape"]))
+            for tensor, given in safetensors.deserialize(data)
         }
         decoder = Decoder(where, tensors, str(found["budgetjax"]))
         like = trees.NOTHING if like is None else like
@@ -204,6 +182,22 @@ def _read(
         raise ValueError(
             f"{where}: the structure of the model must be readable, got {error!r}"
         ) from error
+
+
+def header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a model file says of itself, without making the model.
+
+    Returns:
+      `format`; `budgetjax` and `jax`, the versions that wrote it; `about`, a dict with
+      the type and, where known, `algorithm`, `kernel`, `maintenance` and `labels`; and
+      more that is not for people.
+
+    Raises:
+      FileNotFoundError: as `load`.
+      ValueError: as `load`, of the file as such.
+    """
+    path = _path("header", path)
+    return _checked(f"header: {path}", path)[0]
 
 
 def _safetensors(where: str) -> Any:
