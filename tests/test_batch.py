@@ -343,6 +343,7 @@ def test_problems_with_other_labels_share_rows(name, double):
     same(first.rows, kept)
     bad = {
         "must be that of the training set": (X[::-1], {}),
+        "X and kernel must be that": (X, {"gamma": 2 * GAMMA}),
         "rows must be of 59 examples": (X[1:], {}),
         "and batch_size 4, got 60 and 8": (X, {"batch_size": 4}),
     }

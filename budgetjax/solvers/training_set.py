@@ -113,18 +113,32 @@ def drawn(
     return jnp.minimum(found, n - 1)
 
 
-def digest(array: ArrayLike) -> Integer[Array, ""]:
-    """A number that other values, or another order, hardly have; 0 if traced."""
-    known = checks.concrete(array)
-    if known is None:
-        return jnp.uint32(0)
-    return jnp.uint32(zlib.crc32(np.ascontiguousarray(known).tobytes()))
+def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]:
+    """A number that other values, or another order or kernel, hardly have.
+
+    It is 0 if something is traced.
+    """
+    value = zlib.crc32(type(kernel).__name__.encode())
+    # Numbers of a kernel may have become arrays of any precision since.
+    numbers = [checks.concrete(leaf) for leaf in jax.tree.leaves(kernel)]
+    numbers = [None if leaf is None else leaf.astype(np.float32) for leaf in numbers]
+    for known in (checks.concrete(array), *numbers):
+        if known is None:
+            return jnp.uint32(0)
+        value = zlib.crc32(np.ascontiguousarray(known).tobytes(), value)
+    return jnp.uint32(value)
 
 
-def check_same(where: str, name: str, known: Integer[Array, ""], array: Any) -> None:
-    """Raises unless an array has this digest, or one of the two was traced."""
-    stored, given = int(known), int(digest(array))
-    if stored and given and given != stored:
+def check_same(
+    where: str,
+    name: str,
+    known: Integer[Array, ""],
+    array: Any,
+    kernel: Kernel | None = None,
+) -> None:
+    """Raises unless this is of that digest, or something of the two was traced."""
+    stored, given = checks.concrete(known), int(digest(array, kernel))
+    if stored is not None and stored and given and given != stored:
         raise ValueError(
             f"{where}: {name} must be that of the training set of the state, in its "
             "order, got another of the same shape"
@@ -147,6 +161,6 @@ def prepare(
             f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
             f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
         )
-    check_same(where, "X", state.rows.digest, X)
+    check_same(where, "X", state.rows.digest, X, state.kernel)
     check_same(where, "y", state.digest, y)
     return X, y

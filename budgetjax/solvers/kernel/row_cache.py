@@ -43,7 +43,7 @@ class KernelRows(NamedTuple):
       next: the place that the next row takes; the row there is the oldest.
       num_computed: rows computed so far, each `n` kernel values.
       num_blocks: blocks of `K` computed apart from rows, each `batch^2` kernel values.
-      digest: identifies `X`, see `training_set.digest`.
+      digest: identifies `X` and the kernel, see `training_set.digest`.
       batch: maximum number of rows that are asked for at once.
       complete: whether all rows are kept, each at its example's number.
     """
@@ -92,14 +92,14 @@ def start(
         )
     checks.positive(where, "cache_size", cache_size)
     n = X.shape[0]
-    digest = training_set.digest(X)
+    digest = training_set.digest(X, kernel)
     if rows is not None:
         if rows.batch.value != batch_size or rows.squares.shape != (n,):
             raise ValueError(
                 f"{where}: rows must be of {n} examples and batch_size {batch_size}, "
                 f"got {rows.squares.shape[0]} and {rows.batch.value}"
             )
-        training_set.check_same(where, "X", rows.digest, X)
+        training_set.check_same(where, "X and kernel", rows.digest, X, kernel)
         return rows
     if precompute == "auto":
         precompute = n <= AFFORDABLE_EXAMPLES
