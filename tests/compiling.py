@@ -8,7 +8,7 @@ import jaxlib.version
 # XLA's older way to lower fusions takes a third of the time, and tests use it while it
 # is there: an option that XLA does not know is fatal. It fuses less and copies as much.
 OLDER_FUSIONS = jaxlib.version.__version_info__ < (0, 11)
-# For `jax.jit`, what users have.
+# For `jax.jit`, and for those who read what is compiled: what users have.
 AS_USERS_COMPILE = {"xla_cpu_use_fusion_emitters": True} if OLDER_FUSIONS else {}
 
 
