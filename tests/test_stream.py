@@ -414,6 +414,7 @@ def some_vectors(state):
 
 
 KEEPERS = {
+    "margins": (bj.perceptron, {"maintenance": bj.RemoveLargestMargin()}),
     "arow": (bj.arow, {}),
     "projectron": (bj.projectron, {"threshold": 0.1}),
     "nystrom": (bj.nystrom, {}),
@@ -431,7 +432,7 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     state = some_vectors(algorithm.init(kernel, num_features=3, budget=10, **more))
     old = Scaling(10, np.zeros(3), np.array([1.0, 4.0, 0.0]))
     new = Scaling(30, np.array([0.5, 1.0, 2.0]), np.array([2.0, 1.0, 9.0]))
-    moved = units.mapped(state, old, new)
+    moved = units.mapped(algorithm, state, old, new)
     was = np.asarray(state.expansion.vectors)[:5].astype(float)
     raw = was * [1, 2, 0]
     vectors = np.asarray(moved.expansion.vectors)
@@ -456,6 +457,9 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
             np.testing.assert_allclose(part.span.gram[:5, :5], ridged, atol=1e-5)
         if hasattr(part, "gram"):
             np.testing.assert_allclose(part.gram[:5, :5], K, atol=1e-5)
+    if name == "@margins":
+        u = np.asarray(moved.expansion.coefficients)[:5]
+        np.testing.assert_allclose(strategy.responses[:5], K @ u, atol=1e-6)
     if name == "@ball":
         u = np.asarray(moved.expansion.coefficients)[:5, 0]
         np.testing.assert_allclose(moved.ball.squared_norm, u @ K @ u, rtol=1e-5)
@@ -463,7 +467,7 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     aside = new._replace(mean=new.mean + 1)
     roots = [
         np.asarray(getattr(one, "span", one).root)
-        for one in (moved, units.mapped(moved, new, aside))
+        for one in (moved, units.mapped(algorithm, moved, new, aside))
         if hasattr(one, "span") or isinstance(one, features.State)
     ]
     if roots:
@@ -493,7 +497,10 @@ def test_columns_of_a_frame_are_taken_by_their_names(tmp_path):
 def test_frequencies_are_no_rows():
     state = bj.fourier.init(bj.RBF(0.3), num_features=3, budget=10)
     old = Scaling(10, np.zeros(3), np.ones(3))
-    assert units.mapped(state, old, old._replace(variance=np.full(3, 4.0))) is state
+    assert (
+        units.mapped(bj.fourier, state, old, old._replace(variance=np.full(3, 4.0)))
+        is state
+    )
 
 
 @pytest.mark.parametrize("away", [1e2, 1e4, 1e6])

@@ -14,6 +14,7 @@ from budgetjax import checks, counter, examples, support_set
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
+from budgetjax.online.maintenance.strategy import again
 from budgetjax.support_set import Average, Edits, Newcomer
 
 
@@ -32,22 +33,24 @@ def with_weights(
     root: Float[Array, "rows features"],
     weights: Float[Array, "columns features"],
 ) -> Any:
-    """The coefficients; a strategy of maintenance starts anew from them."""
-    expansion = support_set.with_coefficients(
-        state.expansion, jnp.matmul(root, weights.T, precision="highest")
-    )
-    state = state._replace(expansion=expansion)
-    strategy = getattr(state, "maintenance", None)
-    if strategy is None:
-        return state
-    seed = getattr(strategy, "seed", 0)
-    return state._replace(maintenance=strategy.start(state.kernel, expansion, seed))
+    """The coefficients, and nothing that depends on them."""
+    coefficients = jnp.matmul(root, weights.T, precision="highest")
+    expansion = support_set.with_coefficients(state.expansion, coefficients)
+    return state._replace(expansion=expansion)
 
 
 def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
     """The vectors, and nothing that depends on them."""
     expansion = support_set.with_vectors(state.expansion, vectors)
     return state._replace(expansion=expansion)
+
+
+def restarted(state: Any) -> Any:
+    """What a strategy of maintenance remembers, from the support set as it is."""
+    strategy = getattr(state, "maintenance", None)
+    if strategy is None:
+        return state
+    return state._replace(maintenance=again(strategy, state.kernel, state.expansion))
 
 
 class Algorithm(NamedTuple):
@@ -79,10 +82,12 @@ class Algorithm(NamedTuple):
       basis: `basis(state) -> root`, the features `root^T k(x)` on which a refit solves
         for weights.
       with_weights: `with_weights(state, root, weights) -> state`, the state with the
-        coefficients `root weights^T`, and all that depends on them.
+        coefficients `root weights^T`.
       with_vectors: `with_vectors(state, vectors) -> state`, the state with its support
-        vectors replaced slot by slot, and all that depends on them; weights follow.
-        None where they cannot be.
+        vectors moved, slot by slot, and with what it keeps of their span. None where
+        they cannot move.
+      restarted: `restarted(state) -> state`, after either: what it remembers of
+        coefficients and kernel values besides, computed anew.
     """
 
     name: str
@@ -94,6 +99,7 @@ class Algorithm(NamedTuple):
     basis: Callable[[Any], Array] = basis
     with_weights: Callable[[Any, Array, Array], Any] = with_weights
     with_vectors: Callable[[Any, Array], Any] | None = with_vectors
+    restarted: Callable[[Any], Any] = restarted
 
     def step(
         self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None

@@ -15,6 +15,7 @@ from budgetjax.online import span
 from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.landmarks import given
 from budgetjax.online.maintenance import Maintenance, MultiMerge, started
+from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.span import Span
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
 
@@ -417,42 +418,19 @@ def _exchanged(
     return Model(changed, covariance, terms, mask), Spread(shares, left)
 
 
-def with_weights(
-    state: State,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "columns features"],
-) -> State:
-    """The coefficients; maintenance goes by those of the Pegasos beside them."""
-    expansion = support_set.with_coefficients(
-        state.expansion, jnp.matmul(root, weights.T, precision="highest")
-    )
-    state = state._replace(expansion=expansion)
+def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
+    """The vectors and their span; the covariance refers to a basis near to the old."""
+    expansion = support_set.with_vectors(state.expansion, vectors)
+    basis = span.moved(state.span.root, state.kernel, expansion)
+    return state._replace(expansion=expansion, span=basis)
+
+
+def restarted(state: State) -> State:
+    """The strategy, which goes by the coefficients of the Pegasos beside the model."""
     if state.maintenance is None or state.counts is None:
         return state
-    pegasos = _pegasos(expansion, state.counts)
-    seed = getattr(state.maintenance, "seed", 0)
-    strategy = state.maintenance.start(state.kernel, pegasos, seed)
-    return state._replace(maintenance=strategy)
-
-
-def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
-    """The vectors, their span, and the covariance carried over into it.
-
-    With the map P from the old span to the new, S becomes P S P^T + I - P P^T.
-    """
-    old = state.expansion
-    expansion = support_set.with_vectors(old, vectors)
-    new = span.of(state.kernel, expansion)
-    kept = old.mask[:, None] & old.mask[None]
-    across = support_set.kernel_rows(state.kernel, old, vectors, expansion.squares)
-    map_ = jnp.linalg.multi_dot(
-        [new.root, jnp.where(kept, across, 0), state.span.root.T], precision="highest"
-    )
-    unit = jnp.eye(len(kept), dtype=map_.dtype)
-    certain = jnp.linalg.multi_dot(
-        [map_, unit - state.covariance, map_.T], precision="highest"
-    )
-    return state._replace(expansion=expansion, span=new, covariance=unit - certain)
+    pegasos = _pegasos(state.expansion, state.counts)
+    return state._replace(maintenance=again(state.maintenance, state.kernel, pegasos))
 
 
 def _pegasos(expansion: Expansion, counts: Float[Array, "rows columns"]) -> Expansion:
@@ -465,6 +443,6 @@ arow = Algorithm(
     init,
     violates,
     update,
-    with_weights=with_weights,
     with_vectors=with_vectors,
+    restarted=restarted,
 )

@@ -234,7 +234,7 @@ def with_weights(
     root: Float[Array, "rows features"],
     weights: Float[Array, "columns features"],
 ) -> State:
-    """The coefficients, and the squared norm of the ball.
+    """The coefficients, with a scale that is not small.
 
     Without a ball and a learning rate the scale is the step size, and stays as it is;
     else it may have decayed far since the last update.
@@ -243,11 +243,16 @@ def with_weights(
     if ball is not None or state.learning_rate is not None:
         fold = support_set.fold(expansion.scale)
         expansion = expansion._replace(scale=expansion.scale / fold)
-        state = algorithm.with_weights(
-            state._replace(expansion=expansion), root, weights
-        )
-        if ball is None:
-            return state
-        norm = support_set.whole_squared_norm(state.kernel, state.expansion)
-        return state._replace(ball=Ball(ball.unit * fold, norm))
+        if ball is not None:
+            ball = ball._replace(unit=ball.unit * fold)
+    state = state._replace(expansion=expansion, ball=ball)
     return algorithm.with_weights(state, root, weights)
+
+
+def restarted(state: State) -> State:
+    """The strategy, and the squared norm of the ball."""
+    state = algorithm.restarted(state)
+    if state.ball is None:
+        return state
+    norm = support_set.whole_squared_norm(state.kernel, state.expansion)
+    return state._replace(ball=state.ball._replace(squared_norm=norm))

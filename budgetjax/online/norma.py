@@ -99,4 +99,5 @@ norma = Algorithm(
     gradient_descent.update,
     gradient_descent.decay,
     with_weights=gradient_descent.with_weights,
+    restarted=gradient_descent.restarted,
 )

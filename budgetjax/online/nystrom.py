@@ -186,7 +186,8 @@ def basis(state: State) -> Float[Array, "rows rows"]:
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     """The landmarks and their features."""
     expansion = support_set.with_vectors(state.expansion, vectors)
-    root = span.of(state.kernel, expansion).root
+    assert state.root is not None, "landmarks have a root, frequencies have none"
+    root = span.moved(state.root, state.kernel, expansion).root
     return state._replace(expansion=expansion, root=root)
 
 

@@ -116,4 +116,5 @@ pegasos = Algorithm(
     gradient_descent.update,
     gradient_descent.decay,
     with_weights=gradient_descent.with_weights,
+    restarted=gradient_descent.restarted,
 )

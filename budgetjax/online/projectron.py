@@ -189,7 +189,9 @@ def update(
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     """The vectors and their span."""
     expansion = support_set.with_vectors(state.expansion, vectors)
-    return state._replace(expansion=expansion, span=span.of(state.kernel, expansion))
+    return state._replace(
+        expansion=expansion, span=span.moved(state.span.root, state.kernel, expansion)
+    )
 
 
 projectron = Algorithm("projectron", init, violates, update, with_vectors=with_vectors)

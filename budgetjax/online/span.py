@@ -34,6 +34,8 @@ from budgetjax.support_set import NOWHERE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
+# The least eigenvalue that is no rounding, relative to the largest.
+SMALLEST = 1e-6
 # By how much the ridge grows where it is too small.
 LARGER = 10.0
 
@@ -99,6 +101,25 @@ def of(kernel: Kernel, expansion: Expansion) -> Span:
     root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
     root = jnp.where(mask[:, None] & mask[None], root, 0)
     return Span(gram, root, jnp.zeros((), jnp.int32))
+
+
+def moved(
+    root: Float[Array, "rows rows"], kernel: Kernel, expansion: Expansion
+) -> Span:
+    """The span of moved vectors, in a basis near to the old; O(B^2 (d + B)).
+
+    The root is `(R K R^T)^(-1/2) R` with the old root R, so what refers to the basis,
+    as weights and a covariance, may stay as it is.
+    """
+    gram = of(kernel, expansion).gram
+    mask = expansion.mask
+    free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
+    w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
+    # A kernel that is not positive definite, or what rounding has left of one.
+    w = jnp.maximum(w, SMALLEST * w[-1])
+    turn = _times(V / jnp.sqrt(w)[None], V.T)
+    kept = mask[:, None] & mask[None]
+    return Span(gram, jnp.where(kept, _times(turn, root), 0), jnp.zeros((), jnp.int32))
 
 
 def _times(left: Array, right: Array) -> Array:

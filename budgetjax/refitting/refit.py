@@ -375,7 +375,7 @@ def _weighed(
     algorithm: Algorithm, state: Any, root: Array, weights: Array
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights, but for its average; and whether all are finite."""
-    state = algorithm.with_weights(state, root, weights)
+    state = algorithm.restarted(algorithm.with_weights(state, root, weights))
     return state, jnp.all(jnp.isfinite(state.expansion.terms))
 
 

@@ -312,7 +312,7 @@ def _after(
     try:
         state = model.state
         if model.scaling is not None and batch.scaling is not None:
-            state = units.mapped(state, model.scaling, batch.scaling)
+            state = units.mapped(algorithm, state, model.scaling, batch.scaling)
         state, scores = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error

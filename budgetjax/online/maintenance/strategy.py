@@ -2,6 +2,8 @@
 
 from typing import Protocol, runtime_checkable
 
+import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
@@ -33,6 +35,13 @@ class Maintenance(Protocol):
     ) -> tuple["Maintenance", Edits]: ...
 
     def rescale(self, factor: Float[Array, ""]) -> "Maintenance": ...
+
+
+def again(strategy: Maintenance, kernel: Kernel, expansion: Expansion) -> Maintenance:
+    """The strategy as it starts from this support set, where it keeps arrays of it."""
+    if all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(strategy)):
+        return strategy
+    return strategy.start(kernel, expansion, 0)
 
 
 def started(
