@@ -121,13 +121,19 @@ def sparse(where: str, name: str, X: Any) -> Any:
     return X
 
 
-def check_finite(where: str, X: jax.Array, first_row: int = 0) -> None:
+def check_finite(where: str, X: jax.Array | np.ndarray, first_row: int = 0) -> None:
     """Raises if an example has a value that is not finite, unless it is traced."""
     if isinstance(X, Tracer):
         return
-    # Data that an outer `jit` closes over have values too.
-    with jax.ensure_compile_time_eval():
-        row = int(first_bad_row(X))
+    if isinstance(X, np.ndarray):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.sum(X)):
+                return
+        row = int(np.argmin(np.append(np.all(np.isfinite(X), axis=-1), False)))
+    else:
+        # Data that an outer `jit` closes over have values too.
+        with jax.ensure_compile_time_eval():
+            row = int(first_bad_row(X))
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
         raise ValueError(

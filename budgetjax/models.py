@@ -557,8 +557,9 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
     for start in range(0, max(1, n), size):
         rows = X[start : start + size]
         length = rows.shape[0]
-        if not (linear and hasattr(X, "tocsr")):
-            rows = padded(_dense(model, rows), size)
+        if not linear:
+            # On the device once, however many models score it.
+            rows = checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
         scores = [
             np.asarray(_scores(where, part, rows, start))[:length] for part in parts
         ]
@@ -613,9 +614,14 @@ def _linear_scores(
     where: str, model: LinearModel, X: Any, features: int, first_row: int
 ) -> Array:
     """The scores by weights, of dense or sparse rows; O(n d), or O(numbers)."""
-    if hasattr(X, "tocsr"):
-        X = checks.sparse(where, "X", X)
+    host = hasattr(X, "tocsr") or isinstance(X, np.ndarray)
+    if host and not isinstance(model.weights, Tracer):
+        # NumPy and SciPy need neither a copy of the rows nor a compiled program.
+        sparse = hasattr(X, "tocsr")
+        X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
         _check_shape(where, X.shape, features)
+        if not sparse:
+            checks.check_finite(where, X, first_row)
         scores = X @ np.asarray(model.weights).T + np.asarray(model.bias)
         return checks.on_device(scores, model.weights.dtype)
     if hasattr(X, "longest"):  # `SparseRows`, finite since they were made
