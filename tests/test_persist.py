@@ -18,6 +18,7 @@ from budgetjax import losses
 from budgetjax.checks import Count, Flag
 from budgetjax.online import engine
 from budgetjax.saving import model_files, names, trees
+from budgetjax.solvers import SOLVERS
 
 D = 3
 
@@ -512,8 +513,14 @@ def test_no_module_path_is_in_a_file_of_a_solver(name):
 
 
 @pytest.mark.parametrize("name", sorted(names.TYPES))
-def test_registered_names_are_of_one_class_each(name):
-    kinds = names._types(name)
-    fields = [names.fields_of(kind) for kind in kinds]
-    assert kinds
-    assert len(fields) == len(set(fields))
+def test_registered_names_are_of_classes(name):
+    kind = names.type_of(name)
+    assert names.is_record(kind)
+    assert kind.__name__ == name
+    assert kind.__module__ == f"budgetjax.{names.TYPES[name]}"
+
+
+def test_every_solver_is_in_the_registry():
+    found = {name for name in dir(bj) if isinstance(getattr(bj, name), bj.Solver)}
+    assert found == set(SOLVERS)
+    assert all(getattr(bj, name).name == name for name in found)

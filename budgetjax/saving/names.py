@@ -5,9 +5,7 @@ class, if it is in the table; types of optax their public name there.
 """
 
 import dataclasses
-import functools
 import importlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,28 +14,36 @@ import optax
 from budgetjax import losses
 from budgetjax.checks import Name
 from budgetjax.online import features, registry
+from budgetjax.solvers import SOLVERS
 
 ESTIMATORS = "budgetjax.estimators"
-TYPES = frozenset(
-    {
-        # kernels
-        *("RBF", "Laplacian", "Linear", "Polynomial", "Sigmoid", "Normalized"),
-        *("Sum", "Product", "Waves"),
-        # maintenance
-        *("Unbudgeted", "RemoveOldest", "RemoveRandom", "RemoveSmallest"),
-        *("RemoveLargestMargin", "Project", "ProjectOntoNewcomer"),
-        *("ProjectOntoNearest", "Merge", "MultiMerge", "MergeBestPair"),
-        # parts of states
-        *("Average", "Ball", "Count", "Counter", "Expansion", "Flag", "Name", "Span"),
-        *("DenseRows", "KernelMatrix", "KernelRows", "SparseRows"),
-        *("Momentum", "OneInfinity", "Order", "TwoInfinity"),
-        # models
-        *("KernelModel", "Labelled", "LinearModel", "StreamModel"),
-        *("Reservoir", "Rows", "Scaling"),
-        # results
-        *("Grid", "History", "Objective", "Record", "Solution", "Sweep", "Table"),
-    }
-)
+# Where the class of each name lies: files hold the names alone, and code can move.
+MODULES = {
+    "kernels": "RBF Laplacian Linear Polynomial Sigmoid Normalized Sum Product",
+    "online.fourier": "Waves",
+    "online.maintenance.removal": (
+        "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin"
+    ),
+    "online.maintenance.merging": "Merge MultiMerge MergeBestPair",
+    "online.maintenance.projection": "Project ProjectOntoNewcomer ProjectOntoNearest",
+    "support_set": "Average Expansion",
+    "counter": "Counter",
+    "checks": "Count Flag Name",
+    "online.gradient_descent": "Ball",
+    "online.span": "Span",
+    "solvers.kernel.row_cache": "KernelRows",
+    "solvers.kernel.budget_svm": "Momentum",
+    "solvers.kernel.worst_norms": "OneInfinity TwoInfinity",
+    "solvers.linear.rows": "DenseRows KernelMatrix SparseRows",
+    "solvers.linear.passes": "Order",
+    "models": "KernelModel Labelled LinearModel",
+    "scaling": "Scaling",
+    "stream.model": "StreamModel",
+    "stream.reservoir": "Reservoir Rows",
+    "solvers.solver": "History Objective Record Solution",
+    "online.sweep": "Grid Sweep Table",
+}
+TYPES = {name: where for where, names in MODULES.items() for name in names.split()}
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -89,45 +95,28 @@ def name_of(record: Any) -> str | None:
         return algorithm.value
     if package == "optax":
         return f"optax.{name}" if getattr(optax, name, None) is kind else None
-    return name if package == "budgetjax" and name in TYPES else None
+    return name if kind.__module__ == f"budgetjax.{TYPES.get(name)}" else None
 
 
-def type_of(name: str, fields: tuple[str, ...]) -> Any:
-    """The class that a file means, or None; `fields` choose where some share a name."""
+def type_of(name: str) -> Any:
+    """The class that a file means, or None."""
     package, _, short = name.rpartition(".")
     if package:
         kind = getattr(optax, short, None) if package == "optax" else None
         return kind if is_record(kind) else None
     if name in TYPES:
-        found = _types(name)
-        return next((kind for kind in found if fields_of(kind) == fields), found[0])
+        return getattr(importlib.import_module(f"budgetjax.{TYPES[name]}"), name)
     return _state_type(name)
-
-
-@functools.cache
-def _types(name: str) -> list[Any]:
-    """The classes of this name, wherever in the package they are."""
-    importlib.import_module("budgetjax.public")
-    modules = [
-        module
-        for path, module in sorted(sys.modules.items())
-        if path.startswith("budgetjax.")
-    ]
-    found = (vars(module).get(name) for module in modules)
-    kinds = [
-        kind
-        for kind in found
-        if is_record(kind) and kind.__module__.startswith("budgetjax.")
-    ]
-    return list(dict.fromkeys(kinds))
 
 
 def _state_type(name: str) -> Any:
     """The class of the states of an algorithm: what its `init` gives; or None."""
+    algorithm = None
     if name in registry.names():
         algorithm = registry.named("names", name)
-    else:
-        algorithm = getattr(importlib.import_module("budgetjax.public"), name, None)
+    elif name in SOLVERS:
+        module = importlib.import_module(f"budgetjax.solvers.{SOLVERS[name]}.{name}")
+        algorithm = getattr(module, name)
     init = getattr(algorithm, "init", None)
     kind = getattr(init, "__annotations__", {}).get("return")
     return kind if is_record(kind) else None

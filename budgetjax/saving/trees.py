@@ -290,7 +290,7 @@ class Decoder(NamedTuple):
         fields, kind = tuple(node["fields"]), None
         name = node["type"] if "type" in node else node["own type"]
         if "type" in node:
-            kind = names.type_of(name, fields)
+            kind = names.type_of(name)
         elif is_record(type(like)) and own_name(type(like)) == name:
             kind = type(like)
         if kind is None:
