@@ -177,7 +177,7 @@ def _cases():
         given, wanted = more | (ours or {}), more | (theirs or {})
         module = modules[algorithm]
         if algorithm != "forgetron":
-            given["num_classes"] = wanted["num_classes"] = classes
+            given["num_classes"] = wanted["num_classes"] = classes or None
         make = None
         if algorithm in with_strategy:
             given["seed"] = 7
