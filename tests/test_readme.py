@@ -9,18 +9,42 @@ import re
 import pytest
 
 import budgetjax
+from budgetjax.online import ALGORITHMS
+from budgetjax.solvers import SOLVERS
 
-README = pathlib.Path(__file__).parents[1] / "README.md"
+ROOT = pathlib.Path(__file__).parents[1]
+GUIDES = ("README.md", "examples/README.md", "benchmarks/README.md")
+
+
+def blocks(name):
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
 
 
 @pytest.mark.telling
-def test_python_blocks_run(monkeypatch):
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert blocks
-    assert len(blocks[0].strip().splitlines()) <= 12
+@pytest.mark.parametrize("name", GUIDES[:2])
+def test_python_blocks_run(name):
+    assert blocks(name)
     names = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), names)
+    for block in blocks(name):
+        exec(compile(block, name, "exec"), names)
+
+
+def test_the_first_example_is_short():
+    assert len(blocks("README.md")[0].strip().splitlines()) <= 12
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_links_lead_somewhere(name):
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / name).read_text())
+    for link in links:
+        if not link.startswith("http"):
+            assert ((ROOT / name).parent / link).exists(), link
+
+
+def test_every_algorithm_has_a_row():
+    text = (ROOT / "README.md").read_text()
+    for name in (*ALGORITHMS, *SOLVERS):
+        assert text.count(f"| `bj.{name}` |") == 1, name
 
 
 def modules():

@@ -147,8 +147,8 @@ def init(
 
     Differences from the papers: the weights live in the span of support vectors that
     move; one covariance serves all classes; K has a ridge of 0.001 of its diagonal (see
-    `budgetjax/span.py`). The rounds of Pegasos are the updates of the model, its lambda
-    is 0.0001.
+    `budgetjax/online/span.py`). The rounds of Pegasos are the updates of the model, its
+    lambda is 0.0001.
     """
     where = "arow.init"
     kind = checks.float_dtype(where, dtype)

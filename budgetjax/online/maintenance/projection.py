@@ -21,7 +21,7 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
     `||a_p||^2 (k_pp - k_p^T K^-1 k_p)`, which costs no more.
 
     `K` has a ridge of 0.001 of its diagonal. How its inverse is kept across rounds, and
-    stays accurate in float32, is told in `budgetjax/span.py`. A plain scan of `step`
+    stays accurate in float32, see `budgetjax/online/span.py`. A plain scan of `step`
     copies the two matrices every round; `budgetjax.run` does not.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
