@@ -106,8 +106,9 @@ def init(
       Algorithms 1 and 2.
 
     Differences from the paper: the budget; and K has a ridge of 0.001 of its diagonal
-    (see `budgetjax/online/span.py`), so :math:`\delta` is the distance to the projection
-    that is made, which is larger than the least one, by about 0.001 for a duplicate.
+    (see `budgetjax/online/span.py`), so :math:`\delta` is the distance to the
+    projection that is made, which is larger than the least one, by about 0.001 for a
+    duplicate.
     """
     where = "projectron.init"
     dtype = checks.float_dtype(where, dtype)
