@@ -25,7 +25,7 @@ class Learner(NamedTuple):
 
     Attributes:
       name: as the user knows it.
-      algorithm: a namespace such as `budgetjax.arow`.
+      algorithm: for example `budgetjax.arow`.
       arguments: for `init`.
       refit_loss: for `budgetjax.refit`; None if it has no such loss.
     """
