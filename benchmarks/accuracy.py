@@ -87,7 +87,6 @@ class Method(NamedTuple):
     averages: bool = False
     binary: bool = False
     largest: float = np.inf
-    how: str = "vmap"
 
 
 def pegasos(maintenance, **limits) -> Method:
@@ -182,20 +181,18 @@ def linear(algorithm, loss=losses.hinge, factor=1) -> Method:
 METHODS = {
     "Pegasos, remove random": pegasos(bj.RemoveRandom()),
     "Pegasos, remove smallest": pegasos(bj.RemoveSmallest()),
-    "Pegasos, project": pegasos(bj.Project(), how="map"),
-    "Pegasos, project best": pegasos(bj.Project(best=True), how="map"),
+    "Pegasos, project": pegasos(bj.Project()),
+    "Pegasos, project best": pegasos(bj.Project(best=True)),
     "Pegasos, merge": pegasos(bj.Merge()),
     "Pegasos, merge any sign": pegasos(bj.Merge(same_sign=False), binary=True),
     "Pegasos, merge 3": pegasos(bj.MultiMerge(3)),
-    "Pegasos, merge best pair": pegasos(bj.MergeBestPair(), largest=100, how="map"),
+    "Pegasos, merge best pair": pegasos(bj.MergeBestPair(), largest=100),
     "SGD logistic, merge": sgd(losses.logistic, bj.Merge()),
     "PA-I, merge": passive_aggressive(bj.Merge()),
-    "PA-I, project best": passive_aggressive(bj.Project(best=True), how="map"),
-    "PA-I, project onto nearest": passive_aggressive(
-        bj.ProjectOntoNearest(), how="map"
-    ),
+    "PA-I, project best": passive_aggressive(bj.Project(best=True)),
+    "PA-I, project onto nearest": passive_aggressive(bj.ProjectOntoNearest()),
     "Projectron++": Method(
-        bj.projectron, projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}, how="map"
+        bj.projectron, projectron, {"threshold": (0.1, 0.3, 0.5, 0.7, 0.9)}
     ),
     "Perceptron, remove random": Method(bj.perceptron, perceptron, {}),
     "Forgetron": Method(bj.forgetron, forgetron, {}, binary=True),
@@ -208,7 +205,7 @@ METHODS = {
     "Fourier, B features": linear(bj.fourier),
     "Fourier, 4B features": linear(bj.fourier, factor=4),
     "Nystrom": linear(bj.nystrom),
-    "AROW": Method(bj.arow, arow, {"confidence": (0.01, 0.1, 1.0)}, how="map"),
+    "AROW": Method(bj.arow, arow, {"confidence": (0.01, 0.1, 1.0)}),
 }
 LABELS = (*METHODS, *RIVALS)
 SHOWN = (
@@ -247,7 +244,7 @@ def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
     grid = bj.grid(gamma=gammas, **method.grid)
     task = task._replace(rows=len(X))
     states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
-    states = bj.sweep(method.algorithm, states, X, y, how=method.how).states
+    states = bj.sweep(method.algorithm, states, X, y).states
     errors = judged(method, states, judge, X_held, y_held, stacked=True)
     found = {}
     for kind, values in errors.items():

@@ -40,7 +40,7 @@ def drifting(kernel, task, drift):
 
 
 LEARNERS = {name: METHODS[name] for name in NAMES} | {
-    "AROW, drift": Method(bj.arow, drifting, {"drift": (0.001, 0.01, 0.1)}, how="map")
+    "AROW, drift": Method(bj.arow, drifting, {"drift": (0.001, 0.01, 0.1)})
 }
 
 
@@ -49,7 +49,7 @@ def row(name, method, task, gammas, X, y):
     first = len(X) // 5
     grid = bj.grid(gamma=gammas, **method.grid)
     states = grid.init(lambda gamma, **rest: method.init(bj.RBF(gamma), task, **rest))
-    swept = bj.sweep(method.algorithm, states, X[:first], y[:first], how=method.how)
+    swept = bj.sweep(method.algorithm, states, X[:first], y[:first])
     best = int(np.nanargmin(np.asarray(swept.error)))
     chosen = [float(column[best]) for column in grid.columns]
     chosen = dict(zip(grid.names, chosen, strict=True))

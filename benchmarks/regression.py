@@ -41,12 +41,9 @@ LOSSES = {
     "epsilon-insensitive, 0.05": losses.epsilon_insensitive(0.05),
 }
 METHODS = {
-    f"SGD {loss}, {name}": sgd(LOSSES[loss], maintenance, how=how)
+    f"SGD {loss}, {name}": sgd(LOSSES[loss], maintenance)
     for loss in LOSSES
-    for name, maintenance, how in (
-        ("merge", bj.Merge(), "vmap"),
-        ("project", bj.Project(), "map"),
-    )
+    for name, maintenance in (("merge", bj.Merge()), ("project", bj.Project()))
 }
 METHODS |= {
     "Fourier, B features": linear(bj.fourier, LOSSES["squared"]),

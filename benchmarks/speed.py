@@ -23,6 +23,7 @@ import argparse
 import functools
 import os
 from pathlib import Path
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ import peers
 
 import budgetjax as bj
 from budgetjax import datasets
+from budgetjax.online import sweep as sweeping
 
 LEARNERS = ("oldest", "forgetron", "smallest", "merge")
 BUDGETS = (50, 100, 500)
@@ -155,13 +157,10 @@ def sweep(rows, repeats):
                 )
             for how in ("map", "vmap") if on_cpu else ("vmap",):
                 for devices in sorted({1, len(jax.devices())}):
-                    call = functools.partial(
-                        bj.sweep, bj.pegasos, models, X, y, how=how
-                    )
                     runs[how, devices] = (
-                        lambda call, used: call(devices=used),
+                        sweep_how,
                         count,
-                        (call, jax.devices()[:devices]),
+                        (how, models, X, y, jax.devices()[:devices]),
                     )
             for (how, devices), (function, measured, given) in runs.items():
                 seconds = measure.median(functools.partial(function, *given), repeats)
@@ -172,6 +171,12 @@ def sweep(rows, repeats):
                     "devices": devices,
                     "us a model and example": seconds / (n * measured) * 1e6,
                 }
+
+
+def sweep_how(how, models, X, y, devices):
+    """A sweep side by side or one after the other, whichever it would choose."""
+    with mock.patch.object(sweeping, "side_by_side", return_value=how == "vmap"):
+        return bj.sweep(bj.pegasos, models, X, y, devices=devices)
 
 
 def stacked(name, num_features, copies):

@@ -1,4 +1,4 @@
-"""What a user passes to a constructor: checked numbers and static flags.
+"""Checks of arguments: numbers, sizes, flags, arrays and seeds.
 
 Only Python and NumPy numbers can be checked. A traced value (inside `jit` or `vmap`)
 has no value yet, so these functions let it through.
@@ -18,24 +18,16 @@ from jax.typing import ArrayLike, DTypeLike
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
-class Flag:
-    """A yes or no that belongs to the structure of a pytree.
+class Static:
+    """A yes or no, or a size, that belongs to the structure of a state.
 
-    It is no leaf, so `jit` takes it as static and `vmap` leaves it alone.
+    It is no leaf, so `jit` knows it and `vmap` leaves it alone.
     """
 
-    on: bool
+    value: bool | int
 
     def __bool__(self) -> bool:
-        return self.on
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
-class Count:
-    """A number that belongs to the structure of a pytree, as `Flag` does."""
-
-    value: int
+        return bool(self.value)
 
 
 @jax.tree_util.register_static
@@ -67,7 +59,7 @@ def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
 
 
 def named(state: Any) -> str:
-    """What this is, for messages: the state of an algorithm, or of some type."""
+    """The kind of a thing, for messages: a state of an algorithm, or its type."""
     name = getattr(state, "algorithm", None)
     return f"one of {name.value}" if isinstance(name, Name) else type(state).__name__
 
@@ -154,7 +146,7 @@ def first_bad_row(X: jax.Array) -> jax.Array:
 def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """`value` as an array of JAX of this type.
 
-    What NumPy holds is copied and moved: `jnp.asarray` and `jnp.zeros` compile a
+    A NumPy array is copied and moved: `jnp.asarray` and `jnp.zeros` compile a
     program for every new shape.
     """
     if isinstance(value, jax.Array):
@@ -180,59 +172,42 @@ def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
     return value
 
 
-def flag(where: str, name: str, value: Any) -> Flag:
-    """`value` as a `Flag`, if it is a yes or no that is not traced."""
-    if not isinstance(value, bool | np.bool | Flag):
+def flag(where: str, name: str, value: Any) -> bool:
+    """`value` if it is a yes or no that is not traced, else a `ValueError`."""
+    if not isinstance(value, bool | np.bool):
         raise ValueError(f"{where}: {name} must be True or False, got {value!r}")
-    return Flag(bool(value))
+    return bool(value)
 
 
-def count(where: str, name: str, value: Any, *, at_least: int) -> Count:
-    """`value` as a `Count`, if it is an integer of at least `at_least`."""
-    if isinstance(value, Count):
+def _number(expected: str, test: Callable[[np.ndarray], Any]):
+    """A check: `value` itself, unless it is known and is not as expected."""
+
+    def check(where: str, name: str, value: ArrayLike) -> ArrayLike:
+        if isinstance(value, Tracer):
+            return value
+        try:
+            given = value if isinstance(value, jax.Array) else np.asarray(value)
+            real = any(jnp.issubdtype(given.dtype, kind) for kind in REAL)
+            good = real and np.all(np.isfinite(given) & test(np.asarray(given)))
+        except ValueError:
+            good = False
+        if not good:
+            raise ValueError(f"{where}: {name} must be {expected}, got {value!r}")
         return value
-    return Count(size(where, name, value, at_least=at_least))
+
+    return check
 
 
-def finite(where: str, name: str, value: ArrayLike) -> ArrayLike:
-    """`value` if it is a finite real number, else a `ValueError`."""
-    return _checked(where, name, value, "a finite number", lambda number: True)
-
-
-def positive(where: str, name: str, value: ArrayLike) -> ArrayLike:
-    """`value` if it is a positive number, else a `ValueError`."""
-    return _checked(
-        where, name, value, "a finite number above 0", lambda number: number > 0
-    )
-
-
-def non_negative(where: str, name: str, value: ArrayLike) -> ArrayLike:
-    """`value` if it is a number of at least 0, else a `ValueError`."""
-    return _checked(
-        where, name, value, "a finite number of at least 0", lambda number: number >= 0
-    )
-
-
-def fraction(where: str, name: str, value: ArrayLike) -> ArrayLike:
-    """`value` if it is between 0 and 1 and neither, else a `ValueError`."""
-    return _checked(
-        where,
-        name,
-        value,
-        "a number above 0 and below 1",
-        lambda number: (number > 0) & (number < 1),
-    )
-
-
-def part(where: str, name: str, value: ArrayLike) -> ArrayLike:
-    """`value` if it is at least 0 and below 1, else a `ValueError`."""
-    return _checked(
-        where,
-        name,
-        value,
-        "a number of at least 0 and below 1",
-        lambda number: (number >= 0) & (number < 1),
-    )
+REAL = (jnp.floating, jnp.integer)
+finite = _number("a finite number", lambda number: True)
+positive = _number("a finite number above 0", lambda number: number > 0)
+non_negative = _number("a finite number of at least 0", lambda number: number >= 0)
+fraction = _number(
+    "a number above 0 and below 1", lambda number: (number > 0) & (number < 1)
+)
+part = _number(
+    "a number of at least 0 and below 1", lambda number: (number >= 0) & (number < 1)
+)
 
 
 def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
@@ -242,29 +217,6 @@ def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
         raise ValueError(f"{where}: {name} must be an integer, got {value!r}")
     if not isinstance(given, Tracer) and not np.all(np.asarray(given) >= 1):
         raise ValueError(f"{where}: {name} must be at least 1, got {value!r}")
-    return value
-
-
-def _checked(
-    where: str,
-    name: str,
-    value: Any,
-    expected: str,
-    test: Callable[[np.ndarray], Any],
-) -> ArrayLike:
-    if isinstance(value, Tracer):
-        return value
-    try:
-        given = value if isinstance(value, jax.Array) else np.asarray(value)
-    except ValueError as error:
-        raise ValueError(
-            f"{where}: {name} must be {expected}, got {value!r}"
-        ) from error
-    real = jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(
-        given.dtype, jnp.integer
-    )
-    if not real or not np.all(np.isfinite(given) & test(np.asarray(given))):
-        raise ValueError(f"{where}: {name} must be {expected}, got {value!r}")
     return value
 
 
@@ -295,8 +247,16 @@ def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:
     return wanted
 
 
-def as_leaf(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+def as_leaf(
+    where: str,
+    name: str,
+    value: ArrayLike,
+    dtype: DTypeLike,
+    check: Callable[[str, str, ArrayLike], ArrayLike] | None = None,
+) -> jax.Array:
     """`value` as a strongly typed scalar leaf, so that new values never retrace."""
+    if check is not None:
+        check(where, name, value)
     if np.shape(value) != ():
         raise ValueError(
             f"{where}: {name} must be a scalar, got shape {np.shape(value)}; sweep "

@@ -1,16 +1,15 @@
 r"""Kernels as pytrees: `k(x, z)`, `k.gram(X, Z)`, `k.diag(X)`.
 
-A kernel is a `NamedTuple` of its parameters. The parameters are leaves, so they can be
-traced, swept by `vmap` and differentiated; the class is part of the tree's structure,
-so it is static under `jit`. Kernels add and multiply: `RBF(0.1) + Linear() * RBF(2.0)`.
+A kernel is a frozen dataclass. Its parameters are leaves, so they can be traced, swept
+by `vmap` and differentiated; the class is part of the tree's structure, so it is static
+under `jit`. Kernels add and multiply: `RBF(0.1) + Linear() * RBF(2.0)`.
 
 All but the Laplacian need only inner products and squared norms, so `gram` takes the
 squared norms of its rows where the caller has them: a kernel row of a stored support
 set is then one matrix-vector product.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import checks
-from budgetjax.checks import Flag
+from budgetjax.parameters import Parameters, static
 
 
 def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -84,60 +83,19 @@ def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
     return jnp.asarray(value, dtype)
 
 
-class Kernel:
-    """What all kernels share. A kernel is a subclass and a `NamedTuple` of parameters.
+class Kernel(Parameters):
+    """The base of all kernels; a kernel is a subclass with its parameters as fields.
 
     A new kernel defines `gram` and `diag`; both may ignore the squared norms.
     """
 
-    __slots__ = ()
-    # A NumPy number on the left would take the kernel for a sequence of numbers.
-    __array_ufunc__ = None
-
     # Whether it compares rows with examples, which then are support vectors.
     of_examples: ClassVar[bool] = True
 
-    # Of the NamedTuple that every kernel also is.
-    _fields: ClassVar[tuple[str, ...]]
-    _make: ClassVar[Callable[..., Any]]
-
-    # A kernel without parameters is an empty tuple; kernels of two kinds may be equal
-    # tuples.
-    def __bool__(self) -> bool:
-        return True
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and tuple.__eq__(self, other)  # pyright: ignore
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((type(self), *self))  # pyright: ignore
-
     def __init_subclass__(cls) -> None:
-        # A pytree must be rebuilt from any leaves (tracers, objects, axis numbers), so
-        # the checks of `__new__` are for users only: `_make` goes round them.
         super().__init_subclass__()
-        name = cls.__name__
-        if not hasattr(cls, "_fields"):
-            raise TypeError(
-                f'{name}: a kernel must be class {name}(Kernel, NamedTuple("{name}", '
-                "[...])), with its parameters, got no NamedTuple"
-            )
         if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
-            raise TypeError(f"{name}: a kernel must define gram and diag")
-        jax.tree_util.register_pytree_with_keys(
-            cls,
-            lambda kernel: (
-                [
-                    (jax.tree_util.GetAttrKey(name), getattr(kernel, name))
-                    for name in kernel._fields
-                ],
-                None,
-            ),
-            lambda _, leaves: cls._make(leaves),
-        )
+            raise TypeError(f"{cls.__name__}: a kernel must define gram and diag")
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> Float[Array, ""]:
         """`k(x, z)` of two points of shape `(d,)`, a scalar."""
@@ -175,35 +133,19 @@ class Kernel:
         raise NotImplementedError
 
     def __add__(self, other: "Kernel") -> "Sum":
-        return Sum(self, _kernel("+", other))
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __mul__(self, other: "Kernel") -> "Product":
-        return Product(self, _kernel("*", other))
-
-    # Without these a number on the left would repeat or concatenate the tuple.
-    def __radd__(self, other: object) -> "Sum":
-        return Sum(_kernel("+", other), self)
-
-    def __rmul__(self, other: object) -> "Product":
-        return Product(_kernel("*", other), self)
+        return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
 
-def _part(where: str, name: str, kernel: object) -> Kernel:
+def _check_kernel(where: str, name: str, kernel: object) -> None:
     if not isinstance(kernel, Kernel):
         raise ValueError(f"{where}: {name} must be a kernel, got {kernel!r}")
-    return kernel
 
 
-def _kernel(operator: str, other: object) -> Kernel:
-    if not isinstance(other, Kernel):
-        raise TypeError(f"kernel {operator} {other!r}: expected another kernel")
-    return other
-
-
-class Linear(Kernel, NamedTuple("Linear", [])):
+class Linear(Kernel):
     """The linear kernel, `k(x, z) = x.z`."""
-
-    __slots__ = ()
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return inner_products(*_pair(self, X, Z))
@@ -212,13 +154,7 @@ class Linear(Kernel, NamedTuple("Linear", [])):
         return squared_norms(_points(self, X)) if squares is None else squares
 
 
-class Polynomial(
-    Kernel,
-    NamedTuple(
-        "Polynomial",
-        [("degree", Any), ("gamma", Any), ("coef0", Any)],
-    ),
-):
+class Polynomial(Kernel):
     """The polynomial kernel, `k(x, z) = (gamma x.z + coef0)^degree`.
 
     Args:
@@ -227,15 +163,14 @@ class Polynomial(
       coef0: the constant; 0 is the homogeneous kernel.
     """
 
-    __slots__ = ()
+    degree: Any
+    gamma: Any = 1.0
+    coef0: Any = 1.0
 
-    def __new__(cls, degree: ArrayLike, gamma: ArrayLike = 1.0, coef0: ArrayLike = 1.0):
-        return super().__new__(
-            cls,
-            checks.positive_integer("Polynomial", "degree", degree),
-            checks.positive("Polynomial", "gamma", gamma),
-            checks.finite("Polynomial", "coef0", coef0),
-        )
+    def __post_init__(self):
+        checks.positive_integer("Polynomial", "degree", self.degree)
+        checks.positive("Polynomial", "gamma", self.gamma)
+        checks.finite("Polynomial", "coef0", self.coef0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._power(inner_products(*_pair(self, X, Z)))
@@ -254,7 +189,7 @@ class Polynomial(
         return jax.lax.pow(gamma * products + coef0, degree)
 
 
-class RBF(Kernel, NamedTuple("RBF", [("gamma", Any), ("exact", Flag)])):
+class RBF(Kernel):
     r"""The Gaussian kernel, `k(x, z) = exp(-gamma ||x - z||^2)`.
 
     Args:
@@ -266,11 +201,12 @@ class RBF(Kernel, NamedTuple("RBF", [("gamma", Any), ("exact", Flag)])):
         kernel is off by 0.3. Centre the data, or set this.
     """
 
-    __slots__ = ()
+    gamma: Any
+    exact: bool = static(default=False)
 
-    def __new__(cls, gamma: ArrayLike, exact: bool | Flag = False):
-        gamma = checks.positive("RBF", "gamma", gamma)
-        return super().__new__(cls, gamma, checks.flag("RBF", "exact", exact))
+    def __post_init__(self):
+        checks.positive("RBF", "gamma", self.gamma)
+        checks.flag("RBF", "exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -368,17 +304,17 @@ def gamma_of_distances(distances: Float[np.ndarray, "n n"]) -> float:
     return float(2 / np.mean(np.minimum(distances, most)))
 
 
-class Laplacian(Kernel, NamedTuple("Laplacian", [("gamma", Any)])):
+class Laplacian(Kernel):
     """The Laplacian kernel, `k(x, z) = exp(-gamma sum_i |x_i - z_i|)`.
 
     Args:
       gamma: positive.
     """
 
-    __slots__ = ()
+    gamma: Any
 
-    def __new__(cls, gamma: ArrayLike):
-        return super().__new__(cls, checks.positive("Laplacian", "gamma", gamma))
+    def __post_init__(self):
+        checks.positive("Laplacian", "gamma", self.gamma)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -391,7 +327,7 @@ class Laplacian(Kernel, NamedTuple("Laplacian", [("gamma", Any)])):
         )
 
 
-class Sigmoid(Kernel, NamedTuple("Sigmoid", [("gamma", Any), ("coef0", Any)])):
+class Sigmoid(Kernel):
     """The sigmoid kernel, `k(x, z) = tanh(gamma x.z + coef0)`; not positive definite.
 
     Args:
@@ -399,14 +335,12 @@ class Sigmoid(Kernel, NamedTuple("Sigmoid", [("gamma", Any), ("coef0", Any)])):
       coef0: the constant.
     """
 
-    __slots__ = ()
+    gamma: Any
+    coef0: Any = 0.0
 
-    def __new__(cls, gamma: ArrayLike, coef0: ArrayLike = 0.0):
-        return super().__new__(
-            cls,
-            checks.positive("Sigmoid", "gamma", gamma),
-            checks.finite("Sigmoid", "coef0", coef0),
-        )
+    def __post_init__(self):
+        checks.positive("Sigmoid", "gamma", self.gamma)
+        checks.finite("Sigmoid", "coef0", self.coef0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._tanh(inner_products(*_pair(self, X, Z)))
@@ -420,17 +354,17 @@ class Sigmoid(Kernel, NamedTuple("Sigmoid", [("gamma", Any), ("coef0", Any)])):
         return jnp.tanh(gamma * products + _scalar(self, "coef0", products.dtype))
 
 
-class Normalized(Kernel, NamedTuple("Normalized", [("kernel", Kernel)])):
+class Normalized(Kernel):
     """Any kernel scaled to `k(x, x) = 1`: `k(x, z) / sqrt(k(x, x) k(z, z))`.
 
     It is 0 where `k(x, x) = 0` (the zero vector under a linear kernel). The bounds of
     the Perceptron and the Forgetron ask for `k(x, x) <= 1`.
     """
 
-    __slots__ = ()
+    kernel: Kernel
 
-    def __new__(cls, kernel: Kernel):
-        return super().__new__(cls, _part("Normalized", "kernel", kernel))
+    def __post_init__(self):
+        _check_kernel("Normalized", "kernel", self.kernel)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -449,15 +383,15 @@ def _inverse_norms(diag: Float[Array, " n"]) -> Float[Array, " n"]:
     return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, diag, 1)), 0)
 
 
-class Sum(Kernel, NamedTuple("Sum", [("left", Kernel), ("right", Kernel)])):
+class Sum(Kernel):
     """The sum of two kernels; write `left + right`."""
 
-    __slots__ = ()
+    left: Kernel
+    right: Kernel
 
-    def __new__(cls, left: Kernel, right: Kernel):
-        return super().__new__(
-            cls, _part("Sum", "left", left), _part("Sum", "right", right)
-        )
+    def __post_init__(self):
+        _check_kernel("Sum", "left", self.left)
+        _check_kernel("Sum", "right", self.right)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         left = self.left.gram(X, Z, X_squares, Z_squares)
@@ -467,15 +401,15 @@ class Sum(Kernel, NamedTuple("Sum", [("left", Kernel), ("right", Kernel)])):
         return self.left.diag(X, squares) + self.right.diag(X, squares)
 
 
-class Product(Kernel, NamedTuple("Product", [("left", Kernel), ("right", Kernel)])):
+class Product(Kernel):
     """The product of two kernels; write `left * right`."""
 
-    __slots__ = ()
+    left: Kernel
+    right: Kernel
 
-    def __new__(cls, left: Kernel, right: Kernel):
-        return super().__new__(
-            cls, _part("Product", "left", left), _part("Product", "right", right)
-        )
+    def __post_init__(self):
+        _check_kernel("Product", "left", self.left)
+        _check_kernel("Product", "right", self.right)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         left = self.left.gram(X, Z, X_squares, Z_squares)

@@ -1,7 +1,7 @@
 """Margins, and the losses that optax lacks.
 
 One function serves two classes and more. A binary model has one column of scores and
-labels -1 and +1; a multi-class model has a column a class and labels `0 .. C-1`.
+labels -1 and +1; a multi-class model has one column per class and labels `0 .. C-1`.
 
 A loss is a function of a model's scores and one target: the score is a scalar, shape
 `()`, for a model with one column, and has shape `(C,)` otherwise. The losses of

@@ -30,6 +30,7 @@ from budgetjax.online.forgetron import forgetron
 from budgetjax.online.fourier import fourier
 from budgetjax.online.landmarks import kmeans_landmarks
 from budgetjax.online.maintenance import (
+    Maintenance,
     Merge,
     MergeBestPair,
     MultiMerge,
@@ -88,6 +89,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "LinearModel",
+    "Maintenance",
     "Merge",
     "MergeBestPair",
     "MultiMerge",

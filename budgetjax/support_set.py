@@ -1,4 +1,4 @@
-"""The budget-sized support set: what a kernel model is made of.
+"""The support set of a kernel model, in arrays of fixed shape.
 
 `f(x) = scale * sum_j u_j k(x_j, x)`, where row `j` of the arrays is one slot, which
 holds a support vector or is free and zero. A newcomer takes the first free slot, so
@@ -9,7 +9,7 @@ the matrix of support vectors. There is one row more than slots: what is to be w
 nowhere goes there, since a write that may not happen would have to read the old row.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ SMALLEST_SCALE = 2.0**-20
 
 
 class Average(NamedTuple):
-    """What an average of iterates must remember beside the sums in the support set.
+    """The memory of an average of iterates, beside the sums in the support set.
 
     Attributes:
       start: the first round whose model is in the average.
@@ -48,12 +48,12 @@ class Average(NamedTuple):
 
     @property
     def fading(self) -> Float[Array, "*models"]:
-        """What multiplies the sums before the next round: 1, or now and then 1/2."""
+        """The factor of the sums before the next round: 1, or now and then 1/2."""
         whole = self.total < 1 / jnp.finfo(self.total.dtype).eps
         return jnp.where(whole, 1.0, 0.5).astype(self.total.dtype)
 
     def faded(self) -> "Average":
-        """What it is before the next round."""
+        """The average before the next round."""
         fading = self.fading
         return self._replace(since=self.since * fading, total=self.total * fading)
 
@@ -64,7 +64,7 @@ class Expansion(NamedTuple):
     Attributes:
       vectors: `x_j`, shape `(rows, num_features)`; the spare row is arbitrary.
       squares: `||x_j||^2`, shape `(rows,)`; a kernel row is then one product.
-      terms: what a vector carries, shape `(rows, columns)`, zero in the spare row: its
+      terms: one row per vector, shape `(rows, columns)`, zero in the spare row: its
         coefficients `u_j`, unscaled. They are written once and not multiplied
         afterwards, so equal coefficients stay equal to the last bit. If iterates are
         averaged, there are as many columns again, the sums of the true coefficients.
@@ -72,10 +72,10 @@ class Expansion(NamedTuple):
       ages: the round in which `x_j` was inserted, `FREE` where the slot is free and in
         the spare row, shape `(rows,)`. Rounds count from 1; every 2^30 rounds they
         count anew, and what was there becomes negative, in its order.
-      scale: what multiplies all coefficients.
+      scale: the factor of all coefficients.
       num_active: the number of active slots.
-      budget: the most slots that may be active, at most the capacity.
-      average: of the averaged iterates, or None.
+      budget: the maximum number of active slots, at most the capacity.
+      average: the memory of averaged iterates, or None.
     """
 
     vectors: Float[Array, "rows features"]
@@ -89,12 +89,12 @@ class Expansion(NamedTuple):
 
     @property
     def num_columns(self) -> int:
-        """Columns of coefficients: 1, or one a class."""
+        """Columns of coefficients: 1, or one per class."""
         both = self.terms.shape[-1]
         return both if self.average is None else both // 2
 
     @property
-    def coefficients(self) -> Float[Array | np.ndarray, "*models rows columns"]:
+    def coefficients(self) -> Float[Any, "*models rows columns"]:
         """`u_j`, unscaled, shape `(rows, columns)`."""
         return self.terms[..., : self.num_columns]
 
@@ -138,7 +138,7 @@ class Newcomer(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one slot becomes; nothing where `slot` is `NOWHERE`.
+    """The new content of one slot; nothing changes where `slot` is `NOWHERE`.
 
     A slot becomes free by the age `FREE`, with zeros elsewhere.
     """
@@ -163,7 +163,7 @@ class Spread(NamedTuple):
 
 
 class Edits(NamedTuple):
-    """What a round changes in the support set, in this order.
+    """The changes of the support set in a round, in this order.
 
     Attributes:
       fold: what all stored coefficients are multiplied by, while the scale is divided
@@ -201,8 +201,8 @@ def empty(
       budget: a Python number, or a traced integer where `capacity` is given; a traced
         budget is clipped to `1 .. capacity`, because it cannot be checked.
       capacity: the number of slots; None takes the budget.
-      dtype: of the vectors and coefficients.
-      average: of the averaged iterates, or None.
+      dtype: the type of vectors and coefficients.
+      average: the memory of averaged iterates, or None.
 
     Raises:
       ValueError: if a size is not an integer of at least 1, the budget is above the
@@ -314,7 +314,7 @@ def oldest_least(
 
 
 def term(expansion: Expansion, slot: Integer[Array, ""]) -> Float[Array, " both"]:
-    """What the vector in this slot carries, with its sums up to date."""
+    """The term of the vector in this slot, with its sums up to date."""
     stored = expansion.terms[slot]
     if expansion.average is None:
         return stored
@@ -334,7 +334,7 @@ def faded(expansion: Expansion) -> Expansion:
 
 
 def newcomers_term(expansion: Expansion, newcomer: Newcomer) -> Float[Array, " both"]:
-    """What the newcomer carries: no model before this round has it."""
+    """The newcomer's term; its sums are 0, as no model before this round has it."""
     if expansion.average is None:
         return newcomer.coefficients
     nothing = jnp.zeros_like(newcomer.coefficients)
@@ -423,7 +423,7 @@ def no_edits(like: Edits) -> Edits:
 
 
 def fold(scale: Float[Array, ""]) -> Float[Array, ""]:
-    """What to multiply the stored coefficients by before a small scale underflows.
+    """The factor of the stored coefficients that keeps the scale from underflow.
 
     1 while the scale is in a safe range, else the power of two next below it, so that
     equal coefficients stay equal. The scale is to be divided by it.
@@ -532,7 +532,7 @@ def averaged(state):
     learning where `state` was: keep both.
 
     Args:
-      state: of a learner that was made with `average=`; stacked states too.
+      state: a state made with `average=`; stacked states too.
 
     Returns:
       A state for `decision_function`, `predict` and `support`. Before the first round

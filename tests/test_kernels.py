@@ -437,14 +437,13 @@ def test_operators():
     ids=repr,
 )
 def test_only_kernels_add_and_multiply(kernel, other):
-    # A kernel is a tuple, which Python and NumPy would repeat or concatenate.
     for operate in (
         lambda: kernel + other,
         lambda: other + kernel,
         lambda: kernel * other,
         lambda: other * kernel,
     ):
-        with pytest.raises(TypeError, match=r"expected another kernel|unsupported"):
+        with pytest.raises(TypeError, match=r"unsupported|concatenate|multiply"):
             operate()
 
 
@@ -590,7 +589,5 @@ def test_kernels_are_true_and_differ_by_their_kind():
 
 
 def test_a_kernel_of_your_own_that_lacks_a_part_says_so():
-    with pytest.raises(TypeError, match=r"Own: .* got no NamedTuple"):
-        type("Own", (bj.Kernel,), {})
     with pytest.raises(TypeError, match="Own: a kernel must define gram and diag"):
-        type("Own", (bj.Kernel, NamedTuple("Own", [])), {"gram": bj.Linear.gram})
+        type("Own", (bj.Kernel,), {"gram": bj.Linear.gram})

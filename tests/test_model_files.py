@@ -187,7 +187,7 @@ TYPES = (
     "budgetjax.losses.hinge",
     "RBF.__new__",
     "budgetjax.kernels.RBF",
-    "budgetjax.checks.Flag",
+    "budgetjax.checks.Static",
     "budgetjax.saving.model_files.os",
     "budgetjax.saving.model_files.os.system",
     "budgetjax.cli.main",

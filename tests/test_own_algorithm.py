@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import losses
+from budgetjax import losses, support_set
 from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.online.algorithm import columns_of, start
 
@@ -96,3 +96,34 @@ def test_sweeps_streams_refits_files_and_estimators(tmp_path):
     assert estimator.fit(X, y).score(X, y) > 0.8
     with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
         bj.register(fading._replace(name="pegasos"))
+
+
+class RemoveYoungest(bj.Maintenance):
+    seed: Any = 0
+    ages: Any = ()
+
+    def start(self, kernel, expansion, seed):
+        return RemoveYoungest(jnp.array(seed, jnp.int32), expansion.ages)
+
+    def admit(self, kernel, expansion, newcomer):
+        youngest = jnp.max(jnp.where(expansion.mask, expansion.ages, 0))
+        slot = support_set.slot_of(expansion.ages, youngest)
+        slot = jnp.where(expansion.full, slot, expansion.free)
+        ages = self.ages.at[slot].set(newcomer.age)
+        return RemoveYoungest(self.seed, ages), bj.Edits(
+            (support_set.row(expansion, newcomer, slot),)
+        )
+
+
+def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set():
+    state = bj.perceptron.init(
+        bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveYoungest(), seed=7
+    )
+    for x, label in zip(X[:30], y[:30], strict=True):
+        state = bj.perceptron.step(state, x, label)
+    kept = np.asarray(state.expansion.ages)
+    assert kept[0] == 1 and int(state.num_updates) > 5  # noqa: PT018
+    np.testing.assert_array_equal(state.maintenance.ages[:-1], kept[:-1])
+    better = bj.perceptron.restarted(bj.perceptron.with_vectors(state, jnp.asarray(X[:6])))
+    np.testing.assert_array_equal(better.maintenance.ages, kept)
+    assert int(better.maintenance.seed) == 7

@@ -15,7 +15,7 @@ from registry import N
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.checks import Count, Flag
+from budgetjax.checks import Static
 from budgetjax.online import engine
 from budgetjax.saving import model_files, names, trees
 from budgetjax.solvers import SOLVERS
@@ -251,7 +251,7 @@ THINGS = {
     "text": ["", "é", "\0", '"\\', "\ud800", "budgetjax"],
     "nested": {"a": ({"b": []}, ()), "": [[], {}, (None,)]},
     "other-keys": ({3: 1, 1: {}}, {True: 2}),
-    "static": (Flag(True), Flag(False), Count(7)),
+    "static": (Static(True), Static(False), Static(7)),
     "numpy-numbers": [np.float32(0.1), np.int64(-3), np.bool(True)],
     "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
     "strided": np.arange(20)[::3],
@@ -349,8 +349,8 @@ def sgd(loss=my_loss, learning_rate=0.5, **more):
     return bj.sgd.init(bj.RBF(0.5), loss=loss, learning_rate=learning_rate, **arguments)
 
 
-class MyKernel(bj.Kernel, NamedTuple("MyKernel", [("power", Any)])):
-    __slots__ = ()
+class MyKernel(bj.Kernel):
+    power: Any
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return (1 + X @ Z.T) ** self.power
@@ -444,7 +444,7 @@ UNLIKE = (
         lambda: arow(maintenance=bj.Merge(same_sign=False)),
         "same_sign .*False.*, got .*True",
     ),
-    Unlike("count", lambda: Count(3), lambda: Count(4), "value .*4.*, got .*3"),
+    Unlike("count", lambda: Static(3), lambda: Static(4), "value .*4.*, got .*3"),
     Unlike(
         "strategy",
         sgd,

@@ -1,4 +1,4 @@
-"""What an online algorithm is: a record of pure functions over its state."""
+"""The record of an online algorithm: pure functions over its state."""
 
 import functools
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
 
 
 def restarted(state: Any) -> Any:
-    """What a strategy of maintenance remembers, from the support set as it is."""
+    """The strategy of maintenance as it starts from the support set as it is."""
     strategy = getattr(state, "maintenance", None)
     if strategy is None:
         return state
@@ -65,8 +65,24 @@ class Algorithm(NamedTuple):
     A conservative algorithm gives `violates` and `update`; one that changes its model
     in every round gives a `block` of its own.
 
+    Every `init` takes the kernel and, of these, what applies:
+
+    * `num_features`: d, the length of an example.
+    * `budget`: B, the maximum number of support vectors; may be traced if `capacity` is
+      given.
+    * `num_classes`: 2 for labels -1 and +1, with one column of coefficients; C for
+      labels `0 .. C-1`, with one column per class; None for real targets, one column.
+    * `maintenance`: what a full budget does, such as `budgetjax.RemoveOldest()`. None
+      merges with a Gaussian kernel and projects with any other.
+    * `average`: True to keep the average of all iterates beside the last one, or the
+      first round of the average; see `budgetjax.averaged`.
+    * `seed`: an integer, for what is drawn at random.
+    * `capacity`: slots to allocate, at least the budget; None for the budget. One
+      capacity for several budgets lets `jax.vmap` sweep them.
+    * `dtype`: the float type of vectors, coefficients and kernel parameters.
+
     Attributes:
-      name: the name of its states.
+      name: the registered name, which every state carries.
       init: `init(kernel, *, num_features, budget, num_classes, ...) -> state`, an empty
         model.
       violates: `violates(state, score, y) -> bool`, whether this round must change the
@@ -110,11 +126,11 @@ class Algorithm(NamedTuple):
         traced and not checked; elsewhere a call is one compiled program.
 
         Args:
-          state: of this algorithm.
-          x: shape `(num_features,)`.
+          state: a state of this algorithm.
+          x: the example, shape `(num_features,)`.
           y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor
             a real number.
-          weight: what scales the update, at least 0. An example of weight 0 changes
+          weight: a factor of the update, at least 0. An example of weight 0 changes
             nothing, the clock included. None is 1.
 
         Returns:
@@ -139,10 +155,10 @@ class Algorithm(NamedTuple):
         """The state after a block of examples in order, and the score of each before.
 
         Args:
-          state: of this algorithm.
+          state: a state of this algorithm.
           X: examples, shape `(size, num_features)`.
           y: labels, shape `(size,)`.
-          weights: what scales an update, 0 where an example is to be skipped.
+          weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
         return self.block(self, settled(state), X, y, weights, axis)

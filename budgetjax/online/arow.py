@@ -33,13 +33,13 @@ class State(NamedTuple):
       expansion: the support set. Its coefficients are those of the mean weights.
       maintenance: the strategy, with what it remembers, or None if the support vectors
         are landmarks that stay.
-      counts: the coefficients of Pegasos, unscaled, which `maintenance` goes by, shape
-        `(rows, columns)`, or None.
+      counts: the coefficients of Pegasos, unscaled, by which `maintenance` decides,
+        shape `(rows, columns)`, or None.
       span: the span of the support vectors, with an orthonormal basis.
       covariance: S of the weights in that basis, shape `(rows, rows)`.
       confidence: r.
-      drift: how much of S is forgotten in an update.
-      moves: how many times B moves a doubling of the stream allows.
+      drift: the share of S that an update forgets.
+      moves: allowed moves per B and per doubling of the stream.
       num_moves: rounds that moved support vectors.
       num_seen: rounds so far, t.
       num_mistakes: rounds whose margin was at most 0.
@@ -77,7 +77,7 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""A classifier that knows how sure it is of every direction, in one pass.
+    r"""AROW on a budget: second-order learning in the span of the support vectors.
 
     The weights of the model, in the span of the support vectors, have a mean and a
     covariance S, which is I where nothing is known. With orthonormal features
@@ -98,33 +98,26 @@ def init(
        :math:`S \leftarrow S - \beta s s^T`.
 
     With ``drift``, :math:`S \leftarrow (1 - \delta) S + \delta I` goes before step 2:
-    what was learned long ago becomes uncertain again, and the model follows a world
-    that changes.
+    what was learned long ago becomes uncertain again, and the model follows a stream
+    that drifts.
 
     An example of weight w has the noise r / w, and enters Pegasos with w.
 
-    Cost: O(B (d + C)) a round, O(B (B + d + C)) if its margin is below 1. Memory:
+    Cost: O(B (d + C)) per example; a margin below 1 adds O(B (B + d + C)). Memory:
     three B x B matrices.
 
     Args:
-      kernel: any positive definite kernel; merging needs an `RBF`.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
-      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
-        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      kernel, num_features, budget, num_classes, seed, capacity, dtype: as in every
+        `init`; see `budgetjax.Algorithm`.
       confidence: r, positive: how noisy a label is. Larger is slower and steadier.
       drift: :math:`\delta`, at least 0 and below 1. On electricity prices in time
         order 0.01 raised the accuracy of predictions with 100 vectors from 84.2 to 92.8
-        percent; where the world stands still 0 is best.
-      moves: how many times B rounds may move support vectors while the stream becomes
-        twice as long, at least 0.
+        percent; on a stream that does not drift 0 is best.
+      moves: rounds that may move support vectors, per B and per doubling of the
+        stream's length; at least 0.
       maintenance: a strategy that keeps a full budget full; None merges.
-      landmarks: shape `(m, num_features)` with m at most B: support vectors that are
-        known and stay, as for `budgetjax.nystrom.init`. Then there is no step 1.
-      seed: for strategies that draw.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
+      landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
+        for `budgetjax.nystrom.init`. Then there is no step 1.
 
     Returns:
       A model that scores 0 everywhere.
@@ -142,8 +135,9 @@ def init(
 
     References:
       Crammer, Kulesza and Dredze (2009), "Adaptive regularization of weight vectors",
-      Figure 1. Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", for
-      the support vectors.
+      Figure 1. https://papers.nips.cc/paper/3848-adaptive-regularization-of-weight-vectors
+      Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", for the
+      support vectors; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Differences from the papers: the weights live in the span of support vectors that
     move; one covariance serves all classes; K has a ridge of 0.001 of its diagonal (see
@@ -162,9 +156,6 @@ def init(
         capacity=capacity,
         dtype=kind,
     )
-    confidence = checks.positive(where, "confidence", confidence)
-    moves = checks.non_negative(where, "moves", moves)
-    drift = checks.part(where, "drift", drift)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -184,9 +175,11 @@ def init(
         counts=counts,
         span=basis,
         covariance=jnp.eye(expansion.ages.shape[0], dtype=kind),
-        confidence=checks.as_leaf(where, "confidence", confidence, kind),
-        drift=checks.as_leaf(where, "drift", drift, kind),
-        moves=checks.as_leaf(where, "moves", moves, kind),
+        confidence=checks.as_leaf(
+            where, "confidence", confidence, kind, checks.positive
+        ),
+        drift=checks.as_leaf(where, "drift", drift, kind, checks.part),
+        moves=checks.as_leaf(where, "moves", moves, kind, checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )
 
@@ -199,10 +192,10 @@ def violates(
 
 
 class Model(NamedTuple):
-    """What a moving support vector changes.
+    """The part of the model that a moving support vector changes.
 
     Attributes:
-      span: of the support vectors.
+      span: the span of the support vectors.
       covariance: S.
       terms: the coefficients.
       mask: True where a slot is active.
@@ -215,15 +208,15 @@ class Model(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What step 1 gives to step 2.
+    """The result of step 1.
 
     Attributes:
       model: the model on the new support vectors.
       maintenance: the strategy.
       counts: the coefficients of Pegasos.
-      kernel_row: of the example, on the new support vectors; 0 where free.
-      rows: what became of which slot; their terms are arbitrary.
-      spreads: the coefficients of each vector that left, on the others.
+      kernel_row: `k(x_j, x)` for the new support vectors; 0 where a slot is free.
+      rows: the slots that changed; their terms are arbitrary.
+      spreads: the coefficients on the others of each vector that left.
     """
 
     model: Model
@@ -384,9 +377,9 @@ def _exchanged(
     kernel_self: Float[Array, ""],
     num_active: Integer[Array, ""],
 ) -> tuple[Model, Spread]:
-    """The model projected onto the span with another vector in a slot.
+    """The model projected onto the span with another vector in a slot; O(B^2 + B C).
 
-    And what the others receive of the one that leaves. O(B^2 + B C).
+    The second result is the share of the leaving term that each other vector receives.
     """
     spare = model.mask.shape[0] - 1
     place = jnp.where(slot == NOWHERE, spare, slot)

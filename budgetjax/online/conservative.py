@@ -46,7 +46,7 @@ from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
 
 
 class Block(NamedTuple):
-    """What is known of a block before its first round.
+    """A block of examples, and all that is known before its first round.
 
     Attributes:
       X: the examples, shape `(size, num_features)`.
@@ -74,11 +74,11 @@ class Block(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What the loop over violations carries.
+    """The carry of the loop over violations.
 
     Attributes:
-      state: of the learner, without the pending edits. Its scale is that after round
-        `last`; what has decayed since is in `Block`.
+      state: the state without the pending edits. Its scale is that after round `last`;
+        later decay is in `Block`.
       kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
         `(size, rows)`, without the pending edits.
       raw: unscaled scores of the model with the pending edits, shape `(size, columns)`;
@@ -115,20 +115,20 @@ def block(
     is pushed into the scores after it with rows of the kernel matrices, and the next
     violation is looked for: one iteration of the loop is one change of the model.
 
-    Cost: O(B d + T d) an example for blocks of T, and O(T + B) a violation beside its
-    maintenance.
+    Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation beside
+    its maintenance.
 
     Args:
       algorithm: the algorithm.
-      state: of that algorithm.
+      state: a state of that algorithm.
       X: examples, shape `(size, num_features)`.
       y: labels, shape `(size,)`.
-      weights: what scales an update, 0 where an example is to be skipped, shape
+      weights: factors of the updates, 0 where an example is to be skipped, shape
         `(size,)`.
       axis: the name of a `jax.vmap` over models, or None. They then go through one loop
         in lockstep, until the last has no violation left; a finished model writes
-        nowhere. With a loop condition a model, `vmap` would copy every model's arrays
-        in every iteration.
+        nowhere. With one loop condition per model, `vmap` would copy every model's
+        arrays in every iteration.
 
     Returns:
       The state after the block, and the score of each example by the model before it.

@@ -26,8 +26,7 @@ def run(
     """Feeds a stream to a learner, one example after the other, in one compiled loop.
 
     The same as calling `algorithm.step` on every row in turn, up to the rounding of
-    sums. Nothing the caller holds is donated: the old state stays valid, so a run can
-    be repeated from it.
+    sums. Nothing the caller holds is donated, so a run can be repeated.
 
     A block of examples is scored by two matrix products, and the loop goes from one
     example that changes the model to the next (see `budgetjax.online.conservative`).
@@ -37,14 +36,13 @@ def run(
 
     Args:
       algorithm: for example `budgetjax.pegasos`.
-      state: of that algorithm.
+      state: a state of that algorithm; it stays valid.
       X: examples, shape `(n, num_features)`.
       y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
         regressor real numbers.
-      weight: shape `(n,)`, what scales the update of each example, at least 0; booleans
-        too. A row of weight 0 is scored, and otherwise as if it were not there. None
-        is 1 for all.
-      block_size: examples to a block; 1 is the plain scan of `step`. None chooses.
+      weight: factors of the updates, shape `(n,)`, at least 0; booleans too. A row of
+        weight 0 is scored, and otherwise as if it were not there. None is 1 for all.
+      block_size: examples per block; 1 is the plain scan of `step`. None chooses.
 
     Returns:
       The state after the stream, and the scores `f_t(x_t)`, each of the model before it
@@ -55,7 +53,7 @@ def run(
         is not one of the model's, a weight is negative, or kernel values overflow.
         Inside `jit` or `vmap`, where values are traced, only shapes and types are
         checked.
-      OverflowError: if the model has no maintenance and was full when another example
+      OverflowError: if the model is unbudgeted and was full when another example
         should have entered.
     """
     checks.check_algorithm("run", algorithm, state)
@@ -67,7 +65,7 @@ def run(
 
 
 def block_length(where: str, block_size: int | None, capacity: int) -> int:
-    """Examples to a block, the best for this backend and capacity if None.
+    """Examples per block, the best for this backend and capacity if None.
 
     Long blocks make few large matrix products, and every violation touches all that is
     left of its block. A third of the budget, up to 64, was at or near the best of 8 to
@@ -127,7 +125,7 @@ def check_room(where: str, state: Any) -> None:
         budget = np.asarray(state.expansion.budget)
         raise OverflowError(
             f"{where}: a budget of {budget} support vectors was full, and {refused} "
-            "examples could not enter; give init a larger budget, or maintenance="
+            "examples could not enter; give init a larger budget, or a maintenance="
         )
 
 

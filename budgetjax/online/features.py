@@ -21,7 +21,7 @@ from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.support_set import Expansion
 
-# What the learners use unless they are told otherwise: one object, one program.
+# The default of both learners: one object, so one program.
 OPTIMIZER = optax.sgd(0.2)
 
 
@@ -37,9 +37,9 @@ class State(NamedTuple):
         `k(x)` itself.
       tolerance: how far from the span of the landmarks, as a part of `k(x, x)`, an
         example must be to become one.
-      loss: of scores and target, a `jax.tree_util.Partial`.
+      loss: a function of scores and target, a `jax.tree_util.Partial`.
       weights: `W`, shape `(rows, columns)`.
-      sums: of the weights of all rounds in the average, or None.
+      sums: the sum of the weights of all rounds in the average, or None.
       optimizer: the update of an optax optimiser, a `jax.tree_util.Partial`.
       optimizer_state: what it remembers.
       num_seen: rounds so far, t.

@@ -46,7 +46,7 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""A Forgetron, the first budgeted Perceptron with a bound on its mistakes. Binary.
+    r"""The self-tuned Forgetron, a Perceptron on a budget with a bound on its mistakes.
 
     On a mistake, :math:`y_t f_t(x_t) \le 0`:
 
@@ -72,17 +72,14 @@ def init(
     :math:`M \leftarrow M + w`; weights of at most 1 keep the bound, with M and the sum
     of losses weighted.
 
-    Cost: O(B d) a round, and a second kernel row on a mistake.
+    Cost: O(B d) per example; a mistake adds a second kernel row, O(B d).
 
     Args:
+      num_features, budget, capacity, dtype: as in every `init`; see
+        `budgetjax.Algorithm`.
       kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, which `Normalized` of
         any kernel has.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
       num_classes: 2, labels -1 and +1.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -102,6 +99,7 @@ def init(
     References:
       Dekel, Shalev-Shwartz and Singer (2005), "The Forgetron: a kernel-based Perceptron
       on a fixed budget", Fig. 1 and Theorem 2.
+      https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
 
     Differences from the paper: none. The maximum of step (2) is taken in closed form.
     """

@@ -1,7 +1,7 @@
 """Online learning on random Fourier features; see `init`."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from budgetjax.online.features import State
 from budgetjax.support_set import FREE
 
 
-class Waves(Kernel, NamedTuple("Waves", [("phases", Any), ("amplitude", Any)])):
+class Waves(Kernel):
     """`sqrt(2 / B) cos(<x, w_j> - phase_j)`: a feature, written as a kernel.
 
     The frequencies `w_j` stand where other models have support vectors, and there are
@@ -28,8 +28,9 @@ class Waves(Kernel, NamedTuple("Waves", [("phases", Any), ("amplitude", Any)])):
       amplitude: a scalar.
     """
 
-    __slots__ = ()
-    of_examples = False
+    phases: Any
+    amplitude: Any
+    of_examples: ClassVar[bool] = False
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         angles = (
@@ -54,7 +55,7 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""A linear model on random features whose inner products are nearly the kernel.
+    r"""Online learning on random Fourier features of the kernel.
 
     With frequencies :math:`\omega_j` drawn from the Fourier transform of the kernel, a
     Gaussian for `RBF` (:math:`\sqrt{2 \gamma}` times a standard normal) and a Cauchy
@@ -67,23 +68,18 @@ def init(
     and every round makes one step of the optimiser on the loss of :math:`W^T p(x_t)`.
     The features do not depend on the data: a cheap rival of support vectors.
 
-    Cost: O(B (d + C)) a round.
+    Cost: O(B (d + C)) per example.
 
     Args:
+      num_features, num_classes, average, capacity, dtype: as in every `init`; see
+        `budgetjax.Algorithm`.
       kernel: an `RBF` or `Laplacian`.
-      num_features: d.
       budget: B, the number of random features, even; may be traced where `capacity` is
         given.
-      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
-        real targets.
-      loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
-      optimizer: of optax; None is `optax.sgd(0.2)`. It is a part of the program:
-        give the same one again, or loops are compiled again.
-      average: True to keep the average of all iterates beside the last one, or the
-        round from which on; `budgetjax.averaged` gives the model.
-      seed: of the frequencies.
-      capacity: features to allocate, None for the budget.
-      dtype: of features, weights and kernel parameters.
+      loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
+      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the program: give
+        the same one again, or loops are compiled again.
+      seed: for the draw of the frequencies.
 
     Returns:
       A model that scores 0 everywhere. It has no support vectors.
@@ -101,8 +97,9 @@ def init(
 
     References:
       Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning",
-      Algorithm 1 (FOGD). Rahimi and Recht (2007), "Random features for large-scale
-      kernel machines".
+      Algorithm 1 (FOGD). https://jmlr.org/papers/v17/14-148.html
+      Rahimi and Recht (2007), "Random features for large-scale kernel machines".
+      https://papers.nips.cc/paper/3182-random-features-for-large-scale-kernel-machines
 
     Differences from the paper: any optimiser.
     """

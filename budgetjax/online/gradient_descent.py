@@ -25,7 +25,7 @@ FORGOTTEN = -40 * math.log(2)
 
 
 class Ball(NamedTuple):
-    """What the projection onto the ball `||w|| <= 1 / sqrt(lambda)` remembers.
+    """The memory of the projection onto the ball `||w|| <= 1 / sqrt(lambda)`.
 
     Attributes:
       unit: a new coefficient, unscaled: `1 / (lambda t)` by the scale. It changes with
@@ -45,10 +45,10 @@ class State(NamedTuple):
       kernel: with parameters of the state's dtype.
       expansion: the support set, with sums if iterates are averaged.
       maintenance: the strategy, with what it remembers.
-      loss: of scores and target, a `jax.tree_util.Partial`.
+      loss: a function of scores and target, a `jax.tree_util.Partial`.
       learning_rate: a number, a schedule, or None for `1 / (regularization * t)`.
       regularization: lambda.
-      ball: of `project_to_ball`, or None.
+      ball: the memory of `project_to_ball`, or None.
       num_seen: rounds so far, t.
       num_mistakes: rounds whose margin was at most 0: for a regressor, rounds in which
         the score had not the sign of the target.
@@ -97,8 +97,9 @@ def start(
         dtype=kind,
         average=average,
     )
-    known = checks.non_negative(where, "regularization", regularization)
-    strength = checks.as_leaf(where, "regularization", known, kind)
+    strength = checks.as_leaf(
+        where, "regularization", regularization, kind, checks.non_negative
+    )
     if learning_rate is None:
         # Then the scale of the model is the step size; see `decay`.
         expansion = shared["expansion"]
@@ -139,12 +140,11 @@ def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
             ) from error
         if value.shape != ():
             raise ValueError(
-                f"{where}: learning_rate must give one number a round, got shape "
+                f"{where}: learning_rate must give one number per round, got shape "
                 f"{value.shape}"
             )
         return schedule
-    rate = checks.positive(where, "learning_rate", given)
-    return checks.as_leaf(where, "learning_rate", rate, dtype)
+    return checks.as_leaf(where, "learning_rate", given, dtype, checks.positive)
 
 
 def violates(

@@ -64,7 +64,7 @@ def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int = 0) -> np.ndarray:
     Args:
       X: a sample of the data, shape `(n, num_features)`, n at least `budget`.
       budget: how many.
-      seed: of the clustering.
+      seed: for the first centres.
 
     Returns:
       Shape `(budget, num_features)`.

@@ -26,29 +26,21 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> gradient_descent.State:
-    r"""Gradient descent with a constant rate; the oldest support vector leaves.
+    r"""NORMA: gradient descent at a constant rate, from which the oldest vector leaves.
 
     Every round shrinks all coefficients by :math:`1 - \eta \lambda`, and an example
     enters with :math:`-\eta \, \partial \ell / \partial f`, so a vector of age a weighs
     :math:`(1 - \eta \lambda)^a` of what it did, and the oldest is the smallest. A model
     that forgets follows a stream that drifts.
 
-    Cost: O(B (d + C)) a round.
+    Cost: O(B (d + C)) per example.
 
     Args:
-      kernel: any kernel.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
-      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
-        real targets.
+      kernel, num_features, budget, num_classes, average, capacity, dtype: as in every
+        `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
       learning_rate: eta, a positive number; None is 1, or 0.3 for real targets.
       regularization: lambda, at least 0.
-      average: True to keep the average of all iterates beside the last one, or the
-        round from which on; `budgetjax.averaged` gives the model.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -67,6 +59,7 @@ def init(
 
     References:
       Kivinen, Smola and Williamson (2004), "Online learning with kernels", section III.
+      https://doi.org/10.1109/TSP.2004.830991
 
     Differences from the paper: the margin of the loss is fixed (the paper's :math:`\nu`
     trick adapts it), and there is no constant b beside the kernel expansion.

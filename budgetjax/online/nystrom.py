@@ -31,34 +31,29 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""A linear model in the span of at most B landmarks, with an orthonormal basis.
+    r"""Online learning on Nyström features: the span of at most B landmarks.
 
     With landmarks Z and :math:`R^T R = K_{ZZ}^{-1}` the features are
     :math:`p(x) = R \, k(Z, x)`, whose inner products are those of the projections onto
     the landmarks' span, and every round makes one step of the optimiser on the loss of
-    :math:`W^T p(x_t)`. Of the first examples with a gradient those become landmarks
-    that the landmarks before do not span already: R is the inverse of a Cholesky
+    :math:`W^T p(x_t)`. Examples with a gradient become landmarks, until there are B,
+    unless the landmarks before span them already: R is the inverse of a Cholesky
     factor, so a landmark adds a feature and leaves the others as they are.
 
-    Cost: O(B (d + B + C)) a round.
+    Cost: O(B (d + B + C)) per example.
 
     Args:
+      num_features, num_classes, average, capacity, dtype: as in every `init`; see
+        `budgetjax.Algorithm`.
       kernel: any positive definite kernel.
-      num_features: d.
-      budget: B, the most landmarks; may be traced where `capacity` is given.
-      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
-        real targets.
-      loss: of `(scores, y)`, as for `budgetjax.sgd.init`.
-      optimizer: of optax; None is `optax.sgd(0.2)`. It is a part of the program:
-        give the same one again, or loops are compiled again.
+      budget: B, the maximum number of landmarks, which are its support vectors.
+      loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
+      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the program: give
+        the same one again, or loops are compiled again.
       landmarks: shape `(m, num_features)` with m at most B, where they are known:
         `budgetjax.kmeans_landmarks` are good ones. None takes them from the stream.
       tolerance: an example becomes a landmark if its distance from the span of the
         others, squared, is above this part of k(x, x).
-      average: True to keep the average of all iterates beside the last one, or the
-        round from which on; `budgetjax.averaged` gives the model.
-      capacity: landmarks to allocate, None for the budget.
-      dtype: of vectors, weights and kernel parameters.
 
     Returns:
       A model that scores 0 everywhere. Its support vectors are the landmarks.
@@ -76,7 +71,10 @@ def init(
 
     References:
       Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning",
-      Algorithm 2 (NOGD). Williams and Seeger (2001) for the features.
+      Algorithm 2 (NOGD). https://jmlr.org/papers/v17/14-148.html
+      Williams and Seeger (2001), "Using the Nyström method to speed up kernel
+      machines", for the features.
+      https://papers.nips.cc/paper/1866-using-the-nystrom-method-to-speed-up-kernel-machines
 
     Differences from the paper: any optimiser; the basis is a Cholesky factor's, which
     the eigenvectors' is a rotation of, so learning on features starts with the first

@@ -25,7 +25,7 @@ class State(NamedTuple):
       kernel: with parameters of the state's dtype.
       expansion: the support set; a coefficient is `tau y` until it is merged.
       maintenance: the strategy, with what it remembers.
-      largest_step: the most that tau can be: C of PA-I, else the largest number.
+      largest_step: the maximum of tau: C for PA-I, else the largest number.
       damping: what is added to `k(x, x)`: 1 / (2 C) of PA-II, else 0.
       num_seen: rounds so far, t.
       num_mistakes: rounds whose margin was at most 0.
@@ -56,10 +56,12 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""The smallest change that gives each example a margin of 1, on a budget.
+    r"""Passive-aggressive learning on a budget: PA, PA-I and PA-II.
 
-    With the loss :math:`\ell_t = \max(0, 1 - y_t f_t(x_t))`, an example with a positive
-    loss enters with the coefficient :math:`\tau_t y_t`, where
+    An example with a margin of at least 1 changes nothing; any other makes the smallest
+    change that gives it a margin of 1. With the loss
+    :math:`\ell_t = \max(0, 1 - y_t f_t(x_t))`, it enters with the coefficient
+    :math:`\tau_t y_t`, where
 
     * PA: :math:`\tau = \ell / k(x, x)`, the smallest change of the model that brings
       the loss to 0;
@@ -75,21 +77,13 @@ def init(
     `ProjectOntoNewcomer` is BPA-S, `ProjectOntoNearest` BPA-NN, and
     ``Project(best=True)`` BPA-P.
 
-    Cost: O(B (d + C)) a round; the maintenance adds its own cost to a loss.
+    Cost: O(B (d + C)) per example; a positive loss adds the cost of the maintenance.
 
     Args:
-      kernel: any kernel; merging needs an `RBF`.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
-      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
-        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
+        in every `init`; see `budgetjax.Algorithm`.
       variant: "PA", "PA-I" or "PA-II".
       penalty: C, a positive number; without effect on "PA".
-      maintenance: a strategy; None merges.
-      seed: for strategies that draw.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -108,8 +102,9 @@ def init(
 
     References:
       Crammer, Dekel, Keshet, Shalev-Shwartz and Singer (2006), "Online
-      passive-aggressive algorithms", Fig. 1. Wang and Vucetic (2010), "Online
-      passive-aggressive algorithms on a budget", for the budget.
+      passive-aggressive algorithms", Fig. 1. https://jmlr.org/papers/v7/crammer06a.html
+      Wang and Vucetic (2010), "Online passive-aggressive algorithms on a budget", for
+      the budget. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
     Differences from the papers: joint and separate optimisation agree (see
     `ProjectOntoNewcomer`), so any strategy goes with any variant.
@@ -127,12 +122,7 @@ def init(
         capacity=capacity,
         dtype=dtype,
     )
-    C = checks.as_leaf(
-        where,
-        "penalty",
-        checks.positive(where, "penalty", penalty),
-        dtype,
-    )
+    C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
     return State(
         **shared,
         maintenance=started(

@@ -25,7 +25,7 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> gradient_descent.State:
-    r"""A support vector machine on a budget, trained by stochastic subgradient steps.
+    r"""Pegasos on a budget: a support vector machine by stochastic subgradient steps.
 
     Minimises :math:`\frac{\lambda}{2} \|w\|^2 + \frac1n \sum_t \max(0, 1 - m_t)` over a
     stream, where the margin :math:`m_t` is :math:`y_t f(x_t)`, or
@@ -40,24 +40,14 @@ def init(
     4. With ``project_to_ball``, :math:`w` is scaled into
        :math:`\|w\| \le 1 / \sqrt\lambda`.
 
-    Cost: O(B (d + C)) a round; merging adds one kernel row to a violation, the ball two
-    to four.
+    Cost: O(B (d + C)) per example; a margin below 1 adds the cost of the maintenance,
+    and the ball two to four kernel rows.
 
     Args:
-      kernel: any kernel; merging needs an `RBF`.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
-      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
-        takes labels ``0 .. num_classes-1`` and keeps one column per class.
+      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
+        dtype: as in every `init`; see `budgetjax.Algorithm`.
       regularization: lambda, positive.
-      maintenance: a strategy; None merges.
       project_to_ball: the optional last step of Pegasos.
-      average: True to keep the average of all iterates beside the last one, or the
-        round from which on; `budgetjax.averaged` gives the model.
-      seed: for strategies that draw.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -75,8 +65,10 @@ def init(
       [-10.0, 0.0, 10.0]
 
     References:
-      Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", Algorithm 1.
-      Shalev-Shwartz, Singer and Srebro (2007) for the binary case.
+      Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", Algorithm 1;
+      see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
+      Shalev-Shwartz, Singer and Srebro (2007), "Pegasos: primal estimated sub-gradient
+      solver for SVM", for the binary case. https://doi.org/10.1145/1273496.1273598
 
     Differences from the papers: decay is kept in one scalar and a coefficient is never
     multiplied, so that equal coefficients stay equal and ties go to the oldest. The

@@ -51,36 +51,28 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""A kernel Perceptron that holds at most `budget` support vectors.
+    r"""The kernel Perceptron on a budget, with any maintenance.
 
     With the score :math:`f_t(x) = \sum_j a_j k(x_j, x)`, round t predicts
     :math:`f_t(x_t)`, and if the margin :math:`y_t f_t(x_t) \le \beta` (``margin``) it
     inserts :math:`x_t` with the coefficient :math:`y_t`. With C > 2 classes the margin
     is :math:`f^{(y)} - f^{(r)}`, where :math:`r = \arg\max_{i \neq y} f^{(i)}`, and the
     coefficients are +1 in column :math:`y_t` and -1 in column :math:`r_t`. If the
-    budget is full, ``maintenance`` says who leaves:
+    budget is full, ``maintenance`` says which support vector leaves:
 
     * None: `Merge`, or `Project` where the kernel is not Gaussian.
-    * `Unbudgeted`: nobody. The example is refused and counted in
+    * `Unbudgeted`: none. The example is refused and counted in
       ``state.maintenance.num_refused``; `budgetjax.run` raises after the stream.
     * `RemoveOldest`: the remove-oldest Perceptron.
     * `RemoveRandom`: the Randomized Budget Perceptron.
     * `RemoveLargestMargin`: the algorithm of Crammer, Kandola and Singer (CKS).
 
-    Cost: O(B d) a round; the maintenance adds its own cost to a mistake.
+    Cost: O(B (d + C)) per example; a mistake adds the cost of the maintenance.
 
     Args:
-      kernel: any kernel.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
-      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
-        takes labels ``0 .. num_classes-1`` and keeps a column a class.
-      maintenance: a strategy, or None.
+      kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
+        in every `init`; see `budgetjax.Algorithm`.
       margin: beta, at least 0; 0 updates on mistakes only.
-      seed: for strategies that draw.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -99,8 +91,11 @@ def init(
 
     References:
       Dekel, Shalev-Shwartz and Singer (2005), "The Forgetron: a kernel-based Perceptron
-      on a fixed budget", sections 2 and 3. Cesa-Bianchi and Gentile (2006). Crammer,
-      Kandola and Singer (2003).
+      on a fixed budget", sections 2 and 3.
+      https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
+      Cesa-Bianchi and Gentile (2006), "Tracking the best hyperplane with a simple
+      budget Perceptron". https://doi.org/10.1007/s10994-007-5003-0
+      Crammer, Kandola and Singer (2003), "Online classification on a budget".
 
     Differences from the papers: none in the binary case; the multi-class update is that
     of multi-class Pegasos without its decay.
@@ -121,12 +116,7 @@ def init(
         maintenance=started(
             where, maintenance, shared["kernel"], shared["expansion"], seed
         ),
-        margin=checks.as_leaf(
-            where,
-            "margin",
-            checks.non_negative(where, "margin", margin),
-            dtype,
-        ),
+        margin=checks.as_leaf(where, "margin", margin, dtype, checks.non_negative),
     )
 
 

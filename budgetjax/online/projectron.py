@@ -7,7 +7,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, support_set
-from budgetjax.checks import Flag, Name
+from budgetjax.checks import Name, Static
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span
@@ -23,7 +23,7 @@ class State(NamedTuple):
       algorithm: its name.
       kernel: with parameters of the state's dtype.
       expansion: the support set.
-      span: of the support vectors, for projections.
+      span: the span of the support vectors.
       threshold: eta, the distance up to which an example is projected.
       margin_updates: whether it is a Projectron++.
       num_seen: rounds so far, t.
@@ -36,7 +36,7 @@ class State(NamedTuple):
     expansion: Expansion
     span: Span
     threshold: Float[Array, ""]
-    margin_updates: Flag
+    margin_updates: Static
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -53,7 +53,7 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""A Perceptron that projects a mistake onto its support vectors if they are near.
+    r"""Projectron and Projectron++: mistakes near the support vectors are projected.
 
     Round t, with the kernel matrix K of the support vectors, :math:`k_t` the kernel row
     of :math:`x_t`, and the projection :math:`d = K^{-1} k_t` of :math:`\phi(x_t)` onto
@@ -71,21 +71,16 @@ def init(
     r, :math:`+d` and :math:`-d` go to columns y and r, and :math:`\nu` counts twice:
     all classes share the support vectors and the projection.
 
-    Cost: O(B d) a round; a violation adds O(B^2 + B C).
+    Cost: O(B (d + C)) per example; a violation adds O(B^2 + B C).
 
     Args:
+      num_features, num_classes, capacity, dtype: as in every `init`; see
+        `budgetjax.Algorithm`.
       kernel: any positive definite kernel.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given. A
-        support vector never leaves.
-      num_classes: 2 takes labels -1 and +1 and keeps one column of coefficients; more
-        takes labels ``0 .. num_classes-1`` and keeps a column a class.
+      budget: B, the maximum number of support vectors, none of which ever leaves.
       threshold: eta, at least 0, in units of :math:`\sqrt{k(x, x)}`. With 0 the model
         is the Perceptron until the budget is full, and makes no margin updates.
       margin_updates: also learn where the margin is too small.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -103,7 +98,7 @@ def init(
 
     References:
       Orabona, Keshet and Caputo (2009), "Bounded kernel-based online learning",
-      Algorithms 1 and 2.
+      Algorithms 1 and 2. https://jmlr.org/papers/volume10/orabona09a/orabona09a.pdf
 
     Differences from the paper: the budget; and K has a ridge of 0.001 of its diagonal
     (see `budgetjax/online/span.py`), so :math:`\delta` is the distance to the
@@ -126,12 +121,9 @@ def init(
         **shared,
         span=span.empty(shared["expansion"].ages.shape[0], dtype),
         threshold=checks.as_leaf(
-            where,
-            "threshold",
-            checks.non_negative(where, "threshold", threshold),
-            dtype,
+            where, "threshold", threshold, dtype, checks.non_negative
         ),
-        margin_updates=checks.flag(where, "margin_updates", margin_updates),
+        margin_updates=Static(checks.flag(where, "margin_updates", margin_updates)),
     )
 
 

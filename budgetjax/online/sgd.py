@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
-from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import Algorithm
@@ -28,46 +27,36 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> gradient_descent.State:
-    r"""Gradient descent on any loss, for classification and regression.
+    r"""Kernel gradient descent on a budget, for any loss.
 
     Minimises :math:`\frac{\lambda}{2} \|w\|^2 + \frac1n \sum_t \ell(f(x_t), y_t)` over
-    a stream, one example a step. Round t, with the score :math:`f_t(x_t)` of the old
+    a stream, one example per step. Round t, with the score :math:`f_t(x_t)` of the old
     model, ``learning_rate`` :math:`\eta_t` and ``regularization`` :math:`\lambda`:
 
     1. All coefficients shrink by :math:`\max(0, 1 - \eta_t \lambda)`.
     2. Where the loss has a gradient, :math:`x_t` enters with the coefficients
-       :math:`-\eta_t \, \partial \ell / \partial f`, one a column.
+       :math:`-\eta_t \, \partial \ell / \partial f`, one per column.
     3. If that makes B + 1 vectors, ``maintenance`` makes them B.
 
     A loss of your own whose targets are labels says so by
     `budgetjax.losses.of_labels`.
 
-    Cost: O(B (d + C)) a round; the maintenance adds its own cost to every round with a
-    gradient, which under a squared loss is every round.
+    Cost: O(B (d + C)) per example; a gradient adds the cost of the maintenance, which
+    under a squared loss is in every round.
 
     Args:
-      kernel: any kernel; merging needs an `RBF`.
-      num_features: d.
-      budget: B, the most support vectors; may be traced where `capacity` is given.
-      num_classes: C: 2 takes labels -1 and +1, more labels ``0 .. num_classes-1``, None
-        real targets.
+      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
+        dtype: as in every `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, differentiable in the scores, which have shape
-        `(C,)` for more than two classes and `()` else: of `optax.losses`, of
-        `budgetjax.losses`, or your own. It is a part of the program: give the same
-        function again, not a new `lambda`, or loops are compiled again. A
-        `jax.tree_util.Partial` brings numbers that may change. None is the hinge, or
-        for real targets the squared error.
+        `(C,)` for more than two classes and `()` else: from `optax.losses`,
+        `budgetjax.losses`, or your own. It is part of the program: give the same
+        function again, not a new `lambda`, or loops are compiled again. Numbers that
+        may change go into a `jax.tree_util.Partial`. None is the hinge, or the squared
+        error for real targets.
       learning_rate: eta, a positive number, or an optax schedule: a function of the
         number of rounds before this one, which comes as a float. None is 1, or 0.3
         for real targets.
       regularization: lambda, at least 0.
-      maintenance: a strategy; None merges.
-      average: True to keep the average of all iterates beside the last one, or the
-        round from which on; `budgetjax.averaged` gives the model.
-      seed: for strategies that draw.
-      capacity: slots to allocate, None for the budget. One capacity for several budgets
-        lets `jax.vmap` sweep them.
-      dtype: of vectors, coefficients and kernel parameters.
 
     Returns:
       An empty model, which scores 0 everywhere.
@@ -87,15 +76,15 @@ def init(
 
     References:
       Kivinen, Smola and Williamson (2004), "Online learning with kernels", section III,
-      for the step; Wang, Crammer and Vucetic (2010), Algorithm 1, for the budget.
+      for the step. https://doi.org/10.1109/TSP.2004.830991
+      Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", Algorithm 1,
+      for the budget; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Differences from the papers: any loss, schedule and maintenance.
     """
     where = "sgd.init"
     if learning_rate is None:
         learning_rate = gradient_descent.usual_rate(num_classes)
-    if not callable(learning_rate):
-        checks.positive(where, "learning_rate", learning_rate)
     return gradient_descent.start(
         where,
         kernel,

@@ -147,7 +147,7 @@ def beyond(
     kernel_self: Float[Array, ""],
     solution: Float[Array, " rows"],
 ) -> Float[Array, ""]:
-    """What the projection leaves of `||phi(x)||^2`, with the ridge.
+    """The squared distance of `phi(x)` from the span, with the ridge.
 
     At least what the ridge alone leaves, and not 0 where a kernel is 0 at `x`.
     """
@@ -157,7 +157,7 @@ def beyond(
 
 
 class Leaving(NamedTuple):
-    """What is needed of a vector that leaves.
+    """A vector that leaves.
 
     Attributes:
       direction: `u`, shape `(rows,)`: of a free slot, the slot's own.
@@ -193,7 +193,7 @@ def replace(
       span: the span before.
       slot: where the newcomer goes. `NOWHERE` leaves the span as it is.
       gone: what is in the slot, of `leaving`.
-      solution: of the newcomer's projection onto the span before.
+      solution: the newcomer's projection onto the span before.
       kernel_row: `k(x_j, x)` of the newcomer, 0 where free.
       kernel_self: `k(x, x)`.
     """
@@ -240,7 +240,7 @@ def cosine(
     kernel_row: Float[Array, " rows"],
     kernel_self: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Of the angle by which direction `u` turns when the newcomer takes a slot; O(B).
+    """The cosine of the angle between `u` before and after the newcomer enters; O(B).
 
     The projection from the old span onto the new one shortens `u` by it, and leaves
     all directions orthogonal to `u` alone. 0 if the slot was free.
@@ -265,7 +265,7 @@ def shares(
     Args:
       slot: of the one that leaves; what is given for a free slot is arbitrary.
       gone: what is in the slot, of `leaving`.
-      solution: of the newcomer's projection onto the span before.
+      solution: the newcomer's projection onto the span before.
       beyond: what that projection leaves, of `beyond`.
     """
     here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot

@@ -22,7 +22,7 @@ MODELS = "models"
 
 
 class Sweep(NamedTuple):
-    """What a sweep gives back.
+    """The result of a sweep.
 
     Attributes:
       states: the final states, stacked along their first axis.
@@ -48,7 +48,6 @@ def sweep(
     y: ArrayLike,
     *,
     weight: ArrayLike | None = None,
-    how: str = "auto",
     devices: Sequence[Any] | None = None,
     block_size: int | None = None,
 ) -> Sweep:
@@ -56,16 +55,16 @@ def sweep(
 
     Scores are not kept: memory is that of the models and of one model's block.
 
-    The models of a device run side by side (`how="vmap"`), in lockstep from violation
-    to violation, or one after the other (`how="map"`), which holds one model's block in
-    memory at a time. Side by side was as fast or faster wherever it was measured: for
-    64 models with budgets of 100 on ijcnn1 and two CPU cores 0.26 and 0.84 microseconds
-    a model and example, removing and merging; one after the other 0.39 and 0.84; models
-    run singly 0.70 and 1.45 (`python benchmarks/speed.py --sweep`). Not so for
-    projections, whose matrices then leave the cache: six models with budgets of 500 on
-    letter took 19 seconds side by side, 10 one after the other.
+    The models of a device run side by side, in lockstep from violation to violation, or
+    on a CPU, where each keeps a matrix over pairs of support vectors, one after the
+    other. Side by side was as fast or faster for all others: for 64 models with budgets
+    of 100 on ijcnn1 and two CPU cores 0.26 and 0.84 microseconds per model and example,
+    removing and merging; one after the other 0.39 and 0.84; models run singly 0.70 and
+    1.45 (`python benchmarks/speed.py --sweep`). Matrices leave the cache: six models
+    that project, with budgets of 500 on letter, took 19 seconds side by side, 10 one
+    after the other.
 
-    To use the cores of a CPU, give JAX a device a core before anything else is done
+    To use the cores of a CPU, give JAX one device per core before anything else is done
     with it: `jax.config.update("jax_num_cpu_devices", cores)`.
 
     Args:
@@ -74,8 +73,6 @@ def sweep(
       X: examples, shape `(n, num_features)`, n at least 1.
       y: labels, shape `(n,)`.
       weight: shape `(n,)`, as for `budgetjax.run`.
-      how: "vmap", "map", or "auto": "map" on a CPU for learners that keep a matrix
-        over pairs of support vectors, else "vmap".
       devices: the models are spread over these; None takes all of the backend.
       block_size: as for `budgetjax.run`; a point of the curve is the end of a block.
 
@@ -83,8 +80,7 @@ def sweep(
       A `Sweep`.
 
     Raises:
-      ValueError: as `budgetjax.run`, or if `states` are not stacked or `how` is none of
-        the three.
+      ValueError: as `budgetjax.run`, or if `states` are not stacked.
       OverflowError: as `budgetjax.run`.
 
     Example:
@@ -99,8 +95,6 @@ def sweep(
       >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
       ((4, 125), (8.0, 50))
     """
-    if how not in ("auto", "map", "vmap"):
-        raise ValueError(f"sweep: how must be 'auto', 'map' or 'vmap', got {how!r}")
     checks.check_algorithm("sweep", algorithm, states)
     vectors = states.expansion.vectors
     if vectors.ndim != 3:
@@ -114,10 +108,6 @@ def sweep(
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
     size = engine.block_length("sweep", block_size, vectors.shape[1] - 1)
-    if how == "auto":
-        rows = vectors.shape[1]
-        pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
-        how = "map" if pairs and jax.default_backend() == "cpu" else "vmap"
     chosen = tuple(jax.devices() if devices is None else devices)[:models]
     if not chosen:
         raise ValueError("sweep: devices must not be empty, got ()")
@@ -126,7 +116,7 @@ def sweep(
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
     new, mistakes, rounds = _sharded(
-        algorithm, chosen, how, size, padded, X, y, weights
+        algorithm, chosen, side_by_side(states), size, padded, X, y, weights
     )
     new, mistakes = jax.tree.map(lambda leaf: leaf[:models], (new, mistakes))
     rounds = rounds[0]
@@ -145,18 +135,26 @@ def sweep(
     return Sweep(new, rounds, errors)
 
 
+def side_by_side(states: Any) -> bool:
+    """Whether models run at the same time: not where matrices would leave the cache."""
+    rows = states.expansion.vectors.shape[1]
+    pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
+    return not (pairs and jax.default_backend() == "cpu")
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _sharded(algorithm, devices, how, size, states, X, y, weights):
+def _sharded(algorithm, devices, together, size, states, X, y, weights):
     """The final states, and mistakes and rounds of every model at every point."""
-    side_by_side = _vmap if how == "vmap" else jax.lax.map
 
     def local(states, X, y, weights):
         def learn(state):
             # Without an axis to agree over, every model has a loop of its own.
-            axis = MODELS if how == "vmap" else None
+            axis = MODELS if together else None
             return engine.learn(algorithm, state, X, y, weights, size, axis)
 
-        return side_by_side(learn, states)
+        if together:
+            return jax.vmap(learn, axis_name=MODELS)(states)
+        return jax.lax.map(learn, states)
 
     mesh = Mesh(np.array(devices), ("devices",))
     return jax.shard_map(
@@ -168,16 +166,12 @@ def _sharded(algorithm, devices, how, size, states, X, y, weights):
     )(states, X, y, weights)
 
 
-def _vmap(function, states):
-    return jax.vmap(function, axis_name=MODELS)(states)
-
-
 class Grid(NamedTuple):
-    """Every combination of some hyperparameters, one a model.
+    """Every combination of some hyperparameters, one per model.
 
     Attributes:
-      names: of the hyperparameters.
-      columns: their values, one array of shape `(models,)` a name.
+      names: the names of the hyperparameters.
+      columns: their values, one array of shape `(models,)` per name.
     """
 
     names: tuple[str, ...]
@@ -212,7 +206,7 @@ class Grid(NamedTuple):
             if values.shape != self.columns[0].shape:
                 raise ValueError(
                     f"Grid.table: {name} must have shape {self.columns[0].shape}, one "
-                    f"value a model, got {values.shape}"
+                    f"value per model, got {values.shape}"
                 )
             columns.append(values)
         first = columns[len(self.names)] if results else np.zeros(len(columns[0]))
@@ -222,7 +216,14 @@ class Grid(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Names and rows. It prints aligned, and `to_pandas` makes it a frame."""
+    """Named columns; it prints aligned.
+
+    `pandas.DataFrame(table.rows, columns=table.names)` makes it a frame.
+
+    Attributes:
+      names: one per column.
+      rows: one tuple of numbers per model.
+    """
 
     names: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -236,16 +237,6 @@ class Table(NamedTuple):
             )
             for line in cells
         )
-
-    def to_pandas(self):
-        """A `pandas.DataFrame` with these columns."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("Table.to_pandas needs pandas: pip install pandas") from (
-                error
-            )
-        return pandas.DataFrame(list(self.rows), columns=list(self.names))
 
 
 def _shown(value: Any) -> str:

@@ -28,7 +28,7 @@ MODULES = {
     "online.maintenance.projection": "Project ProjectOntoNewcomer ProjectOntoNearest",
     "support_set": "Average Expansion",
     "counter": "Counter",
-    "checks": "Count Flag Name",
+    "checks": "Name Static",
     "online.gradient_descent": "Ball",
     "online.span": "Span",
     "solvers.kernel.row_cache": "KernelRows",

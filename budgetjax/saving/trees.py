@@ -15,7 +15,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
 
-from budgetjax.checks import Count, Flag, Name
+from budgetjax.checks import Name, Static
+from budgetjax.parameters import Parameters
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, is_record, own_name
 
@@ -64,7 +65,8 @@ class _Encoder(NamedTuple):
             node = {"own type": own_name(kind)} if known is None else {"type": known}
             fields = fields_of(kind)
             # Of a tuple not by attribute: a field may have the name of a method.
-            parts = value if isinstance(value, tuple) else vars(value).values()
+            named = isinstance(value, tuple)
+            parts = value if named else (getattr(value, name) for name in fields)
             parts = zip(fields, parts, strict=True)
             return {**node, "fields": self.fields(at, parts)}
         if names.is_estimator(kind):
@@ -222,8 +224,9 @@ class Decoder(NamedTuple):
             }:
                 kind = self.record_type(node, like, at)
                 values = [self.part(at, name, parts[name], like) for name in parts]
-                make = getattr(kind, "_make", None)
-                return kind(*values) if make is None else make(values)
+                if issubclass(kind, Parameters):
+                    return kind.unchecked(zip(parts, values, strict=True))
+                return kind(*values)
             case {"estimator": str(), "parameters": dict(), "learned": dict()}:
                 return self.estimator(node, like, at)
             case {"args": args, "keywords": keywords}:
@@ -380,7 +383,7 @@ class Decoder(NamedTuple):
             compared = [("keys", list(like), list(value))]
         elif type(value) in (list, tuple):
             compared = [("length", len(like), len(value))]
-        elif isinstance(value, Flag | Count | Name):
+        elif isinstance(value, bool | int | Name | Static):
             compared = [("value", like, value)]
         for what, wanted, got in compared:
             if wanted != got:

@@ -1,5 +1,9 @@
-"""Maintenance: who leaves, or is merged or projected, when the budget is full."""
+"""Maintenance: how a full budget makes room, by removal, merging or projection."""
 
+from jax.typing import ArrayLike
+
+from budgetjax import checks
+from budgetjax.kernels import RBF, Kernel
 from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerge
 from budgetjax.online.maintenance.projection import (
     Project,
@@ -13,9 +17,10 @@ from budgetjax.online.maintenance.removal import (
     RemoveSmallest,
     Unbudgeted,
 )
-from budgetjax.online.maintenance.strategy import Maintenance, started
+from budgetjax.online.maintenance.strategy import Maintenance
+from budgetjax.support_set import Expansion
 
-# By the names that estimators and commands know them by.
+# By the names that estimators and the command line use.
 STRATEGIES = {
     "merge": Merge,
     "merge_best_pair": MergeBestPair,
@@ -30,19 +35,23 @@ STRATEGIES = {
     "unbudgeted": Unbudgeted,
 }
 
-__all__ = [
-    "STRATEGIES",
-    "Maintenance",
-    "Merge",
-    "MergeBestPair",
-    "MultiMerge",
-    "Project",
-    "ProjectOntoNearest",
-    "ProjectOntoNewcomer",
-    "RemoveLargestMargin",
-    "RemoveOldest",
-    "RemoveRandom",
-    "RemoveSmallest",
-    "Unbudgeted",
-    "started",
-]
+
+def started(
+    where: str,
+    strategy: Maintenance | None,
+    kernel: Kernel,
+    expansion: Expansion,
+    seed: ArrayLike,
+) -> Maintenance:
+    """The strategy as a part of a new state; errors name `where`.
+
+    None merges, or projects where the kernel is not Gaussian and nothing can be merged.
+    """
+    if strategy is None:
+        strategy = Merge() if isinstance(kernel, RBF) else Project()
+    if not isinstance(strategy, Maintenance):
+        raise ValueError(
+            f"{where}: maintenance must be a strategy such as RemoveOldest(), got "
+            f"{strategy!r}"
+        )
+    return strategy.start(kernel, expansion, checks.scalar_integer(where, "seed", seed))

@@ -93,7 +93,7 @@ def _relative(
 ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
     """`r` and `c` of `position`, bounded so that their products are finite.
 
-    `m` is the smaller, so `r >= 1`. Of a free slot, of length 0, nothing is asked.
+    `m` is the smaller, so `r >= 1`. A free slot, of length 0, may have any.
     """
     limits = jnp.finfo(n_lengths.dtype)
     largest = float(limits.max) ** 0.5 / 16
@@ -145,7 +145,7 @@ def loss(
     decay: Float[Array, "*n"],
     h: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    r"""What merging at `h` loses of the squared norm of the two terms.
+    r"""The squared norm that merging at `h` loses of the two terms.
 
     `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, summed term by term as
     `||a_m||^2 (1 - p^2) + ||a_n||^2 (1 - q^2) + 2 <a_m, a_n> (kappa - p q)`: the loss

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks, support_set
-from budgetjax.checks import Count, Flag
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.online.maintenance import merge_position
+from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import crossed
+from budgetjax.parameters import static
 from budgetjax.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
 
 
@@ -23,7 +24,7 @@ def _gaussian(name: str, kernel: Kernel) -> None:
         )
 
 
-class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
+class Merge(Maintenance):
     r"""The smallest vector `m` and the best partner `n` become one. O(B d + B C).
 
     For a Gaussian kernel the best single replacement of `a_m phi(x_m) + a_n phi(x_n)`
@@ -47,10 +48,10 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         Without effect in the multi-class case.
     """
 
-    __slots__ = ()
+    same_sign: bool = static(default=True)
 
-    def __new__(cls, same_sign: bool | Flag = True):
-        return super().__new__(cls, checks.flag("Merge", "same_sign", same_sign))
+    def __post_init__(self):
+        checks.flag("Merge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
         _gaussian("Merge", kernel)
@@ -60,7 +61,7 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         # Computed while there is room too, and not used then: a full model stays full,
         # and a branch would cost every later call more.
         full = expansion.full
-        smallest = _smallest(kernel, expansion, newcomer, bool(self.same_sign))
+        smallest = _smallest(kernel, expansion, newcomer, self.same_sign)
         merged, joins = _merged(expansion, newcomer, smallest)
         slot = jnp.where(
             full,
@@ -70,11 +71,8 @@ class Merge(NamedTuple("Merge", [("same_sign", Flag)])):
         merged = merged._replace(slot=jnp.where(full, merged.slot, NOWHERE))
         return self, Edits((merged, support_set.row(expansion, newcomer, slot)))
 
-    def rescale(self, factor):
-        return self
 
-
-class MultiMerge(NamedTuple("MultiMerge", [("count", Count), ("same_sign", Flag)])):
+class MultiMerge(Maintenance):
     """The smallest vector and its best partners become one. O(B d + B C) a merge.
 
     A merge of `count` vectors makes room for `count - 1` newcomers, so that most of
@@ -95,14 +93,12 @@ class MultiMerge(NamedTuple("MultiMerge", [("count", Count), ("same_sign", Flag)
       same_sign: as for `Merge`.
     """
 
-    __slots__ = ()
+    count: int = static(default=3)
+    same_sign: bool = static(default=True)
 
-    def __new__(cls, count: int | Count = 3, same_sign: bool | Flag = True):
-        return super().__new__(
-            cls,
-            checks.count("MultiMerge", "count", count, at_least=2),
-            checks.flag("MultiMerge", "same_sign", same_sign),
-        )
+    def __post_init__(self):
+        checks.size("MultiMerge", "count", self.count, at_least=2)
+        checks.flag("MultiMerge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
         _gaussian("MultiMerge", kernel)
@@ -113,7 +109,7 @@ class MultiMerge(NamedTuple("MultiMerge", [("count", Count), ("same_sign", Flag)
             nowhere = jnp.asarray(NOWHERE, jnp.int32)
             blank = support_set.freed(expansion, nowhere)
             own = support_set.row(expansion, newcomer, expansion.free)
-            return Edits((*(blank for _ in range(self.count.value - 1)), own))
+            return Edits((*(blank for _ in range(self.count - 1)), own))
 
         # Merges are rare here, so a branch pays.
         edits = jax.lax.cond(
@@ -121,17 +117,14 @@ class MultiMerge(NamedTuple("MultiMerge", [("count", Count), ("same_sign", Flag)
         )
         return self, edits
 
-    def rescale(self, factor):
-        return self
-
     def _merge(self, kernel, expansion, newcomer) -> Edits:
-        same_sign = bool(self.same_sign)
+        same_sign = self.same_sign
         smallest = _smallest(kernel, expansion, newcomer, same_sign)
         merged, joins = _merged(expansion, newcomer, smallest)
         rows, taken = [], expansion.ages == FREE
         slots = jnp.arange(taken.shape[0], dtype=jnp.int32)
         last = merged.slot
-        for _ in range(self.count.value - 2):
+        for _ in range(self.count - 2):
             taken = taken | (slots == last)
             partners = _partners(
                 kernel, expansion, newcomer, smallest, merged, taken, same_sign
@@ -143,7 +136,7 @@ class MultiMerge(NamedTuple("MultiMerge", [("count", Count), ("same_sign", Flag)
         return Edits((merged, *rows, support_set.row(expansion, newcomer, slot)))
 
 
-class MergeBestPair(NamedTuple):
+class MergeBestPair(Maintenance):
     """The two vectors that lose least by merging, of all pairs. O(B d + B^2 C).
 
     Each pair is merged as by `Merge`, which looks for the best partner of the smallest
@@ -224,9 +217,6 @@ class MergeBestPair(NamedTuple):
         )[0, 0]
         row = support_set.put(newcomer.kernel_row, merged.slot, between)
         return MergeBestPair(crossed(gram, slot, row, newcomer.kernel_self)), edits
-
-    def rescale(self, factor):
-        return self
 
 
 class Smallest(NamedTuple):
@@ -345,7 +335,7 @@ def _partners(
     taken: Bool[Array, " rows"],
     same_sign: bool,
 ) -> Smallest:
-    """What is known of merging once more; what was merged need not be the smaller."""
+    """The partners of a further merge; what was merged need not be the smaller."""
     columns = expansion.num_columns
     z = merged.term[:columns]
     slots = jnp.arange(taken.shape[0], dtype=jnp.int32)

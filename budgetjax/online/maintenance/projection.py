@@ -1,17 +1,18 @@
 """Maintenance by projection: the others take up the term of the one that leaves."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 
 from budgetjax import checks, support_set
-from budgetjax.checks import Flag
 from budgetjax.online import span
+from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import RIDGE
+from budgetjax.parameters import static
 from budgetjax.support_set import NOWHERE, Edits, Spread
 
 
-class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
+class Project(Maintenance):
     r"""One vector leaves, projected onto the span of all others. O(B^2 + B C).
 
     With the leaving vector `p` and the kernel matrix `K` of the others, their
@@ -33,16 +34,18 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
 
     Args:
       best: take out the vector whose projection loses least, not the smallest.
+      span: the span of the support vectors; set by `init`.
     """
 
-    __slots__ = ()
+    best: bool = static(default=False)
+    span: Any = ()
 
-    def __new__(cls, best: bool | Flag = False, span: Any = ()):
-        return super().__new__(cls, checks.flag("Project", "best", best), span)
+    def __post_init__(self):
+        checks.flag("Project", "best", self.best)
 
     def start(self, kernel, expansion, seed):
         span.check_dtype("Project", expansion.vectors.dtype)
-        return self._replace(span=span.of(kernel, expansion))
+        return Project(self.best, span.of(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
         full, mask = expansion.full, expansion.mask
@@ -84,17 +87,14 @@ class Project(NamedTuple("Project", [("best", Flag), ("span", Any)])):
         row = support_set.row(expansion, newcomer, slot)
         row = row._replace(term=own_term + share * left)
         spread = Spread(jnp.where(here, 0, shares), left)
-        return self._replace(span=changed), Edits((row,), (spread,))
-
-    def rescale(self, factor):
-        return self
+        return Project(self.best, changed), Edits((row,), (spread,))
 
 
-class ProjectOntoNewcomer(NamedTuple):
+class ProjectOntoNewcomer(Maintenance):
     r"""One vector leaves, projected onto the newcomer alone. O(B + B C).
 
-    Who loses least leaves: the least `||a_r||^2 (k_rr - k_rt^2 / k_tt)`; the newcomer's
-    coefficients grow by `a_r k_rt / k_tt`. It always enters.
+    The vector whose projection loses least leaves, `||a_r||^2 (k_rr - k_rt^2 / k_tt)`;
+    the newcomer's coefficients grow by `a_r k_rt / k_tt`. It always enters.
 
     With the learner `passive_aggressive` this is BPA-S: of all models without `r` that
     differ from the old one in the newcomer's coefficients only, the one of least
@@ -105,9 +105,6 @@ class ProjectOntoNewcomer(NamedTuple):
     Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
     budget", section 4.1.
     """
-
-    def start(self, kernel, expansion, seed):
-        return self
 
     def admit(self, kernel, expansion, newcomer):
         full = expansion.full
@@ -124,11 +121,8 @@ class ProjectOntoNewcomer(NamedTuple):
         term = row.term + share * support_set.term(expansion, victim)
         return self, Edits((row._replace(term=term),))
 
-    def rescale(self, factor):
-        return self
 
-
-class ProjectOntoNearest(NamedTuple):
+class ProjectOntoNearest(Maintenance):
     r"""One vector leaves, projected onto the newcomer and its own neighbour. O(B^2).
 
     As `ProjectOntoNewcomer`, with two vectors to take up the term of `r`: the newcomer
@@ -191,6 +185,3 @@ class ProjectOntoNearest(NamedTuple):
         spread = Spread(jnp.where(slots == n[victim], share, 0), leaving)
         gram = span.crossed(self.gram, slot, newcomer.kernel_row, newcomer.kernel_self)
         return ProjectOntoNearest(gram), Edits((row,), (spread,))
-
-    def rescale(self, factor):
-        return self

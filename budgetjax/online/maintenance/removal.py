@@ -1,12 +1,13 @@
 """Maintenance by removal: one support vector leaves when another enters."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import losses, support_set
+from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
@@ -18,7 +19,7 @@ def _take_place(
     return Edits((support_set.row(expansion, newcomer, slot),))
 
 
-class Unbudgeted(NamedTuple):
+class Unbudgeted(Maintenance):
     """No maintenance: a full model refuses newcomers, and counts what it refused.
 
     Attributes:
@@ -35,25 +36,16 @@ class Unbudgeted(NamedTuple):
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
         return Unbudgeted(refused), _take_place(expansion, newcomer, nowhere)
 
-    def rescale(self, factor):
-        return self
 
-
-class RemoveOldest(NamedTuple):
+class RemoveOldest(Maintenance):
     """The oldest support vector leaves. O(B)."""
-
-    def start(self, kernel, expansion, seed):
-        return self
 
     def admit(self, kernel, expansion, newcomer):
         victim = support_set.oldest(expansion)
         return self, _take_place(expansion, newcomer, victim)
 
-    def rescale(self, factor):
-        return self
 
-
-class RemoveRandom(NamedTuple):
+class RemoveRandom(Maintenance):
     """A uniformly random support vector leaves, never the newcomer. O(1).
 
     Cesa-Bianchi and Gentile (2006), "Tracking the best hyperplane with a simple budget
@@ -73,19 +65,13 @@ class RemoveRandom(NamedTuple):
         victim = jax.random.randint(key, (), 0, expansion.num_active, jnp.int32)
         return self, _take_place(expansion, newcomer, victim)
 
-    def rescale(self, factor):
-        return self
 
-
-class RemoveSmallest(NamedTuple):
+class RemoveSmallest(Maintenance):
     """The vector of smallest norm `||a_j||^2 k(x_j, x_j)` leaves. O(B C).
 
     The newcomer is a candidate too. Under Pegasos and a Gaussian kernel all norms are
     equal, and this is `RemoveOldest`.
     """
-
-    def start(self, kernel, expansion, seed):
-        return self
 
     def admit(self, kernel, expansion, newcomer):
         norms = support_set.norms(kernel, expansion)
@@ -94,11 +80,8 @@ class RemoveSmallest(NamedTuple):
         victim = jnp.where(own < jnp.min(norms), NOWHERE, smallest)
         return self, _take_place(expansion, newcomer, victim)
 
-    def rescale(self, factor):
-        return self
 
-
-class RemoveLargestMargin(NamedTuple):
+class RemoveLargestMargin(Maintenance):
     """The vector that would be classified best without itself leaves. O(B d + B C).
 
     `argmax_i y_i (f(x_i) - a_i k(x_i, x_i))` over all support vectors and the newcomer:

@@ -20,7 +20,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import checks, models
-from budgetjax.checks import Flag, Name
+from budgetjax.checks import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -61,7 +61,7 @@ class State(NamedTuple):
     num_updates: Integer[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
-    fit_bias: Flag
+    fit_bias: Static
 
 
 def start(
@@ -106,7 +106,7 @@ def start(
         num_updates=jnp.int32(0),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
-        fit_bias=checks.flag(where, "fit_bias", fit_bias),
+        fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
     )
 
 

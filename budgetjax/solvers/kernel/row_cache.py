@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks, kernels
-from budgetjax.checks import Count, Flag
+from budgetjax.checks import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 
@@ -57,8 +57,8 @@ class KernelRows(NamedTuple):
     num_computed: Integer[Array, ""]
     num_blocks: Integer[Array, ""]
     digest: Integer[Array, ""]
-    batch: Count
-    complete: Flag
+    batch: Static
+    complete: Static
 
 
 def start(
@@ -132,8 +132,8 @@ def _all(
         num_computed=jnp.int32(n),
         num_blocks=jnp.int32(0),
         digest=digest,
-        batch=Count(batch),
-        complete=Flag(True),
+        batch=Static(batch),
+        complete=Static(True),
     )
 
 
@@ -157,8 +157,8 @@ def _none(
         num_computed=jnp.int32(0),
         num_blocks=jnp.int32(0),
         digest=digest,
-        batch=Count(batch),
-        complete=Flag(False),
+        batch=Static(batch),
+        complete=Static(False),
     )
 
 

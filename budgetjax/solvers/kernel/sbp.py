@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import checks, models
-from budgetjax.checks import Flag, Name
+from budgetjax.checks import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -71,7 +71,7 @@ class State(NamedTuple):
     asked: Integer[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
-    fit_bias: Flag
+    fit_bias: Static
 
 
 def init(
@@ -166,7 +166,7 @@ def init(
     where = "sbp.init"
     X, y = training_set.training_set(where, kernel, X, y)
     checks.non_negative(where, "slack", slack)
-    fit = checks.flag(where, "fit_bias", fit_bias)
+    fit = Static(checks.flag(where, "fit_bias", fit_bias))
     batch = checks.size(where, "batch_size", batch_size)
     batch = min(batch, X.shape[0])
     rows = row_cache.start(

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import checks
-from budgetjax.checks import Count, Name
+from budgetjax.checks import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
@@ -69,7 +69,7 @@ class State(NamedTuple):
     tolerance: Float[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
-    num_features: Count
+    num_features: Static
 
 
 def init(
@@ -173,7 +173,7 @@ def init(
         tolerance=jnp.full((), TOLERANCE, y.dtype),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
-        num_features=Count(rows.size),
+        num_features=Static(rows.size),
     )
 
 

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int32, Integer, Key
 
 from budgetjax import checks
-from budgetjax.checks import Count, Name
+from budgetjax.checks import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.patterns import (
@@ -52,8 +52,8 @@ class State(NamedTuple):
     num_blocks: Float[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
-    num_features: Count
-    batch_size: Count
+    num_features: Static
+    batch_size: Static
 
 
 def init(
@@ -140,8 +140,8 @@ def init(
         num_blocks=jnp.zeros((), y.dtype),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
-        num_features=Count(rows.size),
-        batch_size=checks.count(where, "batch_size", batch_size, at_least=1),
+        num_features=Static(rows.size),
+        batch_size=Static(checks.size(where, "batch_size", batch_size)),
     )
 
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import checks, models
-from budgetjax.checks import Count, Name
+from budgetjax.checks import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers import training_set
@@ -86,7 +86,7 @@ class State(NamedTuple):
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     kernel: Kernel | None
-    num_features: Count
+    num_features: Static
 
 
 def init(
@@ -226,7 +226,7 @@ def init(
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
         kernel=kernel,
-        num_features=Count(num_features),
+        num_features=Static(num_features),
     )
 
 

@@ -22,7 +22,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import checks
-from budgetjax.checks import Count
+from budgetjax.checks import Static
 
 # Numbers of a dense and of a sparse pattern that one iteration takes: with more, a loop
 # over patterns would not be small.
@@ -147,8 +147,8 @@ class SparseRows(NamedTuple):
     values: Float[Array | np.ndarray, " m"]
     indices: Int32[Array | np.ndarray, " m"]
     starts: Int32[Array | np.ndarray, " ends"]
-    columns: Count
-    longest: Count
+    columns: Static
+    longest: Static
 
     @property
     def number(self) -> int:
@@ -340,7 +340,7 @@ def filled_up(
     new_values[places], new_indices[places] = values, indices
     longest = int(np.max(filled, initial=PAIR))
     return SparseRows(
-        new_values, new_indices, new_starts, Count(columns), Count(longest)
+        new_values, new_indices, new_starts, Static(columns), Static(longest)
     )
 
 
