@@ -124,6 +124,8 @@ def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set()
     kept = np.asarray(state.expansion.ages)
     assert kept[0] == 1 and int(state.num_updates) > 5  # noqa: PT018
     np.testing.assert_array_equal(state.maintenance.ages[:-1], kept[:-1])
-    better = bj.perceptron.restarted(bj.perceptron.with_vectors(state, jnp.asarray(X[:6])))
+    better = bj.perceptron.restarted(
+        bj.perceptron.with_vectors(state, jnp.asarray(X[:6]))
+    )
     np.testing.assert_array_equal(better.maintenance.ages, kept)
     assert int(better.maintenance.seed) == 7

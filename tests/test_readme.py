@@ -38,7 +38,12 @@ def test_links_lead_somewhere(name):
     links = re.findall(r"\]\(([^)]+)\)", (ROOT / name).read_text())
     for link in links:
         if not link.startswith("http"):
-            assert ((ROOT / name).parent / link).exists(), link
+            path, _, anchor = link.partition("#")
+            target = (ROOT / name).parent / path
+            assert target.exists(), link
+            if anchor:
+                headings = re.findall(r"^#+ (.*)", target.read_text(), re.MULTILINE)
+                assert anchor in [one.lower().replace(" ", "-") for one in headings]
 
 
 def test_every_algorithm_has_a_row():

@@ -95,7 +95,8 @@ def init(
       https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
       Cesa-Bianchi and Gentile (2006), "Tracking the best hyperplane with a simple
       budget Perceptron". https://doi.org/10.1007/s10994-007-5003-0
-      Crammer, Kandola and Singer (2003), "Online classification on a budget".
+      Crammer, Kandola and Singer (2003), "Online classification on a budget", in
+      https://papers.nips.cc/paper_files/paper/2003
 
     Differences from the papers: none in the binary case; the multi-class update is that
     of multi-class Pegasos without its decay.

@@ -38,7 +38,8 @@ class Merge(Maintenance):
     the insertion age of its partner.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.3, equations (17) to (22).
+    section 4.3, equations (17) to (22); see
+    https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Differences from the paper: in the binary case only vectors of the same sign are
     merged, unless there is none.
@@ -81,6 +82,7 @@ class MultiMerge(Maintenance):
 
     Reference: Qaadan and Glasmachers (2018), "Multi-merge budget maintenance for
     stochastic gradient descent SVM training", section 3.
+    https://arxiv.org/abs/1806.10179
 
     Differences from the paper: there all partners are those of least loss with the
     smallest vector. Such a loss is at most the square of that vector's own norm, so the
@@ -144,7 +146,8 @@ class MergeBestPair(Maintenance):
     column, pairs of the same sign go first.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.3, which looks for the best partner of the smallest vector to save time.
+    section 4.3, which looks for the best partner of the smallest vector to save time;
+    see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Attributes:
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.

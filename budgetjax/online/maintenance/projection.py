@@ -26,9 +26,11 @@ class Project(Maintenance):
     copies the two matrices every round; `budgetjax.run` does not.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.2, equations (13) to (16). With `best`, and learner
-    `passive_aggressive`: BPA-P of Wang and Vucetic (2010), "Online passive-aggressive
-    algorithms on a budget".
+    section 4.2, equations (13) to (16); see
+    https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
+    With `best`, and the learner `passive_aggressive`: BPA-P of Wang and Vucetic (2010),
+    "Online passive-aggressive algorithms on a budget".
+    https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
     Differences from the paper: the ridge.
 
@@ -103,7 +105,7 @@ class ProjectOntoNewcomer(Maintenance):
     the same for every `r`, and joint and separate optimisation agree.
 
     Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
-    budget", section 4.1.
+    budget", section 4.1. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
     """
 
     def admit(self, kernel, expansion, newcomer):
@@ -133,7 +135,7 @@ class ProjectOntoNearest(Maintenance):
     have a ridge of 0.001 of their diagonal.
 
     Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
-    budget", section 4.3.
+    budget", section 4.3. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
     Attributes:
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.

@@ -48,8 +48,10 @@ class RemoveOldest(Maintenance):
 class RemoveRandom(Maintenance):
     """A uniformly random support vector leaves, never the newcomer. O(1).
 
-    Cesa-Bianchi and Gentile (2006), "Tracking the best hyperplane with a simple budget
-    Perceptron". The draw of round `t` depends on the seed and `t` alone.
+    The draw of round `t` depends on the seed and `t` alone.
+
+    Reference: Cesa-Bianchi and Gentile (2006), "Tracking the best hyperplane with a
+    simple budget Perceptron". https://doi.org/10.1007/s10994-007-5003-0
 
     Attributes:
       seed: set by `init(..., seed=)`.
@@ -84,13 +86,16 @@ class RemoveSmallest(Maintenance):
 class RemoveLargestMargin(Maintenance):
     """The vector that would be classified best without itself leaves. O(B d + B C).
 
-    `argmax_i y_i (f(x_i) - a_i k(x_i, x_i))` over all support vectors and the newcomer:
-    Crammer, Kandola and Singer (2003), "Online classification on a budget". With more
-    than two classes the margin is `f^(y) - f^(r)`, as everywhere here. The label of a
-    support vector is the column of its largest coefficient, or its sign.
+    `argmax_i y_i (f(x_i) - a_i k(x_i, x_i))` over all support vectors and the newcomer
+    leaves. With more than two classes the margin is `f^(y) - f^(r)`, as everywhere
+    here. The label of a support vector is the column of its largest coefficient, or its
+    sign.
 
     `f` at every support vector is kept up to date: one kernel row an insertion, which
     is the example's own, and one a removal.
+
+    Reference: Crammer, Kandola and Singer (2003), "Online classification on a budget",
+    in https://papers.nips.cc/paper_files/paper/2003
 
     Attributes:
       responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(rows, columns)`.
