@@ -1,17 +1,17 @@
-"""Twenty million rows, learned from a file in 1 GiB: rows a second, and the memory.
+"""Twenty million rows, learned from a file in 1 GiB: rows per second, and the memory.
 
     python benchmarks/streaming.py
     python benchmarks/streaming.py --csv
 
-Twenty million rows of a checkerboard are generated, chunk by chunk, into a Parquet file
-(and with `--csv` a CSV file) in a temporary folder. Pegasos with merging and a budget
-of 100 then learns them by `bj.fit_stream` in a process of its own whose address space
-is limited to 1 GiB, everything included: Python, JAX with its compiler, pyarrow. Beside
-it, in a process without a limit, `bj.run` learns the same rows from arrays in memory.
-The processes take turns; rates are medians, without compilation. Reading and decoding
-the file are a part of the rate of `bj.fit_stream`, for CSV also the parsing of text.
+The benchmark writes twenty million rows of a checkerboard, chunk by chunk, to a Parquet
+file (and with `--csv` a CSV file) in a temporary folder. Pegasos with merging and a
+budget of 100 then learns them with `bj.fit_stream` in a process whose address space is
+limited to 1 GiB, everything included: Python, JAX with its compiler, pyarrow. For
+comparison, `bj.run` learns the same rows from arrays in a process without a limit. The
+processes take turns; rates are medians, without compilation. The rate of
+`bj.fit_stream` includes reading and decoding the file, for CSV also parsing the text.
 
-Everything goes to `benchmarks/results/streaming.json`.
+The results are written to `benchmarks/results/streaming.json`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ BUDGET, GAMMA, REGULARIZATION = 100, 8.0, 1e-4
 
 
 def generate(folder: Path, rows: int, csv: bool) -> dict[str, Path]:
-    """The files, by the names of their formats."""
+    """The files of each format."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -63,7 +63,7 @@ def generate(folder: Path, rows: int, csv: bool) -> dict[str, Path]:
 
 
 def streamed(kind: str, path: str) -> dict[str, Any]:
-    """What `bj.fit_stream` makes of a file."""
+    """The result of `bj.fit_stream` on a file."""
     import budgetjax as bj
 
     read = bj.stream.csv if kind == "CSV" else bj.stream.parquet
@@ -77,7 +77,7 @@ def streamed(kind: str, path: str) -> dict[str, Any]:
 
 
 def in_memory(kind: str, path: str) -> dict[str, Any]:
-    """What `bj.run` makes of the same rows as arrays."""
+    """The result of `bj.run` on the same rows as arrays."""
     import jax
     import numpy as np
     import pyarrow.parquet
@@ -110,7 +110,7 @@ def empty() -> Any:
 
 
 def result(rows: int, seconds: float, state: Any) -> dict[str, Any]:
-    """What a child process tells."""
+    """The figures that a child process prints."""
     import numpy as np
 
     import budgetjax as bj
@@ -131,7 +131,7 @@ def result(rows: int, seconds: float, state: Any) -> dict[str, Any]:
 
 
 def child(job: str, kind: str, path: Path, limit: int | None) -> dict[str, Any]:
-    """Runs a job in a process of its own, with a limit of its address space."""
+    """Runs a job in a process with a limited address space."""
 
     def limited() -> None:
         if limit is not None:
@@ -149,7 +149,7 @@ def child(job: str, kind: str, path: Path, limit: int | None) -> dict[str, Any]:
 
 
 def compared(files: dict[str, Path], repeats: int, limit: int) -> list[dict[str, Any]]:
-    """The table: the jobs take turns."""
+    """The table of results; the jobs take turns."""
     jobs: list[tuple[str, str, int | None]] = [("run", "Parquet", None)]
     jobs += [("fit_stream", kind, limit) for kind in files]
     told: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -770,14 +770,16 @@ BAD = {
     "text in a feature": (
         ("train", "text.csv", *TRAIN),
         1,
-        "text.csv: X must be numbers, got 'red' in row 17, column 'a'; encode text as "
-        "numbers first, or leave the column out with --ignore",
+        "text.csv: the file must be CSV in UTF-8, with numbers as features, got an "
+        "error after 0 rows: In column 'a': row 17: CSV conversion error to double: "
+        "invalid value 'red'; encode text as numbers first, or leave the column out "
+        "with --ignore",
     ),
     "a short row": (
         ("train", "ragged.csv", *TRAIN),
         1,
-        "ragged.csv: every row must have 3 cells, got 2 in row 17, which begins "
-        "['1', 'yes']",
+        "ragged.csv: the file must be CSV in UTF-8, with numbers as features, got an "
+        "error after 0 rows: CSV parse error: row 17: Expected 3 columns, got 2: 1,yes",
     ),
     "squares beyond float64": (
         ("train", "range.csv", *TRAIN),
@@ -814,7 +816,9 @@ BAD = {
     "indices that do not ascend": (
         ("train", "order.libsvm", "-m", "new.st", *SMALL),
         1,
-        "order.libsvm: indices must ascend, got 1 after 2 in row 0",
+        "order.libsvm: rows must be 'label index:value ...' with ascending indices, "
+        "got '1 2:1 1:2' in row 0: Feature indices in SVMlight/LibSVM data file should "
+        "be sorted and unique",
     ),
     "a class that is not among those given": (
         ("train", "label.csv", *TRAIN, "--classes", "no,yes"),
@@ -966,8 +970,9 @@ BAD = {
     "indices that start at 0": (
         ("train", "zero.libsvm", "-m", "new.st", *SMALL),
         1,
-        "zero.libsvm: indices must be at least 1, got 0 in row 0; --zero-based reads "
-        "files that start at 0",
+        "zero.libsvm: rows must be 'label index:value ...' with ascending indices, "
+        "got '1 0:1 1:2' in row 0: Invalid index 0 in SVMlight/LibSVM data file; "
+        "--zero-based reads files that start at 0",
     ),
     "standard input": (
         ("train", "-", "-m", "new.st"),

@@ -130,7 +130,8 @@ BATCHES = [
             f"squares beyond float32 in row {row}",
             value(1e38, row=row),
             (
-                "X must have squares that float32",
+                "X must be so small",
+                "float32",
                 "1e+38",
                 f"row {ROWS + row}",
                 "column 1;",
@@ -173,26 +174,30 @@ BATCHES = [
         more={"standardise": True},
     ),
     Bad(
-        "wider", lambda X, y: (X[:, [0, 0, 1, 2]], y), ("3 columns", "4", f"row {ROWS}")
+        "wider", lambda X, y: (X[:, [0, 0, 1, 2]], y), (f"row {ROWS}", "3 columns", "4")
     ),
-    Bad("narrower", lambda X, y: (X[:, :2], y), ("3 columns", "2", f"row {ROWS}")),
-    Bad("flat", lambda X, y: (X[:, 0], y), ("X must have shape", f"row {ROWS}")),
-    Bad("ragged", lambda X, y: ([[0.0] * 3, [0.0]], y[:2]), ("ragged", f"row {ROWS}")),
+    Bad("narrower", lambda X, y: (X[:, :2], y), (f"row {ROWS}", "3 columns", "2")),
+    Bad("flat", lambda X, y: (X[:, 0], y), (f"row {ROWS}", "X must have shape")),
+    Bad("ragged", lambda X, y: ([[0.0] * 3, [0.0]], y[:2]), (f"row {ROWS}", "ragged")),
     Bad(
         "texts",
         lambda X, y: (X.astype(str), y),
-        ("X must hold real numbers", "<U", f"row {ROWS}"),
+        (f"row {ROWS}", "X must hold real numbers", "<U"),
     ),
     Bad(
         "complex numbers",
         lambda X, y: (X.astype(complex), y),
-        ("X must hold real numbers", "complex", f"row {ROWS}"),
+        (f"row {ROWS}", "X must hold real numbers", "complex"),
     ),
-    Bad("no labels", lambda X, y: (X,), ("targets", "X alone")),
+    Bad(
+        "no labels",
+        lambda X, y: (X,),
+        ("(X, y, weight)", "tuple of 1", "give the reader a target"),
+    ),
     Bad("four parts", lambda X, y: (X, y, y, y), ("(X, y, weight)", "tuple of 4")),
     Bad("an array", lambda X, y: X, ("(X, y, weight)", "ndarray")),
     Bad("None", lambda X, y: None, ("(X, y, weight)", "NoneType")),
-    Bad("fewer labels", lambda X, y: (X, y[:-1]), ("63", "(64, 3)", f"row {ROWS}")),
+    Bad("fewer labels", lambda X, y: (X, y[:-1]), (f"row {ROWS}", "63", "(64, 3)")),
     Bad("labels in a matrix", lambda X, y: (X, y[:, None]), ("(n,)", f"row {ROWS}")),
     Bad("labels of None", lambda X, y: (X, None), ("(n,)", f"row {ROWS}")),
     Bad("0 for a label", label(0), ("-1 or +1", "got 0", f"row {BAD}")),
@@ -252,12 +257,6 @@ BATCHES = [
             first=weighted,
         )
         for number in (-1.0, NAN, INF)
-    ),
-    Bad(
-        "no weight any more",
-        lambda X, y: (X, y),
-        ("weight", f"row {ROWS}"),
-        first=weighted,
     ),
     Bad(
         "a source that fails",

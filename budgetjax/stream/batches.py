@@ -4,7 +4,7 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 
 from budgetjax import checks
 
-# Of a batch: small beside the data, large enough that the work for each is nothing.
+# Bytes of a batch: small beside the data, large enough that its overhead is nothing.
 BATCH_BYTES = 4 * 2**20
 MOST_ROWS = 65_536
 # Beyond this many distinct ones, targets are no labels.
@@ -23,22 +23,22 @@ PATIENCE = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """Examples in batches, from a source that can be read again and again.
+    """Examples in batches, from a source that can be read repeatedly.
 
-    What the readers of `budgetjax.stream` return. Iterating reads the source from its
+    The readers of `budgetjax.stream` return it. Iterating reads the source from its
     start. A batch is a tuple of NumPy arrays: `(X, y)`, or `(X, y, weight)`, or, where
     the source has no targets, `(X,)`. X has shape `(n, num_features)`, in the
-    precision of the file, float32 or float64, unless the reader was told otherwise; y,
+    precision of the file, float32 or float64, unless the reader is given a `dtype`; y,
     of shape `(n,)`, holds int64, float64, booleans, or Python strings in an object
     array; weight has shape `(n,)`. Each batch has its own arrays.
 
     Attributes:
-      name: of the source, for messages.
-      num_features: columns of X.
-      read: gives the batches, from the first on.
-      num_rows: how many rows there are, where this is known without reading them.
-      feature_names: of the columns of X, where they have names.
-      read_targets: gives the y of all batches, where that is less work than `read`.
+      name: name of the source, for messages.
+      num_features: number of columns of X.
+      read: function that starts to read: an iterator over the batches.
+      num_rows: number of rows, where it is known without reading them.
+      feature_names: names of the columns of X, where they have any.
+      read_targets: function that reads y alone, where that is faster than `read`.
 
     Example:
       >>> import numpy as np
@@ -63,21 +63,21 @@ class Batches:
 def rows_of_a_batch(
     where: str, num_features: int, dtype: DTypeLike, batch_rows: int | None
 ) -> int:
-    """`batch_rows`, or as many rows as make a batch of some 4 MiB, at most 65,536."""
+    """`batch_rows`, or the rows that take some 4 MiB, at most 65,536."""
     if batch_rows is not None:
         return checks.size(where, "batch_rows", batch_rows)
-    bytes_a_row = max(1, num_features) * np.dtype(dtype).itemsize
-    return min(MOST_ROWS, max(1, BATCH_BYTES // bytes_a_row))
+    bytes_per_row = max(1, num_features) * np.dtype(dtype).itemsize
+    return min(MOST_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
 
 def labels(batches: Iterable[Any]) -> np.ndarray:
-    """The classes in a source, by one pass over it.
+    """The classes in a source, in one pass over it.
 
-    Of a file with columns only that of the targets is read.
+    Only the target column of a file is read.
 
     Args:
       batches: `Batches`, or any iterable of `(X, y)` or `(X, y, weight)` that can be
-        read again.
+        read repeatedly.
 
     Returns:
       The distinct targets, sorted, of shape `(C,)`: int64, float64, booleans or
@@ -104,7 +104,7 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     row, text = 0, None
     for y in _targets_of(where, batches):
         y = targets(where, y, row)
-        text = same_kind(where, y, row, text)
+        text = _same_kind(where, y, row, text)
         if y.dtype.kind == "f" and np.any(np.isnan(y)):
             bad = row + int(np.argmax(np.isnan(y)))
             raise ValueError(f"{where}: y must be a label, got nan in row {bad}")
@@ -128,108 +128,110 @@ def _targets_of(where: str, batches: Iterable[Any]) -> Iterator[Any]:
         yield _examples(where, i, batch)[1]
 
 
-class Examples(NamedTuple):
-    """Rows that have been joined.
-
-    Attributes:
-      X: shape `(n, num_features)`.
-      y: shape `(n,)`: int64, float64 or strings.
-      weight: shape `(n,)`.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray
-
-
 def in_rows(
     batches: Iterable[Any], rows: int, dtype: DTypeLike = np.float32
-) -> Iterator[Examples]:
+) -> Iterator[tuple[np.ndarray, ...]]:
     """Batches of any lengths as batches of one length; the last may be shorter.
 
-    Each number is copied once, so that a source may fill the same arrays again. Sparse
-    matrices of SciPy become dense, piece by piece.
+    Numbers are copied, so that a source may fill the same arrays again. Sparse matrices
+    of SciPy become dense, piece by piece.
 
     Args:
       batches: `Batches`, or any iterable of `(X, y)` or `(X, y, weight)`, whose parts
         are arrays, or lists.
-      rows: of each batch.
-      dtype: of X and of the weights, which are 1 where the source has none.
+      rows: number of rows per batch.
+      dtype: type of X and of the weights, which are 1 where a batch has none.
 
     Yields:
-      `Examples`: arrays of their own.
+      `(X, y, weight)` of shapes `(n, num_features)`, `(n,)` and `(n,)`; y is int64,
+      float64, booleans or strings.
 
     Raises:
-      ValueError: if a batch is no such tuple, its lengths differ, X has not as many
-        columns as before, or numbers are none or leave the range of `dtype`; with the
-        source and the row.
+      ValueError: if a batch is no such tuple, its lengths differ, the number of columns
+        changes, or a value is no number or beyond the range of `dtype`; with the source
+        and the row.
 
     Example:
       >>> import numpy as np
       >>> from budgetjax.stream.batches import in_rows
       >>> whole = [(np.zeros((n, 2)), np.ones(n)) for n in (3, 0, 4)]
-      >>> [len(examples.y) for examples in in_rows(whole, 5)]
+      >>> [len(y) for X, y, weight in in_rows(whole, 5)]
       [5, 2]
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
+    yield from regrouped(_pieces(where, batches, rows, dtype), rows)
+
+
+def regrouped(
+    pieces: Iterable[tuple[np.ndarray, ...]], rows: int
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Pieces of any lengths, joined and cut to one length; the last may be shorter.
+
+    Args:
+      pieces: tuples of arrays with equal first axes, not changed afterwards.
+      rows: number of rows per batch.
+    """
+    held, count = [], 0
+    for piece in pieces:
+        start, n = 0, len(piece[0])
+        while start < n:
+            stop = min(n, start + rows - count)
+            held.append(tuple(array[start:stop] for array in piece))
+            count, start = count + stop - start, stop
+            if count == rows:
+                yield _joined(held)
+                held, count = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    if len(held) == 1:
+        return held[0]
+    return tuple(map(np.concatenate, zip(*held, strict=True)))
+
+
+def _pieces(
+    where: str, batches: Iterable[Any], rows: int, dtype: DTypeLike
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Checked copies of the batches, in pieces of at most `rows` rows."""
     width = getattr(batches, "num_features", None)
     names = getattr(batches, "feature_names", None)
-    row, text, weighted = 0, None, None
-    buffer, held, ys = None, 0, []
+    row, text = 0, None
     for i, batch in enumerate(batches):
         X, y, weight = _checked(where, i, batch, row, width)
-        if weighted not in (None, weight is not None):
-            raise ValueError(
-                f"{where}: batches must all have a weight or none of them, got the "
-                f"other in batch {i}, from row {row} on"
+        width = X.shape[1]
+        text = _same_kind(where, y, row, text)
+        weight = np.ones(len(y)) if weight is None else weight
+        for start in range(0, len(y), rows):
+            part, first = slice(start, start + rows), row + start
+            piece = X[part].toarray() if _is_sparse(X) else X[part]
+            yield (
+                as_type(where, "X", piece, dtype, first, names),
+                y[part],
+                as_type(where, "weight", weight[part], dtype, first),
             )
-        width, weighted = X.shape[1], weight is not None
-        text = same_kind(where, y, row, text)
-        start, n = 0, len(y)
-        while start < n:
-            if buffer is None:
-                buffer = np.empty((rows, width), dtype), np.ones(rows, dtype)
-            stop = min(n, start + rows - held)
-            into = slice(held, held + stop - start)
-            piece = X[start:stop]
-            piece = piece.toarray() if _is_sparse(X) else piece
-            copy_numbers(where, "X", buffer[0][into], piece, row + start, names)
-            if weight is not None:
-                copy_numbers(
-                    where, "weight", buffer[1][into], weight[start:stop], row + start
-                )
-            ys.append(y[start:stop])
-            held, start = into.stop, stop
-            if held == rows:
-                yield Examples(buffer[0], np.concatenate(ys), buffer[1])
-                buffer, held, ys = None, 0, []
-        row += n
-    if buffer is not None:
-        yield Examples(buffer[0][:held], np.concatenate(ys), buffer[1][:held])
+        row += len(y)
 
 
 def name_of(batches: Any) -> str:
-    """What messages call a source."""
+    """The name of a source in messages."""
     return batches.name if isinstance(batches, Batches) else "batches"
 
 
 def _examples(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
     """X, y and the weight, or None, of a batch."""
-    if isinstance(batch, tuple) and len(batch) == 1:
-        raise ValueError(
-            f"{where}: batches must have targets, got X alone; give the reader a target"
-        )
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        shown = type(batch).__name__
-        if isinstance(batch, tuple | list):
-            shown = f"a {shown} of {len(batch)}"
-        raise ValueError(
-            f"{where}: batches must be (X, y) or (X, y, weight), got {shown} as batch "
-            f"{i}"
-        )
-    X, y, *weight = batch
-    return X, y, weight[0] if weight else None
+    listed = isinstance(batch, tuple | list)
+    if listed and len(batch) in (2, 3):
+        X, y, *weight = batch
+        return X, y, weight[0] if weight else None
+    got = type(batch).__name__ + (f" of {len(batch)}" if listed else "")
+    hint = "; give the reader a target" if listed and len(batch) == 1 else ""
+    raise ValueError(
+        f"{where}: batches must be (X, y) or (X, y, weight), got {got} as batch {i}"
+        f"{hint}"
+    )
 
 
 def _checked(
@@ -237,42 +239,35 @@ def _checked(
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """The parts of a batch as arrays of fitting shapes."""
     X, y, weight = _examples(where, i, batch)
-    here = f"in batch {i}, from row {row} on"
     y = targets(where, y, row)
-    X = X.tocsr() if _is_sparse(X) else _numbers(where, "X", X, here)
+    where = f"{where}: batch {i}, from row {row} on"
+    X = X.tocsr() if _is_sparse(X) else np.asarray(checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(
-            f"{where}: X must have shape ({len(y)}, d), a row for every target, got "
-            f"{X.shape} {here}"
+            f"{where}: X must have shape ({len(y)}, d), one row per target, got "
+            f"{X.shape}"
         )
     if width is not None and X.shape[1] != width:
         raise ValueError(
             f"{where}: X must have {width} columns, as the rows before, got "
-            f"{X.shape[1]} {here}"
+            f"{X.shape[1]}"
         )
     if weight is not None:
-        weight = _numbers(where, "weight", weight, here)
+        weight = np.asarray(checks.array(where, "weight", weight))
         if weight.shape != y.shape:
             raise ValueError(
-                f"{where}: weight must have shape {y.shape}, one a row of X, got "
-                f"{weight.shape} {here}"
+                f"{where}: weight must have shape {y.shape}, one per row of X, got "
+                f"{weight.shape}"
             )
     return X, y, weight
-
-
-def _numbers(where: str, name: str, value: Any, here: str) -> np.ndarray:
-    try:
-        return np.asarray(checks.array(where, name, value))
-    except ValueError as error:
-        raise ValueError(f"{error} {here}") from error
 
 
 def _is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr")
 
 
-def same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
-    """Whether targets are text: all of them or none. None while there are none."""
+def _same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
+    """Whether targets are text, all of them or none; None while there are none."""
     if not len(y):
         return text
     new = y.dtype.kind in "UO"
@@ -285,21 +280,21 @@ def same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | 
     return new
 
 
-def copy_numbers(
+def as_type(
     where: str,
     name: str,
-    into: np.ndarray,
     numbers: np.ndarray,
+    dtype: DTypeLike,
     row: int,
     columns: tuple[str, ...] | None = None,
-) -> None:
-    """Numbers into an array of another float type, if they are in its range.
+) -> np.ndarray:
+    """A copy of numbers in another float type, if they are in its range.
 
     Args:
-      where: the source, for messages.
-      name: of the numbers, for messages.
-      into: where they go.
-      numbers: of the same shape: `(n, d)` or `(n,)`.
+      where: name of the source, for messages.
+      name: name of the numbers, for messages.
+      numbers: shape `(n, d)` or `(n,)`.
+      dtype: the other type.
       row: number of the first row.
       columns: names of the columns, or of the only one, where they have names.
 
@@ -308,16 +303,16 @@ def copy_numbers(
     """
     try:
         with np.errstate(over="raise", invalid="ignore"):
-            into[...] = numbers
+            return numbers.astype(dtype, order="C")
     except FloatingPointError as error:
-        over = np.isfinite(numbers) & (np.abs(numbers) > np.finfo(into.dtype).max)
+        over = np.isfinite(numbers) & (np.abs(numbers) > float(jnp.finfo(dtype).max))
         at = [int(i) for i in np.unravel_index(np.argmax(over), over.shape)]
         column = ""
         if columns is not None or len(at) > 1:
             i = at[1] if len(at) > 1 else 0
             column = f", column {i if columns is None else repr(columns[i])}"
         raise ValueError(
-            f"{where}: {name} must be in the range of {into.dtype}, got "
+            f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
             f"{numbers[*at]:g} in row {row + at[0]}{column}"
         ) from error
 
@@ -326,18 +321,18 @@ def targets(where: str, y: Any, row: int) -> np.ndarray:
     """Targets as int64, float64, booleans or strings, in an array of their own.
 
     Args:
-      where: the source, for messages.
+      where: name of the source, for messages.
       y: shape `(n,)`.
       row: number of the first row.
 
     Raises:
-      ValueError: if they have another shape, or are of another kind, or missing, or
-        integers beyond 64 bits.
+      ValueError: if they have another shape or are of another kind, one is missing, or
+        an integer is beyond 64 bits.
     """
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(
-            f"{where}: y must have shape (n,), one a row, got {y.shape} from row "
+            f"{where}: y must have shape (n,), one per row, got {y.shape} from row "
             f"{row} on"
         )
     if y.dtype.kind in "OT":
@@ -380,14 +375,13 @@ def _of_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
 def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, None]:
     """The same items, read ahead by a thread.
 
-    Reading then overlaps with the work on what was read. An error in reading is raised
-    in its place, after the items before it. When the consumer stops, so does the
-    thread, after the item that it is at.
+    Reading overlaps with the work on what was read. An error in reading is raised in
+    its place, after the items before it. When the consumer stops, so does the thread,
+    after its current item.
 
     Args:
-      iterator: what to read.
-      depth: how many items to hold at most, beside the one that is used and the one
-        that is being read.
+      iterator: items to read.
+      depth: maximum number of items held, beside the one in use and the one being read.
 
     Example:
       >>> from budgetjax.stream.batches import prefetched
@@ -395,11 +389,11 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
       ['a', 'b', 'c']
     """
     depth = checks.size("prefetched", "depth", depth)
-    items: queue.Queue[tuple[Any, BaseException | None, bool]] = queue.Queue()
-    free = threading.Semaphore(depth)
-    stopped = threading.Event()
+    items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+    free, stopped, end = threading.Semaphore(depth), threading.Event(), object()
 
     def read() -> None:
+        failed = None
         try:
             source = iter(iterator)
             try:
@@ -407,23 +401,23 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
                     free.acquire()
                     if stopped.is_set():
                         return
-                    items.put((item, None, False))
+                    items.put((item, None))
             finally:
                 close = getattr(source, "close", None)
                 if close is not None:
                     close()
-            items.put((None, None, True))
         except BaseException as error:  # it belongs to whoever reads
-            items.put((None, error, True))
+            failed = error
+        items.put((end, failed))
 
     thread = threading.Thread(target=read, daemon=True, name="budgetjax prefetched")
     thread.start()
     try:
         while True:
-            item, error, last = items.get()
-            if error is not None:
-                raise error
-            if last:
+            item, failed = items.get()
+            if failed is not None:
+                raise failed
+            if item is end:
                 return
             free.release()
             yield item

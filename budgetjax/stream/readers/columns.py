@@ -1,6 +1,7 @@
 """From columns of Arrow to batches: what the readers of tables share."""
 
 import collections
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -18,17 +19,17 @@ class Columns(NamedTuple):
     """Which columns of a table are read.
 
     Attributes:
-      features: their names.
-      target: its name, or None.
-      weight: its name, or None.
+      features: names of the columns of X.
+      target: name of the column of y, or None.
+      weight: name of the column of weights, or None.
     """
 
     features: tuple[str, ...]
-    target: str | None
-    weight: str | None
+    target: str | None = None
+    weight: str | None = None
 
     def names(self) -> list[str]:
-        """The names of all of them."""
+        """The names of all columns."""
         more = (self.target, self.weight)
         return [*self.features, *(name for name in more if name is not None)]
 
@@ -37,7 +38,7 @@ class Part(NamedTuple):
     """A piece of a source.
 
     Attributes:
-      where: the file it is of, for messages.
+      where: name of its file, for messages.
       row: number of its first row in that file.
       table: a `pyarrow.RecordBatch`.
     """
@@ -47,9 +48,6 @@ class Part(NamedTuple):
     table: Any
 
 
-ReadTargets = Callable[[Part, str], np.ndarray]
-
-
 def chosen(
     where: str,
     names: Sequence[str],
@@ -57,35 +55,40 @@ def chosen(
     features: Sequence[str | int] | None,
     weight: str | int | None,
 ) -> Columns:
-    """The columns that are asked for, each by its name or number.
+    """The chosen columns, each by its name or number.
 
     Args:
-      where: the source, for messages.
-      names: of all columns.
-      target: the column of y, or None.
-      features: the columns of X; None is all others.
-      weight: the column of the weights, or None.
+      where: name of the source, for messages.
+      names: names of all columns.
+      target: column of y, or None.
+      features: columns of X; None is all others.
+      weight: column of weights, or None.
 
     Raises:
-      ValueError: if there is no such column, one is asked for twice, none is left for
-        X, or there are weights without a target.
+      ValueError: if there is no such column, one is chosen twice, none is left for X,
+        or there are weights without a target.
     """
-    positions = {name: i for i, name in enumerate(names)}
-    for i, name in enumerate(names):
-        if positions[name] != i:
-            raise ValueError(
-                f"{where}: column names must be unique, got {name!r} for columns {i} "
-                f"and {positions[name]}"
-            )
-    y = None if target is None else _one(where, names, positions, "target", target)
-    w = None if weight is None else _one(where, names, positions, "weight", weight)
+    _check_distinct(where, "column names must be unique", names)
+    known = set(names)
+
+    def one(use: str, column: Any) -> str:
+        if isinstance(column, str):
+            if column in known:
+                return column
+            due = f"of the columns {_shown(names)}"
+        elif isinstance(column, bool) or not isinstance(column, int | np.integer):
+            due = "the name or the number of a column"
+        elif -len(names) <= column < len(names):
+            return names[int(column)]
+        else:
+            due = f"a column number from {-len(names)} to {len(names) - 1}"
+        raise ValueError(f"{where}: {use} must be {due}, got {column!r}")
+
+    y = None if target is None else one("target", target)
+    w = None if weight is None else one("weight", weight)
     if w is not None and y is None:
         raise ValueError(
             f"{where}: weight must come with a target, got {w!r} and target=None"
-        )
-    if w is not None and w == y:
-        raise ValueError(
-            f"{where}: weight must be another column than target, got {w!r} for both"
         )
     if features is None:
         # All but an index that pandas wrote beside the data; it has no name in CSV.
@@ -99,58 +102,29 @@ def chosen(
         if "" in X:
             raise ValueError(
                 f"{where}: every column must have a name, got none for column "
-                f"{positions['']}; choose columns with features="
+                f"{names.index('')}; choose columns with features="
             )
-    else:
-        if isinstance(features, str) or not isinstance(features, Sequence):
-            raise ValueError(
-                f"{where}: features must be a list of columns, got {features!r}"
-            )
-        X = tuple(
-            _one(where, names, positions, "features", feature) for feature in features
+    elif isinstance(features, str) or not isinstance(features, Sequence):
+        raise ValueError(
+            f"{where}: features must be a list of columns, got {features!r}"
         )
-        for name, times in collections.Counter(X).items():
-            if name in (y, w):
-                raise ValueError(
-                    f"{where}: features must hold neither target nor weight, got "
-                    f"{name!r}"
-                )
-            if times > 1:
-                raise ValueError(
-                    f"{where}: features must be different columns, got {name!r} "
-                    f"{times} times"
-                )
+    else:
+        X = tuple(one("features", feature) for feature in features)
     if not X:
         raise ValueError(
             f"{where}: features must be at least one column, got none; the columns are "
             f"{_shown(names)}"
         )
-    return Columns(X, y, w)
+    columns = Columns(X, y, w)
+    due = "features, target and weight must be different columns"
+    _check_distinct(where, due, columns.names())
+    return columns
 
 
-def _one(
-    where: str,
-    names: Sequence[str],
-    positions: dict[str, int],
-    use: str,
-    column: Any,
-) -> str:
-    if isinstance(column, str):
-        if column not in positions:
-            raise ValueError(
-                f"{where}: {use} must be of the columns {_shown(names)}, got {column!r}"
-            )
-        return column
-    if isinstance(column, bool) or not isinstance(column, int | np.integer):
-        raise ValueError(
-            f"{where}: {use} must be the name or the number of a column, got {column!r}"
-        )
-    if not -len(names) <= column < len(names):
-        raise ValueError(
-            f"{where}: {use} must be a column number from {-len(names)} to "
-            f"{len(names) - 1}, got {column}"
-        )
-    return names[int(column)]
+def _check_distinct(where: str, due: str, names: Sequence[str]) -> None:
+    for name, times in collections.Counter(names).items():
+        if times > 1:
+            raise ValueError(f"{where}: {due}, got {name!r} {times} times")
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -159,203 +133,165 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def check_same(
-    where: str, names: Sequence[str], needed: Sequence[str], other: str
-) -> None:
-    """Raises unless a file has the columns that are needed, as another has."""
-    times = collections.Counter(names)
-    for name in needed:
-        if times[name] != 1:
-            raise ValueError(
-                f"{where}: every file must have one column {name!r}, as {other} has, "
-                f"got {_shown(names)}"
-            )
-
-
 def batches(
     where: str,
     columns: Columns,
     parts: Callable[[Columns], Iterator[Part]],
     rows: int,
     dtype: DTypeLike,
-    *,
-    reader_of_targets: Callable[[], ReadTargets] | None = None,
     num_rows: int | None = None,
 ) -> Batches:
     """Batches of `rows` rows from parts of any lengths.
 
     Args:
-      where: the source, for messages.
-      columns: what to read.
-      parts: gives the pieces, in order, with such columns.
-      rows: of a batch; the last may be shorter.
-      dtype: of X and the weights.
-      reader_of_targets: gives what reads the targets of all parts in their order; None
-        is `targets`.
-      num_rows: of the source, if it is known.
+      where: name of the source, for messages.
+      columns: columns of X, y and weights.
+      parts: function that gives the pieces with some of the columns, in order.
+      rows: number of rows per batch; the last may have fewer.
+      dtype: type of X and the weights.
+      num_rows: number of rows of the source, if it is known.
     """
 
-    def start() -> ReadTargets:
-        return targets if reader_of_targets is None else reader_of_targets()
+    def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
+        return source.regrouped(_pieces(where, wanted, parts, rows, dtype), rows)
 
     def read_targets() -> Iterator[np.ndarray]:
-        target, read_column = str(columns.target), start()
-        for _, part in _cut(parts(Columns((), target, None)), rows):
-            yield read_column(part, target)
+        return (y for _, y in read(Columns((), columns.target)))
 
     return Batches(
         where,
         len(columns.features),
-        lambda: _whole(columns, parts(columns), rows, dtype, start()),
+        lambda: read(columns),
         num_rows,
         columns.features,
         None if columns.target is None else read_targets,
     )
 
 
-def _cut(parts: Iterator[Part], rows: int) -> Iterator[tuple[int, Part]]:
-    """Parts that do not cross the end of a batch, and where in a batch they go."""
-    at = 0
-    for where, row, table in parts:
-        start = 0
-        while start < table.num_rows:
-            stop = min(table.num_rows, start + rows - at)
-            yield at, Part(where, row + start, table.slice(start, stop - start))
-            at, start = (at + stop - start) % rows, stop
-
-
-def _whole(
+def _pieces(
+    where: str,
     columns: Columns,
-    parts: Iterator[Part],
+    parts: Callable[[Columns], Iterator[Part]],
     rows: int,
     dtype: DTypeLike,
-    read_targets: ReadTargets,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Parts as batches of `rows` rows; the last may be shorter."""
-    import pyarrow as pa
-
-    X, weight, ys = _empty(columns, rows, dtype)
-    filled, text = 0, None
-    for at, part in _cut(parts, rows):
-        filled = at + part.table.num_rows
-        found = dict(zip(part.table.schema.names, part.table.columns, strict=True))
-        for i, name in enumerate(columns.features):
-            _copy(pa, part, "X", name, found[name], X[at:filled, i])
-        if columns.target is not None:
-            ys.append(read_targets(part, columns.target))
-            text = source.same_kind(part.where, ys[-1], part.row, text)
-        if columns.weight is not None:
-            name = columns.weight
-            _copy(pa, part, "weight", name, found[name], weight[at:filled])
-        if filled == rows:
-            yield _batch(columns, X, weight, ys)
-            X, weight, ys = _empty(columns, rows, dtype)
-    if filled % rows:
-        yield _batch(columns, X[:filled], weight[:filled], ys)
+    """The parts as arrays of at most `rows` rows."""
+    found = False
+    for name, row, table in parts(columns):
+        for start in range(0, table.num_rows, rows):
+            found = True
+            yield _arrays(
+                columns, Part(name, row + start, table.slice(start, rows)), dtype
+            )
+    if not found:
+        raise ValueError(f"{where}: there must be rows, got none")
 
 
-def _empty(
-    columns: Columns, rows: int, dtype: DTypeLike
-) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    return np.empty((rows, len(columns.features)), dtype), np.empty(rows, dtype), []
+def _arrays(columns: Columns, part: Part, dtype: DTypeLike) -> tuple[np.ndarray, ...]:
+    """A part as `(X,)`, `(X, y)` or `(X, y, weight)`."""
+    where, row, table = part
+    found = dict(zip(table.schema.names, table.columns, strict=True))
+
+    def numbers(use: str, name: str) -> np.ndarray:
+        values = _array(part, use, name, found[name])
+        return source.as_type(where, use, values, dtype, row, (name,))
+
+    X = np.empty((table.num_rows, len(columns.features)), dtype)
+    for i, name in enumerate(columns.features):
+        X[:, i] = numbers("X", name)
+    if columns.target is None:
+        return (X,)
+    y = _array(part, "y", columns.target, found[columns.target])
+    y = source.targets(where, y, row)
+    return (
+        (X, y) if columns.weight is None else (X, y, numbers("weight", columns.weight))
+    )
 
 
-def _batch(
-    columns: Columns, X: np.ndarray, weight: np.ndarray, ys: list[np.ndarray]
-) -> tuple[np.ndarray, ...]:
-    batch = (X,) if columns.target is None else (X, np.concatenate(ys))
-    return batch if columns.weight is None else (*batch, weight)
+def _array(part: Part, use: str, name: str, column: Any) -> np.ndarray:
+    """A column without nulls: numbers or booleans, or for y also Python strings.
 
+    It may lie in the memory of Arrow, and is not to be written to.
+    """
+    from pyarrow import float64, large_string, types, uint8
 
-def _copy(
-    pa: Any, part: Part, use: str, name: str, column: Any, into: np.ndarray
-) -> None:
-    values = _numbers(pa, part, use, name, column)
-    source.copy_numbers(part.where, use, into, values, part.row, (name,))
-
-
-def _numbers(pa: Any, part: Part, use: str, name: str, column: Any) -> np.ndarray:
-    """A column of numbers, without nulls."""
-    types = pa.types
+    where, row, _ = part
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    check_nulls(part, use, name, column)
-    kind = column.type
-    if types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    elif types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (types.is_integer(kind) or types.is_floating(kind)):
-        got = repr(column[0].as_py()) if _is_text(kind) else str(kind)
+    if column.null_count:
+        row += column.is_null().index(True).as_py()
         raise ValueError(
-            f"{part.where}: {use} must be numbers, got {got} in row {part.row}, column "
-            f"{name!r}; {HOW_TO_ENCODE}"
+            f"{where}: {use} must not have missing values, got one in row {row}, "
+            f"column {name!r}"
         )
-    return as_numpy(column)
+    kind = column.type
+    text = types.is_string(kind) or types.is_large_string(kind)
+    text = text or types.is_string_view(kind)
+    if types.is_boolean(kind):
+        return _as_numpy(column.cast(uint8())).astype(bool)
+    if types.is_decimal(kind):
+        return _as_numpy(column.cast(float64()))
+    if types.is_integer(kind) or types.is_floating(kind):
+        return _as_numpy(column)
+    if use != "y" or not text:
+        due = "numbers or strings" if use == "y" else "numbers"
+        got = repr(column[0].as_py()) if text else kind
+        raise ValueError(
+            f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}; "
+            f"{HOW_TO_ENCODE}"
+        )
+    # Equal strings are one object: most targets are few.
+    column = column.cast(large_string()).dictionary_encode()
+    return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
 
 
-def as_numpy(column: Any) -> np.ndarray:
-    """An array of numbers, without nulls, as it lies in memory, not to be written to.
+def _as_numpy(column: Any) -> np.ndarray:
+    """Numbers without nulls, as they lie in memory.
 
     Arrow's own `to_numpy` imports pandas, which takes half a second.
     """
     return np.from_dlpack(column)
 
 
-def targets(part: Part, name: str) -> np.ndarray:
-    """A column of targets: int64, float64, or strings as Python objects.
+@contextlib.contextmanager
+def intact(
+    where: str,
+    what: str,
+    rows: Callable[[], int] = lambda: 0,
+    words: Callable[[Exception], str] = str,
+) -> Iterator[None]:
+    """Turns what a damaged file raises into a `ValueError` with its name.
 
-    Raises:
-      ValueError: if there are nulls, or it holds anything else.
+    Args:
+      where: name of the file.
+      what: what it has to be.
+      rows: number of rows read so far.
+      words: text for an error of Arrow.
     """
-    from pyarrow import float64, large_string, types, uint8
+    from pyarrow import ArrowException
 
-    column = part.table.column(name)
-    kind = column.type
-    coded = types.is_dictionary(kind)
-    if coded and column.dictionary.null_count:
-        column, coded = column.dictionary_decode(), False
-    check_nulls(part, "y", name, column)
-    if not coded and _is_text(kind):
-        if types.is_string_view(kind):
-            column = column.cast(large_string())
-        # Equal strings are one object: most targets are few.
-        column, coded = column.dictionary_encode(), True
-    if coded:
-        if _is_text(column.type.value_type):
-            values = np.array(column.dictionary.to_pylist(), object)
-            return values[as_numpy(column.indices)]
-        values = column.dictionary.to_numpy(zero_copy_only=False)
-        values = values[as_numpy(column.indices)]
-    elif types.is_boolean(kind):
-        values = as_numpy(column.cast(uint8())).astype(bool)
-    elif types.is_integer(kind) or types.is_floating(kind):
-        values = as_numpy(column)
-    elif types.is_decimal(kind):
-        values = as_numpy(column.cast(float64()))
-    else:
+    try:
+        yield
+    except MemoryError:  # `ArrowMemoryError` is also an `ArrowException`
+        raise
+    except (ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{part.where}: y must be numbers or strings, got {kind} in row "
-            f"{part.row}, column {name!r}"
-        )
-    return source.targets(part.where, values, part.row)
+            f"{where}: the file must be {what}, got an error after {rows()} rows: "
+            f"{words(error)}"
+        ) from error
 
 
-def _is_text(kind: Any) -> bool:
-    from pyarrow import types
-
-    return (
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_string_view(kind)
-    )
-
-
-def check_nulls(part: Part, use: str, name: str, column: Any) -> None:
-    """Raises if a column of a part has nulls."""
-    if column.null_count:
-        row = part.row + column.is_null().index(True).as_py()
-        raise ValueError(
-            f"{part.where}: {use} must not have missing values, got one in row {row}, "
-            f"column {name!r}"
-        )
+def intact_parts(
+    where: str,
+    what: str,
+    tables: Iterator[Any],
+    words: Callable[[Exception], str] = str,
+) -> Iterator[Part]:
+    """Record batches of one file as parts; see `intact`."""
+    row = 0
+    with intact(where, what, lambda: row, words):
+        for table in tables:
+            # Arrow trusts its data: offsets beyond an end would end the process.
+            table.validate(full=True)
+            yield Part(where, row, table)
+            row += table.num_rows

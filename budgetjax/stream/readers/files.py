@@ -1,24 +1,16 @@
 """What the readers of files share."""
 
-import bz2
-import contextlib
-import gzip
 import importlib
 import os
 import stat
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
-# Far more than a line of a million numbers takes.
-LONGEST_LINE = 2**26
 PACKAGES = {"pyarrow": "pyarrow", "sklearn": "scikit-learn"}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
-# What reading a compressed file raises when it is damaged.
-DAMAGE = (EOFError, OSError, zlib.error)
 
 Path = str | os.PathLike[str]
 
@@ -37,7 +29,7 @@ def needs(where: str, module: str) -> Any:
 def float_type(
     where: str, dtype: DTypeLike | None, of_file: DTypeLike = np.float64
 ) -> np.dtype:
-    """`dtype` if it is float32 or float64, for None the file's own."""
+    """`dtype` if it is float32 or float64; the file's own for None."""
     try:
         given = np.dtype(of_file if dtype is None else dtype)
     except TypeError:
@@ -73,31 +65,3 @@ def check_opens(path: Path) -> None:
 def compression(path: Path) -> str | None:
     """gzip or bz2, by the end of the name."""
     return COMPRESSED.get(os.path.splitext(path)[1].lower())
-
-
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """The bytes of a file, without its compression."""
-    open_ = {"gzip": gzip.open, "bz2": bz2.open, None: open}[compression(path)]
-    with open_(path, "rb") as file:
-        yield file
-
-
-def lines(file: Any, where: str) -> Iterator[bytes]:
-    """The lines of a file; no file is taken for one endless line."""
-    while line := file.readline(LONGEST_LINE):
-        if len(line) == LONGEST_LINE:
-            raise ValueError(
-                f"{where}: lines must be shorter than {LONGEST_LINE:,} bytes, got a "
-                "longer one: is it text?"
-            )
-        yield line
-
-
-def damaged(path: Path, row: int, error: BaseException) -> ValueError:
-    """What to raise when a file cannot be read on."""
-    kind = compression(path)
-    whole = f"a whole {kind} file" if kind else "a file that can be read"
-    return ValueError(
-        f"{path}: the file must be {whole}, got an error after {row} rows: {error}"
-    )

@@ -3,17 +3,12 @@
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax.stream.batches import (
-    Batches,
-    copy_numbers,
-    rows_of_a_batch,
-    targets,
-)
+from budgetjax.stream.batches import Batches, as_type, rows_of_a_batch, targets
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.csv_text import csv
 from budgetjax.stream.readers.libsvm_text import libsvm
@@ -37,9 +32,8 @@ def npy(
       y_path: numbers or strings of shape `(n,)`; None if there are none, and batches
         are then `(X,)`.
       weight_path: numbers of shape `(n,)`, or None.
-      batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64. None is float32 where that
-        holds all numbers of the file's types, else float64.
+      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
+      dtype: as for `parquet`.
 
     Returns:
       `Batches`.
@@ -61,50 +55,46 @@ def npy(
       ...     [(X.shape, y.tolist()) for X, y in stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
-    X = _mapped(X_path, "X", 2)
+    X = _mapped(X_path, "X")
     dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
     n, d = X.shape
     if not n or not d:
         raise ValueError(f"{X_path}: X must have rows and columns, got shape {X.shape}")
     if weight_path is not None and y_path is None:
         raise ValueError("npy: weight_path must come with y_path, got y_path=None")
-    paths = {"y": y_path, "weight": weight_path}
-    for name, path in paths.items():
-        if path is not None and len(_mapped(path, name, 1)) != n:
+    for name, path in (("y", y_path), ("weight", weight_path)):
+        if path is not None and len(found := _mapped(path, name)) != n:
             raise ValueError(
-                f"{path}: {name} must have shape ({n},), one a row of X, got "
-                f"{_mapped(path, name, 1).shape}"
+                f"{path}: {name} must have shape ({n},), one per row of X, got "
+                f"{found.shape}"
             )
     rows = rows_of_a_batch("npy", d, dtype, batch_rows)
-    where = str(X_path)
 
-    def numbers(path: files.Path, name: str, start: int) -> np.ndarray:
-        source = _mapped(path, name, 2 if name == "X" else 1)[start : start + rows]
-        into = np.empty(source.shape, dtype)
-        copy_numbers(str(path), name, into, source, start)
-        return into
-
-    def read_targets() -> Iterator[np.ndarray]:
+    def pieces(path: files.Path, name: str) -> Iterator[np.ndarray]:
+        array, where = _mapped(path, name), str(path)
         for start in range(0, n, rows):
-            if y_path is not None:
-                y = _mapped(y_path, "y", 1)[start : start + rows]
-                yield targets(str(y_path), y, start)
+            piece = array[start : start + rows]
+            if name == "y":
+                yield targets(where, piece, start)
+            else:
+                yield as_type(where, name, piece, dtype, start)
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
-        ys = read_targets()
-        for start in range(0, n, rows):
-            batch = [numbers(X_path, "X", start)]
-            if y_path is not None:
-                batch.append(next(ys))
-            if weight_path is not None:
-                batch.append(numbers(weight_path, "weight", start))
-            yield tuple(batch)
+        paths = {"X": X_path, "y": y_path, "weight": weight_path}
+        given = [pieces(path, name) for name, path in paths.items() if path is not None]
+        return zip(*given, strict=True)
 
-    return Batches(where, d, read, n, None, None if y_path is None else read_targets)
+    return Batches(
+        str(X_path),
+        d,
+        read,
+        n,
+        read_targets=None if y_path is None else lambda: pieces(y_path, "y"),
+    )
 
 
-def _mapped(path: files.Path, name: str, ndim: int) -> np.ndarray:
-    """The array of a file, of numbers of so many axes, in no memory."""
+def _mapped(path: files.Path, name: str) -> np.ndarray:
+    """The array of a file, in no memory."""
     files.check_opens(path)
     try:
         array = np.lib.format.open_memmap(os.fspath(path), mode="r")
@@ -115,19 +105,19 @@ def _mapped(path: files.Path, name: str, ndim: int) -> np.ndarray:
             f"{path}: {name} must be a whole .npy file of numbers, got an error: "
             f"{error}"
         ) from error
-    kinds = "biufUS" if name == "y" else "biuf"
+    ndim, shape = (2, "(n, d)") if name == "X" else (1, "(n,)")
+    kinds, due = (
+        ("biufUS", "numbers or strings") if name == "y" else ("biuf", "numbers")
+    )
     if array.ndim != ndim or array.dtype.kind not in kinds:
-        shape = "(n, d)" if ndim == 2 else "(n,)"
-        what = "numbers or strings" if name == "y" else "numbers"
         raise ValueError(
-            f"{path}: {name} must be {what} of shape {shape}, got {array.dtype} of "
+            f"{path}: {name} must be {due} of shape {shape}, got {array.dtype} of "
             f"shape {array.shape}"
         )
     return array
 
 
-# For the end of a name: what the format is called, its reader, and which of the
-# arguments of `read` that takes.
+# The name of a format, its reader, and which arguments of `read` that takes.
 Format = tuple[str, Callable[..., Batches], tuple[str, ...]]
 TABLE = ("target", "features", "weight")
 LIBSVM: Format = ("LIBSVM", libsvm, ("num_features",))
@@ -137,7 +127,11 @@ FORMATS: dict[str, Format] = {
     ".parquet": ("Parquet", parquet, TABLE),
     ".arrow": ("Arrow", arrow, TABLE),
     ".feather": ("Arrow", arrow, TABLE),
-    ".npy": ("NumPy", npy, ("target", "weight")),
+    ".npy": (
+        "NumPy",
+        lambda path, target, weight, **more: npy(path, target, weight, **more),
+        ("target", "weight"),
+    ),
 }
 
 
@@ -183,40 +177,34 @@ def read(
 
     `.csv`, `.tsv` with tabs, `.parquet` (also a folder, or a list of files), `.arrow`
     and `.feather`, `.npy`; any other is LIBSVM's. Those of text may end in `.gz` or
-    `.bz2`. See the readers of these names for what they take and raise.
+    `.bz2`. See the readers of these names for their arguments and errors.
 
     Args:
-      path: of the file.
-      target: the column of y of a table; of a `.npy` the path of another; LIBSVM's
-        files have theirs.
-      features: the columns of X of a table; None is all others.
+      path: path of the file.
+      target: column of y in a table; for a `.npy` the path of another; LIBSVM's files
+        have theirs.
+      features: columns of X in a table; None is all others.
       weight: as target.
-      num_features: of LIBSVM's files.
-      batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64. None is float32 where that
-        holds all numbers of the file's types, else float64.
+      num_features: number of columns of X, for LIBSVM's files.
+      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
+      dtype: type of X and the weights: float32 or float64; None as for the reader.
 
     Returns:
       `Batches`.
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if an argument is none of the format, and what the reader raises.
+      ValueError: if an argument is none of the format, and as the reader.
       ImportError: if the package that the reader needs is not installed.
     """
     name, reader, takes = _format(path)
-    given = {
-        "target": target,
-        "features": features,
-        "weight": weight,
-        "num_features": num_features,
-    }
+    given = dict(
+        target=target, features=features, weight=weight, num_features=num_features
+    )
     for argument, value in given.items():
         if argument not in takes and value is not None:
             raise ValueError(
                 f"read: {argument} must not be given for files of {name}, got {value!r}"
             )
-    arguments = {"batch_rows": batch_rows, "dtype": dtype}
-    if reader is npy:
-        return npy(cast(files.Path, path), target, weight, **arguments)
-    return reader(path, **{key: given[key] for key in takes}, **arguments)
+    taken = {key: given[key] for key in takes}
+    return reader(path, **taken, batch_rows=batch_rows, dtype=dtype)

@@ -1,8 +1,12 @@
 """Reader of text in the format of LIBSVM."""
 
+import bz2
+import gzip
 import io
 import itertools
+import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -11,8 +15,10 @@ from budgetjax import checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import files
 
-# Rows of which a look at their targets alone takes as many at once.
+# Rows per block where only targets are read.
 TARGETS = 65_536
+# Far more than a line of a million numbers takes.
+LONGEST_LINE = 2**26
 # Features of a row that is made dense: it takes a GiB.
 WIDEST = 2**27
 # Integers that float64 holds.
@@ -30,20 +36,20 @@ def libsvm(
 ) -> Batches:
     r"""Batches of a file in the format of LIBSVM and SVMlight.
 
-    A line is `label index:value index:value ...`, with ascending indices; what it lacks
-    is 0. Comments after `#` and `qid:` are skipped. Lines are parsed by scikit-learn,
-    as many at once as a batch has; files `.gz` and `.bz2` are decompressed as they are
-    read.
+    A line is `label index:value index:value ...`, with ascending indices; features
+    that are missing are 0. Comments after `#` and `qid:` are skipped. scikit-learn
+    parses the lines, one batch at a time; files `.gz` and `.bz2` are decompressed as
+    they are read.
 
     Args:
-      path: of the file.
-      num_features: columns of X. None is the largest index, found by one more pass over
-        the file, now.
-      zero_based: whether indices start at 0 in place of 1.
-      ignore_beyond: leave out indices beyond `num_features`, which a model has not
-        seen, in place of an error.
-      batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X: float32 or float64; None is float64.
+      path: path of the file.
+      num_features: number of columns of X. None is the largest index, found by one more
+        pass over the file, now.
+      zero_based: whether indices start at 0 instead of 1.
+      ignore_beyond: whether to leave out indices beyond `num_features`, which a model
+        has not seen, instead of raising an error.
+      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
+      dtype: type of X: float32 or float64; None is float64.
 
     Returns:
       `Batches` of `(X, y)`. Labels are int64 as long as all of them are integers, else
@@ -85,78 +91,91 @@ def libsvm(
             raise ValueError(f"{where}: the file must have features, got none")
     num_features = checks.size("libsvm", "num_features", num_features)
     rows = rows_of_a_batch("libsvm", num_features, dtype, batch_rows)
-    last = num_features - 1 + first
+
+    def parsed(lines: list[bytes], row: int) -> tuple[Any, np.ndarray]:
+        """A sparse matrix and the labels."""
+        try:
+            X, y = datasets.load_svmlight_file(
+                io.BytesIO(b"\n".join(lines)),
+                n_features=None if ignore_beyond else num_features,
+                dtype=np.float64,
+                zero_based=bool(zero_based),
+            )
+            if ignore_beyond:
+                X = X[:, :num_features]
+                X.resize(len(y), num_features)
+            with np.errstate(over="raise"):
+                return X.astype(dtype), y
+        except (ValueError, OverflowError, FloatingPointError) as caught:
+            error = caught
+        if len(lines) > 1:
+            # One half of them, in the end one line, raises the error below.
+            middle = len(lines) // 2
+            parsed(lines[:middle], row)
+            parsed(lines[middle:], row + middle)
+        shown = lines[0][:80].decode("utf-8", "backslashreplace")
+        hint = "; zero_based=True reads files that start at 0" if first else ""
+        raise ValueError(
+            f"{where}: rows must be 'label index:value ...' with ascending indices, "
+            f"got {shown!r} in row {row}: {str(error).rstrip('.')}"
+            f"{hint if b' 0:' in lines[0] else ''}"
+        ) from error
 
     def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        row, integers = 0, True
-        for block in _blocks(path, rows):
-            try:
-                X, y = datasets.load_svmlight_file(
-                    io.BytesIO(b"\n".join(block)),
-                    n_features=None if ignore_beyond else num_features,
-                    dtype=np.float64,
-                    zero_based=bool(zero_based),
-                )
-                if ignore_beyond:
-                    X = X[:, :num_features]
-                    X.resize(len(y), num_features)
-                with np.errstate(over="raise"):
-                    X = X.astype(dtype)
-            except (ValueError, OverflowError, FloatingPointError) as error:
-                end = None if ignore_beyond else last
-                for i, line in enumerate(block):
-                    _check_line(where, row + i, line, first, end, dtype)
-                raise ValueError(
-                    f"{where}: rows must be 'label index:value ...', got an error in "
-                    f"rows {row} to {row + len(block) - 1}: {error}"
-                ) from error
-            y, integers = _integers(y, integers)
+        row, whole = 0, True
+        for lines in _blocks(path, rows):
+            X, y = parsed(lines, row)
+            y, whole = _integers(y, whole)
             yield X.toarray(), y
-            row += len(block)
+            row += len(lines)
 
     def read_targets() -> Iterator[np.ndarray]:
-        row, integers = 0, True
-        for block in _blocks(path, TARGETS):
-            found = [
-                _label(where, row + i, line.split(None, 1)[0])
-                for i, line in enumerate(block)
-            ]
-            y, integers = _integers(np.array(found), integers)
+        row, whole = 0, True
+        for lines in _blocks(path, TARGETS):
+            _, y = parsed([line.split(None, 1)[0] for line in lines], row)
+            y, whole = _integers(y, whole)
             yield y
-            row += len(block)
+            row += len(lines)
 
     return Batches(where, num_features, read, num_rows, None, read_targets)
 
 
 def _extent(path: files.Path) -> tuple[int, int, int]:
-    """The largest index, each line's last, its row, and the number of rows."""
+    """The largest last index of a line, its row, and the number of rows."""
     largest, place, rows = -1, 0, 0
     for line in _rows(path):
         head, colon, _ = line.rpartition(b":")
-        if colon:
-            index = head.rsplit(None, 1)[-1:]
-            # What is no index is told of when the line is read.
-            if index and index[0].isdigit() and int(index[0]) > largest:
-                largest, place = int(index[0]), rows
+        index = head.rsplit(None, 1)[-1:]
+        # What is no index raises an error when the line is parsed.
+        if colon and index and index[0].isdigit() and int(index[0]) > largest:
+            largest, place = int(index[0]), rows
         rows += 1
     return largest, place, rows
 
 
 def _rows(path: files.Path) -> Iterator[bytes]:
     """The lines that hold an example, without their comments."""
-    where, row = str(path), 0
-    files.check_opens(path)
+    kind, row = files.compression(path), 0
+    open_ = {"gzip": gzip.open, "bz2": bz2.open, None: open}[kind]
     try:
-        with files.opened(path) as file:
-            for line in files.lines(file, where):
+        with open_(path, "rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise ValueError(
+                        f"{path}: lines must be shorter than {LONGEST_LINE:,} bytes, "
+                        "got a longer one: is it text?"
+                    )
                 line = line.partition(b"#")[0].strip()
                 if line:
                     yield line
                     row += 1
-    except files.DAMAGE as error:
-        raise files.damaged(path, row, error) from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"{path}: the file must be {f'whole {kind}' if kind else 'readable'}, got "
+            f"an error after {row} rows: {error}"
+        ) from error
     if not row:
-        raise ValueError(f"{where}: the file must have rows, got none")
+        raise ValueError(f"{path}: the file must have rows, got none")
 
 
 def _blocks(path: files.Path, rows: int) -> Iterator[list[bytes]]:
@@ -165,66 +184,7 @@ def _blocks(path: files.Path, rows: int) -> Iterator[list[bytes]]:
         yield block
 
 
-def _integers(y: np.ndarray, integers: bool) -> tuple[np.ndarray, bool]:
+def _integers(y: np.ndarray, whole: bool) -> tuple[np.ndarray, bool]:
     """Labels as integers, as long as all of them are."""
-    integers = integers and bool(np.all((y == np.rint(y)) & (np.abs(y) <= EXACT)))
-    return (y.astype(np.int64) if integers else y), integers
-
-
-def _label(where: str, row: int, text: bytes) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ValueError(
-            f"{where}: y must be a number, got {_shown(text)} in row {row}"
-        ) from error
-
-
-def _check_line(
-    where: str, row: int, line: bytes, first: int, last: int | None, dtype: np.dtype
-) -> None:
-    """Raises what is wrong with a line, if anything is; no `last` is any index."""
-    label, *pairs = line.split()
-    _label(where, row, label)
-    if pairs and pairs[0].startswith(b"qid"):
-        pairs = pairs[1:]
-    before = None
-    beyond = None
-    for pair in pairs:
-        index, _, value = pair.partition(b":")
-        try:
-            number, column = float(value), int(index)
-        except ValueError as error:
-            raise ValueError(
-                f"{where}: X must be pairs index:value of numbers, got {_shown(pair)} "
-                f"in row {row}"
-            ) from error
-        if column < first:
-            hint = "" if column else "; zero_based=True reads files that start at 0"
-            raise ValueError(
-                f"{where}: indices must be at least {first}, got {column} in row "
-                f"{row}{hint}"
-            )
-        if before is not None and column <= before:
-            raise ValueError(
-                f"{where}: indices must ascend, got {column} after {before} in row "
-                f"{row}"
-            )
-        if last is not None and column > last and beyond is None:
-            beyond = column
-        if np.isfinite(number) and abs(number) > float(np.finfo(dtype).max):
-            raise ValueError(
-                f"{where}: X must be in the range of {dtype}, got {number:g} in row "
-                f"{row}, index {column}"
-            )
-        before = column
-    # After all others: the last index of a line that does not ascend is no largest.
-    if last is not None and beyond is not None:
-        raise ValueError(
-            f"{where}: indices must be at most {last}, for num_features "
-            f"{last + 1 - first}, got {beyond} in row {row}"
-        )
-
-
-def _shown(text: bytes) -> str:
-    return repr(text.decode("utf-8", "backslashreplace"))
+    whole = whole and bool(np.all((y == np.rint(y)) & (np.abs(y) <= EXACT)))
+    return (y.astype(np.int64) if whole else y), whole

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ from jax.typing import DTypeLike
 
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import columns as table_columns
-from budgetjax.stream.readers.columns import Columns, Part
+from budgetjax.stream.readers.columns import Columns, Part, intact, intact_parts
 from budgetjax.stream.readers.files import check_opens, exact_type, float_type, needs
 
 # Bytes of a column that are read at once.
 READ_AHEAD = 2**16
 IPC_FILE = b"ARROW1"
+PARQUET, ARROW = "whole Parquet", "whole Arrow"
 
 
 def parquet(
@@ -28,66 +29,70 @@ def parquet(
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
-    """Batches of a Parquet file, or of many.
+    """Batches of a Parquet file, or of several.
 
-    Only the columns that are used are read, and of those a page at a time, so that some
-    2 MiB a column are held. The footers of all files are read at once.
+    Only the columns that are used are read, one page at a time, so that some 2 MiB per
+    column are held. The footers of all files are read at once.
 
     Args:
       path: a file, a list of files, or a folder, of which every `*.parquet` is read, in
         the order of their names.
-      target: the column of y, by its name or number, negative ones counting from the
-        end; None if there is none, and batches are then `(X,)`.
-      features: the columns of X, which must hold numbers or booleans; None is all but
-        the target and the weight.
-      weight: the column of weights, or None.
-      batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64. None is float32 where that
+      target: as for `csv`, like the other columns and `batch_rows`.
+      features: columns of X, which must hold numbers or booleans.
+      weight: column of weights, or None.
+      batch_rows: rows per batch, or None.
+      dtype: type of X and the weights: float32 or float64. None is float32 where that
         holds all numbers of the file's types, else float64.
 
     Returns:
-      `Batches`. Errors name the file of many, and count the rows of that file.
+      `Batches`. Errors name the file of several, and count the rows of that file.
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if it is no Parquet or damaged, a column is missing, there are no
-        rows; and as it is read, if a value is missing, text where numbers are due, or
-        beyond the range of `dtype`.
+      ValueError: if it is no Parquet or damaged, or a column is missing; and as it is
+        read, if there are no rows, a value is missing, text is where numbers are due,
+        or a value is beyond the range of `dtype`.
       ImportError: if pyarrow is not installed.
     """
-    pa = needs("parquet", "pyarrow")
+    needs("parquet", "pyarrow")
     paths = _files(path)
+    where = str(path)
+    if not isinstance(path, str | os.PathLike):
+        where = str(paths[0])
+        where += f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     float_type("parquet", dtype)
-    with _opened(pa, paths[0]) as file:
-        names = file.schema_arrow.names
-    chosen = table_columns.chosen(str(paths[0]), names, target, features, weight)
-    num_rows, types = 0, set()
+    schemas, num_rows = [], 0
     for one in paths:
-        with _opened(pa, one) as file:
-            found = file.schema_arrow.names
-            table_columns.check_same(str(one), found, chosen.names(), str(paths[0]))
-            if features is None:
-                # All columns are asked for, so none may be left out in any file.
-                table_columns.check_same(str(paths[0]), names, found, str(one))
+        with _opened(one) as file:
+            schemas.append(file.schema_arrow)
             num_rows += file.metadata.num_rows
-            types |= _types(pa, file.schema_arrow, chosen)
+    chosen = table_columns.chosen(
+        str(paths[0]), schemas[0].names, target, features, weight
+    )
+    # All columns are asked for, so none may be left out in any file.
+    given = None if features is None else chosen.features
+    for one, schema in zip(paths, schemas, strict=True):
+        found = table_columns.chosen(
+            str(one), schema.names, chosen.target, given, chosen.weight
+        )
+        if odd := set(found.features) ^ set(chosen.features):
+            raise ValueError(
+                f"{one}: every file must have the columns of {paths[0]}, got "
+                f"{min(odd)!r} in one of them only"
+            )
+    types = set().union(*(_types(schema, chosen) for schema in schemas))
     dtype = float_type("parquet", dtype, exact_type(types))
-    where = str(path) if isinstance(path, str | os.PathLike) else str(paths[0])
-    if len(paths) > 1 and not isinstance(path, str | os.PathLike):
-        where = f"{where} and {len(paths) - 1} more"
-    if not num_rows:
-        raise ValueError(f"{where}: there must be rows, got none")
     rows = rows_of_a_batch("parquet", len(chosen.features), dtype, batch_rows)
 
     def parts(wanted: Columns) -> Iterator[Part]:
         for one in paths:
-            with _opened(pa, one) as file:
+            with _opened(one) as file:
                 tables = file.iter_batches(
                     rows, columns=wanted.names(), use_threads=False
                 )
-                yield from _intact(pa, str(one), "Parquet", tables)
+                yield from intact_parts(str(one), PARQUET, tables)
 
-    return table_columns.batches(where, chosen, parts, rows, dtype, num_rows=num_rows)
+    return table_columns.batches(where, chosen, parts, rows, dtype, num_rows)
 
 
 def arrow(
@@ -101,31 +106,24 @@ def arrow(
 ) -> Batches:
     """Batches of an Arrow file, or of a table in memory.
 
-    A file is mapped into memory, so that one without compression takes none but for a
-    batch.
+    A file is mapped into memory: without compression, it takes only a batch of it.
 
     Args:
-      source: the path of an IPC file or stream (`.arrow`, `.feather`); or a
-        `pyarrow.Table` or any other object with `__arrow_c_stream__`, such as the data
-        frames of polars and pandas; or a `pyarrow.RecordBatchReader`, which can be read
-        once only.
-      target: the column of y, by its name or number, negative ones counting from the
-        end; None if there is none, and batches are then `(X,)`.
-      features: the columns of X, which must hold numbers or booleans; None is all but
-        the target and the weight.
-      weight: the column of weights, or None.
-      batch_rows: rows of a batch; None is as many as make some 4 MiB, at most 65,536.
-      dtype: of X and the weights: float32 or float64. None is float32 where that
-        holds all numbers of the file's types, else float64.
+      source: path of an IPC file or stream (`.arrow`, `.feather`); or a `pyarrow.Table`
+        or any other object with `__arrow_c_stream__`, such as the data frames of polars
+        and pandas.
+      target: as for `csv`, like the other columns and `batch_rows`.
+      features: columns of X, which must hold numbers or booleans.
+      weight: column of weights, or None.
+      batch_rows: rows per batch, or None.
+      dtype: as for `parquet`.
 
     Returns:
       `Batches`.
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: if it is no Arrow or damaged, a column is missing, there are no rows;
-        and as it is read, if a value is missing, text where numbers are due, or beyond
-        the range of `dtype`, or if what can be read once is read again.
+      ValueError: as `parquet`.
       ImportError: if pyarrow is not installed.
 
     Example:
@@ -141,47 +139,50 @@ def arrow(
     if isinstance(source, str | os.PathLike):
         where, num_rows = str(source), None
         check_opens(source)
-        with _ipc(pa, where) as (schema, _):
+        with intact(where, ARROW), _ipc(pa, where) as (schema, _):
             pass
 
         def tables() -> Iterator[Any]:
             with _ipc(pa, where) as (_, found):
                 yield from found
 
+    elif hasattr(source, "__arrow_c_stream__"):
+        table = pa.table(source)
+        where, num_rows = type(source).__name__, table.num_rows
+        schema, tables = table.schema, table.to_batches
     else:
-        where, num_rows = type(source).__name__, getattr(source, "num_rows", None)
-        schema, tables = _in_memory(pa, where, source)
+        raise ValueError(
+            "arrow: source must be a path, or a table of Arrow, got "
+            f"{type(source).__name__}"
+        )
     chosen = table_columns.chosen(where, schema.names, target, features, weight)
-    dtype = float_type("arrow", dtype, exact_type(_types(pa, schema, chosen)))
+    dtype = float_type("arrow", dtype, exact_type(_types(schema, chosen)))
     rows = rows_of_a_batch("arrow", len(chosen.features), dtype, batch_rows)
 
     def parts(wanted: Columns) -> Iterator[Part]:
-        row = 0
         found = (table.select(wanted.names()) for table in tables())
-        for part in _intact(pa, where, "Arrow", found):
-            yield part
-            row += part.table.num_rows
-        if not row:
-            raise ValueError(f"{where}: the table must have rows, got none")
+        return intact_parts(where, ARROW, found)
 
-    return table_columns.batches(where, chosen, parts, rows, dtype, num_rows=num_rows)
+    return table_columns.batches(where, chosen, parts, rows, dtype, num_rows)
 
 
-def _types(pa: Any, schema: Any, chosen: Columns) -> set[np.dtype]:
+def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
     """NumPy's types for the numbers in the columns of X and the weights."""
-    types = set()
-    for name in (*chosen.features, *([chosen.weight] if chosen.weight else [])):
+    from pyarrow import types
+
+    found = set()
+    for name in chosen._replace(target=None).names():
         kind = schema.field(name).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        numbers = pa.types.is_boolean(kind) or pa.types.is_integer(kind)
-        exact = numbers or pa.types.is_floating(kind)
-        # Decimals are read as float64; what is not a number is told of as it is read.
-        types.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
-    return types
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        exact = types.is_boolean(kind) or types.is_integer(kind)
+        exact = exact or types.is_floating(kind)
+        # Decimals are read as float64; what is no number raises an error then.
+        found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
+    return found
 
 
 def _files(path: Any) -> list[Path]:
-    """The Parquet files that a path, a folder, or a list of them is."""
+    """The Parquet files that a path, a folder, or a list of paths stands for."""
     if not isinstance(path, str | os.PathLike):
         paths = [Path(one) for one in path]
         if not paths:
@@ -196,11 +197,11 @@ def _files(path: Any) -> list[Path]:
 
 
 @contextlib.contextmanager
-def _opened(pa: Any, path: Path) -> Iterator[Any]:
+def _opened(path: Path) -> Iterator[Any]:
     check_opens(path)
     from pyarrow import parquet as format_
 
-    try:
+    with intact(str(path), PARQUET):
         # Otherwise whole chunks of columns are read, which may be as large as the file.
         file = format_.ParquetFile(
             path,
@@ -209,89 +210,19 @@ def _opened(pa: Any, path: Path) -> Iterator[Any]:
             page_checksum_verification=True,
         )
         _ = file.schema_arrow.names
-    except MemoryError:
-        raise
-    except _damage(pa) as error:
-        raise _damaged(str(path), "Parquet", 0, error) from error
     with file:
         yield file
 
 
 @contextlib.contextmanager
-def _ipc(pa: Any, where: str) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _ipc(pa: Any, path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
     """The schema and the record batches of a file or stream of Arrow."""
-    try:
-        source = pa.memory_map(where)
+    with pa.memory_map(path) as source:
         if source.read(len(IPC_FILE)) == IPC_FILE:
             reader = pa.ipc.open_file(source)
             indices = range(reader.num_record_batches)
-            found = (reader.get_batch(i) for i in indices)
+            yield reader.schema, (reader.get_batch(i) for i in indices)
         else:
             source.seek(0)
-            reader = found = pa.ipc.open_stream(source)
-        schema = reader.schema
-    except MemoryError:
-        raise
-    except _damage(pa) as error:
-        raise _damaged(where, "Arrow", 0, error) from error
-    with source:
-        yield schema, iter(found)
-
-
-def _in_memory(
-    pa: Any, where: str, source: Any
-) -> tuple[Any, Callable[[], Iterator[Any]]]:
-    """The schema and the record batches of a table or stream."""
-    if not hasattr(source, "__arrow_c_stream__"):
-        raise ValueError(
-            "arrow: source must be a path, a table or a stream of Arrow, got "
-            f"{source!r}"
-        )
-    once = isinstance(source, pa.RecordBatchReader)
-    # A stream may be used up by the look at its names.
-    fresh = [source if once else pa.RecordBatchReader.from_stream(source)]
-    schema = fresh[0].schema
-
-    def tables() -> Iterator[Any]:
-        if fresh:
-            yield from fresh.pop()
-        elif once:
-            raise ValueError(
-                f"{where}: the stream must be read once only, got a second reading; "
-                "write it to a file, or give a table"
-            )
-        else:
-            yield from pa.RecordBatchReader.from_stream(source)
-
-    return schema, tables
-
-
-def _intact(pa: Any, where: str, format_: str, tables: Iterator[Any]) -> Iterator[Part]:
-    """Record batches as parts, with errors of the file in its words."""
-    row = 0
-    while True:
-        try:
-            table = next(tables, None)
-            if table is not None:
-                # Arrow trusts its data: offsets beyond an end would end the process.
-                table.validate(full=True)
-        except MemoryError:
-            raise
-        except _damage(pa) as error:
-            raise _damaged(where, format_, row, error) from error
-        if table is None:
-            return
-        yield Part(where, row, table)
-        row += table.num_rows
-
-
-def _damage(pa: Any) -> tuple[type[Exception], ...]:
-    """What reading a damaged file raises; `ArrowMemoryError`, one of these, apart."""
-    return pa.ArrowException, OSError, EOFError, UnicodeDecodeError
-
-
-def _damaged(where: str, format_: str, row: int, error: Exception) -> ValueError:
-    return ValueError(
-        f"{where}: the file must be whole {format_}, got an error after {row} rows: "
-        f"{error}"
-    )
+            reader = pa.ipc.open_stream(source)
+            yield reader.schema, iter(reader)
