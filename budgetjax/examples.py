@@ -125,7 +125,8 @@ def check_labels(
     """Raises unless all labels are the model's."""
     columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
     if columns > 1:
-        known, expected = (y >= 0) & (y < columns), f"in 0 .. {columns - 1}"
+        known = (y >= 0) & (y < columns) & (y == np.floor(y))
+        expected = f"in 0 .. {columns - 1}"
     elif models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
     else:

@@ -39,7 +39,7 @@ MODULES = {
     "models": "KernelModel Labelled LinearModel",
     "scaling": "Scaling",
     "stream.model": "StreamModel",
-    "stream.reservoir": "Reservoir Rows",
+    "stream.reservoir": "Reservoir",
     "solvers.solver": "History Objective Record Solution",
     "online.sweep": "Grid Sweep Table",
 }

@@ -1,4 +1,4 @@
-"""Where a run on a stream is, on the disk: written as it goes, and found again."""
+"""Checkpoints of a run on a stream: its position, written to disk and read again."""
 
 import hashlib
 import json
@@ -17,13 +17,13 @@ ELSEWHERE = "give another path"
 
 
 class Position(NamedTuple):
-    """Where a run is, between two batches.
+    """The position of a run, between two batches.
 
     Attributes:
-      model: what has been learned.
-      batches: how many, of `batch_rows` rows each.
-      rows: how many of the source.
-      last: the examples of the last batch, or their digest, if there is one.
+      model: model up to there.
+      batches: number of batches learned, of `batch_rows` rows each.
+      rows: number of rows of the source.
+      last: examples of the last batch, or their digest, if there is one.
     """
 
     model: StreamModel
@@ -33,12 +33,12 @@ class Position(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A file, and what has to be equal for a run to go on from it.
+    """A file, and the beginning that a run must share to continue from it.
 
     Attributes:
-      path: of the file.
-      start: the digest of what the run begins with.
-      batch_rows: rows of a batch.
+      path: path of the file.
+      start: digest of the model at the start.
+      batch_rows: rows per batch.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Checkpoint(NamedTuple):
 
 
 def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
-    """Puts a position in the place of the one before, whole or not at all.
+    """Replaces the position in a file, whole or not at all.
 
     Raises:
       CheckpointError: if that fails; the file then holds what it held before.
@@ -71,12 +71,12 @@ def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
 
 
 def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | None:
-    """The position that is in the file, or None if there is no file.
+    """The position in a file, or None if there is no file.
 
     Args:
-      where: the caller's name, for error messages.
+      where: name of the caller, for error messages.
       checkpoint: the file.
-      start: what the run begins with.
+      start: model at the start of the run.
 
     Raises:
       ValueError: if the file holds something else.
@@ -127,10 +127,10 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
 
 
 def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
-    """A checkpoint of a run with this file, batches of so many rows and this beginning.
+    """The checkpoint of a run with this file, rows per batch and beginning.
 
     Raises:
-      ValueError: if the path is none, or the beginning cannot be saved.
+      ValueError: if the path is no path, or the beginning cannot be saved.
     """
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
@@ -141,7 +141,7 @@ def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
 
 
 def digest_of(arrays: Iterable[np.ndarray] | str) -> str:
-    """The SHA-256 of some arrays, or what is one already."""
+    """The SHA-256 of some arrays; a digest is returned as it is."""
     if isinstance(arrays, str):
         return arrays
     found = hashlib.sha256()

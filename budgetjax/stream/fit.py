@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks, examples, kernels, models, progress_bar
-from budgetjax.models import Labelled, listed, padded
+from budgetjax.models import Labelled, listed
 from budgetjax.online import engine
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.scaling import Scaling
@@ -27,7 +27,7 @@ from budgetjax.stream.model import (
     StreamModel,
     extended,
 )
-from budgetjax.stream.prepare import Batch, largest, prepared
+from budgetjax.stream.prepare import Batch, filled, prepared
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -47,58 +47,57 @@ def fit_stream(
     every: int = 100,
     resume: bool = True,
 ) -> StreamModel:
-    """Feeds batches to a learner, in constant memory: one pass over a file, say.
+    """One pass over batches, such as those of a file, in constant memory.
 
-    The same as `budgetjax.run` on all rows, up to the rounding of sums. The batches may
+    Equal to `budgetjax.run` on all rows, up to the rounding of sums. The batches may
     have any lengths: they are joined and split to one length, so that one program is
-    compiled, and the result is the same to the last bit. A thread reads ahead, and
-    scales, while the batch before is learned.
+    compiled, and the result does not depend on them. A thread reads and scales ahead
+    while the batch before is learned.
 
-    With `checkpoint`, everything is written to a file now and then, the state of the
-    learner, the scaling, the place in the stream. If the process ends, however it does,
-    the same call goes on from there, and ends as if it had not been disturbed, to the
-    last bit: it reads the rows that have been learned and drops them. When a run fails,
-    or is interrupted by Ctrl-C, its last whole batch is written first.
+    With `checkpoint`, the state of the learner, the scaling and the place in the stream
+    are written to a file at intervals. If the process ends, in whichever way, the same
+    call continues from there to the same result, bit by bit: it reads the learned rows
+    and drops them. When a run fails, or Ctrl-C interrupts it, its last whole batch is
+    written first.
 
     Args:
-      algorithm: for example `budgetjax.arow`.
-      state: of that algorithm; or a `StreamModel`, to go on with: its classes, scaling
-        and curve are gone on with too.
+      algorithm: online algorithm, for example `budgetjax.arow`.
+      state: state of that algorithm; or a `StreamModel` to continue, with its classes,
+        scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
         `(X, y, weight)`: X of shape `(n, num_features)`, dense or a sparse matrix of
         SciPy, y and weight of shape `(n,)`, as for `budgetjax.run`.
       classes: all labels, in the order of the learner's columns: numbers or strings.
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
         or `0 .. C-1`, and for regressors.
-      standardise: subtract the mean of every feature and divide by its standard
-        deviation, of all rows up to and including the batch. The support vectors are
-        mapped to the new units with every batch. Rows of weight 0 do not count, other
-        weights do not matter.
-      reservoir: rows to keep, a uniform sample of the stream, such as 8,192. At the end
-        they are learned again, in random order: without them, a stream that is sorted
-        by label or by a feature leaves a model of its last rows. Checkpoints hold the
-        sample, and the model as it is before the end. None keeps no rows.
-      batch_rows: rows to learn at once: what lies between two checkpoints or two points
-        of the curve. None is as many as take some 4 MiB, at most 65,536.
-      progress: show a bar, with rows a second, the progressive error and the number of
-        support vectors.
-      checkpoint: path of a file. It is written at the start, after every `every`
+      standardise: whether to subtract the mean of every feature and divide by its
+        standard deviation, over all rows up to and including the batch. The support
+        vectors are mapped to the new units with every batch. Rows of weight 0 do not
+        count, other weights do not matter.
+      reservoir: number of rows of a uniform sample of the stream, such as 8,192. They
+        are learned again at the end, in random order: without them, a stream sorted by
+        label or by a feature leaves a model of its last rows. Checkpoints hold the
+        sample, and the model before the end. None keeps no rows.
+      batch_rows: rows to learn at once, between two points of the curve. None is as
+        many as take some 4 MiB, at most 65,536.
+      progress: whether to show a bar, with rows per second, the progressive error and
+        the number of support vectors.
+      checkpoint: path of a file, which is written at the start, after every `every`
         batches, and at the end.
-      every: batches between two checkpoints.
-      resume: go on from the checkpoint, if there is one; False starts anew, and writes
-        over it. The source must then begin as it did. A run that had ended gives its
-        result.
+      every: number of batches between two checkpoints.
+      resume: whether to continue from the checkpoint, if there is one; False starts
+        anew, and writes over it. The source must then begin as it did. A run that had
+        ended gives its result.
 
     Returns:
-      A `StreamModel`. It predicts the labels of rows as they are read.
+      A `StreamModel`, which predicts the labels of raw rows.
 
     Raises:
-      ValueError: if an argument does not fit, or the checkpoint is of another run.
+      ValueError: if an argument does not fit, or the checkpoint belongs to another run.
       StreamError: if the source cannot be read, or a batch not be learned: a value is
-        not finite, a label not known, the width of a row another, kernel values
-        overflow, a model without maintenance is full. The message has the source and
-        the row, counted from 0. `error.model` is the model up to the batch before, of
-        `batch_rows` rows.
+        not finite, a label unknown, the width of a row another, kernel values overflow,
+        a model without maintenance is full. The message names the source and the row,
+        counted from 0. `error.model` is the model before that batch.
       CheckpointError: if the checkpoint cannot be written or read, for want of space or
         permission. The last good one is unharmed, and `error.model` is the model.
       ImportError: if `progress` needs tqdm, or `checkpoint` safetensors.
@@ -121,35 +120,24 @@ def fit_stream(
     _check_batches(batches)
     model = _begin(state, classes, standardise, reservoir)
     checks.check_algorithm(WHERE, algorithm, model.state)
-    features = examples.num_features(WHERE, model.state)
-    if isinstance(batches, Batches) and batches.num_features != features:
-        raise ValueError(
-            f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
-            f"num_features, got {batches.num_features}"
-        )
-    if isinstance(batches, Batches) and batches.feature_names is not None:
-        names = batches.feature_names
-        known = model.model.feature_names
-        if known not in (None, names):
-            raise ValueError(
-                f"{WHERE}: {batches.name}: X must have the columns of the model, "
-                f"{', '.join(known[:10])}, got {', '.join(names[:10])}"
-            )
-        model = model._replace(model=model.model._replace(feature_names=names))
-    dtype = model.state.expansion.vectors.dtype
-    rows = source.rows_of_a_batch(WHERE, features, dtype, batch_rows)
+    name, total = source.name_of(batches), None
+    if isinstance(batches, Batches):
+        model, total = _with_names(model, batches), batches.num_rows
+    expansion = model.state.expansion
+    rows = source.rows_of_a_batch(
+        WHERE, expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
+    )
     every = checks.size(WHERE, "every", every)
     resume = bool(checks.flag(WHERE, "resume", resume))
     position, file = Position(model), None
     if checkpoint is not None:
-        file = checkpoints.start_of(WHERE, checkpoint, rows, model, _name(algorithm))
+        file = checkpoints.start_of(WHERE, checkpoint, rows, model, algorithm.name)
         found = checkpoints.read(WHERE, file, model) if resume else None
         if found is None:
             checkpoints.write(WHERE, file, position)
         else:
             position = found
     written = position.batches
-    total = batches.num_rows if isinstance(batches, Batches) else None
     read = source.prefetched(prepared(batches, position, rows))
     with (
         progress_bar.reporting(WHERE, progress, "rows", total) as report,
@@ -158,10 +146,10 @@ def fit_stream(
         if position.rows:
             report(_text(position.model), position.rows)
         try:
-            while (batch := _next(ready, batches, position)) is not None:
+            while (batch := _next(ready, name, position)) is not None:
                 if batch.doubt is not None:
                     warnings.warn(f"{WHERE}: {batch.doubt}", stacklevel=2)
-                position = _after(algorithm, position, batch, source.name_of(batches))
+                position = _after(algorithm, position, batch, name)
                 report(_text(position.model), batch.rows)
                 if file is not None and position.batches % every == 0:
                     checkpoints.write(WHERE, file, position)
@@ -177,7 +165,7 @@ def fit_stream(
                 except CheckpointError as failed:
                     error.add_note(str(failed))
             raise
-    return _replayed(algorithm, position.model, rows, source.name_of(batches))
+    return _replayed(algorithm, position.model, rows, name)
 
 
 def _check_batches(batches: Any) -> None:
@@ -194,58 +182,63 @@ def _check_batches(batches: Any) -> None:
         )
 
 
-def _begin(state: Any, classes: Any, standardise: Any, size: Any) -> StreamModel:
-    """What a run begins with."""
-    model = _model(state, classes, standardise)
-    if size is None:
+def _with_names(model: StreamModel, batches: Batches) -> StreamModel:
+    """The model with the names of the columns, if they fit it."""
+    features = examples.num_features(WHERE, model.state)
+    if batches.num_features != features:
+        raise ValueError(
+            f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
+            f"num_features, got {batches.num_features}"
+        )
+    names, known = batches.feature_names, model.model.feature_names
+    if names is None:
         return model
-    size = checks.size(WHERE, "reservoir", size)
-    if model.reservoir is not None:
+    if known not in (None, names):
+        raise ValueError(
+            f"{WHERE}: {batches.name}: X must have the columns of the model, "
+            f"{', '.join(known[:10])}, got {', '.join(names[:10])}"
+        )
+    return model._replace(model=model.model._replace(feature_names=names))
+
+
+def _begin(state: Any, classes: Any, standardise: Any, size: Any) -> StreamModel:
+    """The model at the start of a run."""
+    wanted = bool(checks.flag(WHERE, "standardise", standardise))
+    if isinstance(state, StreamModel):
+        model, features = state, examples.num_features(WHERE, state.state)
+        _check_continued(model, classes, wanted)
+    else:
+        features = examples.num_features(WHERE, state)
+        scaling = Scaling.empty(features) if wanted else None
+        model = StreamModel(Labelled(state, scaling, _known(state, classes)))
+    if size is None or model.reservoir is not None:
         return model
     expansion = model.state.expansion
     dtype = np.dtype(expansion.vectors.dtype)
     empty = Reservoir.empty(
-        _features(model.state),
+        features,
         # As rows are before they are scaled.
         dtype if model.scaling is None else np.dtype(np.float64),
         dtype if expansion.num_columns == 1 else np.dtype(np.int32),
-        size=size,
+        size=checks.size(WHERE, "reservoir", size),
     )
     return model._replace(reservoir=empty)
 
 
-def _model(state: Any, classes: Any, standardise: Any) -> StreamModel:
-    """The model to go on with."""
-    wanted = bool(checks.flag(WHERE, "standardise", standardise))
-    if not isinstance(state, StreamModel):
-        features = _features(state)
-        scaling = Scaling.empty(features) if wanted else None
-        known = _known(state, classes)
-        return StreamModel(Labelled(state, scaling, known))
-    _features(state.state)
-    if wanted and state.scaling is None:
+def _check_continued(model: StreamModel, classes: Any, standardise: bool) -> None:
+    """Raises unless these arguments fit the model to continue."""
+    if standardise and model.scaling is None:
         raise ValueError(
             f"{WHERE}: standardise must be False for a model that has learned from "
-            f"features as they are, got {standardise!r}"
+            "features as they are, got True"
         )
     if classes is not None:
-        known, before = _known(state.state, classes), state.classes
+        known, before = _known(model.state, classes), model.classes
         if known is None or before is None or not np.array_equal(known, before):
             raise ValueError(
-                f"{WHERE}: classes must be those of the model, {listed(state.classes)}"
-                f", got {listed(known)}"
+                f"{WHERE}: classes must be those of the model, {listed(before)}, got "
+                f"{listed(known)}"
             )
-    return state
-
-
-def _features(state: Any) -> int:
-    """The number of features of a single model."""
-    if not hasattr(state, "expansion"):
-        raise ValueError(
-            f"{WHERE}: state must be one of an online algorithm, or a StreamModel, got "
-            f"{type(state).__name__}"
-        )
-    return examples.num_features(WHERE, state)
 
 
 def _known(state: Any, classes: Any) -> np.ndarray | None:
@@ -258,37 +251,24 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
             f"{WHERE}: classes must be None for a regressor, got {classes!r}"
         )
     try:
-        given = np.asarray(classes)
+        known = np.array(source.targets(WHERE, np.asarray(classes, object), 0).tolist())
     except ValueError:
-        given = np.zeros(())
-    labels = given.reshape(-1).tolist()
-    if given.dtype.kind in "OU" and given.ndim:
-        given = np.array(labels)
-        original = classes.tolist() if isinstance(classes, np.ndarray) else classes
-        good = all(isinstance(label, str) for label in original)
-    else:
-        good = given.dtype.kind in "biuf" and not np.any(given != given)
-    if not good or given.ndim != 1 or len(set(labels)) != len(given):
+        known = None
+    # NaN is not equal to itself.
+    if known is None or len(set(known[known == known].tolist())) < len(known):
         raise ValueError(
             f"{WHERE}: classes must be distinct numbers, or distinct strings, got "
             f"{classes!r}"
         )
-    if len(given) != expected:
+    if len(known) != expected:
         raise ValueError(
             f"{WHERE}: classes must be {expected}, as many as the learner's, got "
-            f"{len(given)}: {listed(given)}"
+            f"{len(known)}: {listed(known)}"
         )
-    return given
+    return known
 
 
-def _name(algorithm: Any) -> str:
-    """What tells algorithms apart whose states are of one type."""
-    return f"{algorithm.init.__module__}.{algorithm.init.__qualname__}"
-
-
-def _next(
-    ready: Iterator[Batch], batches: Iterable[Any], position: Position
-) -> Batch | None:
+def _next(ready: Iterator[Batch], name: str, position: Position) -> Batch | None:
     """The next batch, or None after the last."""
     try:
         return next(ready, None)
@@ -298,8 +278,8 @@ def _next(
         raise StreamError(f"{WHERE}: {error}", position.model) from error
     except Exception as error:  # whatever an iterator may raise: the model is kept
         raise StreamError(
-            f"{WHERE}: {source.name_of(batches)}: batches must be readable, got "
-            f"{type(error).__name__}: {error}, after row {position.rows}",
+            f"{WHERE}: {name}: batches must be readable, got {type(error).__name__}: "
+            f"{error}, after row {position.rows}",
             position.model,
         ) from error
 
@@ -307,7 +287,7 @@ def _next(
 def _after(
     algorithm: Algorithm, position: Position, batch: Batch, name: str
 ) -> Position:
-    """The position after one batch more."""
+    """The position after another batch."""
     model, where = position.model, f"{WHERE}: {name}"
     try:
         state = model.state
@@ -339,33 +319,23 @@ def _replayed(
 ) -> StreamModel:
     """The model after the rows of its reservoir, which it then no longer has.
 
-    Errors of these rows are none of the curve: the model has met them before.
+    Errors on these rows do not count in the curve: the model has met them before.
     """
-    if model.reservoir is None:
+    kept = model.reservoir
+    if kept is None:
         return model
-    state, rows = model.state, model.reservoir.rows()
-    X = rows.X
+    state, X = model.state, kept.X
     if model.scaling is not None:
         X = model.scaling.apply(X, state.expansion.vectors.dtype)
+    where = f"{WHERE}: the reservoir of {name}"
     try:
         for start in range(0, len(X), size):
             part = slice(start, start + size)
-            batch = Batch(
-                padded(X[part], size),
-                padded(rows.y[part], size, 1),
-                padded(rows.weights[part], size),
-                rows=len(X[part]),
-                first=start,
-                scaling=None,
-                given=(),
-                doubt=None,
-            )
-            where = f"{WHERE}: the reservoir of {name}"
+            batch = filled(X[part], kept.y[part], kept.weights[part], size, start)
             state, _ = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
-    model = model._replace(model=model.model._replace(model=state))
-    return model._replace(reservoir=None)
+    return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
 def _learned(
@@ -374,28 +344,27 @@ def _learned(
     """The state after a batch, and the scores of its rows.
 
     Raises:
-      ValueError: if the batch is not the model's, or the model would not be finite.
+      ValueError: if kernel values overflow, or the model would not be finite.
       OverflowError: if the model had to refuse examples.
     """
     # What is on the device in the state's types needs no program that puts it there.
-    X, weights = jax.device_put((batch.X, batch.weight))
-    y = jax.device_put(batch.y) if batch.y.dtype.itemsize == 4 else batch.y
-    X, y, weights = examples.stream(where, state, X, y, weights, batch.first)
+    X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     size = engine.block_length(WHERE, None, state.expansion.ages.shape[0] - 1)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
-    row, good = _harm(new, X, scores)
-    row = int(row)
-    if not good or row < batch.rows:
-        if bool(jnp.all(jnp.isfinite(state.kernel.diag(X, kernels.squared_norms(X))))):
+    row, rows_fit, model_fits = map(np.asarray, _harm(new, X, scores))
+    if row < batch.rows or not model_fits:
+        if rows_fit:
             raise ValueError(
                 f"{where}: the model must stay finite: {engine.cause(state, X)}"
             )
         # What breaks a model may show in later rows only; it is the largest so far.
-        seen = batch.X[: min(row + 1, batch.rows)].astype(np.float64)
+        seen = np.abs(batch.X[: min(int(row) + 1, batch.rows)].astype(np.float64))
         row = int(np.argmax(np.sum(np.square(seen), axis=1)))
+        column = int(np.argmax(seen[row]))
         raise ValueError(
-            f"{where}: X must be so small that {X.dtype} can hold kernel values, got "
-            f"{largest(batch.X[row], batch.first + row)}; scale X down"
+            f"{where}: X must be so small that {X.dtype} can hold its squares and "
+            f"kernel values, got {batch.X[row, column]:g} in row {batch.first + row}, "
+            f"column {column}; scale X down"
         )
     engine.check_room(where, new)
     return new, scores
@@ -404,19 +373,23 @@ def _learned(
 @jax.jit
 def _harm(
     state: Any, X: Float[Array, "n features"], scores: Float[Array, "n ..."]
-) -> tuple[Integer[Array, ""], Bool[Array, ""]]:
-    """The first row whose score or `k(x, x)` is not finite, or n; and if the model is.
+) -> tuple[Integer[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+    """Where a batch overflows, if it does.
 
-    A row with a finite score can be a support vector that breaks what comes later.
+    Returns:
+      The first row with a score, a squared norm or a `k(x, x)` that is not finite, or
+      n; whether the norms and kernel values of all rows are finite; whether the model
+      is. A support vector with a finite score can break the scores of later rows.
     """
-    selves = state.kernel.diag(X, kernels.squared_norms(X))
+    norms = kernels.squared_norms(X)
     # A sum is finite only if all its terms are.
-    sums = selves * 0 + jnp.sum(scores.reshape(len(X), -1) * 0, axis=1)
-    bad = ~jnp.isfinite(sums)
+    sums = norms * 0 + state.kernel.diag(X, norms) * 0
+    rows_fit = jnp.isfinite(jnp.sum(sums))
+    bad = ~jnp.isfinite(sums + jnp.sum(scores.reshape(len(X), -1) * 0, axis=1))
     row = jnp.where(jnp.any(bad), jnp.argmax(bad), len(X)).astype(jnp.int32)
     expansion = state.expansion
     model = jnp.sum(expansion.terms[:-1] * 0) + expansion.scale
-    return row, jnp.isfinite(model)
+    return row, rows_fit, jnp.isfinite(model)
 
 
 def _text(model: StreamModel) -> str:

@@ -10,25 +10,24 @@ from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
 
-# Beyond so many points of a curve, every other one is dropped.
+# Maximum number of points of a curve, beyond which every other one is dropped.
 MOST_POINTS = 1000
 
 
 class StreamModel(NamedTuple):
-    """A model with all that a stream taught it: it takes rows and gives labels as read.
+    """A model of raw rows, learned from a stream, with its learning curve.
 
     Attributes:
-      model: the state of the learner, which sees scaled rows and its own labels, with
-        the scaling, the classes and the names of the columns.
-      rows: how many rows had been read at each point of the learning curve, shape
-        `(points,)`, at most 1,000 points; the last is the end.
-      errors: the progressive error up to there, each row predicted before it was
-        learned: the share of mistakes, or for a regressor the mean squared error, shape
+      model: state of the learner, which sees scaled rows and its own labels, with the
+        scaling, the classes and the names of the columns.
+      rows: number of rows read at each point of the learning curve, shape `(points,)`,
+        at most 1,000 points; the last is the end.
+      errors: progressive error up to there, each row predicted before it is learned:
+        the share of mistakes, or for a regressor the mean squared error, shape
         `(points,)`.
-      num_scored: rows of a weight above 0, which the errors are means of.
-      total_error: the sum of their errors.
-      reservoir: a sample of the rows, while the stream that is to keep one has not
-        ended.
+      num_scored: number of rows with a weight above 0, over which the errors are means.
+      total_error: sum of their errors.
+      reservoir: sample of the rows, while a stream that keeps one has not ended.
     """
 
     model: Labelled
@@ -73,10 +72,10 @@ class StreamModel(NamedTuple):
 
 
 class StreamError(ValueError):
-    """What a batch brought cannot be learned, or could not be read.
+    """A batch could not be read or learned.
 
     Attributes:
-      model: the `StreamModel` before that batch, which can predict and go on.
+      model: `StreamModel` before that batch, which can predict and go on.
     """
 
     model: StreamModel
@@ -90,7 +89,7 @@ class CheckpointError(OSError):
     """A checkpoint could not be written or read.
 
     Attributes:
-      model: the `StreamModel` that was to be written, or the one to begin with.
+      model: `StreamModel` to write, or to begin with.
     """
 
     model: StreamModel
@@ -108,15 +107,15 @@ def extended(
     scored: int,
     error: float,
 ) -> StreamModel:
-    """The model after one batch more.
+    """The model after another batch.
 
     Args:
-      model: before it.
-      state: after it.
-      scaling: after it.
-      rows: of the batch.
-      scored: how many of them have a weight.
-      error: the sum of their errors.
+      model: model before the batch.
+      state: state of the learner after it.
+      scaling: scaling after it.
+      rows: number of rows of the batch.
+      scored: number of rows with a weight above 0.
+      error: sum of their errors.
     """
     num_scored = model.num_scored + scored
     total = model.total_error + error

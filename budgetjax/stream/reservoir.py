@@ -5,61 +5,35 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
-# Rows that are kept: at most so many, and what makes so many numbers, but some.
+# Usual size: at most so many rows and numbers, and at least so many rows.
 MOST_ROWS, MOST_NUMBERS, FEWEST_ROWS = 8192, 2**22, 1024
 
 
 def usual_size(num_features: int) -> int:
-    """How many rows to keep where nobody says."""
+    """The default number of rows to keep."""
     return max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // num_features))
 
 
-class Rows(NamedTuple):
-    """Rows of a stream, each with a random number.
+class Reservoir(NamedTuple):
+    """The rows with the smallest random numbers among all of a stream.
+
+    Every row of the stream is equally likely to be here, and any division of the stream
+    into batches keeps the same rows.
 
     Attributes:
-      X: shape `(n, features)`.
+      X: rows in the order of their numbers, shape `(n, features)`, n at most `size`.
       y: labels of the algorithm, or targets, shape `(n,)`.
       weights: above 0, shape `(n,)`.
       numbers: uniform in `[0, 1)`, shape `(n,)`.
+      size: number of rows to keep.
+      num_rows: number of rows so far.
+      seed: seed of the numbers.
     """
 
     X: Float[np.ndarray, "n features"]
     y: Shaped[np.ndarray, " n"]
     weights: Float[np.ndarray, " n"]
     numbers: Float[np.ndarray, " n"]
-
-    def joined(self, other: "Rows") -> "Rows":
-        """These and the others, in the types of these."""
-        return Rows(
-            *(
-                np.concatenate([one, more.astype(one.dtype, copy=False)])
-                for one, more in zip(self, other, strict=True)
-            )
-        )
-
-    def least(self, size: int) -> "Rows":
-        """At most so many, of the least numbers, and in their order."""
-        order = np.argsort(self.numbers, kind="stable")[:size]
-        return Rows(*(each[order] for each in self))
-
-
-class Reservoir(NamedTuple):
-    """The rows of the least random numbers among all that have come.
-
-    Every row of the stream is as likely to be here, and any division of the stream
-    keeps the same rows. A batch costs its random numbers and a copy of `recent`.
-
-    Attributes:
-      kept: at most `size` rows, in the order of their numbers.
-      recent: at most half as many, that came after these and may belong to them.
-      size: how many rows to keep.
-      num_rows: rows so far.
-      seed: of the numbers.
-    """
-
-    kept: Rows
-    recent: Rows
     size: int
     num_rows: int
     seed: int
@@ -74,14 +48,9 @@ class Reservoir(NamedTuple):
         size: int,
         seed: int = 0,
     ) -> "Reservoir":
-        """Of no rows."""
+        """A reservoir without rows."""
         X, y = np.zeros((0, num_features), dtype), np.zeros(0, y_dtype)
-        none = Rows(X, y, np.zeros(0), np.zeros(0))
-        return cls(none, none, size, 0, seed)
-
-    def rows(self) -> Rows:
-        """The sample, in random order."""
-        return self.kept.joined(self.recent).least(self.size)
+        return cls(X, y, np.zeros(0), np.zeros(0), size, 0, seed)
 
     def updated(
         self,
@@ -89,19 +58,27 @@ class Reservoir(NamedTuple):
         y: Shaped[np.ndarray, " n"],
         weights: Float[np.ndarray, " n"],
     ) -> "Reservoir":
-        """With these rows too; rows of weight 0 are as if they were not there."""
+        """The reservoir after more rows; rows of weight 0 do not count.
+
+        Costs a random number per row, and a copy of all rows kept if one enters.
+        """
         present = np.flatnonzero(weights > 0)
         # One number is drawn per row: those of the rows before are skipped.
         draws = np.random.PCG64(self.seed).advance(self.num_rows)
         numbers = np.random.Generator(draws).random(len(present))
-        kept, recent = self.kept, self.recent
-        is_full = len(kept.y) == self.size
-        enters = numbers < (kept.numbers[-1] if is_full else 1)
-        if np.any(enters):
-            at = present[enters]
-            recent = recent.joined(Rows(X[at], y[at], weights[at], numbers[enters]))
-        if len(recent.y) > self.size // 2:
-            kept = kept.joined(recent).least(self.size)
-            recent = recent.least(0)
-        total = self.num_rows + len(present)
-        return self._replace(kept=kept, recent=recent, num_rows=total)
+        enters = numbers < (self.numbers[-1] if len(self.y) == self.size else 1)
+        after = self._replace(num_rows=self.num_rows + len(present))
+        if not np.any(enters):
+            return after
+        at, numbers = present[enters], numbers[enters]
+        order = np.argsort(np.append(self.numbers, numbers), kind="stable")[: self.size]
+
+        def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+            return np.concatenate([old, new.astype(old.dtype, copy=False)])[order]
+
+        return after._replace(
+            X=joined(self.X, X[at]),
+            y=joined(self.y, y[at]),
+            weights=joined(self.weights, weights[at]),
+            numbers=joined(self.numbers, numbers),
+        )

@@ -1,11 +1,10 @@
-"""Support vectors in the units of a running scaling, as it moves on.
+"""Support vectors in the units of a running scaling, as it changes.
 
-A row that was standardised early was divided by the deviations of that time. When they
-change, what is stored of it is mapped to the new ones: an affine map of B vectors, so
-that every support vector stays the raw row that it was. The function then stays what it
-was on raw rows as far as only means move, for a kernel of differences; where deviations
-change, the kernel sees other distances, and what a learner keeps of its kernel matrix
-is computed anew.
+A row that is standardised early is divided by the deviations of that time. When they
+change, the support vectors are mapped to the new ones, an affine map of B vectors, so
+that they stay the same raw rows. If only means change and the kernel is one of
+differences, the function of raw rows stays the same; if deviations change, the kernel
+sees other distances, and the kernel matrices that learners keep are computed anew.
 """
 
 import functools
@@ -23,14 +22,14 @@ def mapped(algorithm: Algorithm, state: Any, old: Scaling, new: Scaling) -> Any:
     """The state with its support vectors in the units of another scaling.
 
     O(B d), and O(B^2 (d + B)) for learners that keep a kernel matrix or a span, whose
-    basis becomes one near to it that is orthonormal under the new kernel matrix. The
-    frequencies of `budgetjax.fourier` are no rows, and are left alone.
+    basis becomes a nearby one that is orthonormal under the new kernel matrix. The
+    frequencies of `budgetjax.fourier` are not rows, and stay.
 
     Args:
-      algorithm: the algorithm.
-      state: of that algorithm.
-      old: the scaling of the rows that it has learned.
-      new: the scaling of those that it will learn.
+      algorithm: online algorithm.
+      state: state of that algorithm.
+      old: scaling of the learned rows.
+      new: scaling of the next rows.
     """
     mask = np.asarray(state.expansion.mask)
     if algorithm.with_vectors is None or not np.any(mask):
