@@ -117,11 +117,8 @@ def curve(name: str, method: str, seed: int, data: Data) -> list[tuple]:
     if algorithm is None:
         order = np.random.default_rng(seed).permutation(n).astype(np.int32)
         algorithm = perceptron(order)
-    if n <= AFFORDABLE:
-        given["precompute"] = True
-    state = algorithm.init(
-        data.X, data.y, kernel=data.kernel, cache_size=CACHE, **given
-    )
+    given["cache_size"] = None if n <= AFFORDABLE else CACHE
+    state = algorithm.init(data.X, data.y, kernel=data.kernel, **given)
     points = np.unique(np.geomspace(4, EPOCHS * n, POINTS).astype(int))
     rows, clock = [], [0.0, time.perf_counter()]
 

@@ -624,7 +624,7 @@ def _linear_scores(
             checks.check_finite(where, X, first_row)
         scores = X @ np.asarray(model.weights).T + np.asarray(model.bias)
         return checks.on_device(scores, model.weights.dtype)
-    if hasattr(X, "longest"):  # `SparseRows`, finite since they were made
+    if hasattr(X, "products"):  # `SparseRows`, finite since they were made
         _check_shape(where, X.shape, features)
     else:
         X = rows(where, X, features, model.weights.dtype, first_row)

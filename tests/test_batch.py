@@ -96,7 +96,7 @@ def stepped(algorithm, state, X, y, steps):
     """The last state, and those after each step, without their kernel rows."""
 
     def kept(state):
-        return state._replace(rows=None, key=None, kernel=None)
+        return state._replace(rows=None, key=None)
 
     def body(t, carry):
         state, path = carry
@@ -225,8 +225,14 @@ def test_levels_with_a_bias(n, double):
 
 def rows_of(X, y, batch, **given):
     X, _ = training_set.training_set("test", bj.RBF(GAMMA), X, y)
-    given = {"precompute": False, "cache_size": 1e-9, "rows": None} | given
+    given = {"cache_size": 1e-9, "rows": None} | given
     return row_cache.start("test", bj.RBF(GAMMA), X, batch_size=batch, **given)
+
+
+@pytest.fixture
+def none_at_the_start(monkeypatch):
+    """Rows are computed when they are needed, though all fit."""
+    monkeypatch.setattr(row_cache, "AFFORDABLE_EXAMPLES", 0)
 
 
 fetch = jax.jit(row_cache.fetch)
@@ -235,7 +241,7 @@ signed_block = jax.jit(row_cache.signed_block)
 
 
 @pytest.mark.parametrize(("batch", "places"), [(4, 2), (4, 2.5), (40, 2), (40, 1000)])
-def test_kept_rows(batch, places, double):
+def test_kept_rows(batch, places, double, none_at_the_start):
     """A ring of rows: those asked for are right, however often it has been round."""
     n = 100
     X, y = noisy(n)
@@ -254,7 +260,7 @@ def test_kept_rows(batch, places, double):
         examples = np.append(again, others[: batch - len(again)]).astype(np.int32)
         examples = random.permutation(examples)
         wanted = random.random(batch) < random.choice([0, 0.2, 1])
-        rows = fetch(bj.RBF(GAMMA), rows, X, examples, wanted)
+        rows = fetch(rows, X, examples, wanted)
         asked = examples[wanted]
         kept, owners, where = (
             np.asarray(each) for each in (rows.kept, rows.owners, rows.places)
@@ -277,15 +283,16 @@ def test_kept_rows(batch, places, double):
 def test_nothing_is_computed_where_all_is_known(double):
     X, y = noisy(100)
     Q = signed("noisy", 100)
-    rows = rows_of(X, y, 4, precompute=True)
+    rows = rows_of(X, y, 4, cache_size=None)
     np.testing.assert_allclose(y[:, None] * y * np.asarray(rows.kept), Q, atol=1e-13)
     examples = np.arange(4, dtype=np.int32)
-    rows = fetch(bj.RBF(GAMMA), rows, X, examples, np.ones(4, bool))
+    rows = fetch(rows, X, examples, np.ones(4, bool))
     np.testing.assert_array_equal(rows.places, np.arange(100))
-    rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
+    rows, block = signed_block(rows, X, y, examples)
     np.testing.assert_allclose(block, Q[:4, :4], atol=1e-13)
     assert row_cache.evaluations(rows) == 100 * 100
-    assert rows_of(X, y, 4, precompute="auto").complete
+    assert rows_of(X, y, 4, cache_size=1.0).complete
+    assert not rows_of(X, y, 4, cache_size=0.07).complete
 
 
 @pytest.mark.parametrize("n", [60, 300])
@@ -293,14 +300,14 @@ def test_products_with_all_rows(n, double):
     X, y = noisy(n)
     Q = signed("noisy", n)
     alpha = np.random.default_rng(0).random(n)
-    for precompute in (True, False):
-        rows = rows_of(X, y, 4, precompute=precompute)
-        after, found = product(bj.RBF(GAMMA), rows, X, y, alpha)
+    for cache_size in (None, 1e-9):
+        rows = rows_of(X, y, 4, cache_size=cache_size)
+        after, found = product(rows, X, y, alpha)
         close(found, Q @ alpha, 1e-13)
         computed = int(after.num_computed) - int(rows.num_computed)
         assert computed == (0 if rows.complete else n)
     examples = np.array([7, 5, 7, 0], np.int32)
-    rows, block = signed_block(bj.RBF(GAMMA), rows, X, y, examples)
+    rows, block = signed_block(rows, X, y, examples)
     np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
     assert row_cache.evaluations(rows) == 16
 
@@ -311,7 +318,7 @@ def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
     """Rows are written where they are, and computed in loops over what is missing."""
     batch = 8
     X, y = (jnp.asarray(array, jnp.float32) for array in noisy())
-    state = started(name, X, y, batch_size=batch, precompute=False, cache_size=1e-9)
+    state = started(name, X, y, batch_size=batch, cache_size=1e-9)
     program = jax.jit(algorithm_of(name).step, donate_argnums=0)
     text = program.lower(state, X, y).compile(AS_USERS_COMPILE).as_text()
     assert re.search(rf"f32\[{2 * batch},{N}\]", text)
@@ -323,11 +330,11 @@ def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
 
 
 @pytest.mark.parametrize("name", ["sbp", "smo"])
-def test_problems_with_other_labels_share_rows(name, double):
+def test_problems_with_other_labels_share_rows(name, double, none_at_the_start):
     """A second problem on the same rows computes only what the first did not need."""
     X, y = noisy()
     other = np.where(X[:, 1] > 0, 1.0, -1.0)
-    given = {"precompute": False, "cache_size": 1.0, "batch_size": BATCH}
+    given = {"cache_size": 1.0, "batch_size": BATCH}
     first, _ = run(name, X, y, started(name, X, y, **given), max_steps=30)
     kept = jax.tree.map(np.asarray, first.rows)
     ends = []
@@ -591,7 +598,7 @@ def test_a_small_cache_changes_nothing(name, double):
     # SBP prefers examples whose rows it has: only single updates are the same.
     batch, steps = (1 if name == "sbp" else BATCH), 200
     found = []
-    for given in ({"precompute": True}, {"precompute": False, "cache_size": 1e-9}):
+    for given in ({"cache_size": None}, {"cache_size": 1e-9}):
         state = started(name, X, y, batch_size=batch, **given)
         path, last = path_of(name, state, X, y, steps)
         close(path.responses, path.coefficients @ signed("noisy"), 1e-12)
@@ -824,7 +831,7 @@ def test_data_sharded_by_rows(name, double):
     ends = []
     for X, y in (data, tuple(jax.device_put(each, split) for each in data)):
         batch = 1 if name == "sbp" else BATCH  # as in the test before
-        given = {"batch_size": batch, "precompute": False, "cache_size": 1e-9}
+        given = {"batch_size": batch, "cache_size": 1e-9}
         state = started(name, X, y, **given)
         ends.append(stepped(algorithm_of(name), state, X, y, 200)[0])
     one, two = ends
@@ -915,6 +922,17 @@ def test_history():
     assert nothing.primal[0] == history.primal[-1]
 
 
+def test_several_penalties_are_solved_on_the_same_rows():
+    X, y, _ = settled("smo")
+    given = {"kernel": bj.RBF(GAMMA), "batch_size": 4, "max_steps": 200}
+    many = bj.solve(bj.smo, X, y, penalty=[1.0, 50 / 3], **given)
+    for found, penalty in zip(many, (1.0, 50 / 3), strict=True):
+        alone = bj.solve(bj.smo, X, y, penalty=penalty, **given)
+        same(found.model, alone.model)
+        same(found.history, alone.history)
+        np.testing.assert_array_equal(found.history.work, N * N)
+
+
 def test_a_tolerance_ends_the_run():
     X, y, state = settled("smo")
     _, history = run(
@@ -973,7 +991,7 @@ def test_a_run_goes_on(name):
             other._replace(key=None),
         )
     np.testing.assert_array_equal(history.step, [0, 12])
-    for leaf in jax.tree.leaves(twice._replace(kernel=None)):
+    for leaf in jax.tree.leaves(twice._replace(rows=twice.rows._replace(kernel=None))):
         assert not getattr(leaf, "weak_type", False)
 
 
@@ -1123,8 +1141,11 @@ BAD_DATA = {
         (X_, Y_[:, None]),
         "y must have shape (60,), one label per row of X, got (60, 1)",
     ),
-    "X": ((X_[0], Y_), "X must have shape (n, d), n > 0, got (64,)"),
-    "no-rows": ((X_[:0], Y_[:0]), "X must have shape (n, d), n > 0, got (0, 64)"),
+    "X": ((X_[0], Y_), "X must have shape (n, d), n and d above 0, got (64,)"),
+    "no-rows": (
+        (X_[:0], Y_[:0]),
+        "X must have shape (n, d), n and d above 0, got (0, 64)",
+    ),
 }
 
 POSITIVE = "must be a finite number above 0"
@@ -1148,13 +1169,9 @@ BAD_NUMBERS = {
         (LEARNERS, 2.0, "must be an integer, got 2.0"),
         (LEARNERS, True, "must be an integer, got True"),
     ],
-    "precompute": [
-        (LEARNERS, value, f"must be True, False or 'auto', got {value!r}")
-        for value in ("yes", 1, None)
-    ],
     "cache_size": [
         (LEARNERS, value, f"{POSITIVE}, got {value!r}")
-        for value in (0, -1.0, np.nan, np.inf, None)
+        for value in (0, -1.0, np.nan, np.inf, "all")
     ],
     "seed": [
         (LEARNERS[:3], 1.5, "must be an integer scalar, got 1.5"),
@@ -1178,7 +1195,7 @@ def test_bad_numbers(argument, as_installed):
         for name in learners:
             says_all = re.escape(f"{name}.init: {argument} {says}")
             with pytest.raises(ValueError, match=f"^{says_all}$") as raised:
-                started(name, X_, Y_, **{"precompute": False, argument: value})
+                started(name, X_, Y_, **{"cache_size": 1e-9, argument: value})
             assert raised.type is ValueError
 
 
@@ -1283,10 +1300,8 @@ def test_what_is_no_array_of_floats(as_installed):
     ):
         with pytest.raises(ValueError, match=r"X must be a dense array, got a sparse"):
             refuses()
-    state = started("sdca", X_.astype(np.longdouble), Y_, precompute=np.True_)
+    state = started("sdca", X_.astype(np.longdouble), Y_)
     assert state.rows.squares.dtype == np.float32
-    assert state.rows.complete
-    assert not started("sdca", X_, Y_, precompute=np.False_).rows.complete
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, None, True])

@@ -261,10 +261,10 @@ def test_many_budgets_at_once(norm, double):
 def test_rows_on_demand_change_nothing(double):
     known, unknown = (
         solved(
-            started("l1", 5.0, 0.5, precompute=precompute, cache_size=0.005),
+            started("l1", 5.0, 0.5, cache_size=cache_size),
             max_steps=20,
         )
-        for precompute in (True, False)
+        for cache_size in (None, 0.005)
     )
     np.testing.assert_allclose(known[0].coefficients, unknown[0].coefficients, 0, 1e-10)
     assert known[1].work[-1] == N * N
@@ -274,7 +274,7 @@ def test_rows_on_demand_change_nothing(double):
 
 def test_products_on_demand_are_counted(double):
     known, unknown = (
-        started("l2", 5.0, 0.5, precompute=precompute) for precompute in (True, False)
+        started("l2", 5.0, 0.5, cache_size=cache_size) for cache_size in (None, 0.005)
     )
     found, expected = unknown.momentum.curvature, known.momentum.curvature
     assert float(found) == pytest.approx(float(expected), rel=1e-10)

@@ -6,7 +6,7 @@ import pytest
 import budgetjax as bj
 
 N, D = 40, 3
-KERNEL = {"kernel": bj.RBF(0.5), "precompute": True}
+KERNEL = {"kernel": bj.RBF(0.5)}
 # Solvers that end at the optimum, with a tolerance.
 EXACT = {
     "smo": KERNEL | {"penalty": 2.0},

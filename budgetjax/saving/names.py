@@ -36,6 +36,7 @@ MODULES = {
     "solvers.kernel.worst_norms": "OneInfinity TwoInfinity",
     "solvers.linear.rows": "DenseRows KernelMatrix SparseRows",
     "solvers.linear.passes": "Order",
+    "solvers.linear.patterns": "Problem",
     "models": "KernelModel Labelled LinearModel",
     "scaling": "Scaling",
     "stream.model": "StreamModel",

@@ -1,4 +1,4 @@
-"""Batch solvers, for a kernel or linear: their record, and the one that drives them."""
+"""Solvers of a whole training set: their record, and `solve`, which drives them."""
 
 import contextlib
 import functools
@@ -20,9 +20,9 @@ class Objective(NamedTuple):
     """What a state has reached.
 
     Attributes:
-      primal: the value of the problem that the solver solves, at its model.
-      dual: a bound that no model passes: below `primal` where the problem is to
-        minimise, above where it is to maximise.
+      primal: value of the problem at the state's model.
+      dual: bound on that of all models: below `primal` where the problem is to
+        minimise, above it where it is to maximise.
     """
 
     primal: Float[Array, ""]
@@ -32,21 +32,40 @@ class Objective(NamedTuple):
 class Solver(NamedTuple):
     """A solver of a problem on a whole training set: pure functions over its state.
 
-    A state is complete but for the training set, which all functions take with it. It
-    has a field `algorithm`, the solver's name.
+    A state is complete but for the training set, which all functions take with it. Its
+    field `algorithm` is the solver's name.
+
+    Every `init` takes the training set and, by name, some of these arguments:
+
+    - `X`: examples, shape `(n, d)`; float64 stays so. Linear solvers also take a matrix
+      of `scipy.sparse` or `budgetjax.sparse_rows`, and leave numbers in their type.
+    - `y`: labels, -1 and +1, both, shape `(n,)`.
+    - `penalty`: C, positive.
+    - `weight`: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+    - `fit_bias`: whether to add a bias. In kernel solvers it is not regularised. In
+      linear ones it is the weight of a constant feature of the value `bias_scale`, rho,
+      and part of the norm like all weights.
+    - `seed`: integer seed of the random draws or orders.
+    - `kernel`: positive definite.
+    - `batch_size`: examples per step.
+    - `cache_size`: mebibytes for kernel rows, which are kept for the next time they are
+      needed, at least two batches of them. Up to 4,096 examples all kernel values are
+      computed at the start, if they fit; None does so for any number.
+    - `rows`: `rows` of another state with this kernel, `X` and `batch_size`, to share.
 
     Attributes:
       name: the solver's name.
-      init: `init(X, y, ...) -> state`. It checks the training set and its arguments.
-      prepare: `prepare(state, X, y) -> (X, y)`, the training set as the other functions
-        take it; it must be that of the state. For kernel solvers these are arrays of
-        floats, for linear ones patterns.
+      init: `init(X, y, ...) -> state`, the state of the zero model, with all arguments
+        checked.
+      prepare: `prepare(state, X, y) -> (X, y)`, the training set of the state as the
+        other functions take it: arrays of floats, or patterns for linear solvers.
       step: `step(state, X, y) -> state`, for `jax.jit` and loops: a batch of updates,
-        or, for a linear solver, a pass over the rows.
+        or, for a linear solver, a pass over the patterns.
       objective: `objective(state, X, y) -> Objective`.
-      model: `model(state, X, y)`, a `KernelModel` or a `LinearModel`. A kernel model
-        has as many vectors as it needs, so this cannot be traced.
-      work: `work(state) -> int`, kernel values computed since `init`, or rows visited.
+      model: `model(state, X, y)`, a `KernelModel` or a `LinearModel`. The number of
+        vectors of a kernel model depends on values, so this cannot be traced.
+      work: `work(state) -> int`, kernel values computed since `init`, or patterns
+        visited.
       settled: `settled(state) -> bool`, whether nothing is left to change.
       linear: whether rows may be sparse; `solve` then computes in float64, whatever
         JAX's default precision is.
@@ -68,15 +87,15 @@ class Solver(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a run has reached, for its callback.
+    """What a run has reached, as its callback sees it.
 
     Attributes:
       step: steps made in this run.
       primal: see `Objective`.
       dual: see `Objective`.
-      gap: the relative gap, `|primal - dual|` over the smaller of the two, which the
-        optimum lies between; infinite while that is not above 0.
-      work: kernel values computed, or rows visited, since `init`.
+      gap: relative gap, `|primal - dual|` over the smaller of the two; infinite while
+        that is not above 0.
+      work: kernel values computed, or patterns visited, since `init`.
     """
 
     step: int
@@ -101,8 +120,8 @@ class Solution(NamedTuple):
 
     Attributes:
       model: the classifier, a `KernelModel` or a `LinearModel`.
-      history: how the objective went; its first record is of the state at the start.
-      state: the last state, to go on from.
+      history: the records of the run, the first of its start.
+      state: the last state, from which `solve` can go on.
       converged: whether the gap is at most `tolerance`, or nothing was left to change.
     """
 
@@ -129,21 +148,19 @@ def solve(
 
     Args:
       solver: for example `budgetjax.smo` or `budgetjax.mpu`.
-      X: the training set, shape `(n, d)`. Kernel solvers take an array, and run on all
-        devices that it is sharded over by rows; linear ones take a matrix of
-        `scipy.sparse` or `budgetjax.sparse_rows` too.
+      X: the training set, shape `(n, d)`; see `Solver`. Kernel solvers run on all
+        devices that it is sharded over by rows.
       y: labels, -1 and +1, shape `(n,)`.
-      state: where to go on, a state of this solver on this training set. It stays
-        valid.
+      state: state of this solver on this training set to go on from. It stays valid.
       max_steps: maximum number of steps; None is the solver's default.
       tolerance: relative gap at which to stop. None makes all steps.
       callback: called as `callback(state, record)` with each `Record`; the run ends
         when it returns True. It may keep the state, so a run with a callback needs the
         memory of two.
-      callback_every: steps from one record to the next; None is the solver's default.
+      callback_every: steps per record; None is the solver's default.
       progress: whether to show a bar, with the gap.
-      **arguments: for the solver's `init`: `kernel`, `penalty` and so on. Several
-        penalties, in a sequence, are solved for one after the other.
+      **arguments: arguments of the solver's `init`: `kernel`, `penalty` and so on. A
+        sequence of penalties is solved one by one, on the same kernel rows.
 
     Returns:
       A `Solution`; for several penalties a tuple of them.
@@ -172,14 +189,8 @@ def solve(
         )
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
-    run = Run(
-        solver,
-        checks.size(where, "max_steps", steps, at_least=0),
-        tolerance,
-        callback,
-        checks.size(where, "callback_every", every),
-        progress,
-    )
+    steps = checks.size(where, "max_steps", steps, at_least=0)
+    every = checks.size(where, "callback_every", every)
     if tolerance is not None:
         checks.non_negative(where, "tolerance", tolerance)
         if np.ndim(tolerance):
@@ -201,7 +212,20 @@ def solve(
             given = arguments | ({"penalty": each} if several else {})
             start = solver.init(X, y, **given) if state is None else state
             prepared = prepared or solver.prepare(start, X, y)
-            found.append(_solve(run, start, *prepared))
+            found.append(
+                _solve(
+                    solver,
+                    start,
+                    *prepared,
+                    steps,
+                    tolerance,
+                    callback,
+                    every,
+                    progress,
+                )
+            )
+            if several and hasattr(found[-1].state, "rows"):
+                arguments["rows"] = found[-1].state.rows
     if solver.linear:
         # NumPy arrays become arrays of JAX's default precision.
         found = [
@@ -215,6 +239,24 @@ def solve(
     return tuple(found) if several else found[0]
 
 
+def dual_of_best_multiple(
+    coefficients: Float[Array, " n"],
+    limits: Float[Array, " n"],
+    squared_norm: Float[Array, ""],
+) -> Float[Array, ""]:
+    """The largest dual value of a multiple of dual coefficients, within their limits.
+
+    The dual of the hinge loss is their sum less half the squared norm of their model.
+    """
+    total = jnp.sum(coefficients)
+    largest = jnp.max(coefficients / limits)
+    tiny = jnp.finfo(coefficients.dtype).tiny
+    best = jnp.minimum(
+        total / jnp.maximum(squared_norm, tiny), 1 / jnp.maximum(largest, tiny)
+    )
+    return best * total - best * best * squared_norm / 2
+
+
 def _is_vector(penalty: Any) -> bool:
     try:
         shape = np.shape(penalty)
@@ -223,39 +265,35 @@ def _is_vector(penalty: Any) -> bool:
     return len(shape) == 1 and shape[0] > 0
 
 
-class Run(NamedTuple):
-    """The arguments of `solve` that say how long to run and what to tell."""
-
-    solver: Solver
-    max_steps: int
-    tolerance: float | None
-    callback: Callable[[Any, Record], Any] | None
-    every: int
-    progress: bool
-
-
-def _solve(run: Run, state: Any, X: Any, y: Any) -> Solution:
-    """Solves one problem on a training set that is prepared."""
-    solver = run.solver
+def _solve(
+    solver: Solver,
+    state: Any,
+    X: Any,
+    y: Any,
+    max_steps: int,
+    tolerance: float | None,
+    callback: Callable[[Any, Record], Any] | None,
+    every: int,
+    progress: bool,
+) -> Solution:
+    """The solution of one problem, on a training set that is prepared."""
     # What the caller holds must survive the first donation.
     state = _copied(state)
     record = _record(solver, state, X, y, 0)
     records = [record]
 
     def converged() -> bool:
-        near = run.tolerance is not None and record.gap <= run.tolerance
+        near = tolerance is not None and record.gap <= tolerance
         return near or bool(solver.settled(state))
 
-    advance = _advance_in_place if run.callback is None else _advance
-    with progress_bar.reporting(
-        "solve", run.progress, "steps", run.max_steps
-    ) as report:
+    advance = _advance_in_place if callback is None else _advance
+    with progress_bar.reporting("solve", progress, "steps", max_steps) as report:
         while not (
-            (run.callback is not None and run.callback(state, record))
+            (callback is not None and callback(state, record))
             or converged()
-            or record.step >= run.max_steps
+            or record.step >= max_steps
         ):
-            count = min(run.every, run.max_steps - record.step)
+            count = min(every, max_steps - record.step)
             state = advance(solver, state, X, y, jnp.int32(count))
             record = _record(solver, state, X, y, record.step + count)
             records.append(record)

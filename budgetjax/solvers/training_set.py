@@ -1,4 +1,4 @@
-"""A training set of two classes, checked: what every solver begins with."""
+"""Checks of a training set of two classes, with which every solver begins."""
 
 import zlib
 from typing import Any
@@ -16,35 +16,51 @@ from budgetjax.kernels import Kernel
 def training_set(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    """A training set of two classes, as arrays of one float type.
-
-    Args:
-      where: name of the caller, for error messages.
-      kernel: what should be a kernel.
-      X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
-      y: -1 and +1, both of them, shape `(n,)`.
+    """Examples and labels of a kernel solver, in one float type.
 
     Raises:
-      ValueError: if it is not that.
+      ValueError: if they are no training set of two classes, or the kernel is none.
     """
+    check_kernel(where, kernel)
+    X = features(where, X)
+    return X, signs(where, y, X.shape[0], X.dtype)
+
+
+def check_kernel(where: str, kernel: Any) -> None:
+    """Raises unless this is a kernel."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"{where}: kernel must be a kernel, got {kernel!r}")
+
+
+def features(where: str, X: Any) -> Float[Array, "n d"]:
+    """Dense rows; floats keep their type, other numbers become JAX's default.
+
+    Raises:
+      ValueError: if they are not finite, or no matrix.
+    """
     X = checks.array(where, "X", X)
-    if X.ndim != 2 or not X.shape[0]:
-        raise ValueError(f"{where}: X must have shape (n, d), n > 0, got {X.shape}")
+    check_shape(where, X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
     X = checks.on_device(X, kind)
     checks.check_finite(where, X)
-    return X, signs(where, y, X.shape[0], X.dtype)
+    return X
+
+
+def check_shape(where: str, shape: tuple[int, ...]) -> None:
+    """Raises unless this is the shape of a matrix with rows and columns."""
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(
+            f"{where}: X must have shape (n, d), n and d above 0, got {shape}"
+        )
 
 
 def signs(
     where: str, y: ArrayLike, number: int, dtype: DTypeLike
 ) -> Float[Array, " n"]:
-    """The labels of this many examples, -1 and +1 and both of them.
+    """The labels, if they are -1 and +1, both, and of this number.
 
     Raises:
-      ValueError: if they are not that.
+      ValueError: if they are not.
     """
     y = checks.array(where, "y", y)
     if y.shape != (number,):
@@ -70,10 +86,10 @@ def signs(
 def weights(
     where: str, weight: ArrayLike | None, y: Float[Array, " n"]
 ) -> Float[Array, " n"] | None:
-    """The weight of each example, above 0, or None.
+    """The weights of the examples, if they are above 0, or None.
 
     Raises:
-      ValueError: if they are not that.
+      ValueError: if they are not.
     """
     if weight is None:
         return None
@@ -104,7 +120,7 @@ def total(y: Float[Array, " n"], weight: Float[Array, " n"] | None) -> Array:
 def drawn(
     key: Key[Array, ""], shape: tuple[int, ...], n: int, weight: Array | None
 ) -> Integer[Array, "..."]:
-    """Random examples, with replacement, each as likely as its weight is large."""
+    """Random examples, with replacement, in proportion to their weights."""
     if weight is None:
         return jax.random.randint(key, shape, 0, n, jnp.int32)
     ends = jnp.cumsum(weight)
@@ -114,12 +130,9 @@ def drawn(
 
 
 def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]:
-    """A number that other values, or another order or kernel, hardly have.
-
-    It is 0 if something is traced.
-    """
+    """A checksum of these values, in their order, and of a kernel; 0 if traced."""
     value = zlib.crc32(type(kernel).__name__.encode())
-    # Numbers of a kernel may have become arrays of any precision since.
+    # Parameters of a kernel may meanwhile be arrays of another precision.
     numbers = [checks.concrete(leaf) for leaf in jax.tree.leaves(kernel)]
     numbers = [None if leaf is None else leaf.astype(np.float32) for leaf in numbers]
     for known in (checks.concrete(array), *numbers):
@@ -136,7 +149,7 @@ def check_same(
     array: Any,
     kernel: Kernel | None = None,
 ) -> None:
-    """Raises unless this is of that digest, or something of the two was traced."""
+    """Raises if the digest is another, unless one of the two was traced."""
     stored, given = checks.concrete(known), int(digest(array, kernel))
     if stored is not None and stored and given and given != stored:
         raise ValueError(
@@ -154,13 +167,13 @@ def prepare(
       ValueError: if it is another one.
     """
     where = "solve"
-    X, y = training_set(where, state.kernel, X, y)
+    X, y = training_set(where, state.rows.kernel, X, y)
     n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype
     if X.shape[0] != n or X.dtype != dtype:
         raise ValueError(
             f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
             f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
         )
-    check_same(where, "X", state.rows.digest, X, state.kernel)
+    check_same(where, "X", state.rows.digest, X, state.rows.kernel)
     check_same(where, "y", state.digest, y)
     return X, y

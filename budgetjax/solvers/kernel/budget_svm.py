@@ -19,23 +19,23 @@ from budgetjax.solvers.kernel.worst_norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.solver import Objective, Solver
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
-# First coefficients of the pairs that are looked at: of each class, up and down.
+# Candidates for the first coefficient of a pair: one of each class, up and down.
 FIRSTS = 4
-# Products with `Q` at the start, for its largest eigenvalue. Steps go on to measure it.
+# Products with `Q` at the start, for its largest eigenvalue, which steps go on to
+# measure.
 POWER_ITERATIONS = 8
-
-# Of the sum of the coefficients, in units of the type's spacing: no loss of the dual.
+# A loss of the dual, in units of rounding of the sum of the coefficients, that is none.
 ROUNDING = 4
 
 
 class Momentum(NamedTuple):
-    """What an accelerated projected gradient remembers.
+    """The memory of an accelerated projected gradient.
 
     Attributes:
-      point: where the next gradient is taken, shape `(n,)`.
+      point: point of the next gradient, shape `(n,)`.
       responses: `Q point`, shape `(n,)`.
       weight: `t` of the acceleration, 1 after a restart.
-      curvature: the largest seen of `Q`, along balanced directions.
+      curvature: largest curvature of `Q` seen along balanced directions.
     """
 
     point: Float[Array, " n"]
@@ -45,13 +45,12 @@ class Momentum(NamedTuple):
 
 
 class State(NamedTuple):
-    """A dual solution on its way, of `n` examples.
+    """The state of the solver on `n` examples.
 
     Attributes:
       algorithm: name of the solver.
-      kernel: `k`.
-      rows: kernel rows.
-      norm: norm of the slacks; it holds the budget.
+      rows: the kernel and its rows.
+      norm: norm of the slacks, which holds the budget.
       penalty: C.
       weight: v, shape `(n,)`, or None.
       coefficients: `alpha`, within all constraints, shape `(n,)`.
@@ -62,7 +61,6 @@ class State(NamedTuple):
     """
 
     algorithm: Name
-    kernel: Kernel
     rows: KernelRows
     norm: Norm
     penalty: Float[Array, ""]
@@ -83,8 +81,7 @@ def init(
     penalty: ArrayLike = 1.0,
     weight: ArrayLike | None = None,
     norm: str = "l1",
-    precompute: bool | str = "auto",
-    cache_size: float = 512.0,
+    cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
     r"""A support vector machine that looks at its worst-classified examples only.
@@ -99,46 +96,39 @@ def init(
     - ``"l2"``: about their Euclidean norm, not squared; see `TwoInfinity`. In the dual
       problem :math:`\|\alpha\|_2 \le C` and :math:`\sum_i \alpha_i \le \sqrt B C`.
 
-    Examples that are not among the B worst get no coefficient. But at the optimum
-    several are usually equally bad, and the least of B has more than B coefficients:
-    `budgetjax.prune` keeps the largest.
+    Examples that are not among the B worst get no coefficient. At the optimum, however,
+    several are usually equally bad, and more than B have one: `budgetjax.prune` keeps
+    the largest.
 
     A step raises the dual :math:`\sum_i \alpha_i - \frac12 \alpha^\top Q \alpha`:
 
-    - ``"l1"``: to its maximum over two coefficients. The first is, in either class, the
-      one with the steepest slope up or down; the second is any other; of all these 4 n
-      pairs the step takes the one that gains most. It needs four or five kernel rows,
-      from the cache if they are there, and O(n).
-    - ``"l2"``: by one step of the accelerated gradient method with the exact projection
-      onto all constraints, restarted where it overshoots, so that the dual never falls:
-      O(n^2), or O(n^2 d) where the kernel matrix is not kept. Under `jax.vmap` over
-      budgets its products with `Q` become one matrix product. (Pairs jam on the surface
-      of the ball :math:`\|\alpha\|_2 = C`, at a dual value that may be half of the
-      optimum.)
+    - ``"l1"``: to its maximum over two coefficients. The first is one of four, those of
+      the steepest slope up and down in either class, the second any other: the pair
+      that gains most. O(n), and four or five kernel rows, from the cache if they are
+      there.
+    - ``"l2"``: by an accelerated gradient step with the exact projection onto all
+      constraints, restarted where it overshoots, so that the dual never falls: O(n^2),
+      or O(n^2 d) where the kernel matrix is not kept. Under `jax.vmap` over budgets the
+      products with `Q` become one matrix product. (Pairs would jam on the surface of
+      the ball :math:`\|\alpha\|_2 = C`, at half of the optimum.)
 
     Args:
-      X: the training set, shape `(n, d)`; float64 stays so.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      kernel: `k`, positive definite.
+      X, y, kernel, cache_size, rows: as in every kernel `init`; see `budgetjax.Solver`.
       budget: B, at least 1. With "l1", a fraction counts the next largest slack in
         part.
       penalty: C, positive. To compare budgets, the paper takes it proportional to `1/B`
         for "l1" and to `1/sqrt(B)` for "l2".
       weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice, in the
-        budget as well. Only with "l1": with "l2" the ball of the dual problem would be
-        an ellipsoid, which the projection is not made for.
+        budget as well. Only for "l1": the projection of "l2" is made for a ball, not an
+        ellipsoid.
       norm: "l1" or "l2".
-      precompute: True to compute all kernel values now, False to compute rows when they
-        are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
-      cache_size: mebibytes for kernel rows that are kept.
-      rows: `rows` of another state with this kernel and `X`, to share.
 
     Returns:
-      A state with all coefficients 0. Budget and penalty are leaves of it, so that
-      `jax.vmap` sweeps them; the norm is structure.
+      A state of the zero model. Budget and penalty are leaves of it, so that `jax.vmap`
+      sweeps them; the norm is structure.
 
     Raises:
-      ValueError: if the training set, a number or a name does not fit.
+      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj, jax, jax.numpy as jnp, numpy as np
@@ -170,8 +160,8 @@ def init(
       Candes (2015), https://doi.org/10.1007/s10208-013-9150-3, for the acceleration and
       its restarts.
 
-    Differences from the paper: it leaves the choice of the pair to a heuristic; here it
-    is by the gain within the constraints. For "l2" the paper moves pairs, too.
+    Differences from the paper: it leaves the choice of the pair to a heuristic, here it
+    is the gain within the constraints; and it moves pairs for "l2" too.
     """
     where = "budget_svm.init"
     X, y = training_set.training_set(where, kernel, X, y)
@@ -184,27 +174,17 @@ def init(
     known = checks.concrete(budget)
     if known is not None and not np.all(known >= 1):
         raise ValueError(f"{where}: budget must be at least 1, got {budget!r}")
-    penalty = checks.positive(where, "penalty", penalty)
-    known_rows = row_cache.start(
-        where,
-        kernel,
-        X,
-        batch_size=FIRSTS,
-        precompute=precompute,
-        cache_size=cache_size,
-        rows=rows,
-    )
+    known_rows = row_cache.start(where, kernel, X, FIRSTS, cache_size, rows)
     zeros = jnp.zeros_like(y)
     momentum = None
     if norm == "l2":
-        known_rows, curvature = _curvature(kernel, known_rows, X, y)
+        known_rows, curvature = _curvature(known_rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
         algorithm=checks.algorithm_of(where),
-        kernel=kernel,
         rows=known_rows,
         norm=NORMS[norm](checks.as_leaf(where, "budget", budget, X.dtype)),
-        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype),
+        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype, checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
@@ -215,7 +195,7 @@ def init(
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
-    """One move of a pair, or one step along the gradient; see `init`."""
+    """A move of a pair, or a step along the gradient; see `init`."""
     if state.momentum is None:
         return _pair_step(state, X, y)
     assert isinstance(state.norm, TwoInfinity)
@@ -232,14 +212,13 @@ def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Ob
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The classifier of a state, with the bias of the least primal value.
+    """The model of the coefficients, with the bias of the least primal value.
 
-    At the optimum that is the bias of the KKT conditions: of an example between the
-    bounds the margin is known, `1 - phi`. But it needs no such example, and before the
-    optimum it is the best there is for the coefficients found.
+    At the optimum it is that of the KKT conditions, but it needs no example between the
+    bounds, and before the optimum it is the best for these coefficients.
     """
     bias = _worst(state, jnp.asarray(y, state.responses.dtype))[1]
-    return models.of_coefficients(state.kernel, X, y, state.coefficients, bias)
+    return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
 @jax.jit
@@ -258,11 +237,11 @@ def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> S
     slopes = 1 - state.responses
     caps, quantum = _caps(state)
     firsts, movable = _firsts(state, caps, slopes, y)
-    rows = row_cache.fetch(state.kernel, state.rows, X, firsts, movable)
+    rows = row_cache.fetch(state.rows, X, firsts, movable)
     room = jnp.maximum(state.norm.most(state.penalty) - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
-        """The second of the pair that gains most, the change of the first, the gain.
+        """The second of the best pair, the change of the first, and the gain.
 
         The change is `lambda y_k` of equation (8), and that of the second -+ it.
         """
@@ -293,7 +272,7 @@ def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> S
     improves = gains[best] > 0
     change = jnp.where(improves, change, 0)
     reaction = -y[first] * y[second] * change
-    rows = row_cache.fetch(state.kernel, rows, X, second[None], improves[None])
+    rows = row_cache.fetch(rows, X, second[None], improves[None])
     other = rows.kept[rows.places[second]]
     moved = y * (y[first] * change * known[best] + y[second] * reaction * other)
     return state._replace(
@@ -310,7 +289,7 @@ def _firsts(
     slopes: Float[Array, " n"],
     y: Float[Array, " n"],
 ) -> tuple[Integer[Array, " firsts"], Bool[Array, " firsts"]]:
-    """Of each class the steepest way up, then down; and whether there is one."""
+    """The steepest way up of each class, then down; and whether there is one."""
     up = jnp.where(state.coefficients < caps, slopes, -jnp.inf)
     down = jnp.where(state.coefficients > 0, -slopes, -jnp.inf)
     ways = jnp.stack(
@@ -346,10 +325,10 @@ def _gradient_step(
     alpha, point = state.coefficients, momentum.point
     ascent = (1 - momentum.responses) / momentum.curvature
     found = norm.project(point + ascent, y, state.penalty)
-    rows, responses = row_cache.product(state.kernel, state.rows, X, y, found)
+    rows, responses = row_cache.product(state.rows, X, y, found)
 
-    # From the change, whose rounding is less than that of two values. A loss that
-    # rounding explains is none: near the optimum all gains are smaller.
+    # From the change, which rounding harms less than two values. A loss that rounding
+    # explains is none: near the optimum all gains are smaller.
     change = found - alpha
     gain = jnp.sum(change * (1 - (responses + state.responses) / 2))
     taken = gain >= -ROUNDING * jnp.finfo(alpha.dtype).eps * jnp.sum(found)
@@ -384,12 +363,12 @@ def _gradient_step(
 
 @jax.jit
 def _curvature(
-    kernel: Kernel, rows: KernelRows, X: Float[Array, "n d"], y: Float[Array, " n"]
+    rows: KernelRows, X: Float[Array, "n d"], y: Float[Array, " n"]
 ) -> tuple[KernelRows, Float[Array, ""]]:
-    """About the largest curvature of `Q` along balanced directions, from below.
+    """The largest curvature of `Q` along balanced directions, estimated from below.
 
-    Balanced vectors are all there are, and along them `Q` is far flatter: its largest
-    eigenvector is nearly `y` where the kernel values are alike.
+    All directions are balanced, and along these `Q` is far flatter: its largest
+    eigenvector is nearly `y` where kernel values are alike.
     """
 
     def balanced(vector):
@@ -398,7 +377,7 @@ def _curvature(
     def body(_, carry):
         rows, vector, _ = carry
         vector = vector / jnp.maximum(jnp.linalg.norm(vector), tiny)
-        rows, image = row_cache.product(kernel, rows, X, y, vector)
+        rows, image = row_cache.product(rows, X, y, vector)
         image = balanced(image)
         return rows, image, jnp.linalg.norm(image)
 

@@ -1,11 +1,11 @@
-r"""The kernel SVM and its dual problem: what its solvers share.
+r"""The kernel SVM and its dual problem, which several solvers share.
 
-All of them minimise
+They minimise
 
 .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - y_i \langle w,
     \Phi(x_i) \rangle)
 
-by its dual :math:`D(\alpha) = \sum_i \alpha_i - \frac{1}{2} \alpha^T Q \alpha` with
+by its dual :math:`D(\alpha) = \sum_i \alpha_i - \frac{1}{2} \alpha^T Q \alpha`,
 :math:`0 \le \alpha_i \le C v_i`, where :math:`w = \sum_i \alpha_i y_i \Phi(x_i)` and
 :math:`Q_{ij} = y_i y_j k(x_i, x_j)`. With a bias, :math:`\sum_i y_i \alpha_i = 0` as
 well. The weights :math:`v_i` are 1 unless they are given.
@@ -26,7 +26,7 @@ from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.solver import Objective
+from budgetjax.solvers.solver import Objective, Solver
 
 
 class State(NamedTuple):
@@ -34,14 +34,13 @@ class State(NamedTuple):
 
     Attributes:
       algorithm: name of the solver.
-      kernel: `k`.
-      rows: kernel rows.
+      rows: the kernel and its rows.
       penalty: C.
       weight: v, shape `(n,)`, or None.
-      coefficients: alpha, shape `(n,)`, or what the solver keeps in its place.
+      coefficients: alpha, or what the solver keeps in its place, shape `(n,)`.
       responses: `Q coefficients`, shape `(n,)`.
-      lost: what rounding has taken from the responses, shape `(n,)`. Without it a
-        million updates in float32 leave them, and the gap, wrong by a thousandth.
+      lost: rounding error of the responses, shape `(n,)`. Without it a million updates
+        in float32 leave them, and the gap, wrong by a thousandth.
       num_visits: visits to drawn examples.
       num_updates: changes of a coefficient, or of a pair.
       key: PRNG key of the draws.
@@ -50,7 +49,6 @@ class State(NamedTuple):
     """
 
     algorithm: Name
-    kernel: Kernel
     rows: KernelRows
     penalty: Float[Array, ""]
     weight: Float[Array, " n"] | None
@@ -66,38 +64,26 @@ class State(NamedTuple):
 
 def start(
     where: str,
-    kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
-    *,
+    kernel: Kernel,
     penalty: ArrayLike,
     weight: ArrayLike | None,
     batch_size: int,
-    precompute: bool | str,
-    cache_size: float,
+    cache_size: float | None,
     rows: KernelRows | None,
     seed: ArrayLike = 0,
     fit_bias: bool = False,
 ) -> State:
-    """The state of the zero model; the arguments are those of the solvers' `init`."""
+    """The state of the zero model; see `budgetjax.Solver` for the arguments."""
     X, y = training_set.training_set(where, kernel, X, y)
     weight = training_set.weights(where, weight, y)
-    checks.positive(where, "penalty", penalty)
-    batch = checks.size(where, "batch_size", batch_size)
+    batch = min(checks.size(where, "batch_size", batch_size), X.shape[0])
     zeros = jnp.zeros_like(y)
     return State(
         algorithm=checks.algorithm_of(where),
-        kernel=kernel,
-        rows=row_cache.start(
-            where,
-            kernel,
-            X,
-            batch_size=min(batch, X.shape[0]),
-            precompute=precompute,
-            cache_size=cache_size,
-            rows=rows,
-        ),
-        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype),
+        rows=row_cache.start(where, kernel, X, batch, cache_size, rows),
+        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype, checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
@@ -111,7 +97,7 @@ def start(
 
 
 def limits(state: State) -> Float[Array, " n"]:
-    """The largest value of each coefficient, `C v`."""
+    """The maximum of each coefficient, `C v`."""
     ones = jnp.ones_like(state.responses) if state.weight is None else state.weight
     return state.penalty * ones
 
@@ -122,7 +108,7 @@ def best_change(
     diagonal: Float[Array, "*some"],
     limits: Float[Array, "*some"],
 ) -> Float[Array, "*some"]:
-    """What each coefficient, changed alone, changes by to maximise the dual."""
+    """The change of each coefficient that, made alone, maximises the dual."""
     # Where k(x, x) = 0 this is infinite, and the coefficient at its limit.
     best = coefficients + (1 - responses) / diagonal
     return jnp.clip(best, 0, limits) - coefficients
@@ -137,8 +123,8 @@ def primal(
     return squared_norm / 2 + state.penalty * jnp.sum(slacks)
 
 
-# A visit to an example, from its coefficient, its response, `k(x, x)`, the limit of its
-# coefficient and the number of the visit, from 1, to what its coefficient changes by.
+# From the coefficient of a visited example, its response, `k(x, x)`, the limit of its
+# coefficient and the number of the visit, from 1, to the change of its coefficient.
 Visit = Callable[..., Float[Array, ""]]
 
 
@@ -159,14 +145,15 @@ def visit(
     drawn: Integer[Array, " batch"],
     change: Visit,
 ) -> State:
-    """Visits drawn examples in turn; O(batch^2 d), and O(n d) per change.
+    """The state after visits to drawn examples, one after another.
 
-    The responses of the drawn examples are kept right by the kernel values among them.
-    The kernel rows of those that have changed, often few, then bring all others up to
-    date.
+    The responses of the drawn examples are kept right by the kernel values among them;
+    then the kernel rows of those that have changed, often few, update all others.
+
+    Cost: O(batch^2 d), and O(n d) for every change.
     """
     batch = drawn.shape[0]
-    rows, block = row_cache.signed_block(state.kernel, state.rows, X, y, drawn)
+    rows, block = row_cache.signed_block(state.rows, X, y, drawn)
     start, responses = state.coefficients[drawn], state.responses[drawn]
     diagonal, most = rows.diagonal[drawn], limits(state)[drawn]
     # An example may be drawn twice.
@@ -202,10 +189,10 @@ def moved(
 ) -> State:
     """The state after some coefficients have changed by `steps`."""
     changed, steps = _merged(drawn, steps)
-    rows = row_cache.fetch(state.kernel, state.rows, X, drawn, changed)
+    rows = row_cache.fetch(state.rows, X, drawn, changed)
     order = jnp.argsort(~changed, stable=True)
 
-    # What the coefficients change by after rounding is what the responses must show.
+    # The responses must show the changes of the coefficients as they were rounded.
     coefficients = state.coefficients.at[drawn].add(steps)
     steps = jnp.where(changed, coefficients[drawn] - state.coefficients[drawn], 0)
 
@@ -239,7 +226,7 @@ def _merged(
 
 
 def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
-    """The bias of least hinge loss, in the middle of those that are; O(n log n).
+    """The bias of least hinge loss, the middle one of several; O(n log n).
 
     The loss is convex and piecewise linear in the bias, with a kink where an example
     reaches its margin. Its slope rises at each by the weight of the example, from minus
@@ -247,15 +234,11 @@ def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
     """
     if not state.fit_bias:
         return jnp.zeros((), y.dtype)
+    weight = jnp.ones_like(y) if state.weight is None else state.weight
     kinks = y * (1 - state.responses)
-    if state.weight is None:
-        kinks = jnp.sort(kinks)
-        positive = jnp.sum(y > 0, dtype=jnp.int32)
-        return (kinks[positive - 1] + kinks[positive]) / 2
     order = jnp.argsort(kinks)
-    kinks, weight = kinks[order], state.weight[order]
-    ends = jnp.cumsum(weight)
-    target = jnp.sum(jnp.where(y > 0, state.weight, 0))
+    kinks, ends = kinks[order], jnp.cumsum(weight[order])
+    target = jnp.sum(jnp.where(y > 0, weight, 0))
     # Sums of weights in two orders differ by rounding.
     slack = 8 * jnp.finfo(y.dtype).eps * ends[-1]
     lower = jnp.argmax(ends >= target - slack)
@@ -264,10 +247,7 @@ def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    """`J` of the coefficients with the best bias, and `D`; O(n log n).
-
-    `primal` is to be minimised, and `dual` is below it.
-    """
+    """`J` of the coefficients with the best bias, and `D` below it; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
     margins = state.responses + y * _bias(state, y)
     return Objective(
@@ -279,9 +259,45 @@ def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Ob
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     """The model of the coefficients, with the bias of least hinge loss, if any."""
     bias = _bias(state, jnp.asarray(y, state.responses.dtype))
-    return models.of_coefficients(state.kernel, X, y, state.coefficients, bias)
+    return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
 def work(state: State) -> int:
     """Kernel values computed."""
     return row_cache.evaluations(state.rows)
+
+
+def solver_by_visits(
+    name: str,
+    doc: str | None,
+    step: Callable[..., State],
+    objective: Callable[..., Objective] = objective,
+    model: Callable[..., KernelModel] = model,
+) -> Solver:
+    """A solver without a bias whose steps visit drawn examples.
+
+    Args:
+      name: the solver's name.
+      doc: docstring of its `init`.
+      step, objective, model: see `Solver`.
+    """
+
+    def init(
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        kernel: Kernel,
+        penalty: ArrayLike = 1.0,
+        weight: ArrayLike | None = None,
+        batch_size: int = 64,
+        cache_size: float | None = 512.0,
+        rows: KernelRows | None = None,
+        seed: ArrayLike = 0,
+    ) -> State:
+        where = f"{name}.init"
+        return start(
+            where, X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed
+        )
+
+    init.__doc__ = doc
+    return Solver(name, init, training_set.prepare, step, objective, model, work)

@@ -1,100 +1,59 @@
-"""Pegasos with a kernel on a training set; see `init`."""
+r"""The kernel SVM without a bias, by stochastic subgradient descent.
+
+Visit :math:`t` draws an example :math:`i`, with replacement, and counts it if its
+margin is below 1. With weights, examples are drawn in proportion to them, and
+:math:`n` is their sum.
+
+.. math:: y_i \langle w_t, \Phi(x_i) \rangle < 1 \;\Rightarrow\; m_i \leftarrow
+    m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j), \qquad
+    \lambda = \frac{1}{n C}.
+
+No example ever leaves the model; `budgetjax.pegasos` is the learner with a budget,
+for streams. A step makes `batch_size` visits, as in `budgetjax.sdca`.
+
+Cost: a step is O(batch_size^2 d), and O(n d) for every violation whose kernel row
+is not kept.
+
+Args:
+  X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed: as in every
+    kernel `init`; see `budgetjax.Solver`.
+
+Returns:
+  A state of the zero model; its coefficients are the counts.
+
+Raises:
+  ValueError: if an argument does not fit.
+
+Example:
+  >>> import budgetjax as bj
+  >>> from budgetjax.datasets import load
+  >>> data = load("checkerboard")
+  >>> X, y = data.X_train[:1000], data.y_train[:1000]
+  >>> found = bj.solve(bj.kernel_pegasos, X, y, kernel=bj.RBF(8.0), penalty=1.0)
+  >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
+  True
+
+References:
+  Shalev-Shwartz, Singer, Srebro and Cotter (2011), "Pegasos: primal estimated
+  sub-gradient solver for SVM", Figure 3. https://doi.org/10.1007/s10107-010-0420-4
+
+Differences from the paper: at visit t the figure divides by lambda t, and its
+derivation, as here, by lambda (t - 1).
+"""
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
-from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.solver import Objective, Solver
-
-
-def init(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    kernel: Kernel,
-    penalty: ArrayLike = 1.0,
-    weight: ArrayLike | None = None,
-    batch_size: int = 64,
-    precompute: bool | str = "auto",
-    cache_size: float = 512.0,
-    rows: KernelRows | None = None,
-    seed: ArrayLike = 0,
-) -> State:
-    r"""The kernel SVM without a bias, by stochastic subgradient descent.
-
-    Visit :math:`t` draws an example :math:`i`, with replacement, and counts it if its
-    margin is below 1. With weights, examples are as likely as their weight is large,
-    and :math:`n` is the sum of the weights.
-
-    .. math:: y_i \langle w_t, \Phi(x_i) \rangle < 1 \;\Rightarrow\; m_i \leftarrow
-        m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j), \qquad
-        \lambda = \frac{1}{n C}.
-
-    No example ever leaves the model: `budgetjax.pegasos` is the learner with a budget,
-    for streams. A step makes `batch_size` visits, as in `budgetjax.sdca`.
-
-    Cost: a step is O(batch_size^2 d), and O(n d) for every violation whose kernel row
-    is not kept.
-
-    Args:
-      X: the training set, shape `(n, d)`; float64 stays so.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      kernel: `k`, positive definite.
-      penalty: C, positive.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
-      batch_size: visits per step.
-      precompute: True to compute all kernel values now, False to compute rows when they
-        are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
-      cache_size: mebibytes for kernel rows that are kept.
-      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
-      seed: integer seed of the draws.
-
-    Returns:
-      A state of the zero model; its coefficients are the counts.
-
-    Raises:
-      ValueError: if the training set is not of two classes, finite and of fitting
-        shapes, or a number is out of its range.
-
-    Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("checkerboard")
-      >>> X, y = data.X_train[:1000], data.y_train[:1000]
-      >>> found = bj.solve(bj.kernel_pegasos, X, y, kernel=bj.RBF(8.0), penalty=1.0)
-      >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
-      True
-
-    References:
-      Shalev-Shwartz, Singer, Srebro and Cotter (2011), "Pegasos: primal estimated
-      sub-gradient solver for SVM", Figure 3. https://doi.org/10.1007/s10107-010-0420-4
-
-    Differences from the paper: at visit t the figure divides by lambda t, and its
-    derivation, as here, by lambda (t - 1).
-    """
-    return hinge_dual.start(
-        "kernel_pegasos.init",
-        kernel,
-        X,
-        y,
-        penalty=penalty,
-        weight=weight,
-        batch_size=batch_size,
-        precompute=precompute,
-        cache_size=cache_size,
-        rows=rows,
-        seed=seed,
-    )
+from budgetjax.solvers.solver import Objective, dual_of_best_multiple
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
-    """`batch_size` visits; see `init`."""
+    """`batch_size` visits."""
     decay = _decay(state)
 
     def change(coefficient, response, diagonal, limit, count):
@@ -114,25 +73,19 @@ def _decay(state: State) -> Float[Array, ""]:
 
 
 def _scale(state: State) -> Float[Array, ""]:
-    """What a count is worth."""
+    """The coefficient per count."""
     visits = jnp.maximum(state.num_visits, 1).astype(state.responses.dtype)
     return 1 / (_decay(state) * visits)
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    """`J` of the model, and `D` of the best multiple of it that is feasible; O(n)."""
+    """`J` of the model, and the dual of its best multiple; O(n)."""
     scale = _scale(state)
     coefficients, responses = scale * state.coefficients, scale * state.responses
     squared_norm = jnp.sum(coefficients * responses)
-    total = jnp.sum(coefficients)
-    largest = jnp.max(coefficients / hinge_dual.limits(state))
-    tiny = jnp.finfo(responses.dtype).tiny
-    best = jnp.minimum(
-        total / jnp.maximum(squared_norm, tiny), 1 / jnp.maximum(largest, tiny)
-    )
     return Objective(
         hinge_dual.primal(state, squared_norm, responses),
-        best * total - best * best * squared_norm / 2,
+        dual_of_best_multiple(coefficients, hinge_dual.limits(state), squared_norm),
     )
 
 
@@ -142,12 +95,6 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return hinge_dual.model(scaled, X, y)
 
 
-kernel_pegasos = Solver(
-    "kernel_pegasos",
-    init,
-    training_set.prepare,
-    step,
-    objective,
-    model,
-    hinge_dual.work,
+kernel_pegasos = hinge_dual.solver_by_visits(
+    "kernel_pegasos", __doc__, step, objective, model
 )

@@ -1,11 +1,11 @@
-"""Kernel rows of a training set: computed when asked for, and kept for the next time.
+"""Kernel rows of a training set, computed when asked for and kept for the next time.
 
-Every solver here works on the matrix `Q[i, j] = y_i y_j k(x_i, x_j)`, which is too
-large to have: 20,000 examples make 1.6 GB of it, 500,000 a terabyte. But a solver asks
-for the rows of few examples again and again. They are computed a batch at a time, as a
-matrix product, and kept in a ring of rows of fixed size. What is kept is the kernel
-matrix `K[i, j] = k(x_i, x_j)`; signs are applied where rows are used, so that problems
-with other labels, such as the classes of a one-against-rest classifier, share them.
+Every kernel solver works on the matrix `Q[i, j] = y_i y_j k(x_i, x_j)`, which is too
+large to store: 1.6 GB for 20,000 examples, a terabyte for 500,000. But it needs the
+rows of few examples, again and again. They are computed a batch at a time, as a matrix
+product, and kept in a ring of fixed size. The ring holds rows of the kernel matrix
+`K[i, j] = k(x_i, x_j)`, and signs are applied where rows are used: problems with other
+labels, such as the classes of a one-against-rest classifier, can share it.
 """
 
 import functools
@@ -21,76 +21,76 @@ from budgetjax.checks import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 
-# Up to here the whole matrix is computed at the start: 64 MiB in float32.
+# Maximum number of examples whose whole matrix is computed at the start: 64 MiB in
+# float32.
 AFFORDABLE_EXAMPLES = 4096
-# Batches of this many rows and more are cut in parts, so that one row that is missing
-# does not cost as much as all: a matrix product of 16 rows takes half as long as of 64.
+# Batches of this many rows and more are cut in parts, so that a single missing row does
+# not cost as much as all: a product of 16 rows takes half the time of one of 64.
 DIVISIBLE_BATCH = 32
 MEBIBYTE = 2**20
-# Rows of `K` that a product with all of it computes at once.
+# Rows of `K` that a product with the whole matrix computes at once.
 PRODUCT_BLOCK = 256
 
 
 class KernelRows(NamedTuple):
-    """The rows of `K` that are known. `n` is the number of examples.
+    """The known rows of the kernel matrix `K` of `n` examples.
 
     Attributes:
+      kernel: `k`.
       squares: `||x_i||^2`, shape `(n,)`.
       diagonal: `k(x_i, x_i)`, shape `(n,)`.
       kept: rows of `K`, shape `(places, n)`.
-      places: the place in `kept` of every example's row, or -1, shape `(n,)`.
-      owners: whose row is at each place, or -1, shape `(places,)`.
-      next: the place that the next row takes; the row there is the oldest.
+      places: place in `kept` of each example's row, or -1, shape `(n,)`.
+      owners: example whose row is at each place, or -1, shape `(places,)`; None where
+        all rows are kept, each at its example's number.
+      next: place of the next row to be computed; the row there is the oldest.
       num_computed: rows computed so far, each `n` kernel values.
       num_blocks: blocks of `K` computed apart from rows, each `batch^2` kernel values.
-      digest: identifies `X` and the kernel, see `training_set.digest`.
-      batch: maximum number of rows that are asked for at once.
-      complete: whether all rows are kept, each at its example's number.
+      digest: identifies `X` and the kernel; see `training_set.digest`.
+      batch: maximum number of rows per request; not a leaf.
     """
 
+    kernel: Kernel
     squares: Float[Array, " n"]
     diagonal: Float[Array, " n"]
     kept: Float[Array, "places n"]
     places: Integer[Array, " n"]
-    owners: Integer[Array, " places"]
+    owners: Integer[Array, " places"] | None
     next: Integer[Array, ""]
     num_computed: Integer[Array, ""]
     num_blocks: Integer[Array, ""]
     digest: Integer[Array, ""]
     batch: Static
-    complete: Static
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows are kept."""
+        return self.owners is None
 
 
 def start(
     where: str,
     kernel: Kernel,
     X: Float[Array, "n d"],
-    *,
     batch_size: int,
-    precompute: bool | str,
-    cache_size: float,
+    cache_size: float | None,
     rows: KernelRows | None,
 ) -> KernelRows:
-    """No row, all of them, or those that are given.
+    """The rows that are given, or all of them if they are few, or none.
 
     Args:
       where: name of the caller, for error messages.
-      kernel: of any class.
+      kernel: any kernel.
       X: the training set, shape `(n, d)`.
-      batch_size: maximum number of rows that will be asked for at once.
-      precompute: True to compute `K` now, False not to, "auto" to do it for few
-        examples.
-      cache_size: mebibytes for rows that are kept.
+      batch_size: maximum number of rows per request.
+      cache_size: see `budgetjax.Solver`.
       rows: those of another state with this kernel, `X` and `batch_size`, or None.
 
     Raises:
-      ValueError: if an argument is none of these, or kernel values overflow.
+      ValueError: if an argument does not fit, or kernel values overflow.
     """
-    if not (isinstance(precompute, bool | np.bool) or precompute == "auto"):
-        raise ValueError(
-            f"{where}: precompute must be True, False or 'auto', got {precompute!r}"
-        )
-    checks.positive(where, "cache_size", cache_size)
+    if cache_size is not None:
+        checks.positive(where, "cache_size", cache_size)
     n = X.shape[0]
     digest = training_set.digest(X, kernel)
     if rows is not None:
@@ -101,83 +101,66 @@ def start(
             )
         training_set.check_same(where, "X and kernel", rows.digest, X, kernel)
         return rows
-    if precompute == "auto":
-        precompute = n <= AFFORDABLE_EXAMPLES
-    if precompute:
-        found = _all(kernel, X, digest, batch_size)
-    else:
-        affordable = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
-        size = min(n, max(affordable, 2 * batch_size))
-        found = _none(kernel, X, digest, size, batch_size)
+    size = n
+    if cache_size is not None:
+        size = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
+    complete = size >= n and (cache_size is None or n <= AFFORDABLE_EXAMPLES)
+    size = min(n, max(size, 2 * batch_size))
+    found = _started(kernel, X, digest, batch_size, None if complete else size)
     known = checks.concrete(found.diagonal)
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(f"{where}: kernel values overflow {X.dtype}; scale X down")
     return found
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _all(
-    kernel: Kernel, X: Float[Array, "n d"], digest: Integer[Array, ""], batch: int
-) -> KernelRows:
-    squares = kernels.squared_norms(X)
-    n = X.shape[0]
-    every = jnp.arange(n, dtype=jnp.int32)
-    return KernelRows(
-        squares=squares,
-        diagonal=kernel.diag(X, squares),
-        kept=kernel.gram(X, X, squares, squares),
-        places=every,
-        owners=every,
-        next=jnp.int32(0),
-        num_computed=jnp.int32(n),
-        num_blocks=jnp.int32(0),
-        digest=digest,
-        batch=Static(batch),
-        complete=Static(True),
-    )
-
-
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _none(
+def _started(
     kernel: Kernel,
     X: Float[Array, "n d"],
     digest: Integer[Array, ""],
-    size: int,
     batch: int,
+    size: int | None,
 ) -> KernelRows:
+    """All rows, or places for so many."""
     squares = kernels.squared_norms(X)
+    n = X.shape[0]
+    if size is None:
+        kept, owners = kernel.gram(X, X, squares, squares), None
+        places = jnp.arange(n, dtype=jnp.int32)
+    else:
+        # Made from the squares, so that data sharded by rows give rows sharded alike.
+        kept = jnp.zeros((size, 1), X.dtype) * squares[None]
+        owners = jnp.full(size, -1, jnp.int32)
+        places = jnp.full(n, -1, jnp.int32)
     return KernelRows(
+        kernel=kernel,
         squares=squares,
         diagonal=kernel.diag(X, squares),
-        # Made from the squares, so that data sharded by rows give rows sharded alike.
-        kept=jnp.zeros((size, 1), X.dtype) * squares[None],
-        places=jnp.full(X.shape[0], -1, jnp.int32),
-        owners=jnp.full(size, -1, jnp.int32),
+        kept=kept,
+        places=places,
+        owners=owners,
         next=jnp.int32(0),
-        num_computed=jnp.int32(0),
+        num_computed=jnp.int32(n if size is None else 0),
         num_blocks=jnp.int32(0),
         digest=digest,
         batch=Static(batch),
-        complete=Static(False),
     )
 
 
 def fetch(
-    kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
     examples: Integer[Array, " batch"],
     wanted: Bool[Array, " batch"],
     spare: Bool[Array, " batch"] | None = None,
 ) -> KernelRows:
-    """The rows of some examples, computed where they are not kept.
+    """Kernel rows, computed for those of some examples that are not kept.
 
     Afterwards the row of `examples[i]`, if wanted, is at `rows.places[examples[i]]`,
     until the next call. Wanted examples must differ from each other, and from spare
-    ones: those may be computed where there is room in a part of the batch, which takes
-    as long full as not.
+    ones: those are computed where a part of the batch has room, which costs nothing.
     """
-    if rows.complete:
+    if rows.owners is None:
         return rows
     batch, size = examples.shape[0], rows.owners.shape[0]
     places = rows.places[examples]
@@ -187,7 +170,7 @@ def fetch(
         known &= (places - rows.next) % size >= batch
     missing = wanted & ~known
     count = jnp.sum(missing, dtype=jnp.int32)
-    # The missing ones first, in a row of places from `next` on.
+    # The missing ones first; they go to consecutive places, from `next` on.
     last = jnp.where(missing, 0, 2)
     if spare is not None:
         more = spare & ~wanted & ~known
@@ -198,9 +181,9 @@ def fetch(
     examples = examples[order]
     new = (rows.next + jnp.arange(batch, dtype=jnp.int32)) % size
     is_new = jnp.arange(batch, dtype=jnp.int32) < count
-    kept = _compute(kernel, rows, X, examples, count)
+    kept = _compute(rows, X, examples, count)
 
-    # Whose row is overwritten has none, unless it has been computed again meanwhile.
+    # An example loses the row that is overwritten, unless it has a newer one.
     n = X.shape[0]
     owner = rows.owners[new]
     left = is_new & (owner >= 0) & (rows.places[owner] == new)
@@ -217,27 +200,26 @@ def fetch(
 
 
 def _compute(
-    kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
     examples: Integer[Array, " batch"],
     count: Integer[Array, ""],
 ) -> Float[Array, "places n"]:
     """`kept` with the rows of the first `count` examples, from `next` on."""
-    batch, size = examples.shape[0], rows.owners.shape[0]
+    batch, size = examples.shape[0], rows.kept.shape[0]
     kept, done = rows.kept, jnp.int32(0)
-    # Twice, so that a part as long as the batch depends on where it starts: else the
-    # compiler takes its rows out of the loop, and computes them though none is missing.
+    # Twice, so that a part as long as the batch depends on where it starts: otherwise
+    # the compiler moves its rows out of the loop and always computes them.
     examples = jnp.concatenate([examples, examples])
     parts = _parts(batch)
     for part in parts:
-        # The large part only where most of it is needed; the last for all that is left.
+        # A large part only where most of it is needed, and the last for the rest.
         enough = part // 2 if part != parts[-1] else 0
 
         def compute(carry, part=part):
             kept, done = carry
             some = jax.lax.dynamic_slice_in_dim(examples, done, part)
-            new = _computed(kernel, rows, X, some)
+            new = _computed(rows, X, some)
 
             def write(i, kept):
                 row = jax.lax.dynamic_slice_in_dim(new, i, 1)
@@ -256,22 +238,20 @@ def _compute(
 
 
 def _parts(batch: int) -> tuple[int, ...]:
-    """How many rows are computed at once."""
+    """Numbers of rows to compute at once, from the largest."""
     return (batch, batch // 4) if batch >= DIVISIBLE_BATCH else (batch,)
 
 
 def _computed(
-    kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
     examples: Integer[Array, " some"],
 ) -> Float[Array, "some n"]:
     """`K[examples]`; O(some n d)."""
-    return kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
+    return rows.kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
 
 
 def signed_block(
-    kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
@@ -282,27 +262,25 @@ def signed_block(
     if rows.complete:
         return rows, signs * rows.kept[examples[:, None], examples[None]]
     some, squares = X[examples], rows.squares[examples]
-    block = kernel.gram(some, some, squares, squares)
+    block = rows.kernel.gram(some, some, squares, squares)
     return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 
 
 def evaluations(rows: KernelRows) -> int:
-    """Kernel values computed so far. Not to be traced."""
+    """Kernel values computed so far; not to be traced."""
     values = int(rows.num_computed) * rows.squares.shape[0]
     return values + int(rows.num_blocks) * rows.batch.value**2
 
 
 def product(
-    kernel: Kernel,
     rows: KernelRows,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
     coefficients: Float[Array, " n"],
 ) -> tuple[KernelRows, Float[Array, " n"]]:
-    """`Q coefficients`; O(n^2) where all rows are kept, else O(n^2 d) in blocks.
+    """The rows, which count kernel values, and `Q coefficients`.
 
-    Returns:
-      The rows, which count the kernel values, and the product.
+    Cost: O(n^2) where all rows are kept, else O(n^2 d), in blocks.
     """
     signed = y * coefficients
     if rows.complete:
@@ -314,7 +292,7 @@ def product(
         # The last block starts early enough to be whole.
         start = jnp.minimum(index * size, n - size)
         some = start + jnp.arange(size, dtype=jnp.int32)
-        new = jnp.matmul(_computed(kernel, rows, X, some), signed, precision="highest")
+        new = jnp.matmul(_computed(rows, X, some), signed, precision="highest")
         return jax.lax.dynamic_update_slice_in_dim(result, new, start, 0)
 
     blocks = -(-n // size)

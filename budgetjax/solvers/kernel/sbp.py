@@ -17,13 +17,13 @@ from budgetjax.solvers.kernel import row_cache, water_level
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
 
-# Kernel rows to compute at first, and at least.
+# Minimum number of kernel rows to compute per step, with which it starts.
 FEWEST = 4
-# Examples that are counted together to draw one.
+# Examples per group, whose counts are summed to draw one.
 GROUP = 128
-# What counts as under water, though not below the level by more than rounding.
+# Height above the level, in units of rounding, that still counts as under water.
 WET = 4
-# How exact the bias is in a step, relative to what an update changes a response by.
+# Tolerance of the bias in a step, relative to the largest change of a response.
 BIAS_TOLERANCE = 1e-2
 
 
@@ -31,20 +31,19 @@ class State(NamedTuple):
     """The state of the Stochastic Batch Perceptron on `n` examples.
 
     Attributes:
-      algorithm: whose state it is.
-      kernel: of the model.
-      rows: kernel rows.
+      algorithm: name of the solver.
+      rows: the kernel and its rows.
       slack: nu.
       weight: v, shape `(n,)`, or None.
       first_rate: eta_0.
       coefficients: alpha, shape `(n,)`.
-      responses: c, the margins of the model, shape `(n,)`.
+      responses: c, the margins of the iterate, shape `(n,)`.
       squared_norm: `||w||^2`, at most 1.
-      level: gamma, of the responses.
-      bias: b, of the responses.
-      mean_coefficients: the average of the coefficients after each update, shape
-        `(n,)`; the t-th weighs t.
-      mean_responses: the same of the responses.
+      level: gamma of the responses.
+      bias: b of the responses.
+      mean_coefficients: average of the coefficients after each update, the t-th with
+        the weight t, shape `(n,)`.
+      mean_responses: the same average of the responses, shape `(n,)`.
       num_updates: t.
       balance: updates by positive examples less those by negative ones.
       asked: kernel rows to compute at the next step, at most the batch size.
@@ -54,7 +53,6 @@ class State(NamedTuple):
     """
 
     algorithm: Name
-    kernel: Kernel
     rows: KernelRows
     slack: Float[Array, ""]
     weight: Float[Array, " n"] | None
@@ -83,63 +81,53 @@ def init(
     weight: ArrayLike | None = None,
     fit_bias: bool = True,
     batch_size: int = 64,
-    precompute: bool | str = "auto",
-    cache_size: float = 512.0,
+    cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
     seed: ArrayLike = 0,
 ) -> State:
     r"""The kernel SVM of largest margin, after some slack, by stochastic ascent.
 
-    Of all :math:`\|w\| \le 1` it looks for the one of the highest water level
-    :math:`\gamma(c, n \nu)` over the responses :math:`c_i = y_i \langle w,
-    \Phi(x_i) \rangle`, where :math:`\sum_i \max(0, \gamma - c_i) = n \nu`: the margin
-    by which all examples are right after a slack of :math:`\nu` each is given where it
-    helps most. An update draws one of the examples under water, all equally likely, and
+    Among all :math:`\|w\| \le 1` it looks for the highest water level :math:`\gamma(c,
+    n \nu)` over the responses :math:`c_i = y_i \langle w, \Phi(x_i) \rangle`, where
+    :math:`\sum_i \max(0, \gamma - c_i) = n \nu`: the margin of all examples after
+    each has been given a slack of :math:`\nu` on average, where it helps most. An
+    update draws one of the examples under water, all equally likely, and
 
     .. math:: \alpha_i \leftarrow \alpha_i + \eta_t, \quad \eta_t = \eta_0 / \sqrt{t},
         \qquad c_j \leftarrow c_j + \eta_t \, y_i y_j k(x_i, x_j),
 
     then shrinks both so that :math:`\|w\| \le 1`. The model is the average of the
     iterates over its own level, :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) /
-    \gamma(\bar c, n \nu)`: every solution of an SVM is one for some slack.
+    \gamma(\bar c, n \nu)`: every solution of an SVM is one for some slack. With
+    weights, :math:`\sum_i v_i \max(0, \gamma - c_i) = n \nu`, where :math:`n` is their
+    sum, and examples under water are drawn in proportion to them.
 
     A step makes up to `batch_size` updates, each with its own level. It first computes
     the kernel rows of some random examples under water whose rows are not kept, in one
     matrix product. When an update draws an example without a row, one of these takes
     its place if it is still under water; when none is left the step ends. Their number
-    adapts to how many of them get their turn.
+    adapts to how many of them are used.
 
     Cost: a step computes up to `batch_size` kernel rows, O(n d) each, and makes up to
     as many updates, O(n) each, in a few passes over the responses.
 
     Args:
-      X: the training set, shape `(n, d)`; float64 stays so.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      kernel: `k`, positive definite.
+      X, y, kernel, weight, cache_size, rows, seed: as in every kernel `init`; see
+        `budgetjax.Solver`.
       slack: nu, the mean slack, at least 0, relative to a weight vector of norm 1; 0 is
         a hard margin. The SVM with optimum :math:`w^*` for
         :math:`\frac{\lambda}{2} \|w\|^2` plus the mean hinge loss has
         :math:`\nu = ` mean hinge :math:`(w^*) / \|w^*\|`.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice. Then
-        :math:`\sum_i v_i \max(0, \gamma - c_i) = n \nu`, where :math:`n` is the sum of
-        the weights, and examples under water are drawn in proportion to their weight.
-      fit_bias: whether to add a bias, which is not regularised; updates then take turns
+      fit_bias: whether to add a bias, which is not regularised; updates then alternate
         between the classes.
       batch_size: maximum number of updates, and of new kernel rows, per step; 1 is the
         iteration of the paper.
-      precompute: True to compute all kernel values now, `n^2` of them; False to compute
-        rows when they are needed; "auto" chooses the former up to 4,096 examples.
-      cache_size: mebibytes for kernel rows that are kept for the next time, at least
-        twice a batch.
-      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
-      seed: integer seed of the draws.
 
     Returns:
       A state of the zero model.
 
     Raises:
-      ValueError: if the training set is not of two classes, finite and of fitting
-        shapes, or a number is out of its range.
+      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj
@@ -161,30 +149,18 @@ def init(
     first ones sooner. Examples whose rows must be computed are drawn several at once,
     from those under water at the start of the step. Levels are found by Newton's
     method, without sorting or selecting. With a bias the paper draws either class with
-    equal chances, and here they take turns.
+    equal chances; here they alternate.
     """
     where = "sbp.init"
     X, y = training_set.training_set(where, kernel, X, y)
-    checks.non_negative(where, "slack", slack)
-    fit = Static(checks.flag(where, "fit_bias", fit_bias))
-    batch = checks.size(where, "batch_size", batch_size)
-    batch = min(batch, X.shape[0])
-    rows = row_cache.start(
-        where,
-        kernel,
-        X,
-        batch_size=batch,
-        precompute=precompute,
-        cache_size=cache_size,
-        rows=rows,
-    )
-    slack = checks.as_leaf(where, "slack", slack, X.dtype)
+    batch = min(checks.size(where, "batch_size", batch_size), X.shape[0])
+    rows = row_cache.start(where, kernel, X, batch, cache_size, rows)
+    slack = checks.as_leaf(where, "slack", slack, X.dtype, checks.non_negative)
     largest = jnp.max(rows.diagonal)
     zeros = jnp.zeros_like(rows.squares)
     scalar = jnp.zeros((), X.dtype)
     return State(
         algorithm=checks.algorithm_of(where),
-        kernel=kernel,
         rows=rows,
         slack=slack,
         weight=training_set.weights(where, weight, y),
@@ -201,24 +177,23 @@ def init(
         asked=jnp.int32(min(FEWEST, batch)),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
-        fit_bias=fit,
+        fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
     )
 
 
 class Block(NamedTuple):
-    """What the updates of one step change.
+    """What the updates of a step change.
 
     Attributes:
-      responses: shape `(n,)`.
-      scale: what the coefficients before the step are multiplied by.
-      visited: the example of every update, shape `(batch,)`.
+      scale: factor of the coefficients before the step.
+      visited: example of each update, shape `(batch,)`.
       steps: what its coefficient gains besides, shape `(batch,)`.
-      squared_norm, level, bias, balance: see `State`.
       made: updates made.
-      used: which of the new examples have had their turn, shape `(batch,)`.
-      next: the example of the next update, or -1.
-      sum_responses, sum_scale, sum_steps: sums over the updates, the t-th weighing t.
-      weight: the sum of these weights.
+      used: which of the new examples have been drawn, shape `(batch,)`.
+      next: example of the next update, or -1.
+      sum_responses, sum_scale, sum_steps: sums over the updates, the t-th with the
+        weight t.
+      responses, squared_norm, level, bias, balance: see `State`.
     """
 
     responses: Float[Array, " n"]
@@ -235,7 +210,6 @@ class Block(NamedTuple):
     sum_responses: Float[Array, " n"]
     sum_scale: Float[Array, ""]
     sum_steps: Float[Array, " batch"]
-    weight: Float[Array, ""]
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
@@ -262,13 +236,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         sum_responses=jnp.zeros_like(state.responses),
         sum_scale=scalar,
         sum_steps=none,
-        weight=scalar,
     )
-
-    def rate(made: Integer[Array, ""]) -> Float[Array, ""]:
-        """Line 4 of Algorithm 1."""
-        time = (state.num_updates + made + 1).astype(dtype)
-        return state.first_rate * jax.lax.rsqrt(time)
 
     def wet(block: Block) -> Bool[Array, " n"]:
         """The examples that the next update may draw."""
@@ -282,8 +250,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
 
     first = _draw(wet(start), chances[0], state.weight)
     if state.fit_bias:
-        # A bias that is exact only to its tolerance may leave nobody of this class
-        # under water.
+        # An inexact bias may leave nobody of this class under water.
         turn = _turn(state.balance).astype(dtype)
         others = jnp.where(y == turn, state.responses, jnp.inf)
         first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
@@ -291,10 +258,10 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), none_new
     if not rows.complete:
         new, usable, spare = _new_examples(state, y, first, for_new)
-        rows = row_cache.fetch(state.kernel, state.rows, X, new, usable, spare)
+        rows = row_cache.fetch(state.rows, X, new, usable, spare)
 
     def next_example(block: Block) -> Integer[Array, ""]:
-        """Of those under water each as likely; one of the new in place of no row."""
+        """A random example under water, or a new one where it has no row."""
         possible = wet(block)
         chance = chances[jnp.minimum(block.made, batch - 1)]
         i = _draw(possible, chance, state.weight)
@@ -307,7 +274,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     def update(block: Block) -> Block:
         i = block.next
         time = (state.num_updates + block.made + 1).astype(dtype)
-        eta = rate(block.made)
+        eta = state.first_rate * jax.lax.rsqrt(time)  # line 4 of Algorithm 1
         squared_norm = (  # line 8
             block.squared_norm
             + 2 * eta * block.responses[i]
@@ -348,20 +315,21 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
             sum_responses=block.sum_responses + time * responses,
             sum_scale=block.sum_scale + time * scale,
             sum_steps=block.sum_steps + time * steps,
-            weight=block.weight + time,
         )
         return block._replace(next=next_example(block))
 
-    # The first example's row is there, so that every step makes an update.
+    # The row of the first example is there, so every step makes an update.
     block = jax.lax.while_loop(
         lambda block: (block.made < batch) & (block.next >= 0),
         update,
         start._replace(next=first),
     )
 
-    before = state.num_updates.astype(dtype)
-    weight = before * (before + 1) / 2
-    total = weight + block.weight
+    # The average of t iterates has the weight 1 + 2 + ... + t.
+    num_updates = state.num_updates + block.made
+    before, after = (t.astype(dtype) for t in (state.num_updates, num_updates))
+    total = after * (after + 1) / 2
+    share = before * (before + 1) / 2 / total
     old = state.coefficients
     sums = (block.sum_scale * old).at[block.visited].add(block.sum_steps)
     asked = state.asked if rows.complete else _asked(state, block, y, usable)
@@ -372,10 +340,9 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         squared_norm=block.squared_norm,
         level=block.level,
         bias=block.bias,
-        mean_coefficients=state.mean_coefficients * (weight / total) + sums / total,
-        mean_responses=state.mean_responses * (weight / total)
-        + block.sum_responses / total,
-        num_updates=state.num_updates + block.made,
+        mean_coefficients=share * state.mean_coefficients + sums / total,
+        mean_responses=share * state.mean_responses + block.sum_responses / total,
+        num_updates=num_updates,
         balance=block.balance,
         asked=asked,
         key=key,
@@ -383,7 +350,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
 
 
 def _turn(balance: Integer[Array, ""]) -> Integer[Array, ""]:
-    """The class that is drawn next where there is a bias."""
+    """The class of the next update where there is a bias."""
     return jnp.where(balance > 0, -1, 1)
 
 
@@ -397,7 +364,7 @@ def _draw(
     chance: Float[Array, ""],
     weight: Float[Array, " n"] | None,
 ) -> Integer[Array, ""]:
-    """One of the possible examples, by weight, or -1; two passes, no sort."""
+    """A random possible example, by weight, or -1; two passes, no sort."""
     n = possible.shape[0]
     # Without weights all is counted in integers, which are exact.
     dtype = jnp.int32 if weight is None else weight.dtype
@@ -425,18 +392,18 @@ def _new_examples(
 ) -> tuple[Integer[Array, " batch"], Bool[Array, " batch"], Bool[Array, " batch"]]:
     """Examples whose rows are to be computed.
 
-    The first is what the first update draws. Then come those under water whose rows are
-    not kept, in random order, then those nearest to it; with a bias the classes take
-    turns.
+    The first is that of the first update. Then come those under water whose rows are
+    not kept, in random order, then those nearest to it; with a bias the classes
+    alternate.
 
     Returns:
-      The examples, which of them this step may use, and which are there at all: others
-      fill up where there are too few.
+      The examples; which of them this step may use; and which exist, where there are
+      too few.
     """
     batch, n = state.rows.batch.value, y.shape[0]
     dtype = state.responses.dtype
     depth = state.level - (state.responses + y * state.bias)
-    # Above 0 those under water.
+    # Ranks above 0 are under water.
     ranks = jnp.where(depth > 0, 1 + jax.random.uniform(key, (n,), dtype), depth)
     ranks = jnp.where(state.rows.places < 0, ranks, -jnp.inf).at[first].set(jnp.inf)
     if state.fit_bias:
@@ -458,10 +425,10 @@ def _new_examples(
 def _asked(
     state: State, block: Block, y: Float[Array, " n"], usable: Bool[Array, " batch"]
 ) -> Integer[Array, ""]:
-    """How many rows to ask for at the next step.
+    """The number of rows to compute at the next step.
 
-    Half of the new examples should come to their turn, and half of those whose row is
-    not kept and that are under water in the end should have been so at the start.
+    It grows while half of the new examples are used, and half of the examples that are
+    under water without a row in the end were so at the start.
     """
     unknown = state.rows.places < 0
     was = unknown & (state.responses + y * state.bias < state.level)
@@ -479,12 +446,12 @@ def _asked(
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
-    r"""The level that the average has reached, and a bound on all levels; O(n).
+    r"""The level of the average, and a bound on all levels above it; O(n).
 
     For any :math:`p \ge 0` of sum 1, with a bias as large for both classes, no level is
-    above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`; here they are
-    the average's coefficients. What makes these equal for both classes is bounded, so
-    that no kernel value is needed. `primal` is to be maximised, and `dual` is above it.
+    above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`. Here :math:`p`
+    is proportional to the average's coefficients; the effect of making its classes
+    equal is bounded, so that no kernel value is needed.
     """
     alpha = state.mean_coefficients
     peaks = alpha if state.weight is None else alpha / state.weight
@@ -520,17 +487,20 @@ def _level(
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The average of the iterates as a classifier with margins of 1.
+    """The average of the iterates over its level (line 14 of Algorithm 1).
 
-    That is the average over its level (line 14 of Algorithm 1). While the level is not
-    above 0, which it is soon, it is the average itself, whose scores have the same
-    signs.
+    Its margins are 1. While the level is not above 0, it is the average itself, whose
+    scores have the same signs.
     """
     signs = jnp.asarray(y, state.responses.dtype)
     level, bias = (np.asarray(value) for value in _level(state, signs))
     scale = 1 / level if level > 0 else np.ones_like(level)
     return models.of_coefficients(
-        state.kernel, X, y, state.mean_coefficients * scale, jnp.asarray(bias * scale)
+        state.rows.kernel,
+        X,
+        y,
+        state.mean_coefficients * scale,
+        jnp.asarray(bias * scale),
     )
 
 

@@ -15,11 +15,11 @@ from budgetjax.solvers.kernel.hinge_dual import State
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Solver
 
-# The updates of a subproblem: at most so many for each of its examples, and none
-# that would gain less than this part of the first.
+# Maximum number of updates of a subproblem per example, and the part of the first gain
+# that each must reach.
 UPDATES = 4
 ENOUGH = 1e-2
-# A coefficient is at a bound if only rounding, in units of it, keeps it away.
+# Distance from a bound, in units of rounding, at which a coefficient counts as there.
 ROUNDING = 8
 
 
@@ -32,8 +32,7 @@ def init(
     weight: ArrayLike | None = None,
     fit_bias: bool = True,
     batch_size: int = 64,
-    precompute: bool | str = "auto",
-    cache_size: float = 512.0,
+    cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
     r"""The kernel SVM, by the dual coefficients that gain most.
@@ -56,25 +55,16 @@ def init(
     changes and whose kernel row is not kept.
 
     Args:
-      X: the training set, shape `(n, d)`; float64 stays so.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      kernel: `k`, positive definite.
-      penalty: C, positive.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
-      fit_bias: whether to add a bias, which is not regularised.
+      X, y, kernel, penalty, weight, fit_bias, cache_size, rows: as in every kernel
+        `init`; see `budgetjax.Solver`.
       batch_size: coefficients to choose per step; the minimum, 1, or 2 with a bias, is
         one update per step.
-      precompute: True to compute all kernel values now, False to compute rows when they
-        are needed, "auto" to choose by the number of examples; see `budgetjax.sbp`.
-      cache_size: mebibytes for kernel rows that are kept.
-      rows: `rows` of another state with this kernel, `X` and `batch_size`, to share.
 
     Returns:
       A state of the zero model.
 
     Raises:
-      ValueError: if the training set is not of two classes, finite and of fitting
-        shapes, or a number is out of its range.
+      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj
@@ -93,25 +83,14 @@ def init(
       Joachims (1998), "Making large-scale SVM learning practical", for larger working
       sets. https://www.cs.cornell.edu/people/tj/publications/joachims_99a.pdf
 
-    Differences from the paper: the working set has any size; half of it, with a bias,
-    are those that violate most in "up", the others those in "low" that gain most
-    together with the first.
+    Differences from the paper: working sets of any size. With a bias, half of one
+    violates most in "up", and the other half gains most together with the first of it.
     """
     where = "smo.init"
     batch = checks.size(where, "batch_size", batch_size)
-    with_bias = bool(checks.flag(where, "fit_bias", fit_bias))
+    batch = max(batch, 2) if checks.flag(where, "fit_bias", fit_bias) else batch
     return hinge_dual.start(
-        where,
-        kernel,
-        X,
-        y,
-        penalty=penalty,
-        weight=weight,
-        batch_size=max(batch, 2) if with_bias else batch,
-        precompute=precompute,
-        cache_size=cache_size,
-        rows=rows,
-        fit_bias=fit_bias,
+        where, X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
     )
 
 
@@ -119,10 +98,10 @@ class Part(NamedTuple):
     """The coefficients of a subproblem, while it is solved.
 
     Attributes:
-      steps: what they have changed by, shape `(batch,)`.
+      steps: their changes so far, shape `(batch,)`.
       responses: shape `(batch,)`.
-      gain: of the last update, or what it promised.
-      made: updates.
+      gain: gain of the last update, or what it promised.
+      made: updates made.
     """
 
     steps: Float[Array, " batch"]
@@ -142,7 +121,7 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         )[1]
         chosen = jax.lax.top_k(gains, state.rows.batch.value)[1]
         exists = jnp.ones(chosen.shape, bool)
-    rows, block = row_cache.signed_block(state.kernel, state.rows, X, y, chosen)
+    rows, block = row_cache.signed_block(state.rows, X, y, chosen)
     start, diagonal, signs, limits = (
         array[chosen] for array in (state.coefficients, rows.diagonal, y, limits)
     )
@@ -185,7 +164,7 @@ def _gains(
     diagonal: Float[Array, " some"],
     limits: Float[Array, " some"],
 ) -> tuple[Float[Array, " some"], Float[Array, " some"]]:
-    """The best change of every coefficient alone, and what it gains in the dual."""
+    """The best change of each coefficient alone, and its gain in the dual."""
     changes = hinge_dual.best_change(coefficients, responses, diagonal, limits)
     return changes, changes * (1 - responses - diagonal * changes / 2)
 
@@ -195,7 +174,7 @@ def _bounds(
     y: Float[Array, " some"],
     limits: Float[Array, " some"],
 ) -> tuple[Bool[Array, " some"], Bool[Array, " some"]]:
-    """Where `y alpha` may grow, and where it may shrink."""
+    """The examples whose `y alpha` may grow, and those whose may shrink."""
     rounding = ROUNDING * jnp.finfo(coefficients.dtype).eps * limits
     below, above = coefficients < limits - rounding, coefficients > rounding
     return jnp.where(y > 0, below, above), jnp.where(y > 0, above, below)
@@ -217,13 +196,13 @@ def _choose_pairs(
     X: Float[Array, "n d"],
     y: Float[Array, " n"],
 ) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
-    """The worst in "up", and those in "low" that gain most with the first of them."""
+    """The worst in "up", those in "low" that gain most with the first; which exist."""
     up, low = _bounds(state.coefficients, y, limits)
     error = y * (1 - state.responses)
     batch = state.rows.batch.value
     worst, ups = jax.lax.top_k(jnp.where(up, error, -jnp.inf), batch // 2)
     i = ups[:1]
-    rows = row_cache.fetch(state.kernel, state.rows, X, i, jnp.ones(1, bool))
+    rows = row_cache.fetch(state.rows, X, i, jnp.ones(1, bool))
     row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i[0]], keepdims=False)
     curvature = _curvature(rows.diagonal[i[0]], rows.diagonal, row)
     ahead = worst[0] - error
@@ -245,7 +224,7 @@ def _pair(
     exists: Bool[Array, " batch"],
     limits: Float[Array, " batch"],
 ) -> tuple[Integer[Array, ""], Integer[Array, ""], Float[Array, ""], Float[Array, ""]]:
-    """The pair of a subproblem that WSS 2 chooses, its change and what that gains."""
+    """The pair of a subproblem that WSS 2 chooses, its change, and its gain."""
     up, low = _bounds(coefficients, signs, limits)
     error = signs * (1 - responses)
     i = jnp.argmax(jnp.where(up & exists, error, -jnp.inf))

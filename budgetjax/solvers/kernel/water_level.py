@@ -1,12 +1,12 @@
-"""How high water stands: the slack that the Stochastic Batch Perceptron pours out.
+"""Water levels, by which the Stochastic Batch Perceptron distributes its slack.
 
-A volume of water is poured over the responses `c_i = y_i f(x_i)`, each the height of a
-column of ground. It collects over the lowest, up to one level `gamma`:
+A volume of water is poured over the responses `c_i = y_i f(x_i)`, heights of columns of
+ground, and collects over the lowest, up to a level `gamma`:
 `sum_i max(0, gamma - c_i) = volume`. Cotter, Shalev-Shwartz and Srebro (2012), Section
-3.2 and Appendix B, find the level with a sort or by selection; sorting costs more than
-a kernel row here, so that it is found by Newton's method: the volume under a level is
-convex and piecewise linear, so the method ends exactly, and from the level before it
-takes two or three passes over the responses.
+3.2 and Appendix B, sort or select; a sort would cost more than a kernel row. The volume
+under a level is convex and piecewise linear, so Newton's method ends exactly, from the
+previous level after two or three passes over the responses.
+https://arxiv.org/abs/1204.0566
 """
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-# Newton's method ends by itself; this ends it where rounding lets it go on.
+# Bound on the passes of Newton's method, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
 
 
@@ -28,8 +28,8 @@ def level(
 
     Args:
       heights: shape `(n,)`; infinite ones are never covered.
-      volume: at least 0; no water stands at the lowest height.
-      guess: where to begin; any number gives the same level, a near one sooner.
+      volume: at least 0; 0 gives the lowest height.
+      guess: start of the search; any number gives the same level, a near one sooner.
       weight: weights of the terms of the sum, above 0, shape `(n,)`.
     """
 
@@ -88,8 +88,8 @@ def balanced_level(
       heights: shape `(n,)`.
       y: -1 and +1, both of them, shape `(n,)`.
       volume: at least 0.
-      guess: a level and a bias, to begin with.
-      reach: how far from the guessed bias to look first.
+      guess: level and bias to start from.
+      reach: distance from the guessed bias to search first.
       tolerance: how far below the highest the level may be; 0 is to rounding.
       weight: as in `level`.
 
@@ -104,8 +104,8 @@ def balanced_level(
     weights = jnp.ones_like(y) if weight is None else weight
     # More than any one example is covered by.
     deepest = volume / jnp.min(weights)
-    # Tangents as pairs of slope and value at 0. These two are those far away, where
-    # only one class is under water.
+    # Tangents as pairs of slope and value at 0. The first two are far away, where only
+    # one class is under water.
     rising = (jnp.ones((), dtype), lowest_positive + deepest)
     falling = (-jnp.ones((), dtype), lowest_negative + deepest)
 

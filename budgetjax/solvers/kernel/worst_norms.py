@@ -1,16 +1,16 @@
 r"""Norms between a p-norm and the largest entry, for losses of the worst examples only.
 
-Peetre's K-functional of the p-norm and the largest entry, for vectors of entries of at
-least 0, is `||v|| = min_{phi >= 0} ||max(0, v - phi)||_p + t phi`: entries up to `phi`
-do not count one by one. With `t = budget^(1/p)` it is about the p-norm of the `budget`
-largest entries. Dekel and Singer (2006), "Support vector machines on a budget",
-Section 3, measure the slacks of a support vector machine with it. The coefficients then
-are in the ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and
-with a bias they are balanced, `sum_i y_i alpha_i = 0`.
+Peetre's K-functional of the p-norm and the largest entry, for vectors of nonnegative
+entries, is `||v|| = min_{phi >= 0} ||max(0, v - phi)||_p + t phi`: entries up to `phi`
+count only once. With `t = budget^(1/p)` it is about the p-norm of the `budget` largest
+entries. Dekel and Singer (2006), "Support vector machines on a budget", Section 3,
+measure the slacks of a support vector machine with it. The coefficients are then in the
+ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and balanced,
+`sum_i y_i alpha_i = 0`.
 
-A balanced vector has the same sum in both classes. That splits the projection, and the
-best bias, into searches for one number each: a threshold of a class, or of both. Most
-are made in passes over the entries, which are far faster than sorting them, and serve
+A balanced vector has the same sum in both classes, which splits the projection and the
+best bias into searches for one number each: a threshold of one class, or of both. Most
+search in passes over the entries, which are far faster than sorting them, and serve
 many problems at once under `jax.vmap`.
 """
 
@@ -22,11 +22,11 @@ from jaxtyping import Array, Bool, Float
 
 from budgetjax.solvers.kernel import water_level
 
-# Searches end by themselves; this ends them where rounding lets them go on.
+# Bound on the passes of a search, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
-# So often a search halves its interval, whatever Newton's method says.
+# Every so many passes a search halves its interval, whatever Newton's method says.
 BISECT_EVERY = 3
-# Where the depth of a class is unknown but too small: how much more to try.
+# Factor of the next depth of a class to try, where it is unknown but too small.
 DEEPER = 4
 
 
@@ -34,14 +34,13 @@ class OneInfinity(NamedTuple):
     """Between the sum and the largest: the sum of the `budget` largest entries.
 
     Attributes:
-      budget: at least 1. Where it is no whole number, the next largest entry counts
-        with the fraction.
+      budget: at least 1. A fraction counts the next largest entry in part.
     """
 
     budget: Float[Array, ""]
 
     def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
-        """What the coefficients may sum up to."""
+        """The maximum of the sum of the coefficients."""
         return self.budget * penalty
 
     def least(
@@ -52,19 +51,19 @@ class OneInfinity(NamedTuple):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """The least norm of `max(0, heights - y bias)`, and the bias; O(n log n).
 
-        With `u = phi + bias` and `w = phi - bias` the classes part: the norm is the
+        With `u = phi + bias` and `w = phi - bias` the classes separate: the norm is the
         least of `sum_+ max(0, h - u) + sum_- max(0, h - w) + B (u + w) / 2` over
         `u + w >= 0`, so that the two thresholds are order statistics. In the dual
         problem pairs are taken, one of each class, those of the largest sums first,
-        each as often as the weights and the budget allow. Where several biases are as
-        good it is the middle one.
+        each as often as the weights and the budget allow. Of several biases that are
+        equally good it is the middle one.
         """
         weight = jnp.ones_like(heights) if weight is None else weight
         sides = []
         for these in _classes(y):
             order = jnp.argsort(jnp.where(these, -heights, jnp.inf))
             ordered = jnp.where(these, heights, -jnp.inf)[order]
-            # What an entry and those above it weigh.
+            # Weights of each entry and those above it.
             ends = jnp.cumsum(jnp.where(these, weight, 0)[order])
             sides.append((jnp.append(ordered, -jnp.inf), ends))
         (positive, positive_ends), (negative, negative_ends) = sides
@@ -76,7 +75,7 @@ class OneInfinity(NamedTuple):
         half, good = self.budget / 2, sums > 0
         shares = jnp.where(good, jnp.clip(half - starts, 0, ends - starts), 0)
         value = jnp.sum(shares * jnp.maximum(sums, 0))
-        # What the pairs that count weigh, in either class.
+        # The weight of the pairs that count, in either class.
         taken = jnp.minimum(half, jnp.max(jnp.where(good, ends, 0)))
 
         def around(ordered, ends):
@@ -113,7 +112,7 @@ class TwoInfinity(NamedTuple):
     budget: Float[Array, ""]
 
     def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
-        """What the coefficients may sum up to."""
+        """The maximum of the sum of the coefficients."""
         return jnp.sqrt(self.budget) * penalty
 
     def project(
@@ -150,7 +149,7 @@ class TwoInfinity(NamedTuple):
         bias = threshold(heights, y)
         rest = jnp.maximum(heights - y * bias, 0)
         total = jnp.sum(rest)
-        # Then a phi above 0 is better.
+        # True where a phi above 0 is better.
         dense = total**2 > self.budget * jnp.sum(rest**2)
         floors, _ = _spread(heights, y, self.budget, total / 2, zero, dense)
         bias = jnp.where(dense, (floors[0] - floors[1]) / 2, bias)
@@ -199,7 +198,7 @@ def _classes(y: Float[Array, " n"]) -> Bool[Array, "2 n"]:
 
 
 def _of_class(numbers: Float[Array, "2"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Of two numbers the first for every positive example, else the second."""
+    """The first of two numbers for positive examples, the second for negative ones."""
     return jnp.where(y > 0, numbers[0], numbers[1])
 
 
@@ -211,7 +210,7 @@ def _spread(
     least: Float[Array, ""],
     needed: Bool[Array, ""],
 ) -> tuple[Float[Array, "2"], Float[Array, ""]]:
-    """Floors of both classes, above which the norm is the sum over `sqrt(budget)`.
+    """Floors of both classes above which the norm is the sum over `sqrt(budget)`.
 
     The sum of what is above is the same in both classes, the depth. While the same m
     entries of a class are above, the squared norm is `V + depth^2 sum 1 / m`, with the
@@ -222,14 +221,13 @@ def _spread(
     Args:
       values: shape `(n,)`.
       y: -1 and +1, shape `(n,)`.
-      budget: as of a norm.
-      depth: where to begin, positive.
-      least: a depth to stop at, though the norm be smaller.
-      needed: whether to search at all; else any numbers are returned.
+      budget: budget of the norm.
+      depth: start of the search, positive.
+      least: depth to stop at, even if the norm is smaller.
+      needed: whether to search at all; otherwise any numbers are returned.
 
     Returns:
-      The floors, and the depth; a depth of 0 where the largest entries are ties of
-      more than the budget.
+      The floors, and the depth, 0 where more than the budget tie for the largest entry.
     """
     classes = _classes(y)
     heights = jnp.where(classes, -values[None], jnp.inf)
@@ -243,7 +241,7 @@ def _spread(
         deviations = jnp.where(above, values[None] - means[:, None], 0)
         left = 4 / budget - jnp.sum(1 / counts)
         root = jnp.sqrt(jnp.sum(deviations**2) / jnp.where(left > 0, left, 1))
-        # Too few are above, unless all are: then nothing is left to spread over.
+        # Too few are above, unless all are, and nothing is left to spread over.
         deeper = jnp.where(jnp.all(above == classes), depth, DEEPER * depth)
         following = jnp.maximum(jnp.where(left > 0, root, deeper), least)
         return depth, following, floors, passes + 1
@@ -263,7 +261,7 @@ def _spread(
 def _settled(
     coefficients: Float[Array, " n"], y: Float[Array, " n"], most: Float[Array, ""]
 ) -> Float[Array, " n"]:
-    """The same but for rounding: both classes scaled down to one sum, in bounds."""
+    """The coefficients without rounding errors: both classes scaled down to one sum."""
     positive, negative = (
         jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)
     )

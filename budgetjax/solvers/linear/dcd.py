@@ -5,71 +5,56 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from budgetjax import checks
-from budgetjax.checks import Name, Static
+from budgetjax.checks import Name
 from budgetjax.models import LinearModel
-from budgetjax.solvers import training_set
+from budgetjax.solvers.linear import patterns
 from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
-from budgetjax.solvers.linear.patterns import (
-    constant_feature,
-    examples,
-    model_of,
-    prepare,
-    squared_norms,
-    width,
-)
+from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
 
 LOSSES = ("hinge", "squared_hinge")
-# Projected gradients that are equal to this end a pass over what is left, first, and by
-# how much less they have to be whenever a pass over everything has reached it.
+# Range of the projected gradients at which everything is visited again, at first, and
+# its factor whenever a pass over everything has reached it.
 TOLERANCE = 0.1
 FINER = 0.1
 
 
 class State(NamedTuple):
-    """The state of the solver on `n` examples of `d` features.
+    """The state of the solver on `n` examples.
 
     Attributes:
       algorithm: name of the solver.
       weights: `w`: the features', the constant's if there is one, and zeros up to a
         multiple of 4.
       coefficients: `alpha`, shape `(n,)`.
-      squares: `||z_i||^2`, shape `(n,)`.
       upper: maximum of a coefficient, `U`; infinite for the squared loss.
-      ridge: `D_ii`, what the squared loss adds to the squared norms.
-      weight: `v`, shape `(n,)`, or None.
-      constant: `rho`, or None for a model without a bias.
+      ridge: `D`, which the squared loss adds to the squared norms.
       num_visits: patterns visited.
       settled: whether the last pass over all patterns has changed nothing.
-      order: what is left of the patterns.
-      bounds: outside of these, projected gradients shrink what is left, shape `(2,)`.
-      tolerance: projected gradients that are so near each other end a search among
-        what is left.
+      order: patterns that are not shrunk.
+      bounds: a coefficient at an end is shrunk if its gradient is outside of these,
+        shape `(2,)`.
+      tolerance: range of the projected gradients at which everything is visited again.
       key: PRNG key of the orders.
-      digest: identifies `y`.
-      num_features: `d`; not a leaf.
+      problem: the patterns.
     """
 
     algorithm: Name
     weights: Float[Array, " size"]
     coefficients: Float[Array, " n"]
-    squares: Float[Array, " n"]
     upper: Float[Array, ""]
     ridge: Float[Array, ""]
-    weight: Float[Array, " n"] | None
-    constant: Float[Array, ""] | None
     num_visits: Float[Array, ""]
     settled: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
     tolerance: Float[Array, ""]
     key: Key[Array, ""]
-    digest: Integer[Array, ""]
-    num_features: Static
+    problem: Problem
 
 
 def init(
@@ -97,35 +82,25 @@ def init(
     .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - w \cdot z_i)^p,
 
     for :math:`p = 1`, where :math:`U = C` and :math:`D = 0`, or :math:`p = 2`, where
-    :math:`U = \infty` and :math:`D = 1 / (2 C)`. In the state, :math:`\alpha` is
-    `coefficients`, :math:`w` `weights`, :math:`U` `upper`, :math:`D` `ridge`,
-    :math:`v` `weight` and :math:`\rho` `constant`.
+    :math:`U = \infty` and :math:`D = 1 / (2 C)`.
 
-    A step visits what is left of the training set in a new random order, and drops
-    coefficients at an end of their range that a visit would not move away from it. When
-    the projected gradients of what is left are nearly equal, everything comes back.
-    Like `budgetjax.mpu`, this is made for CPUs.
+    A step visits the patterns that are not shrunk, in a new random order, and shrinks
+    those whose coefficient is at an end of its range that a visit would not leave. When
+    the projected gradients of the others are nearly equal, all patterns return. Like
+    `budgetjax.mpu`, this is made for CPUs.
 
     Cost: a visit is O(d), or O(numbers in the row).
 
     Args:
-      X: the training set, shape `(n, d)`: an array, a matrix of `scipy.sparse` or
-        `budgetjax.sparse_rows`. Patterns stay in its type.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      penalty: C, positive.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+      X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
+        `budgetjax.Solver`.
       loss: "hinge", `p = 1`, or "squared_hinge", `p = 2`.
-      fit_bias: whether to append the constant feature rho, whose weight, times rho, is
-        the bias. It is part of the norm, as all weights.
-      bias_scale: rho, positive.
-      seed: integer seed of the orders of visits.
 
     Returns:
       A state of the zero model, in JAX's default precision; `solve` has float64.
 
     Raises:
-      ValueError: if the training set is not of two classes, finite and of fitting
-        shapes, or a number is out of its range.
+      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj
@@ -141,16 +116,14 @@ def init(
       method for large-scale linear SVM", Algorithm 3.
       https://doi.org/10.1145/1390156.1390208
 
-    Differences from the paper: it ends at a duality gap, not at a difference of
-    projected gradients; that difference, where shrinking starts again from everything,
-    is 0.1 at first and a tenth as much whenever it has been reached.
+    Differences from the paper: it ends at a duality gap, not at a range of projected
+    gradients. The range at which all patterns return is 0.1 at first, and a tenth as
+    large whenever a pass over all has reached it.
     """
     where = "dcd.init"
-    rows, y = examples(where, X, y)
-    constant = constant_feature(where, fit_bias, bias_scale, y.dtype)
-    squares = squared_norms(where, rows, constant, y.dtype)
-    checks.positive(where, "penalty", penalty)
-    penalty = checks.as_leaf(where, "penalty", penalty, y.dtype)
+    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
+    dtype = problem.squares.dtype
+    penalty = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
     if loss not in LOSSES:
         raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
     if loss == "hinge":
@@ -159,37 +132,27 @@ def init(
         upper, ridge = jnp.full_like(penalty, jnp.inf), 1 / (2 * penalty)
     return State(
         algorithm=checks.algorithm_of(where),
-        weights=jnp.zeros(width(rows, constant), y.dtype),
-        coefficients=jnp.zeros_like(squares),
-        squares=squares,
+        weights=jnp.zeros(problem.width, dtype),
+        coefficients=jnp.zeros_like(problem.squares),
         upper=upper,
         ridge=ridge,
-        weight=training_set.weights(where, weight, y),
-        constant=constant,
-        num_visits=jnp.zeros((), y.dtype),
+        num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),
-        order=everything(rows.number),
-        bounds=jnp.array([-jnp.inf, jnp.inf], y.dtype),
-        tolerance=jnp.full((), TOLERANCE, y.dtype),
+        order=everything(problem.squares.shape[0]),
+        bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
+        tolerance=jnp.full((), TOLERANCE, dtype),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
-        digest=training_set.digest(y),
-        num_features=Static(rows.size),
+        problem=problem,
     )
 
 
 def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
-    """Visits what is left of the patterns, in a new order, and shrinks it.
-
-    Args:
-      state: of this solver.
-      X: patterns; see `prepare` of `Solver`.
-      y: labels, which are in the patterns; not used.
-    """
+    """A pass over the patterns that are not shrunk, in a new order."""
     key, now = jax.random.split(state.key)
     lower, upper = state.bounds
-    own = None
-    if state.weight is not None:
-        own = state.upper * state.weight, state.ridge / state.weight
+    weight, own = state.problem.weight, None
+    if weight is not None:
+        own = state.upper * weight, state.ridge / weight
 
     def visit(coefficient, margin, square, own, tally):
         # Algorithm 3.
@@ -199,7 +162,7 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
         shrunk = (low & (gradient > upper)) | (high & (gradient < lower))
         # A zero pattern, whose gradient is -1, goes to the upper end at once.
         now = jnp.clip(coefficient - gradient / (square + ridge), 0, most)
-        # Of what remains, the least and the largest projected gradient.
+        # The least and the largest projected gradient of those that stay.
         projected = jnp.where(low, jnp.minimum(gradient, 0), gradient)
         projected = jnp.where(high, jnp.maximum(projected, 0), projected)
         ends = jnp.stack([-projected, projected])
@@ -207,7 +170,7 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
 
     weights, coefficients, left, ends = visit_all(
         X,
-        state.squares,
+        state.problem.squares,
         shuffled(now, state.order),
         state.weights,
         state.coefficients,
@@ -215,11 +178,11 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
         jnp.full_like(state.bounds, -jnp.inf),
         own,
     )
-    n = X.number
+    n = X.shape[0]
     whole = state.order.number == n
     least, most = -ends[0], ends[1]
     reached = most - least <= state.tolerance
-    # What is left is near enough: back to everything.
+    # Near enough: back to everything.
     left = jax.tree.map(lambda *of: jnp.where(reached, *of), everything(n), left)
     lower = jnp.where((least < 0) & ~reached, least, -jnp.inf)
     upper = jnp.where((most > 0) & ~reached, most, jnp.inf)
@@ -239,7 +202,8 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     margins = products(X, state.weights)
     square = jnp.sum(state.coefficients * margins)
-    share = 1 if state.weight is None else state.weight
+    weight = state.problem.weight
+    share = 1 if weight is None else weight
     hinge = jnp.maximum(1 - margins, 0)
     squared = jnp.isinf(state.upper)
     ridge = jnp.where(state.ridge > 0, state.ridge, 1)
@@ -258,13 +222,13 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
 
 def model(state: State, X: Rows, y: Float[Array, " n"] | None) -> LinearModel:
     """The model of `w`."""
-    return model_of(state)
+    return patterns.model_of(state.problem, state.weights)
 
 
 dcd = Solver(
     "dcd",
     init,
-    prepare,
+    patterns.prepare,
     step,
     objective,
     model,

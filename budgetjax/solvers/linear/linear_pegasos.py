@@ -5,54 +5,40 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Int32, Integer, Key
+from jaxtyping import Array, Float, Int32, Key
 
 from budgetjax import checks
 from budgetjax.checks import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.linear.patterns import (
-    constant_feature,
-    examples,
-    model_of,
-    prepare,
-    squared_norms,
-    width,
-)
+from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, element, products, put, taken
-from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
 
 
 class State(NamedTuple):
-    """The state of the learner on `n` examples of `d` features.
+    """The state of the learner on `n` examples.
 
     Attributes:
       algorithm: name of the solver.
       weights: `lambda k (t - 1)` times `w_t`, a sum of patterns: the features', the
         constant's if there is one, and zeros up to a multiple of 4.
       coefficients: how often each pattern is in that sum, shape `(n,)`.
-      squares: `||z_i||^2`, shape `(n,)`.
       penalty: `C`.
-      weight: `v`, shape `(n,)`, or None.
-      constant: `rho`, or None for a model without a bias.
       num_blocks: blocks drawn so far, `t - 1`.
       key: PRNG key of the draws.
-      digest: identifies `y`.
-      num_features: `d`; not a leaf.
+      problem: the patterns.
       batch_size: `k`; not a leaf.
     """
 
     algorithm: Name
     weights: Float[Array, " size"]
     coefficients: Float[Array, " n"]
-    squares: Float[Array, " n"]
     penalty: Float[Array, ""]
-    weight: Float[Array, " n"] | None
-    constant: Float[Array, ""] | None
     num_blocks: Float[Array, ""]
     key: Key[Array, ""]
-    digest: Integer[Array, ""]
-    num_features: Static
+    problem: Problem
     batch_size: Static
 
 
@@ -74,38 +60,29 @@ def init(
     wrong side of their margin,
 
     .. math:: w_{t+1} = \Big(1 - \frac{1}{t}\Big) w_t + \frac{1}{\lambda t k} \sum_{i
-        \in A_t,\; w_t \cdot z_i < 1} z_i, \qquad \lambda = \frac{1}{n C}.
+        \in A_t,\; w_t \cdot z_i < 1} z_i, \qquad \lambda = \frac{1}{n C},
 
-    It minimises :math:`\lambda J(w)`, where
+    which minimises :math:`\lambda J(w)`,
 
     .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - w \cdot z_i).
 
-    With weights, patterns are as likely as their weight is large, and :math:`n` is the
-    sum of the weights. A step draws as many patterns as there are, filled up to whole
-    blocks. The gap closes slowly, and so does the distance of the objective from its
-    optimum: for an accuracy below a hundredth, `budgetjax.mpu` and `budgetjax.dcd` are
-    the solvers. Like those, this is made for CPUs.
+    With weights, patterns are drawn in proportion to them, and :math:`n` is their sum.
+    A step draws as many patterns as there are, filled up to whole blocks. The objective
+    approaches its optimum slowly: for an accuracy below a hundredth, `budgetjax.mpu`
+    and `budgetjax.dcd` are the solvers. Like those, this is made for CPUs.
 
     Cost: a block is O(k d), or O(numbers in the rows).
 
     Args:
-      X: the training set, shape `(n, d)`: an array, a matrix of `scipy.sparse` or
-        `budgetjax.sparse_rows`. Patterns stay in its type.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      penalty: C, positive.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+      X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
+        `budgetjax.Solver`.
       batch_size: k.
-      fit_bias: whether to append the constant feature rho, whose weight, times rho, is
-        the bias. It is part of the norm, as all weights.
-      bias_scale: rho, positive.
-      seed: integer seed of the draws.
 
     Returns:
       A state of the zero model, in JAX's default precision; `solve` has float64.
 
     Raises:
-      ValueError: if the training set is not of two classes, finite and of fitting
-        shapes, or a number is out of its range.
+      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj
@@ -125,22 +102,16 @@ def init(
     (https://doi.org/10.1007/s10107-010-0420-4, Section 2).
     """
     where = "linear_pegasos.init"
-    rows, y = examples(where, X, y)
-    constant = constant_feature(where, fit_bias, bias_scale, y.dtype)
-    squares = squared_norms(where, rows, constant, y.dtype)
-    checks.positive(where, "penalty", penalty)
+    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
+    dtype = problem.squares.dtype
     return State(
         algorithm=checks.algorithm_of(where),
-        weights=jnp.zeros(width(rows, constant), y.dtype),
-        coefficients=jnp.zeros_like(squares),
-        squares=squares,
-        penalty=checks.as_leaf(where, "penalty", penalty, y.dtype),
-        weight=training_set.weights(where, weight, y),
-        constant=constant,
-        num_blocks=jnp.zeros((), y.dtype),
+        weights=jnp.zeros(problem.width, dtype),
+        coefficients=jnp.zeros_like(problem.squares),
+        penalty=checks.as_leaf(where, "penalty", penalty, dtype, checks.positive),
+        num_blocks=jnp.zeros((), dtype),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
-        digest=training_set.digest(y),
-        num_features=Static(rows.size),
+        problem=problem,
         batch_size=Static(checks.size(where, "batch_size", batch_size)),
     )
 
@@ -157,7 +128,7 @@ def _block(
 ) -> tuple[Float[Array, " size"], Float[Array, " n"]]:
     """Figure 1, one iteration, with the patterns `drawn[first:first + k]`.
 
-    `unit` is what `weights` are divided by to give `w_t`, 0 at the first block.
+    `w_t` is `weights / unit`; the unit is 0 at the first block.
     """
     end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
 
@@ -182,17 +153,11 @@ def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     """The next key, and the patterns of the blocks of a step."""
     key, now = jax.random.split(state.key)
     n, k = state.coefficients.shape[0], state.batch_size.value
-    return key, training_set.drawn(now, (-(-n // k) * k,), n, state.weight)
+    return key, training_set.drawn(now, (-(-n // k) * k,), n, state.problem.weight)
 
 
 def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
-    """As many blocks as draw every pattern once, on average.
-
-    Args:
-      state: of this solver.
-      X: patterns; see `prepare` of `Solver`.
-      y: labels, which are in the patterns; not used.
-    """
+    """The blocks that draw every pattern once, on average."""
     k = state.batch_size.value
     key, drawn = _draw(state)
     blocks = drawn.shape[0] // k
@@ -217,44 +182,38 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
 
 def _decay(state: State) -> Float[Array, ""]:
     """`lambda`."""
-    total = training_set.total(state.coefficients, state.weight)
+    total = training_set.total(state.coefficients, state.problem.weight)
     return 1 / (state.penalty * total)
 
 
 def _unit(state: State) -> Float[Array, ""]:
-    """What the sum has to be divided by to give the weights."""
+    """The divisor of the sum of patterns that gives the weights."""
     blocks = jnp.maximum(state.num_blocks, 1)
     return _decay(state) * state.batch_size.value * blocks
 
 
 def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     """`J` of the model, and the dual of its best multiple; O(n d)."""
-    unit = _unit(state)
+    unit, weight = _unit(state), state.problem.weight
     margins, coefficients = products(X, state.weights) / unit, state.coefficients / unit
-    share = 1 if state.weight is None else state.weight
+    share = jnp.ones_like(margins) if weight is None else weight
     square = jnp.sum(coefficients * margins)
     lacking = jnp.sum(share * jnp.maximum(1 - margins, 0))
-    # The best multiple of the coefficients that is in their range.
-    total = jnp.sum(coefficients)
-    largest = jnp.max(coefficients / (state.penalty * share))
-    tiny = jnp.finfo(margins.dtype).tiny
-    best = jnp.minimum(
-        total / jnp.maximum(square, tiny), 1 / jnp.maximum(largest, tiny)
-    )
     return Objective(
-        square / 2 + state.penalty * lacking, best * total - best * best * square / 2
+        square / 2 + state.penalty * lacking,
+        dual_of_best_multiple(coefficients, state.penalty * share, square),
     )
 
 
 def model(state: State, X: Rows, y: Float[Array, " n"] | None) -> LinearModel:
     """The last iterate."""
-    return model_of(state, _unit(state))
+    return patterns.model_of(state.problem, state.weights / _unit(state))
 
 
 linear_pegasos = Solver(
     "linear_pegasos",
     init,
-    prepare,
+    patterns.prepare,
     step,
     objective,
     model,

@@ -6,87 +6,61 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from budgetjax import checks, models
-from budgetjax.checks import Name, Static
+from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
-from budgetjax.solvers import training_set
+from budgetjax.solvers.linear import patterns
 from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
-from budgetjax.solvers.linear.patterns import (
-    constant_feature,
-    examples,
-    finite_squares,
-    model_of,
-    prepare,
-    squared_norms,
-    width,
-)
-from budgetjax.solvers.linear.rows import (
-    LANES,
-    KernelMatrix,
-    Rows,
-    SparseRows,
-    products,
-)
+from budgetjax.solvers.linear.patterns import Problem
+from budgetjax.solvers.linear.rows import KernelMatrix, Rows, products
 from budgetjax.solvers.solver import Objective, Solver
 
-# Section 5: the gap between the two thresholds, in units of R^2.
+# Section 5: the distance of the two thresholds, in units of R^2; the margin up to which
+# the first active set takes patterns in, in units of the threshold (c_bar); and how
+# often the two active sets are presented (Nep1, Nep2).
 GAP = 3.0
-# Section 5: what the first active set takes in, beyond the threshold, and how often the
-# two active sets are presented.
 NEAR = 1.01
 FIRST_ROUNDS = 3
 SECOND_ROUNDS = 10
-# The paper's delta, as a part of the tolerance: when a pass changes nothing, the
-# objective is surely near enough.
+# The paper's delta in units of the tolerance: when a pass changes nothing, the
+# objective is certainly near enough.
 PART = 0.1
-# The tolerance, unless it is given, and the least in float32, which cannot tell margins
-# and counts apart beyond it.
-TOLERANCE = 1e-4
+# The smallest tolerance in float32, which cannot tell larger margins and counts apart.
 FLOAT32_TOLERANCE = 1e-2
 
 
 class State(NamedTuple):
-    """The state of the learner on `n` examples of `d` features.
+    """The state of the learner on `n` examples.
 
     Attributes:
       algorithm: name of the solver.
       weights: `a`: the features', the constant's if there is one, and zeros up to a
         multiple of 4. With a kernel, the margins of all patterns, and such zeros.
       counts: `I_k`, shape `(n,)`.
-      squares: `||z_k||^2`, shape `(n,)`.
       threshold: `b`.
       gap: distance of the thresholds, `db`.
       most: maximum count, `I_max`; infinite for a hard margin.
-      weight: `v`, shape `(n,)`, or None.
-      constant: `rho`, or None for a model without a bias.
       tally: `t+` and `t-`, shape `(2,)`.
       num_visits: patterns presented.
       settled: whether the last pass over all patterns has changed nothing.
       key: PRNG key of the orders.
-      digest: identifies `y`.
-      kernel: kernel of the model, or None.
-      num_features: `d`; not a leaf.
+      problem: the patterns.
     """
 
     algorithm: Name
     weights: Float[Array, " size"]
     counts: Float[Array, " n"]
-    squares: Float[Array, " n"]
     threshold: Float[Array, ""]
     gap: Float[Array, ""]
     most: Float[Array, ""]
-    weight: Float[Array, " n"] | None
-    constant: Float[Array, ""] | None
     tally: Float[Array, " 2"]
     num_visits: Float[Array, ""]
     settled: Bool[Array, ""]
     key: Key[Array, ""]
-    digest: Integer[Array, ""]
-    kernel: Kernel | None
-    num_features: Static
+    problem: Problem
 
 
 def init(
@@ -99,7 +73,7 @@ def init(
     fit_bias: bool = True,
     bias_scale: ArrayLike = 1.0,
     hard_margin: bool = False,
-    tolerance: ArrayLike | None = None,
+    tolerance: ArrayLike = FLOAT32_TOLERANCE,
     seed: ArrayLike = 0,
 ) -> State:
     r"""The linear SVM by a Perceptron with margin that also unlearns.
@@ -123,49 +97,34 @@ def init(
     .. math:: \Delta b = 3 R^2, \quad I_{max} = \lfloor C \Delta b (2 + \delta) / \delta
         \rfloor + 1, \quad b = I_{max} / C.
 
-    For a hard margin there is no :math:`I_{max}`, :math:`b = \Delta b / \delta`, and
-    the margin reached is at least :math:`1 / (1 + \delta)` of the largest. The
-    objective is then half the squared norm of the multiple of the weights whose least
-    margin is 1, infinite if there is none: half the inverse square of the margin.
+    A hard margin has no :math:`I_{max}`, and :math:`b = \Delta b / \delta`; the margin
+    reached is at least :math:`1 / (1 + \delta)` of the largest. Its objective is half
+    the inverse square of the margin, and infinite while a pattern is on the wrong side.
     Patterns that no hyperplane separates use up `max_steps`.
 
-    In the state, :math:`a` is `weights`, :math:`I_k` `counts`, :math:`b` `threshold`,
-    :math:`\Delta b` `gap`, :math:`I_{max}` `most`, :math:`v_k` `weight` and
-    :math:`\rho` `constant`.
+    A step presents all patterns in a new random order, and then two active sets, one
+    within the other, several times. The loop over patterns is one compiled kernel, made
+    for CPUs: a visit takes 50 to 300 nanoseconds, less than an accelerator needs to
+    start one.
 
-    A step presents all patterns, in a new random order, and then two active sets, one
-    within the other, several times. Made for CPUs, where a visit takes some 50 to 300
-    nanoseconds: the loop over patterns is one compiled kernel. Visits follow each
-    other, so that an accelerator, which needs microseconds to begin anything, is slower
-    than one core.
-
-    Cost: a visit is O(d), or O(numbers in the row), or, with a kernel, O(1), and O(n)
-    if it changes something. Memory: beside `X`, a copy of it and some 60 bytes per
-    example; with a kernel, the kernel values of all pairs.
+    Cost: a visit is O(d), or O(numbers in the row); with a kernel it is O(1), and O(n)
+    if it changes something. Memory: a copy of `X`, and some 60 bytes per example; with
+    a kernel, the kernel values of all pairs.
 
     Args:
-      X: the training set, shape `(n, d)`: an array, a matrix of `scipy.sparse` or
-        `budgetjax.sparse_rows`; with a kernel, an array. Patterns stay in its type.
-      y: labels, -1 and +1, both, shape `(n,)`.
-      kernel: in place of inner products, positive definite.
-      penalty: C, positive.
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice. None for
-        a hard margin, which it would not change.
-      fit_bias: whether to append the constant feature rho, whose weight, times rho, is
-        the bias. It is part of the norm, as all weights.
-      bias_scale: rho, positive.
+      X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
+        `budgetjax.Solver`. A hard margin takes no weights, which would not change it.
+      kernel: positive definite, in place of inner products; `X` is then an array.
       hard_margin: whether no pattern may be on the wrong side of its margin.
-      tolerance: ten times delta. Counts and margins grow as it gets smaller: below 1e-2
-        they need float64. None is 1e-4, and in float32 1e-2. `solve` passes its own.
-      seed: integer seed of the orders of presentation.
+      tolerance: ten times delta. Counts and margins grow as it shrinks: below 1e-2 they
+        need float64. `solve` passes its own.
 
     Returns:
       A state of the zero model, in JAX's default precision; `solve` has float64.
 
     Raises:
-      ValueError: if the training set is not of two classes, finite and of fitting
-        shapes, a number is out of its range, float32 cannot hold the counts, or the
-        margin is to be hard and a pattern is zero.
+      ValueError: if an argument does not fit, float32 cannot hold the counts, or a
+        pattern is zero and the margin hard.
 
     Example:
       >>> import budgetjax as bj
@@ -183,153 +142,105 @@ def init(
       Algorithm 1, with the active sets and multiple updates of Section 4.
       https://mlanthology.org/icml/2010/panagiotakopoulos2010icml-margin
 
-    Differences from the paper: none without weights, which it does not have.
+    Differences from the paper: weights of examples, which it does not have.
     """
     where = "mpu.init"
-    if kernel is None:
-        rows, y = examples(where, X, y)
-        constant = constant_feature(where, fit_bias, bias_scale, y.dtype)
-        size, num_features = width(rows, constant), rows.size
-        squares = squared_norms(where, rows, constant, y.dtype)
-    else:
-        if isinstance(X, SparseRows) or hasattr(X, "tocsr"):
-            raise ValueError(
-                f"{where}: X must be an array if there is a kernel, got "
-                f"{type(X).__name__}"
-            )
-        X, y = training_set.training_set(where, kernel, X, y)
-        y = y.astype(float)
-        constant = constant_feature(where, fit_bias, bias_scale, y.dtype)
-        size, num_features = -(-X.shape[0] // LANES) * LANES, X.shape[1]
-        squares = kernel.diag(X).astype(y.dtype)
-        squares = squares if constant is None else squares + jnp.square(constant)
-        squares = finite_squares(where, squares)
-    weight = training_set.weights(where, weight, y)
-    if weight is not None and hard_margin:
+    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
+    squares, dtype = problem.squares, problem.squares.dtype
+    if checks.flag(where, "hard_margin", hard_margin) and weight is not None:
         raise ValueError(f"{where}: weight must be None, as it changes no hard margin")
-    threshold, gap, most = _thresholds(
-        where, squares, weight, penalty, tolerance, hard_margin
-    )
+    C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
+    wanted = checks.as_leaf(where, "tolerance", tolerance, dtype, checks.positive)
+    # Above 1 it means nothing.
+    delta = jnp.minimum(PART * wanted, 0.9)
+    gap = GAP * jnp.max(squares)
+    if hard_margin:
+        threshold, most = gap / delta, jnp.full_like(gap, jnp.inf)
+    else:
+        most = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
+        threshold = most / C
+    _check(where, problem, bool(hard_margin), tolerance, most, threshold)
     return State(
         algorithm=checks.algorithm_of(where),
-        weights=jnp.zeros(size, y.dtype),
+        weights=jnp.zeros(problem.width, dtype),
         counts=jnp.zeros_like(squares),
-        squares=squares,
         threshold=threshold,
         gap=gap,
         most=most,
-        weight=weight,
-        constant=constant,
-        tally=jnp.zeros(2, y.dtype),
-        num_visits=jnp.zeros((), y.dtype),
+        tally=jnp.zeros(2, dtype),
+        num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
-        digest=training_set.digest(y),
-        kernel=kernel,
-        num_features=Static(num_features),
+        problem=problem,
     )
-
-
-def _thresholds(
-    where: str,
-    squares: Float[Array, " n"],
-    weight: Float[Array, " n"] | None,
-    penalty: ArrayLike,
-    tolerance: ArrayLike | None,
-    hard_margin: bool,
-) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
-    """`b`, `db` and `I_max`, checked."""
-    dtype = squares.dtype
-    checks.positive(where, "penalty", penalty)
-    least = FLOAT32_TOLERANCE if dtype == np.float32 else 0
-    if tolerance is None:
-        tolerance = max(TOLERANCE, least)
-    checks.positive(where, "tolerance", tolerance)
-    penalty = checks.as_leaf(where, "penalty", penalty, dtype)
-    # Above 1 the accuracy means nothing.
-    delta = jnp.minimum(
-        PART * checks.as_leaf(where, "tolerance", tolerance, dtype), 0.9
-    )
-    hard = checks.flag(where, "hard_margin", hard_margin)
-    gap = GAP * jnp.max(squares)
-    if hard:
-        threshold, most = gap / delta, jnp.full_like(gap, jnp.inf)
-    else:
-        # Remark 4.
-        most = jnp.floor(penalty * gap * (2 + delta) / delta) + 1
-        threshold = most / penalty
-    known = checks.concrete(tolerance)
-    if known is not None and known < least:
-        raise ValueError(
-            f"{where}: tolerance must be at least {least:g} in {dtype}, got {known:g}; "
-            "use solve, which computes in float64, or jax.enable_x64"
-        )
-    counts = most if weight is None else most * jnp.max(weight)
-    numbers = (checks.concrete(of) for of in (squares, gap, counts, threshold))
-    _check(where, bool(hard), *numbers)
-    return threshold, gap, most
 
 
 def _check(
     where: str,
+    problem: Problem,
     hard: bool,
-    squares: np.ndarray | None,
-    gap: np.ndarray | None,
-    counts: np.ndarray | None,
-    threshold: np.ndarray | None,
-) -> None:
-    """Raises unless the updates end; what is traced is None, and let through."""
-    if gap is not None and gap == 0:
-        raise ValueError(
-            f"{where}: squared norms must not all be 0, got 0 in all rows; scale X up"
-        )
-    if squares is not None and hard and not np.all(squares > 0):
-        raise ValueError(
-            f"{where}: hard_margin needs patterns that are not zero, got zeros in row "
-            f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row"
-        )
-    if counts is not None and not hard:
-        # Integers up to here are exact.
-        integers = 2.0 ** (np.finfo(counts.dtype).nmant + 1)
-        if counts > integers:
-            raise ValueError(
-                f"{where}: counts must be at most {integers:g} to be exact in "
-                f"{counts.dtype}, got {counts:g}; raise tolerance, or lower penalty, "
-                "or scale X down"
-            )
-    if threshold is not None and not threshold < np.sqrt(np.finfo(threshold.dtype).max):
-        raise ValueError(
-            f"{where}: threshold must have a square within {threshold.dtype}, got "
-            f"{threshold:g}; raise penalty, or scale X down"
-        )
-
-
-def _visit(
-    state: State,
-    count: Float[Array, ""],
-    margin: Float[Array, ""],
-    square: Float[Array, ""],
+    tolerance: ArrayLike,
     most: Float[Array, ""],
-) -> Float[Array, ""]:
-    """The count of a pattern after it has been presented."""
-    # Equation (8), with the multiple updates of Section 4: at most as many as the count
-    # allows, which are none at its ends.
-    learn = margin <= state.threshold
-    upper = state.threshold + state.gap
-    beyond = jnp.where(learn, state.threshold - margin, margin - upper)
-    times = jnp.floor(beyond / square) + 1
-    allowed = jnp.where(learn, most - count, count)
-    times = jnp.where(beyond >= 0, jnp.minimum(times, allowed), 0)
-    return count + jnp.where(learn, times, -times)
+    threshold: Float[Array, ""],
+) -> None:
+    """Raises unless the updates end; nothing is checked if something is traced."""
+    counts = most if problem.weight is None else most * jnp.max(problem.weight)
+    known = [
+        each
+        for of in (problem.squares, tolerance, counts, threshold)
+        if (each := checks.concrete(of)) is not None
+    ]
+    if len(known) < 4:
+        return
+    squares, least, total, height = known
+    limits = np.finfo(squares.dtype)
+    integers = 2.0 ** (limits.nmant + 1)
+    for wrong, says in (
+        (
+            not np.any(squares),
+            "squared norms must not all be 0, got 0 in all rows; scale X up",
+        ),
+        (
+            hard and not np.all(squares),
+            "hard_margin needs patterns that are not zero, got zeros in row "
+            f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row",
+        ),
+        (
+            squares.dtype == np.float32 and least < FLOAT32_TOLERANCE,
+            f"tolerance must be at least {FLOAT32_TOLERANCE:g} in float32, got "
+            f"{least:g}; use solve, which computes in float64, or jax.enable_x64",
+        ),
+        (
+            not hard and total > integers,
+            f"counts must be at most {integers:g} to be exact in {squares.dtype}, got "
+            f"{total:g}; raise tolerance, or lower penalty, or scale X down",
+        ),
+        (
+            not height < np.sqrt(limits.max),
+            f"threshold must have a square within {squares.dtype}, got {height:g}; "
+            "raise penalty, or scale X down",
+        ),
+    ):
+        if wrong:
+            raise ValueError(f"{where}: {says}")
 
 
 def _pass(
     state: State, shown: Rows, order: Order, everything: Bool[Array, ""]
 ) -> tuple[State, Order, Bool[Array, ""]]:
-    """Presents some patterns; which of them the next active set is, and any change."""
+    """The state after some patterns, those of the next active set, and any change."""
+    upper = state.threshold + state.gap
 
     def visit(count, margin, square, own, tally):
-        now = _visit(state, count, margin, square, state.most if own is None else own)
+        # Equation (8), with the multiple updates of Section 4: at most as many as the
+        # count allows, which are none at its ends.
+        most = state.most if own is None else own
+        learn = margin <= state.threshold
+        beyond = jnp.where(learn, state.threshold - margin, margin - upper)
+        times = jnp.floor(beyond / square) + 1
+        allowed = jnp.where(learn, most - count, count)
+        times = jnp.where(beyond >= 0, jnp.minimum(times, allowed), 0)
+        now = count + jnp.where(learn, times, -times)
         # Section 4: of all patterns the first active set is kept, of that the second.
         first = (margin <= NEAR * state.threshold) | (now > 0)
         second = (now != count) & (now > 0)
@@ -339,15 +250,16 @@ def _pass(
         change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
         return now, keep, tally + change
 
+    weight = state.problem.weight
     weights, counts, kept, tally = visit_all(
         shown,
-        state.squares,
+        state.problem.squares,
         order,
         state.weights,
         state.counts,
         visit,
         state.tally,
-        None if state.weight is None else state.most * state.weight,
+        None if weight is None else state.most * weight,
     )
     changed = jnp.any(tally != state.tally)
     state = state._replace(
@@ -360,27 +272,20 @@ def _pass(
 
 
 def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
-    """A pass over all patterns, in a new order, and those over the active sets.
-
-    Args:
-      state: of this solver.
-      X: patterns; see `prepare` of `Solver`.
-      y: labels, which are in the patterns; not used.
-    """
-    shown = X
+    """A pass over all patterns, in a new order, and those over the active sets."""
     key, now = jax.random.split(state.key)
-    order = shuffled(now, everything(shown.number))
-    state, first, changed = _pass(state, shown, order, jnp.bool_(True))
+    order = shuffled(now, everything(X.shape[0]))
+    state, first, changed = _pass(state, X, order, jnp.bool_(True))
     state = state._replace(key=key, settled=~changed)
 
     def present_second(carried):
         state, second, _, rounds = carried
-        state, _, changed = _pass(state, shown, second, jnp.bool_(False))
+        state, _, changed = _pass(state, X, second, jnp.bool_(False))
         return state, second, changed, rounds + 1
 
     def present_first(carried):
         state, _, rounds = carried
-        state, second, changed = _pass(state, shown, first, jnp.bool_(False))
+        state, second, changed = _pass(state, X, first, jnp.bool_(False))
         state, *_ = jax.lax.while_loop(
             lambda carried: carried[2] & (carried[3] < SECOND_ROUNDS),
             present_second,
@@ -398,13 +303,13 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
 
 def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
+    threshold, weight = state.threshold, state.problem.weight
     margins = products(X, state.weights)
     square = jnp.sum(state.counts * margins)
     learned = jnp.sum(state.counts)
-    threshold = state.threshold
     # Equation (24), over b^2.
     lacking = jnp.maximum(threshold - margins, 0)
-    lacking = lacking if state.weight is None else state.weight * lacking
+    lacking = lacking if weight is None else weight * lacking
     soft = Objective(
         (square / 2 + state.most * jnp.sum(lacking)) / threshold**2,
         (threshold * learned - square / 2) / threshold**2,
@@ -423,24 +328,25 @@ def model(
     state: State, X: Rows, y: Float[Array, " n"] | None
 ) -> LinearModel | KernelModel:
     """The model of `a / b`."""
-    if state.kernel is None:
-        return model_of(state, state.threshold)
+    problem = state.problem
+    if problem.kernel is None:
+        return patterns.model_of(problem, state.weights / state.threshold)
     assert isinstance(X, KernelMatrix)
     assert y is not None
     coefficients = state.counts / state.threshold
     bias = jnp.zeros_like(state.threshold)
-    if state.constant is not None:
-        bias = jnp.square(state.constant) * jnp.sum(y * coefficients)
+    if problem.constant is not None:
+        bias = jnp.square(problem.constant) * jnp.sum(y * coefficients)
     dtype = X.vectors.dtype
     return models.of_coefficients(
-        state.kernel, X.vectors, y, coefficients.astype(dtype), bias.astype(dtype)
+        problem.kernel, X.vectors, y, coefficients.astype(dtype), bias.astype(dtype)
     )
 
 
 mpu = Solver(
     "mpu",
     init,
-    prepare,
+    patterns.prepare,
     step,
     objective,
     model,

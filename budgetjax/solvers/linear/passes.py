@@ -1,4 +1,4 @@
-"""Passes over patterns, a visit after another, and the order they come in."""
+"""Passes over patterns, and the order of the visits."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,20 +11,19 @@ from budgetjax.solvers.linear.rows import Rows, element, put, taken
 
 
 class Order(NamedTuple):
-    """Patterns in the order they are to be visited in.
+    """The order of visits to some patterns.
 
     Attributes:
-      indices: shape `(n,)`.
-      number: how many of them, from the first on, are meant.
+      indices: patterns, shape `(n,)`.
+      number: how many of them, from the first, are to be visited.
     """
 
     indices: Int32[Array, " n"]
     number: Int32[Array, ""]
 
 
-# A visit: from the coefficient of a pattern, its margin, its squared norm, what else is
-# its own, or None, and what is tallied, to the new coefficient, whether the pattern is
-# kept for the next pass, and the new tally.
+# From the coefficient of a pattern, its margin, its squared norm, its own arguments and
+# the tally, to its new coefficient, whether the next pass keeps it, and the new tally.
 Visit = Callable[
     ..., tuple[Float[Array, ""], Bool[Array, ""], Float[Array, " tallied"]]
 ]
@@ -40,19 +39,19 @@ def visit_all(
     tally: Float[Array, " tallied"],
     own: Any = None,
 ) -> tuple[Float[Array, " size"], Float[Array, " n"], Order, Float[Array, " tallied"]]:
-    """Visits every pattern of an order; O(n), and for each visit the numbers of a row.
+    """A visit to every pattern of an order; O(n), and the numbers of a row per visit.
 
-    The weights follow: they change by the pattern times the change of its coefficient.
+    The weights change by the pattern times the change of its coefficient.
 
     Args:
       patterns: all of them.
       squares: their squared norms.
-      order: none of them twice.
+      order: no pattern twice.
       weights: before the pass.
-      coefficients: of all patterns.
-      visit: what it does.
-      tally: what it is given first.
-      own: what else a visit takes of its pattern: a tree of arrays of shape `(n,)`.
+      coefficients: of all patterns, before the pass.
+      visit: see `Visit`.
+      tally: start of the tally.
+      own: further arguments per pattern, a tree of arrays of shape `(n,)`, or None.
 
     Returns:
       Weights and coefficients after the pass, the kept patterns in the order of their
@@ -68,7 +67,7 @@ def visit_all(
         its_own = jax.tree.map(lambda values: element(values, i), own)
         now, keep, tally = visit(old, margin, element(squares, i), its_own, tally)
         weights = patterns.add(i, now - old, weights)
-        # What is not kept is overwritten by the next that is.
+        # A pattern that is not kept is overwritten by the next that is.
         kept = put(kept, count, i)
         return weights, put(new, i, now), kept, count + keep.astype(count.dtype), tally
 
@@ -89,13 +88,13 @@ def everything(number: int) -> Order:
 def shuffled(key: Key[Array, ""], order: Order) -> Order:
     """A random order of the same patterns; O(number).
 
-    Fisher and Yates: to sort random numbers would take longer than the visits.
+    By Fisher and Yates: sorting random numbers would take longer than the visits.
     """
     seed = jax.random.bits(key, (), jnp.uint32)
 
     def place(t, indices):
-        # Any of the t + 1 places so far; that those of small numbers are likelier, by
-        # one in 2^32 / n draws, does not matter here.
+        # Any of the t + 1 places so far. Small numbers are likelier, by one in 2^32 / n
+        # draws, which does not matter here.
         places = (t + 1).astype(jnp.uint32)
         j = (_bits(seed, t) % places).astype(jnp.int32)
         indices = put(indices, t, taken(indices, j))
@@ -108,7 +107,7 @@ def shuffled(key: Key[Array, ""], order: Order) -> Order:
 
 
 def _bits(seed: UInt32[Array, ""], t: Int32[Array, ""]) -> UInt32[Array, ""]:
-    """32 random bits, the t-th after a seed, for loops that `jax.random` would slow.
+    """The t-th 32 random bits of a seed, for loops that `jax.random` would slow down.
 
     The finalizer of MurmurHash3 on a Weyl sequence, as in SplitMix.
     """

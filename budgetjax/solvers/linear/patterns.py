@@ -1,19 +1,20 @@
-r"""Patterns: examples times their labels, with a constant as one feature more.
+r"""Patterns: examples times their labels, with a constant as an additional feature.
 
 The pattern of an example is :math:`z_i = y_i (x_i, \rho)`, so that a margin is its
 inner product with the weights, the last of which gives the bias.
 """
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import checks
+from budgetjax.checks import Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
@@ -28,47 +29,63 @@ from budgetjax.solvers.linear.rows import (
 )
 
 
-def examples(
-    where: str, X: Any, y: Any
-) -> tuple[DenseRows | SparseRows, Float[Array, " n"]]:
-    """A training set of two classes as rows and labels, checked.
+class Problem(NamedTuple):
+    """The patterns as a state knows them.
 
-    Raises:
-      ValueError: if it is not that.
+    Attributes:
+      squares: `||z_i||^2`, shape `(n,)`.
+      weight: weights of the examples, `v`, shape `(n,)`, or None.
+      constant: `rho`, or None for a model without a bias.
+      kernel: kernel in place of inner products, or None.
+      digest: identifies `y`.
+      num_features: d; not a leaf.
     """
-    rows = as_rows(where, X)
-    return rows, training_set.signs(where, y, rows.number, float)
+
+    squares: Float[Array, " n"]
+    weight: Float[Array, " n"] | None
+    constant: Float[Array, ""] | None
+    kernel: Kernel | None
+    digest: Integer[Array, ""]
+    num_features: Static
+
+    @property
+    def width(self) -> int:
+        """The number of weights, with zeros up to a multiple of 4."""
+        size = self.num_features.value + (self.constant is not None)
+        return _filled(size if self.kernel is None else self.squares.shape[0])
 
 
-def constant_feature(
-    where: str, fit_bias: bool, bias_scale: ArrayLike, dtype: np.dtype
-) -> Float[Array, ""] | None:
-    """`rho`, or None without a bias."""
-    checks.positive(where, "bias_scale", bias_scale)
-    if not checks.flag(where, "fit_bias", fit_bias):
-        return None
-    return checks.as_leaf(where, "bias_scale", bias_scale, dtype)
+def _filled(size: int) -> int:
+    return -(-size // LANES) * LANES
 
 
-def squared_norms(
+def problem_of(
     where: str,
-    rows: DenseRows | SparseRows,
-    constant: Float[Array, ""] | None,
-    dtype: np.dtype,
-) -> Float[Array, " n"]:
-    """The squared norms of all patterns.
+    X: Any,
+    y: Any,
+    weight: ArrayLike | None,
+    fit_bias: bool,
+    bias_scale: ArrayLike,
+    kernel: Kernel | None = None,
+) -> Problem:
+    """The problem of a training set of two classes, checked; see `budgetjax.Solver`.
 
     Raises:
-      ValueError: if one overflows.
+      ValueError: if an argument does not fit, or a squared norm overflows.
     """
-    squares = rows.squares(dtype)
-    if constant is not None:
+    if kernel is None:
+        rows = as_rows(where, X)
+        (n, d), squares = rows.shape, _squares(rows)
+    else:
+        training_set.check_kernel(where, kernel)
+        X = training_set.features(where, X)
+        (n, d), squares = X.shape, kernel.diag(X)
+    y = training_set.signs(where, y, n, float)
+    squares, constant = squares.astype(y.dtype), None
+    scale = checks.as_leaf(where, "bias_scale", bias_scale, y.dtype, checks.positive)
+    if checks.flag(where, "fit_bias", fit_bias):
+        constant = scale
         squares += jnp.square(constant)
-    return finite_squares(where, squares)
-
-
-def finite_squares(where: str, squares: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Squared norms, if none of them overflows."""
     known = checks.concrete(squares)
     if known is not None and not np.all(np.isfinite(known)):
         row = int(np.argmin(np.isfinite(known)))
@@ -76,36 +93,79 @@ def finite_squares(where: str, squares: Float[Array, " n"]) -> Float[Array, " n"
             f"{where}: squared norms must be finite in {squares.dtype}, got "
             f"{known[row]} in row {row}; scale X down"
         )
-    return squares
+    return Problem(
+        squares=squares,
+        weight=training_set.weights(where, weight, y),
+        constant=constant,
+        kernel=kernel,
+        digest=training_set.digest(y),
+        num_features=Static(d),
+    )
 
 
-def width(rows: DenseRows | SparseRows, constant: Float[Array, ""] | None) -> int:
-    """The number of weights: of the features, of the constant, and what fills up."""
-    size = rows.size + (constant is not None)
-    return size if isinstance(rows, SparseRows) else -(-size // LANES) * LANES
-
-
-def patterns(
-    rows: DenseRows | SparseRows,
-    y: Float[Array, " n"],
-    constant: Float[Array, ""] | None,
-) -> DenseRows | SparseRows:
-    """All patterns, as rows of `width` numbers; not to be traced for sparse rows."""
+def _squares(rows: DenseRows | SparseRows) -> Float[Array, " n"]:
+    """The squared norm of each row, in JAX's default precision."""
+    dtype = jax.dtypes.canonicalize_dtype(float)
     if isinstance(rows, DenseRows):
-        return DenseRows(_signed(rows.values, y, constant, width(rows, constant)))
-    starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
+        return _dense_squares(rows.values, dtype)
+    starts = np.asarray(rows.starts)
+    values = np.asarray(rows.values, np.float64)[: starts[-1]]
+    owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    with np.errstate(over="ignore"):
+        squares = np.bincount(owners, np.square(values), rows.shape[0])
+    return checks.on_device(squares, dtype)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _dense_squares(X: Float[Array, "n d"], dtype: np.dtype) -> Float[Array, " n"]:
+    # Compiled, this needs no second matrix.
+    return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
+
+
+def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
+    """The patterns of a linear state, and the labels; not to be traced if sparse.
+
+    Raises:
+      ValueError: if it is another training set.
+    """
+    where, problem = "solve", state.problem
+    dense = problem.kernel is not None
+    rows = DenseRows(training_set.features(where, X)) if dense else as_rows(where, X)
+    shape = problem.squares.shape[0], problem.num_features.value
+    if rows.shape != shape:
+        raise ValueError(
+            f"{where}: X must be the training set of the state, of shape {shape}, got "
+            f"{rows.shape}"
+        )
+    y = training_set.signs(where, y, shape[0], float)
+    training_set.check_same(where, "y", problem.digest, y)
+    if isinstance(rows, SparseRows):
+        return _sparse_patterns(rows, y, problem), y
+    if problem.kernel is None:
+        return DenseRows(_signed(rows.values, y, problem.constant, problem.width)), y
+    gram = problem.kernel.gram(rows.values, rows.values)
+    if problem.constant is not None:
+        gram += jnp.square(problem.constant).astype(gram.dtype)
+    signs = y.astype(gram.dtype)
+    signed = gram * signs[:, None] * signs[None]
+    padding = (0, 0), (0, problem.width - shape[0])
+    return KernelMatrix(jnp.pad(signed, padding), rows.values), y
+
+
+def _sparse_patterns(
+    rows: SparseRows, y: Float[Array, " n"], problem: Problem
+) -> SparseRows:
+    starts = np.asarray(rows.starts)
     signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
     # Where all numbers are 0, some are kept that belong to no row.
-    values, indices = (
-        np.asarray(rows.values)[: len(signs)] * signs,
-        indices[: len(signs)],
-    )
-    if constant is not None:
-        last = (np.asarray(y) * float(constant)).astype(values.dtype)
+    values = np.asarray(rows.values)[: len(signs)] * signs
+    indices = np.asarray(rows.indices)[: len(signs)]
+    if problem.constant is not None:
+        last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
         values = np.insert(values, starts[1:], last)
-        indices = np.insert(indices, starts[1:], rows.size)
+        indices = np.insert(indices, starts[1:], rows.shape[1])
         starts = starts + np.arange(len(starts))
-    filled = filled_up(values, indices, starts, width(rows, constant))
+    filled = filled_up(values, indices, starts, problem.width)
     return jax.tree.map(jnp.asarray, filled)
 
 
@@ -114,53 +174,13 @@ def _signed(X, y, constant, width):
     parts = [X * y[:, None].astype(X.dtype)]
     if constant is not None:
         parts.append((y * constant).astype(X.dtype)[:, None])
-    filled = X.shape[1] + len(parts) - 1
-    parts.append(jnp.zeros((X.shape[0], width - filled), X.dtype))
+    padding = width - X.shape[1] - len(parts) + 1
+    parts.append(jnp.zeros((X.shape[0], padding), X.dtype))
     return jnp.concatenate(parts, axis=1)
 
 
-def kernel_patterns(
-    kernel: Kernel,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    constant: Float[Array, ""] | None,
-) -> KernelMatrix:
-    """All patterns in the feature space of a kernel; see `KernelMatrix`."""
-    gram = kernel.gram(X, X)
-    square = 0 if constant is None else jnp.square(constant).astype(gram.dtype)
-    signs = y.astype(gram.dtype)
-    values = (gram + square) * signs[:, None] * signs[None]
-    # Loops over a row take several numbers at a time.
-    return KernelMatrix(jnp.pad(values, ((0, 0), (0, -y.shape[0] % LANES))), X)
-
-
-def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
-    """The patterns of a state, of a linear problem, and the labels.
-
-    Raises:
-      ValueError: if it is another training set.
-    """
-    where = "solve"
-    kernel = getattr(state, "kernel", None)
-    rows, y = examples(where, X, y)
-    n, d = state.squares.shape[0], state.num_features.value
-    if (rows.number, rows.size) != (n, d):
-        raise ValueError(
-            f"{where}: X must be the training set of the state, of shape ({n}, {d}), "
-            f"got ({rows.number}, {rows.size})"
-        )
-    training_set.check_same(where, "y", state.digest, y)
-    if kernel is None:
-        return patterns(rows, y, state.constant), y
-    assert isinstance(rows, DenseRows)
-    return kernel_patterns(kernel, rows.values, y, state.constant), y
-
-
-def model_of(state: Any, scale: Float[Array, ""] | float = 1.0) -> LinearModel:
-    """The model of the weights of a state, over a scale."""
-    d = state.num_features.value
-    weights = state.weights / scale
-    bias = jnp.zeros_like(weights[0])
-    if state.constant is not None:
-        bias = state.constant * weights[d]
+def model_of(problem: Problem, weights: Float[Array, " size"]) -> LinearModel:
+    """The linear model of these weights."""
+    d, constant = problem.num_features.value, problem.constant
+    bias = jnp.zeros_like(weights[0]) if constant is None else constant * weights[d]
     return LinearModel(weights[:d], bias)
