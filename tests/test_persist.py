@@ -185,7 +185,7 @@ def test_a_batch_learner_goes_on(path):
     # The count can grow: a compiled step gives a gamma that yields to other types.
     assert loaded.rows.kernel.gamma.weak_type
     strong = bj.RBF(jnp.array(0.5, jnp.float32))
-    step(loaded._replace(kernel=strong), X, y)
+    step(loaded._replace(rows=loaded.rows._replace(kernel=strong)), X, y)
     assert step._cache_size() == programs + 1
 
 
