@@ -92,6 +92,11 @@ class Kernel(Parameters):
     # Whether it compares rows with examples, which then are support vectors.
     of_examples: ClassVar[bool] = True
 
+    @property
+    def stationary(self) -> bool:
+        """Whether `k(x, z)` depends on `x - z` alone, so that all rows can be moved."""
+        return False
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
@@ -189,7 +194,30 @@ class Polynomial(Kernel):
         return jax.lax.pow(gamma * products + coef0, degree)
 
 
-class RBF(Kernel):
+class Stationary(Kernel):
+    """A kernel of differences, with `k(x, x) = 1`."""
+
+    stationary = True
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        raise NotImplementedError
+
+    def diag(self, X, squares=None):
+        return jnp.ones_like(
+            squared_norms(_points(self, X)) if squares is None else squares
+        )
+
+
+def _distances(kernel, X, Z, X_squares, Z_squares) -> Float[Array, "n m"]:
+    """`||x - z||^2`, from the differences if the kernel is `exact`."""
+    X, Z = _pair(kernel, X, Z)
+    if not kernel.exact:
+        return squared_distances(X, Z, X_squares, Z_squares)
+    difference = X[:, None] - Z[None]
+    return jnp.sum(difference * difference, axis=2)
+
+
+class RBF(Stationary):
     r"""The Gaussian kernel, `k(x, z) = exp(-gamma ||x - z||^2)`.
 
     Args:
@@ -209,18 +237,8 @@ class RBF(Kernel):
         checks.flag("RBF", "exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        X, Z = _pair(self, X, Z)
-        if self.exact:
-            difference = X[:, None] - Z[None]
-            distances = jnp.sum(difference * difference, axis=2)
-        else:
-            distances = squared_distances(X, Z, X_squares, Z_squares)
+        distances = _distances(self, X, Z, X_squares, Z_squares)
         return jnp.exp(-_scalar(self, "gamma", distances.dtype) * distances)
-
-    def diag(self, X, squares=None):
-        return jnp.ones_like(
-            squared_norms(_points(self, X)) if squares is None else squares
-        )
 
 
 # Rows whose distances from each other make the default gamma.
@@ -304,7 +322,7 @@ def gamma_of_distances(distances: Float[np.ndarray, "n n"]) -> float:
     return float(2 / np.mean(np.minimum(distances, most)))
 
 
-class Laplacian(Kernel):
+class Laplacian(Stationary):
     """The Laplacian kernel, `k(x, z) = exp(-gamma sum_i |x_i - z_i|)`.
 
     Args:
@@ -321,10 +339,72 @@ class Laplacian(Kernel):
         distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)
         return jnp.exp(-_scalar(self, "gamma", distances.dtype) * distances)
 
-    def diag(self, X, squares=None):
-        return jnp.ones_like(
-            squared_norms(_points(self, X)) if squares is None else squares
-        )
+
+class Matern(Stationary):
+    r"""The Matern kernel of the distance `r = ||x - z|| / length_scale`.
+
+    `exp(-r)` for nu = 1/2, `(1 + s) exp(-s)` with `s = sqrt(3) r` for 3/2, and
+    `(1 + s + s^2 / 3) exp(-s)` with `s = sqrt(5) r` for 5/2: rougher functions than
+    those of `RBF`, which is the limit.
+
+    Args:
+      length_scale: positive.
+      nu: 0.5, 1.5 or 2.5; the convention of scikit-learn. It is static.
+      exact: as for `RBF`. The expansion takes points for equal, in float32, that are
+        nearer than a thousandth of their norm.
+    """
+
+    length_scale: Any
+    nu: float = static(default=1.5)
+    exact: bool = static(default=False)
+
+    def __post_init__(self):
+        checks.positive("Matern", "length_scale", self.length_scale)
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
+        checks.flag("Matern", "exact", self.exact)
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        X, Z = _pair(self, X, Z)
+        X_squares = squared_norms(X) if X_squares is None else X_squares
+        Z_squares = squared_norms(Z) if Z_squares is None else Z_squares
+        squares = _distances(self, X, Z, X_squares, Z_squares)
+        # Of equal points a rounding is left, and its root would be large. The root has
+        # no derivative at 0, where that of k is 0 or does not exist.
+        rounding = 4 * jnp.finfo(squares.dtype).eps
+        apart = squares > rounding * (X_squares[:, None] + Z_squares[None])
+        roots = jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1)), 0)
+        length_scale = _scalar(self, "length_scale", squares.dtype)
+        s = (2 * self.nu) ** 0.5 / length_scale * roots
+        polynomial = {0.5: 1, 1.5: 1 + s, 2.5: 1 + s + s * s / 3}[self.nu]
+        return polynomial * jnp.exp(-s)
+
+
+class RationalQuadratic(Stationary):
+    """The rational quadratic kernel, `(1 + ||x - z||^2 / (2 alpha l^2))^-alpha`.
+
+    A mixture of Gaussian kernels of many widths.
+
+    Args:
+      length_scale: l, positive.
+      alpha: positive; small values have heavy tails, large ones give an `RBF`.
+      exact: as for `RBF`.
+    """
+
+    length_scale: Any
+    alpha: Any = 1.0
+    exact: bool = static(default=False)
+
+    def __post_init__(self):
+        checks.positive("RationalQuadratic", "length_scale", self.length_scale)
+        checks.positive("RationalQuadratic", "alpha", self.alpha)
+        checks.flag("RationalQuadratic", "exact", self.exact)
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        squares = _distances(self, X, Z, X_squares, Z_squares)
+        length_scale = _scalar(self, "length_scale", squares.dtype)
+        alpha = _scalar(self, "alpha", squares.dtype)
+        return jnp.exp(-alpha * jnp.log1p(squares / (2 * alpha * length_scale**2)))
 
 
 class Sigmoid(Kernel):
@@ -366,6 +446,10 @@ class Normalized(Kernel):
     def __post_init__(self):
         _check_kernel("Normalized", "kernel", self.kernel)
 
+    @property
+    def stationary(self) -> bool:
+        return self.kernel.stationary
+
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
         X_norms = _inverse_norms(self.kernel.diag(X, X_squares))
@@ -393,6 +477,10 @@ class Sum(Kernel):
         _check_kernel("Sum", "left", self.left)
         _check_kernel("Sum", "right", self.right)
 
+    @property
+    def stationary(self) -> bool:
+        return self.left.stationary and self.right.stationary
+
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         left = self.left.gram(X, Z, X_squares, Z_squares)
         return left + self.right.gram(X, Z, X_squares, Z_squares)
@@ -410,6 +498,10 @@ class Product(Kernel):
     def __post_init__(self):
         _check_kernel("Product", "left", self.left)
         _check_kernel("Product", "right", self.right)
+
+    @property
+    def stationary(self) -> bool:
+        return self.left.stationary and self.right.stationary
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         left = self.left.gram(X, Z, X_squares, Z_squares)

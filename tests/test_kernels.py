@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.gaussian_process import kernels as gaussian_process
 from sklearn.metrics import pairwise
 
 import budgetjax as bj
@@ -57,6 +58,19 @@ ROWS = (
     Row("rbf", bj.RBF(0.3), sk_rbf(0.3)),
     Row("rbf-exact", bj.RBF(0.3, exact=True), sk_rbf(0.3)),
     Row("laplacian", bj.Laplacian(0.4), sk_laplacian(0.4)),
+    *(
+        Row(
+            f"matern-{nu}",
+            bj.Matern(1.3, nu=nu),
+            gaussian_process.Matern(1.3, nu=nu),
+        )
+        for nu in (0.5, 1.5, 2.5)
+    ),
+    Row(
+        "rational-quadratic",
+        bj.RationalQuadratic(1.3, alpha=0.7),
+        gaussian_process.RationalQuadratic(1.3, alpha=0.7),
+    ),
     Row("sigmoid", bj.Sigmoid(0.6, -0.5), sk_sigmoid(0.6, -0.5), semidefinite=False),
     Row(
         "normalized-linear",

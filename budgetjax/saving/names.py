@@ -19,7 +19,10 @@ from budgetjax.solvers import SOLVERS
 ESTIMATORS = "budgetjax.estimators"
 # Where the class of each name lies: files hold the names alone, and code can move.
 MODULES = {
-    "kernels": "RBF Laplacian Linear Polynomial Sigmoid Normalized Sum Product",
+    "kernels": (
+        "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
+        "Sum Product"
+    ),
     "online.fourier": "Waves",
     "online.maintenance.removal": (
         "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin"
