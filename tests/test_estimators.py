@@ -214,7 +214,7 @@ def test_where_rows_are_moved_from():
         (bj.RBF(1.0), origin),
         (bj.Laplacian(1.0) + bj.RBF(1.0), origin),
         (bj.Normalized(bj.RBF(1.0) * near), origin),
-        (near, 0 * origin),
+        (bj.Matern(1.0), origin),
         (bj.Linear(), 0 * origin),
         (bj.RBF(1.0) + bj.Linear(), 0 * origin),
         (None, 0 * origin),

@@ -16,9 +16,6 @@ from budgetjax.kernels import (
     Kernel,
     Laplacian,
     Linear,
-    Normalized,
-    Product,
-    Sum,
 )
 from budgetjax.models import block_size, padded
 from budgetjax.scaling import Scaling
@@ -28,8 +25,8 @@ FLOATS = (np.float64, np.float32)
 KERNELS = {"rbf": RBF, "laplacian": Laplacian}
 # Rows that are looked at for a warning, at most.
 SAMPLED_ROWS = 65_536
-# Rows are moved if 0 is further from them, in the exponent of the kernel: float32
-# rounds an exponent by a ten-millionth of that distance.
+# Rows are moved if 0 is further from them, in the exponent of the default kernel:
+# float32 rounds an exponent by a ten-millionth of that distance.
 FAR = 10.0
 
 
@@ -166,18 +163,18 @@ def _sample(X: Any) -> Any:
 def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
     """What to subtract from rows before they are rounded.
 
-    Of a kernel of differences, the median of every feature if that is far from 0; else
+    The median of every feature, under a stationary kernel and if it is far from 0; else
     zeros: with any other kernel it would be another model.
     """
     nowhere = np.zeros(X.shape[1])
-    if kernel is None or _exponent(kernel, nowhere) is None:
+    if kernel is None or not kernel.stationary:
         return nowhere
     rows = _sample(X)
     if scipy.sparse.issparse(rows):
         median = np.asarray(csc_median_axis_0(rows.tocsc()), np.float64)
     else:
         median = np.median(np.asarray(rows, np.float64), axis=0)
-    return median if (_exponent(kernel, median) or 0.0) > FAR else nowhere
+    return median if scale(X) * float(median @ median) > FAR else nowhere
 
 
 def moved(origin: Float[np.ndarray, " features"]) -> Scaling | None:
@@ -189,21 +186,6 @@ def names_of(estimator: Any) -> tuple[str, ...] | None:
     """The columns of the data frame that an estimator was fitted on, if it was one."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else tuple(names.tolist())
-
-
-def _exponent(kernel: Kernel, x: Float[np.ndarray, " features"]) -> float | None:
-    """How far x is from 0, in the exponent of a kernel of differences, else None."""
-    match kernel:
-        case RBF():
-            return float(kernel.gamma) * float(x @ x)
-        case Laplacian():
-            return float(kernel.gamma) * float(np.sum(np.abs(x)))
-        case Normalized():
-            return _exponent(kernel.kernel, x)
-        case Sum() | Product():
-            left, right = _exponent(kernel.left, x), _exponent(kernel.right, x)
-            return None if left is None or right is None else max(left, right)
-    return None
 
 
 def classes_of(
