@@ -105,9 +105,6 @@ ALIEN = {
     "tensors-with-notes": safetensors.numpy.save({"a": np.ones(3)}, {"format": "pt"}),
     "our-name": safetensors.numpy.save({"a": np.ones(3)}, {"budgetjax": "[]"}),
     "no-digest": safetensors.numpy.save({}, {"budgetjax": '{"format": 1}'}),
-    "empty-digest": safetensors.numpy.save(
-        {}, {"budgetjax": '{"format": 1, "digest": ""}'}
-    ),
     "deep": safetensors.numpy.save({}, {"budgetjax": "[" * 100_000}),
 }
 
@@ -123,13 +120,6 @@ def test_no_file_and_no_name(path):
         model_files.load(path.parent)
     with pytest.raises(FileNotFoundError, match=r"model.safetensors"):
         model_files.load(path)
-    for call in (
-        model_files.load,
-        model_files.header,
-        lambda name: model_files.save(name, MODEL),
-    ):
-        with pytest.raises(ValueError, match=r"path must be the name .*, got None"):
-            call(None)
 
 
 def test_a_newer_format_says_so(path, monkeypatch):
@@ -148,7 +138,6 @@ def test_a_newer_format_says_so(path, monkeypatch):
 def test_paths_of_all_kinds(path):
     model_files.save(str(path), MODEL)
     assert is_model(str(path))
-    assert is_model(os.fsencode(path))
     strange = path.parent / "[a*] b é.txt"
     model_files.save(strange, MODEL)
     assert is_model(strange)
@@ -229,49 +218,43 @@ FUNCTION_NAMES = (
 @pytest.mark.parametrize("key", ["function", "own function"])
 def test_no_other_functions(name, key, path, monkeypatch):
     loaded = set(sys.modules)
-    arguments = {"args": {"tuple": ["touch hacked"]}, "keywords": {"dict": []}}
-    for node in ({key: name}, {key: name} | arguments):
+    arguments = {"args": ["touch hacked"], "keywords": {}}
+    for node in ({key: name}, {"partial": {key: name}, **arguments}):
         forged(path, monkeypatch, node)
         message = refused(path, "must be a function of budgetjax.losses or optax")
         assert repr(name) in message
     assert set(sys.modules) == loaded
 
 
+ARRAY = {"array": "NumPy array", "dtype": "float32", "shape": [3]}
+KEYS = ARRAY | {"array": "random keys"}
+TEXT = {"text": ["a"], "dtype": "U1", "shape": [1]}
 NODES = {
     "unknown": {"pickle": "gASVKAAAA"},
     "empty": {},
     "several-kinds": {"eval": "1", "exec": "2"},
-    "no-tensor": {"array": "other", "dtype": "float32", "kind": "jax"},
-    "another-dtype": {"array": "a", "dtype": "object", "kind": "numpy"},
-    "no-dtype": {"array": "a", "dtype": "os.system", "kind": "numpy"},
-    "wrong-size": {"array": "a", "dtype": "float64", "kind": "numpy"},
-    "no-key": {
-        "array": "a",
-        "dtype": "float32",
-        "kind": "keys",
-        "keys": "threefry2x32",
-    },
-    "no-generator": {"array": "a", "dtype": "float32", "kind": "keys", "keys": "x"},
+    "no-tensor": ARRAY,
+    "another-dtype": ARRAY | {"dtype": "object"},
+    "no-dtype": ARRAY | {"dtype": "os.system"},
+    "wrong-size": ARRAY | {"dtype": "float64"},
+    "wrong-shape": ARRAY | {"shape": [2]},
+    "no-key": KEYS | {"impl": "threefry2x32"},
+    "no-generator": KEYS | {"impl": "x"},
     "other-fields": {"type": "RBF", "fields": {"gamma": 1.0}},
     "more-fields": {"type": "RBF", "fields": {"gamma": 1.0, "exact": None, "x": 1}},
     "fields-in-a-list": {"type": "RBF", "fields": [1.0, None]},
-    "list-as-key": {"dict": [[["a"], 1]]},
-    "no-pair": {"dict": [["a"]]},
-    "wrong-shape": {"objects": ["a"], "shape": [7], "dtype": "U1"},
-    "no-shape": {"objects": ["a"], "shape": ["b"], "dtype": "U1"},
-    "no-text": {"objects": [3], "shape": [1], "dtype": "i4"},
-    "no-width": {"objects": ["a"], "shape": [1], "dtype": "U8,i4"},
-    "no-keywords": {
-        "function": "hinge",
-        "args": {"tuple": []},
-        "keywords": 3,
-    },
+    "wrong-shape-of-text": TEXT | {"shape": [7]},
+    "no-shape": TEXT | {"shape": ["b"]},
+    "no-text": TEXT | {"text": "a"},
+    "no-type": TEXT | {"dtype": "os.system"},
+    "no-keywords": {"partial": {"function": "hinge"}, "args": [], "keywords": 3},
 }
 
 
 @pytest.mark.parametrize("name", NODES)
 def test_other_structures(name, path, monkeypatch):
-    forged(path, monkeypatch, {"tuple": [NODES[name]]}, {"a": np.ones(3, np.float32)})
+    tensors = {"[0]": np.ones(3, np.float32)} if name != "no-tensor" else {}
+    forged(path, monkeypatch, {"tuple": [NODES[name]]}, tensors)
     refused(path)
 
 
@@ -349,15 +332,12 @@ def test_an_estimator_with_a_function_of_ones_own(path):
         return (score - y) ** 2
 
     model_files.save(path, Estimator(loss=loss).fit())
-    with pytest.raises(ValueError, match=r"loss must be a function .* give like="):
-        model_files.load(path)
+    for like in (None, Estimator(loss=bj.losses.hinge)):
+        with pytest.raises(ValueError, match=r"loss must be a function .* give like="):
+            model_files.load(path, like=like)
     for like in (Estimator(loss=loss), Estimator(loss=loss).fit()):
         loaded = model_files.load(path, like=like)
         assert loaded.loss is loaded.state_[1].func is loss
-    with pytest.raises(ValueError, match="loss must be as in like"):
-        model_files.load(path, like=Estimator(loss=bj.losses.hinge))
-    with pytest.raises(ValueError, match=r"must be as in like, dict, got Estimator"):
-        model_files.load(path, like={})
 
 
 @pytest.mark.usefixtures("estimators")
@@ -396,16 +376,16 @@ BAD = {
     "set": (lambda: {"a": {1}}, r"\['a'\] must .*, got set"),
     "bytes": (lambda: (b"a",), r"\[0\] must .*, got bytes"),
     "complex": (lambda: 1j, "got complex"),
-    "keys": (lambda: {(1, 2): 3}, "dicts with simple keys, .*, got dict"),
+    "keys": (lambda: {(1, 2): 3}, "dicts with text as keys, .*, got dict"),
     "random-state": (lambda: [np.random.RandomState(0)], "RandomState"),
     "generator": (lambda: np.random.default_rng(0), "got .*Generator"),
     "complex-array": (lambda: np.ones(2, complex), "got dtype complex128"),
     "times": (lambda: np.array(["2020"], "M8[D]"), "got dtype datetime64"),
     "records": (lambda: np.zeros(2, [("a", int)]), "got dtype"),
     "long-floats": (lambda: np.ones(2, np.longdouble), "got dtype"),
-    "masked": (lambda: np.ma.array([1.0], mask=[True]), "must be an array .*, got"),
-    "objects": (lambda: np.array([object()]), r"\[0\] must .*, got object"),
-    "donated": (donated, "must have a value, got an array that was donated"),
+    "masked": (lambda: np.ma.array([1.0], mask=[True]), "got MaskedArray"),
+    "objects": (lambda: np.array([object()]), "must be an array .*, got dtype object"),
+    "donated": (donated, "must have a value, got an array that .* was donated"),
     "module": (lambda: os, "got module"),
 }
 
@@ -425,19 +405,10 @@ def test_traced_values_cannot_be_saved(path):
         model_files.save(path, {"x": x})
 
     with pytest.raises(
-        ValueError, match=r"^save: \['x'\] must have a value, got a tra"
+        ValueError, match=r"^save: \['x'\] must have a value, got .* traced"
     ):
         inside(1.0)
     assert not path.exists()
-
-
-def test_more_text_than_a_file_takes(path, monkeypatch):
-    model_files.save(path, "x" * 1000)
-    monkeypatch.setattr(model_files, "HEADER_LIMIT", 1000)
-    with pytest.raises(
-        ValueError, match=r"^save: text .* within 1,000 bytes, .*, got "
-    ):
-        model_files.save(path, "x" * 1000)
 
 
 def test_without_safetensors(path, monkeypatch):
@@ -474,10 +445,10 @@ NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class FullDisk:
-    """A file on a disk that takes no second part."""
+    """A file on a disk that takes a hundred bytes."""
 
     def __init__(self, file):
-        self.file, self.parts = file, 0
+        self.file = file
 
     def __enter__(self):
         return self
@@ -488,11 +459,9 @@ class FullDisk:
     def __getattr__(self, name):
         return getattr(self.file, name)
 
-    def write(self, data):
-        self.parts += 1
-        if self.parts > 1:
-            raise NO_SPACE
-        self.file.write(data)
+    def writelines(self, parts):
+        self.file.write(parts[0][:100])
+        raise NO_SPACE
 
 
 def full(monkeypatch):
@@ -556,20 +525,6 @@ def test_a_limit_of_the_system_leaves_all_as_it_was(saved):
     assert is_model(saved)
 
 
-def test_the_folder_is_put_on_the_disk_last(saved, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", failing(NO_SPACE, only=2)(os.fsync))
-        with pytest.raises(OSError, match="the new file is there, but may not survive"):
-            model_files.save(saved, OTHER)
-    assert is_model(saved, OTHER)
-    with monkeypatch.context() as patched:
-        unknown = OSError(errno.EINVAL, "Invalid argument")
-        patched.setattr(os, "fsync", failing(unknown, only=2)(os.fsync))
-        model_files.save(saved, MODEL)
-    assert is_model(saved)
-    assert os.listdir(saved.parent) == [saved.name]
-
-
 def test_what_is_on_the_disk_before_the_name_changes(saved, monkeypatch):
     order = []
 
@@ -579,7 +534,7 @@ def test_what_is_on_the_disk_before_the_name_changes(saved, monkeypatch):
     for name in ("fsync", "replace"):
         monkeypatch.setattr(os, name, noting(name, getattr(os, name)))
     model_files.save(saved, OTHER)
-    assert order == ["fsync", "replace", "fsync"]
+    assert order == ["fsync", "replace"]
 
 
 @pytest.mark.parametrize("what", ["no-folder", "file-as-folder", "folder", "pipe"])

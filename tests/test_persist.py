@@ -35,7 +35,7 @@ def bits(leaf):
     if isinstance(leaf, jax.Array | np.ndarray | np.generic):
         array = np.asarray(leaf)
         data = array.tolist() if array.dtype.kind in "OU" else array.tobytes()
-        return array.dtype, array.shape, getattr(leaf, "weak_type", False), data
+        return array.dtype, array.shape, data
     return repr(leaf)
 
 
@@ -115,7 +115,7 @@ def test_stacked_states(row, path):
 
     states = jax.vmap(init)(jnp.array([0.1, 1.0, 2.0]), jnp.array([3, 10, 20]))
     assert_identical(returned(path, scrambled(states), like=states), scrambled(states))
-    with pytest.raises(ValueError, match=r"shape \(\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"gamma.shape .* \[\], got \[3\]"):
         model_files.load(path, like=row.roomy())
 
 
@@ -179,14 +179,7 @@ def test_a_batch_learner_goes_on(path):
     state = step(BATCH["sbp"](X, y), X, y)
     loaded = returned(path, state)
     expected = step(state, X, y)
-    programs = step._cache_size()
     assert_identical(step(loaded, X, y), expected)
-    assert step._cache_size() == programs
-    # The count can grow: a compiled step gives a gamma that yields to other types.
-    assert loaded.rows.kernel.gamma.weak_type
-    strong = bj.RBF(jnp.array(0.5, jnp.float32))
-    step(loaded._replace(rows=loaded.rows._replace(kernel=strong)), X, y)
-    assert step._cache_size() == programs + 1
 
 
 def test_models_of_batch_learners(path):
@@ -250,7 +243,6 @@ THINGS = {
     "real": [0.1, -0.0, 5e-324, 1e308, float("inf"), -float("inf"), NAN],
     "text": ["", "é", "\0", '"\\', "\ud800", "budgetjax"],
     "nested": {"a": ({"b": []}, ()), "": [[], {}, (None,)]},
-    "other-keys": ({3: 1, 1: {}}, {True: 2}),
     "static": (Static(True), Static(False), Static(7)),
     "numpy-numbers": [np.float32(0.1), np.int64(-3), np.bool(True)],
     "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
@@ -262,7 +254,6 @@ THINGS = {
     "key": jax.random.key(3),
     "keys": jax.random.split(jax.random.key(3, impl="rbg"), 4),
     "old-key": jax.random.PRNGKey(0),
-    "weak": [jnp.asarray(0.1), jnp.asarray(-3), jnp.asarray(NAN), jnp.asarray(True)],
     "quantile": losses.quantile(0.9),
     "tube": losses.epsilon_insensitive(0.1),
     "delta": jax.tree_util.Partial(optax.losses.huber_loss, delta=2.0),
@@ -349,8 +340,8 @@ def sgd(loss=my_loss, learning_rate=0.5, **more):
     return bj.sgd.init(bj.RBF(0.5), loss=loss, learning_rate=learning_rate, **arguments)
 
 
-class MyKernel(bj.Kernel):
-    power: Any
+class MyKernel(bj.Kernel, NamedTuple("MyKernel", [("power", Any)])):
+    __slots__ = ()
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return (1 + X @ Z.T) ** self.power
@@ -359,6 +350,7 @@ class MyKernel(bj.Kernel):
         return (1 + jnp.sum(X * X, axis=1)) ** self.power
 
 
+NEEDED = "; for one of your own give like="
 OWN = {
     "loss": sgd,
     "schedule": lambda: sgd(losses.hinge, optax.exponential_decay(0.5, 20, 0.7)),
@@ -379,7 +371,7 @@ def test_what_only_the_caller_knows_comes_from_like(name, path):
     state, like = OWN[name](), OWN[name]()
     drawn = scrambled(state)
     model_files.save(path, drawn)
-    message = r"load: .*: .* must .*, got '[^']+'; for one of your own give like=, a"
+    message = f"load: .*: .* must .*, got '[^']+'{NEEDED}, a"
     with pytest.raises(ValueError, match=message):
         model_files.load(path)
     # A schedule made again is another function, so it is the one of like that comes.
@@ -418,58 +410,76 @@ class Unlike(NamedTuple):
 
 
 UNLIKE = (
-    Unlike("loss", sgd, lambda: sgd(other_loss), "function other_loss, got 'my_loss'"),
-    Unlike("known-loss", lambda: sgd(losses.hinge), sgd, "my_loss, got hinge"),
-    Unlike("own-loss", sgd, lambda: sgd(losses.hinge), "function hinge, got 'my_loss'"),
+    Unlike(
+        "loss", sgd, lambda: sgd(other_loss), f"loss must .*, got 'my_loss'{NEEDED}"
+    ),
+    Unlike("known-loss", lambda: sgd(losses.hinge), sgd, "loss .* my_loss, got hinge$"),
+    Unlike("own-loss", sgd, lambda: sgd(losses.hinge), f"got 'my_loss'{NEEDED}"),
     Unlike(
         "schedule",
         OWN["schedule"],
         lambda: sgd(losses.hinge),
-        "learning_rate .*ArrayImpl, got .*Partial",
+        f"learning_rate must be a function .*{NEEDED}",
     ),
-    Unlike("algorithm", arow, sgd, "model .* like, sgd, got arow"),
+    Unlike("algorithm", arow, sgd, "model .* like, sgd, got arow$"),
+    Unlike("own-kernel", sgd, OWN["kernel"], f"loss must .*, got 'my_loss'{NEEDED}"),
     Unlike(
-        "own-kernel",
-        sgd,
-        OWN["kernel"],
-        "model .* like, perceptron, got sgd",
+        "capacity",
+        arow,
+        lambda: arow(budget=7),
+        r"expansion.vectors.shape .* \[8, 3\], got \[6, 3\]$",
     ),
-    Unlike(
-        "capacity", arow, lambda: arow(budget=7), r"vectors .* \(8, 3\), got \(6, 3"
-    ),
-    Unlike("dtype", forgetron, lambda: forgetron(jnp.float16), "float16, got float32"),
+    Unlike("dtype", forgetron, lambda: forgetron(jnp.float16), "float16, got float32$"),
     Unlike(
         "flag",
         lambda: arow(maintenance=bj.Merge()),
         lambda: arow(maintenance=bj.Merge(same_sign=False)),
-        "same_sign .*False.*, got .*True",
+        "maintenance.same_sign.* like, False, got True$",
     ),
-    Unlike("count", lambda: Static(3), lambda: Static(4), "value .*4.*, got .*3"),
     Unlike(
         "strategy",
         sgd,
         lambda: sgd(maintenance=bj.MultiMerge()),
         "maintenance .* like, MultiMerge, got Merge$",
     ),
-    Unlike("more", lambda: sgd(average=True), sgd, r"terms .*\(6, 1\), got \(6, 2\)"),
-    Unlike("ball", lambda: pegasos(True), pegasos, "ball .*NoneType, got .*Ball"),
-    Unlike("no-ball", pegasos, lambda: pegasos(True), "ball .*Ball, got .*NoneType"),
-    Unlike("shorter", lambda: (1, 2), lambda: (1, 2, 3), "length 3, got 2"),
-    Unlike("longer", lambda: [1, 2], lambda: [1], "length 1, got 2"),
-    Unlike("keys", lambda: {"a": 1}, lambda: {"b": 1}, r"keys \['b'\], got \['a'\]"),
-    Unlike("number", lambda: 1, lambda: 1.0, "like, float, got int$"),
-    Unlike("numpy", lambda: np.zeros(3), lambda: jnp.zeros(3), "got ndarray"),
-    Unlike("kind", lambda: np.zeros(3), lambda: np.zeros(3, int), "dtype i, got f"),
-    Unlike("array", lambda: None, lambda: np.zeros(3), "ndarray, got .*NoneType"),
+    Unlike(
+        "more", lambda: sgd(average=True), sgd, r"terms.shape .*\[6, 1\], got \[6, 2\]$"
+    ),
+    Unlike("ball", lambda: pegasos(True), pegasos, "ball .* like, None, got Ball$"),
+    Unlike("no-ball", pegasos, lambda: pegasos(True), "ball .* like, Ball, got None$"),
+    Unlike("keys", lambda: {"a": 1}, lambda: {"b": 1}, "b .* like, 1, got nothing$"),
+    Unlike("number", lambda: 1, lambda: 1.0, "like, a number, got 1$"),
+    Unlike(
+        "numpy",
+        lambda: np.zeros(3, np.float32),
+        lambda: jnp.zeros(3),
+        "like, JAX array, got NumPy array$",
+    ),
+    Unlike(
+        "kind", lambda: np.zeros(3), lambda: np.zeros(3, int), "int64, got float64$"
+    ),
 )
 
 
 @pytest.mark.parametrize("row", UNLIKE, ids=lambda row: row.name)
 def test_what_is_not_as_like_is_refused(row, path):
     model_files.save(path, row.saved())
-    with pytest.raises(ValueError, match=row.says) as raised:
+    with pytest.raises(ValueError, match=rf"^load: .*{path.name}: .*{row.says}"):
         model_files.load(path, like=row.like())
-    assert raised.match(rf"load: .*{path.name}: .* must be as in like, .*, got ")
+
+
+def test_two_functions_of_one_name_keep_their_places(path):
+    def made(rate):
+        return sgd(
+            lambda score, y: (score - y) ** 2,
+            lambda t: rate + 0.0 * t.astype(jnp.float32),
+            num_classes=None,
+        )
+
+    model_files.save(path, made(0.5))
+    loaded, like = model_files.load(path, like=made(0.25)), made(0.25)
+    assert loaded.loss.func.__code__ is like.loss.func.__code__
+    assert loaded.learning_rate.func.__code__ is like.learning_rate.func.__code__
 
 
 def test_a_state_is_like_a_model_that_has_one(path):
@@ -482,10 +492,9 @@ def test_a_state_is_like_a_model_that_has_one(path):
     other = bj.Labelled(state, classes=np.array(["other"]))
     longer = bj.StreamModel(other, np.arange(7), np.zeros(7))
     assert_identical(model_files.load(path, like=longer), model)
-    with pytest.raises(ValueError, match=r"model.model must be .* like, arow, got sgd"):
-        model_files.load(path, like=arow())
-    with pytest.raises(ValueError, match=r"model.model.loss must .* give like="):
-        model_files.load(path)
+    for like in (arow(), None):
+        with pytest.raises(ValueError, match=r"model.model.loss must .* give like="):
+            model_files.load(path, like=like)
     about = model_files.header(path)["about"]
     assert about["labels"] == ["a", "b"]
     assert (about["algorithm"], about["maintenance"]) == ("sgd", "Merge")

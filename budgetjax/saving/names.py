@@ -1,7 +1,7 @@
-"""What model files call types and functions: names that stay when code moves.
+"""Names of types and functions in model files, which stay when code moves.
 
-A state has the name of its algorithm; what else a model is made of, the name of its
-class, if it is in the table; types of optax their public name there.
+A state has the name of its algorithm, a registered class its own name, and a type of
+optax its public name there.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from budgetjax.online import features, registry
 from budgetjax.solvers import SOLVERS
 
 ESTIMATORS = "budgetjax.estimators"
-# Where the class of each name lies: files hold the names alone, and code can move.
+# The modules in which classes are looked up by their names.
 MODULES = {
     "kernels": (
         "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
@@ -69,7 +69,7 @@ FUNCTIONS = _functions()
 
 
 def own_name(thing: Any) -> str:
-    """The name of a class or function, for those that only the caller knows."""
+    """The name of a class or a function without a registered one."""
     return getattr(thing, "__qualname__", type(thing).__qualname__)
 
 
@@ -77,33 +77,46 @@ def is_record(kind: Any) -> bool:
     """Whether this is a class of named tuples, or a dataclass."""
     if not isinstance(kind, type):
         return False
-    named = issubclass(kind, tuple) and isinstance(
-        getattr(kind, "_fields", None), tuple
-    )
-    return named or dataclasses.is_dataclass(kind)
+    named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return named_tuple or dataclasses.is_dataclass(kind)
 
 
 def fields_of(kind: Any) -> tuple[str, ...]:
-    """The names of the parts of a record."""
+    """The names of the fields of a record."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
     return kind._fields
 
 
+def parts_of(record: Any) -> dict[str, Any]:
+    """The fields of a record, leaves and static ones alike."""
+    fields = fields_of(type(record))
+    # A field of a tuple may have the name of a method.
+    if isinstance(record, tuple):
+        return dict(zip(fields, record, strict=True))
+    return {name: getattr(record, name) for name in fields}
+
+
+def made(kind: Any, parts: dict[str, Any]) -> Any:
+    """A record with these fields, without the checks of its constructor."""
+    if hasattr(kind, "_make"):
+        return kind._make(parts.values())
+    record = object.__new__(kind)
+    for name, part in parts.items():
+        object.__setattr__(record, name, part)
+    return record
+
+
 def name_of(record: Any) -> str | None:
-    """What a file calls the type of a record; None where only the caller knows it."""
-    kind = type(record)
-    package, name = kind.__module__.partition(".")[0], kind.__name__
-    algorithm = getattr(record, "algorithm", None)
-    if isinstance(algorithm, Name) and _state_type(algorithm.value) is kind:
-        return algorithm.value
-    if package == "optax":
-        return f"optax.{name}" if getattr(optax, name, None) is kind else None
-    return name if kind.__module__ == f"budgetjax.{TYPES.get(name)}" else None
+    """The registered name of the type of a record, or None."""
+    kind, algorithm = type(record), getattr(record, "algorithm", None)
+    name = algorithm.value if isinstance(algorithm, Name) else kind.__name__
+    known = (name, f"optax.{name}")
+    return next((one for one in known if type_of(one) is kind), None)
 
 
 def type_of(name: str) -> Any:
-    """The class that a file means, or None."""
+    """The class of this name, or None."""
     package, _, short = name.rpartition(".")
     if package:
         kind = getattr(optax, short, None) if package == "optax" else None
@@ -114,7 +127,7 @@ def type_of(name: str) -> Any:
 
 
 def _state_type(name: str) -> Any:
-    """The class of the states of an algorithm: what its `init` gives; or None."""
+    """The class of the states of an algorithm, which its `init` returns; or None."""
     algorithm = None
     if name in registry.names():
         algorithm = registry.named("names", name)
