@@ -4,8 +4,8 @@ The objective of `budgetjax.refit`, as a function of the support vectors too:
 
     1/2 ||w||^2 + C sum_i loss(f(x_i), t_i),  ||w||^2 = sum over columns of a^T K a,
 
-with the coefficients `a = root w` for a fixed root, that of the vectors at the start,
-in which the problem is well conditioned.
+with the coefficients `a = root w` for the root of the first vectors, in which the
+problem is well conditioned.
 """
 
 import functools
@@ -22,11 +22,11 @@ from budgetjax import kernels, support_set
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 
-# Examples to a step.
+# Examples per step.
 BATCH = 128
-# The first steps of Adam, for vectors in units of the deviation of their features; they
-# fall to 0 along a cosine. On letter, ijcnn1, usps and a checkerboard a third of it or
-# three times as much gained less, but nowhere the half.
+# The first rate of Adam, for vectors in units of the deviation of their features; it
+# falls to 0 along a cosine. On letter, ijcnn1, usps and a checkerboard a third of it or
+# three times as much gained less, but always more than half.
 RATE = 0.03
 
 Parameters = tuple[Float[Array, "rows d"], Float[Array, "columns features"]]
@@ -40,28 +40,25 @@ def moved(
     penalty: float,
     *,
     epochs: int,
-    optimizer: optax.GradientTransformation | None,
     seed: int,
     report: Callable[[str], object],
 ) -> Float[Array, "rows d"]:
-    """Support vectors of a smaller objective; O(n B (d + C)) an epoch.
+    """Support vectors of a smaller objective; O(n B (d + C)) per epoch.
 
     Args:
-      loss: of scalars, score and target; elementwise.
-      basis: with the support vectors now.
-      blocks: gives the same blocks every time.
-      weights: of the features of `basis`, solved for these vectors.
+      loss: a function of a score and a target, both scalars.
+      basis: the features, with the support vectors to begin with.
+      blocks: reads the same blocks every time.
+      weights: the solution for these support vectors.
       penalty: C.
       epochs: passes over the blocks.
-      optimizer: of optax; None is Adam whose rate falls to 0.
-      seed: of the order of examples in a block.
-      report: is told after every epoch how far it is.
+      seed: seed of the order of examples in a block.
+      report: called with a message after every epoch.
     """
     counts = [block.weights.shape[0] for block in blocks()]
     rows = sum(counts)
     steps = epochs * sum(-(-count // BATCH) for count in counts)
-    if optimizer is None:
-        optimizer = _adam(steps)
+    optimizer = _adam(steps)
     step = functools.partial(_steps, loss, optimizer.update)
     mask = np.asarray(basis.expansion.mask)
     original = np.asarray(basis.expansion.vectors)
@@ -93,12 +90,12 @@ def moved(
 
 @functools.cache
 def _adam(steps: int) -> optax.GradientTransformation:
-    """The same object again for as many steps, or `_steps` is compiled again."""
+    """Adam, the same object for as many steps: `_steps` is compiled once."""
     return optax.adam(optax.cosine_decay_schedule(RATE, steps))
 
 
 def _unit(vectors: Float[np.ndarray, "active d"]) -> np.floating:
-    """The deviation of the features that vary, as the root of their mean variance."""
+    """The root mean variance of the features that vary."""
     variances = np.var(vectors.astype(np.float64), axis=0)
     # What varies by no more than it is rounded is constant.
     rounding = np.finfo(vectors.dtype).eps * np.abs(vectors).max(axis=0)
@@ -119,7 +116,7 @@ def _steps(
     block: Block,
     order: Array,
 ) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
-    """One step a row of `order`; and the mean objective, by penalty and rows."""
+    """One step per row of `order`; and the mean objective per row and penalty."""
 
     def objective(parameters, X, targets, weights):
         vectors, expansion = parameters[0] * unit, basis.expansion

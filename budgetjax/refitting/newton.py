@@ -1,12 +1,13 @@
 r"""Newton's method for linear models on the features of a kernel, in passes over data.
 
-Many problems at once, all with the same features `p(x) = root^T k(Z, x)`: one a class
-and penalty. Problem c has weights `w`, penalty `C` and targets `t`, and minimises
+Many problems at once, one per class and penalty, all with the same features
+`p(x) = root^T k(Z, x)`. Problem c has weights `w`, penalty `C` and targets `t`, and
+minimises
 
     1/2 ||w||^2 + C sum_i loss(w^T p(x_i), t_i).
 
 A pass sums value, gradient and Hessian over blocks of examples, so the data may be
-larger than memory. Of the squared hinge loss only examples within the margin have a
+larger than memory. With the squared hinge loss only examples within the margin have a
 curvature, and only they cost more than a score: the finite Newton method of Keerthi and
 DeCoste (2005), "A modified finite Newton method for fast solution of large scale linear
 SVMs", with a halving of steps in place of its line search.
@@ -31,38 +32,24 @@ CHUNK = 128
 # Examples with less than this part of a problem's largest curvature are left out of
 # the Hessian, not of the gradient: the steps differ a little, not where they lead.
 NEGLIGIBLE = 1e-3
-# Of a Hessian's diagonal, added to it.
+# This part of a Hessian's diagonal is added to it.
 RIDGE = 1e-6
 # A step that must lower the value may raise it by this part of its terms, a rounding.
 ROUNDING = 1e-7
 
 
 class Basis(NamedTuple):
-    """A feature map; it need not use all of its features.
+    """A feature map; some of its features may be 0.
 
     Attributes:
-      kernel: of the model.
-      expansion: with the support vectors Z.
+      kernel: k.
+      expansion: the support vectors Z.
       root: the features are `root^T k(Z, x)`, shape `(rows, features)`.
     """
 
     kernel: Kernel
     expansion: Expansion
     root: Float[Array, "rows features"]
-
-
-class Solution(NamedTuple):
-    """What the passes over the data have found.
-
-    Attributes:
-      weights: shape `(problems, features)`.
-      value: the objective there, shape `(problems,)`.
-      converged: shape `(problems,)`.
-    """
-
-    weights: Float[np.ndarray, "problems features"]
-    value: np.ndarray
-    converged: np.ndarray
 
 
 def scores(
@@ -82,7 +69,7 @@ def _times(left: Array, right: Array) -> Array:
 def features(
     basis: Basis, X: Float[Array | np.ndarray, "size d"]
 ) -> Float[Array, "size features"]:
-    """`p(x)` of every row: a program of its own, that others need no kernel."""
+    """`p(x)` of every row, in a program of its own: the others need no kernel."""
     X = jnp.asarray(X)
     rows = support_set.kernel_rows(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)
@@ -130,7 +117,7 @@ def _curved(
     features: Float[Array, "size features"],
     curvatures: Float[np.ndarray, " size"],
 ) -> Float[Array | np.ndarray, "features features"]:
-    """The Hessian and `sum_i c_i p_i p_i^T`, over those that have a curvature."""
+    """The Hessian and `sum_i c_i p_i p_i^T`, over examples with a curvature."""
     rows = np.flatnonzero(curvatures > NEGLIGIBLE * np.max(curvatures))
     # Chunks are whole: behind the curved ones comes the first example, with nothing.
     room = len(curvatures) + CHUNK
@@ -175,7 +162,7 @@ def _steps(
     hessians: Iterable[Float[Array | np.ndarray, "features features"]],
     gradients: Float[np.ndarray, "problems features"],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One problem after the other: the steps, and the diagonals of the Hessians."""
+    """The steps of all problems, one by one, and the diagonals of the Hessians."""
     pairs = zip(hessians, gradients, strict=True)
     steps, curved = zip(*(_step(*pair) for pair in pairs), strict=True)
     return np.stack(steps), np.stack(curved)
@@ -194,7 +181,7 @@ def _moments(
     targets: Float[Array, "size classes"],
     counts: Float[Array, " size"],
 ) -> Moments:
-    """`sum_i p_i p_i^T` and `sum_i t_i p_i`, with those of one more block."""
+    """`sum_i p_i p_i^T` and `sum_i t_i p_i`, with one more block."""
     gram, products = moments
     weighted = counts[:, None] * features
     return gram + _times(weighted.T, features), products + _times(targets.T, weighted)
@@ -206,9 +193,10 @@ def least_squares(
     penalties: Float[np.ndarray, " problems"],
     columns: int,
 ) -> tuple[Float[np.ndarray, "problems features"], int]:
-    """The weights for the loss `(score - target)^2`, a good start for others; and rows.
+    """The weights for the loss `(score - target)^2`, and the number of rows.
 
-    One pass; all columns of a penalty share one matrix.
+    They are a good start for other losses. One pass; all columns of a penalty share one
+    matrix.
     """
     width, dtype = basis.root.shape[1], basis.root.dtype
     moments = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
@@ -234,26 +222,30 @@ def minimise(
     max_passes: int,
     tolerance: float,
     report: Callable[[str], object] = lambda text: None,
-) -> Solution:
-    """The least of every problem, in passes over the blocks.
+) -> tuple[Float[np.ndarray, "problems features"], np.ndarray, np.ndarray]:
+    """The minimum of every problem, in passes over the blocks.
 
     Each problem makes a full Newton step where that does not raise its objective, and
     else comes back half of the way. It has converged when the next step would gain less
     than `tolerance` of its objective, with the absolute values of losses.
 
-    Cost: a pass takes O(n B (d + B + C)) and O(B^2) an example within the margin and
+    Cost: a pass takes O(n B (d + B + C)), and O(B^2) per example within the margin and
     class; the steps O(problems B^3).
 
     Args:
-      loss: of scalars, score and target: convex, with a derivative; elementwise.
+      loss: a convex function of a score and a target, both scalars, with a derivative.
       basis: the features.
-      blocks: gives the same blocks, of one size, every time.
-      weights: where to start.
-      penalties: of each problem; problems of one penalty stand together, in the order
+      blocks: reads the same blocks, of one size, every time.
+      weights: the weights to start from.
+      penalties: C of each problem; problems of one penalty stand together, in the order
         of the columns of targets.
-      max_passes: the most passes.
-      tolerance: as above.
-      report: is told after every pass how far it is.
+      max_passes: maximum number of passes.
+      tolerance: relative gain at which a problem is solved.
+      report: called with a message after every pass.
+
+    Returns:
+      The weights, shape `(problems, features)`; the objective there, and whether it has
+      converged, both of shape `(problems,)`.
     """
     problems, width = weights.shape
     best, value = weights, np.full(problems, np.inf)
@@ -292,7 +284,7 @@ def minimise(
         report(f"objective {value.sum():.6g}, {converged.sum()}/{problems} converged")
         if np.all(converged):
             break
-    return Solution(best, value, converged)
+    return best, value, converged
 
 
 def one_pass(
@@ -302,15 +294,15 @@ def one_pass(
     penalties: Float[np.ndarray, " problems"],
     report: Callable[[str], object] = lambda text: None,
 ) -> Float[np.ndarray, "problems features"]:
-    """Near the least of every problem, from data that can be read once only.
+    """Nearly the minimum of every problem, from data that can be read once only.
 
-    The losses of past blocks are kept as the quadratic functions they looked like from
-    the weights of their time. With these and a new block, two Newton steps are made.
+    The losses of past blocks are kept as their quadratic approximations at the weights
+    of that time. With these and a new block, two Newton steps are made.
 
     Args:
       loss, basis, penalties: as for `minimise`.
-      blocks: of one size.
-      report: is told after every block.
+      blocks: blocks of one size.
+      report: called with a message after every block.
     """
     problems, width = len(penalties), basis.root.shape[1]
     weights = pull = below = np.zeros((problems, width), basis.root.dtype)

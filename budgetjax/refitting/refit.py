@@ -12,7 +12,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import checks, examples, models, progress_bar
+from budgetjax import checks, models, progress_bar
 from budgetjax.counter import Counter
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
@@ -21,16 +21,17 @@ from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 from budgetjax.support_set import Expansion
 
-# As a rule, of the objective; see `refit`.
+# Default relative gain at which a problem is solved.
 TOLERANCE = 1e-5
-# The first Newton steps see every so many-th example only.
-SAMPLE = 8
-# And may leave this part of the objective to the others.
-SAMPLE_TOLERANCE = 1e-3
+# Maximum number of passes of Newton's method.
+MAX_PASSES = 100
+# Share of the examples that is held out to choose the penalty.
+HELD_OUT = 0.2
+# The first Newton steps see one of so many examples, up to a larger tolerance, if these
+# are at least so many times the features: the solution for fewer is a worse start.
+SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 # A mean of so many deviations is far from 0.
 FAR = 10
-# If these are so many times the features: of fewer, the solution is a worse start.
-ENOUGH = 10
 
 
 def squared_hinge(score: Array, target: Array) -> Array:
@@ -65,16 +66,13 @@ def refit(
     weight: ArrayLike | None = None,
     loss: str | Callable[[Array, Array], Array] = "squared_hinge",
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
-    held_out: float = 0.2,
     move_vectors: bool = False,
     epochs: int = 20,
-    optimizer: optax.GradientTransformation | None = None,
-    max_passes: int = 100,
     tolerance: float = TOLERANCE,
     seed: int = 0,
     progress: bool = False,
 ) -> Any:
-    r"""The best coefficients that these support vectors can have.
+    r"""The best coefficients for the support vectors of a model.
 
     A stream chooses good support vectors, and leaves poor coefficients. This keeps the
     vectors :math:`z_1 \dots z_B` and minimises, for every column of coefficients,
@@ -83,51 +81,45 @@ def refit(
        f = \sum_j a_j k(z_j, \cdot),
 
     over the examples given: those of the stream again, a part of them, or new ones. A
-    classifier with more than two classes has a problem a class, with targets +1 for the
-    class and -1 for the others (one-versus-rest); else the target is y. It is solved in
-    orthonormal coordinates of the span of the :math:`z_j`, by Newton's method; eigen-
-    values of the kernel matrix that are rounding errors are left out, so duplicates
-    among the vectors do no harm.
+    classifier with more than two classes has one problem per class, with targets +1 for
+    the class and -1 for the others (one-versus-rest); else the target is y. It is
+    solved in orthonormal coordinates of the span of the :math:`z_j`, by Newton's
+    method; eigenvalues of the kernel matrix that are rounding errors are left out, so
+    duplicates among the vectors do no harm.
 
     The result is a state of the same algorithm. It predicts, can be saved, and goes on
     learning from the new coefficients. An average of iterates starts anew.
 
-    Cost: 10 to 30 passes, each O(n B (d + B + C)), O(B^2) for every example and class
-    within the margin, and O(C B^3). Memory: C B^2 numbers a penalty, and blocks of 4096
-    examples; arrays are held whole, batches are not.
+    Cost: 10 to 30 passes, each O(n B (d + B + C)), O(B^2) per example and class within
+    the margin, and O(C B^3). Memory: C B^2 numbers per penalty, and blocks of 4096
+    examples; arrays are held whole, batches up to 256 MiB.
 
     Args:
-      state: of any online algorithm, with support vectors, a single model; or what
-        `fit_stream` gives, which takes raw rows and their labels here too.
+      state: the state of any online algorithm with support vectors, a single model; or
+        the result of `fit_stream`, for raw rows and their labels.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
-        `(X, y, weight)`. It is iterated once a pass and should then give the same
-        examples again: a list, or an object whose `__iter__` reads a file anew. From a
-        generator, which can be read once only, the solution is approximate: the
-        objective was 1 percent above the least on covtype, 19 on ijcnn1 and 57 on
-        letter, with 500 vectors.
+        `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
+        object whose `__iter__` reads a file anew. From a generator, which can be read
+        once only, the solution is approximate: the objective was 1 percent above the
+        least on covtype, 19 on ijcnn1 and 57 on letter, with 500 vectors.
       y: labels or targets, shape `(n,)`, or None where X is batches.
-      weight: shape `(n,)`, what multiplies the loss of each example, at least 0.
+      weight: shape `(n,)`, a factor of the loss of each example, at least 0.
       loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
         target that the model takes; or a convex function of a score and a target, both
-        scalars, with a continuous derivative: the same object again, or loops are
-        compiled again.
-      penalty: C. Several of them are solved at once; the one of fewest mistakes, or for
-        regression least loss, on a part of the examples that is held out is taken, and
-        solved again with all examples. With 100 vectors 10 was within 0.4 points of
+        scalars, with a continuous derivative. Another function object is compiled anew.
+      penalty: C, or several to choose from: all are solved on four fifths of the
+        examples, and the one of fewest mistakes on the others, or for regression least
+        loss, is solved again with all. With 100 vectors 10 was within 0.4 points of
         accuracy of the best of 1 to 100 on letter, ijcnn1, usps, covtype and a
         checkerboard.
-      held_out: the part of the examples that is held out to choose the penalty.
-      move_vectors: move the support vectors too, by gradient steps on the same
+      move_vectors: move the support vectors too, by steps of Adam on the same
         objective. It gains most for small budgets: letter with 100 vectors 90.8 to 92.3
         percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6.
-      epochs: passes of gradient steps.
-      optimizer: of optax, for these steps; None is Adam whose rate falls to 0. Vectors
-        are in units of the standard deviation of their features.
-      max_passes: the most passes of Newton's method.
+      epochs: passes of these steps.
       tolerance: a problem is solved when a step would gain less than this part of its
         objective.
-      seed: of what is held out, and of the order of gradient steps.
+      seed: seed of the choice of held-out examples, and of the order of steps.
       progress: show a bar, with the objective.
 
     Returns:
@@ -135,12 +127,12 @@ def refit(
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has no support
-        vectors, there are no examples, or batches that can be read once only meet
-        several penalties or moving vectors.
+        vectors, there are no examples, or several penalties or moving vectors are
+        asked for with batches that can be read once only.
       ImportError: if `progress` needs tqdm.
 
     Warns:
-      UserWarning: if `max_passes` were not enough.
+      UserWarning: if 100 passes were not enough.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -166,24 +158,12 @@ def refit(
     where = "refit"
     model, state = state, models.innermost(state)
     algorithm = registry.of_state(where, state)
-    examples.num_features(where, state)
+    models.num_features(where, state)
     function = _loss(where, loss)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
-    checks.fraction(where, "held_out", held_out)
-    part = float(checks.as_leaf(where, "held_out", held_out, np.float32))
-    checks.size(where, "max_passes", max_passes)
     checks.positive(where, "tolerance", tolerance)
     checks.size(where, "epochs", epochs)
-    checks.scalar_integer(where, "seed", seed)
-    if int(seed) < 0:
-        raise ValueError(f"{where}: seed must be at least 0, got {seed!r}")
-    if optimizer is not None and not isinstance(
-        optimizer, optax.GradientTransformation
-    ):
-        raise ValueError(
-            f"{where}: optimizer must be of optax, such as optax.adam(0.01), got "
-            f"{optimizer!r}"
-        )
+    checks.size(where, "seed", seed, at_least=0)
     moves = bool(checks.flag(where, "move_vectors", move_vectors))
     if moves and algorithm.with_vectors is None:
         raise ValueError(
@@ -192,57 +172,54 @@ def refit(
         )
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    basis = Basis(state.kernel, state.expansion, _basis(algorithm, state))
-    if model is not state:
-        X, y = passes.of_raw_rows(where, models.labelled(model), X, y)
-    data = passes.data(where, state, X, y, weight, of_labels=function in OF_LABELS)
-    if not data.again and (len(penalties) > 1 or moves):
+    blocks, again = passes.data(
+        where, model, X, y, weight, of_labels=function in OF_LABELS
+    )
+    if not again and (len(penalties) > 1 or moves):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties or moving vectors, got an iterator"
         )
+    basis = Basis(state.kernel, state.expansion, jax.jit(algorithm.basis)(state))
     columns = state.expansion.num_columns
     each = np.repeat(penalties, columns).astype(basis.root.dtype)
     with progress_bar.reporting(where, progress, "passes") as report:
-        solve = functools.partial(
-            _solved, function, max_passes, float(tolerance), columns, report
-        )
-        if not data.again:
-            weights = newton.one_pass(function, basis, data.blocks(), each, report)
+        solve = functools.partial(_solved, function, float(tolerance), columns, report)
+        if not again:
+            weights = newton.one_pass(function, basis, blocks(), each, report)
         elif len(penalties) == 1:
-            weights = solve(basis, data.blocks, each)
+            weights = solve(basis, blocks, each)
         else:
             learn, held = (
-                functools.partial(_part, data.blocks, part, seed, keep)
-                for keep in (False, True)
+                functools.partial(_part, blocks, seed, keep) for keep in (False, True)
             )
             weights = solve(basis, learn, each)
             best = _best(function, basis, held(), weights, columns)
             chosen = slice(best * columns, (best + 1) * columns)
             each = each[chosen]
-            weights = solve(basis, data.blocks, each, weights[chosen])
+            weights = solve(basis, blocks, each, weights[chosen])
         if moves:
             vectors = moving_vectors.moved(
                 function,
                 basis,
-                data.blocks,
+                blocks,
                 weights,
                 float(each[0]),
                 epochs=epochs,
-                optimizer=optimizer,
                 seed=seed,
                 report=report,
             )
-            state = _with_vectors(algorithm, state, vectors)
-            basis = Basis(state.kernel, state.expansion, _basis(algorithm, state))
-            weights = solve(basis, data.blocks, each)
+            assert algorithm.with_vectors is not None, "refused before"
+            state = jax.jit(algorithm.with_vectors)(state, vectors)
+            root = jax.jit(algorithm.basis)(state)
+            basis = Basis(state.kernel, state.expansion, root)
+            weights = solve(basis, blocks, each)
     state = _with_weights(algorithm, state, basis, weights)
     return models.with_innermost(model, state)
 
 
 def _solved(
     loss: Callable[[Array, Array], Array],
-    max_passes: int,
     tolerance: float,
     columns: int,
     report: Callable[[str], object],
@@ -252,45 +229,35 @@ def _solved(
     start: Float[np.ndarray, "problems features"] | None = None,
 ) -> Float[np.ndarray, "problems features"]:
     """The weights of least objective."""
+    minimise = functools.partial(
+        newton.minimise, loss, basis, max_passes=MAX_PASSES, report=report
+    )
     if start is None:
         start, rows = newton.least_squares(basis, blocks(), penalties, columns)
         if rows >= SAMPLE * ENOUGH * basis.root.shape[1]:
-            start = newton.minimise(
-                loss,
-                basis,
+            start, _, _ = minimise(
                 lambda: passes.sampled(blocks(), SAMPLE),
                 start,
                 penalties * SAMPLE,
-                max_passes=max_passes,
                 tolerance=SAMPLE_TOLERANCE,
-                report=report,
-            ).weights
-    found = newton.minimise(
-        loss,
-        basis,
-        blocks,
-        start,
-        penalties,
-        max_passes=max_passes,
-        tolerance=tolerance,
-        report=report,
-    )
-    if not np.all(np.isfinite(found.value)):
+            )
+    weights, value, converged = minimise(blocks, start, penalties, tolerance=tolerance)
+    if not np.all(np.isfinite(value)):
         raise ValueError(
             "refit: the objective must be finite, got NaN or infinity: "
             + _advice(basis.expansion)
         )
-    if not np.all(found.converged):
+    if not np.all(converged):
         warnings.warn(
-            f"refit: {np.sum(~found.converged)} of {len(found.converged)} columns have "
-            f"not converged in {max_passes} passes",
+            f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
+            f"converged in {MAX_PASSES} passes",
             stacklevel=4,
         )
-    return found.weights
+    return weights
 
 
 def _advice(expansion: Expansion) -> str:
-    """What is probably the matter where numbers are not finite."""
+    """The probable cause of numbers that are not finite."""
     Z = np.asarray(expansion.vectors, np.float64)[np.asarray(expansion.mask)]
     distance, deviation = np.abs(Z.mean(axis=0)).max(), Z.std(axis=0).max()
     if distance > FAR * deviation:
@@ -302,12 +269,12 @@ def _advice(expansion: Expansion) -> str:
 
 
 def _part(
-    blocks: Callable[[], Iterator[Block]], held_out: float, seed: int, keep: bool
+    blocks: Callable[[], Iterator[Block]], seed: int, keep: bool
 ) -> Iterator[Block]:
-    """The blocks with what is held out only, or with all but that."""
+    """The blocks with weights of the held-out examples only, or of the others."""
     random = np.random.default_rng(seed)
     for block in blocks():
-        held = random.random(block.weights.shape[0]) < held_out
+        held = random.random(block.weights.shape[0]) < HELD_OUT
         yield block._replace(weights=block.weights * (held == keep))
 
 
@@ -318,7 +285,7 @@ def _best(
     weights: Float[np.ndarray, "problems features"],
     columns: int,
 ) -> int:
-    """Which penalty has the fewest mistakes, or the least loss."""
+    """The index of the penalty with the fewest mistakes, or the least loss."""
     total = 0
     for block in blocks:
         scores = newton.scores(basis, weights, block.X)
@@ -334,26 +301,13 @@ def _best(
     return int(np.argmin(total))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _basis(algorithm: Algorithm, state: Any) -> Array:
-    """The features that weights are solved for, as columns over the slots."""
-    return algorithm.basis(state)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _with_vectors(algorithm: Algorithm, state: Any, vectors: Array) -> Any:
-    """The state with its support vectors moved."""
-    assert algorithm.with_vectors is not None, "refused before"
-    return algorithm.with_vectors(state, vectors)
-
-
 def _with_weights(
     algorithm: Algorithm,
     state: Any,
     basis: Basis,
     weights: Float[np.ndarray, "problems features"],
 ) -> Any:
-    """The state with these weights of the features, ready to go on."""
+    """The state with these weights, ready to go on learning."""
     state, finite = _weighed(algorithm, state, basis.root, weights)
     if not bool(finite):
         raise ValueError(
@@ -380,7 +334,7 @@ def _weighed(
 
 
 def _loss(where: str, loss: str | Callable[..., Any]) -> Callable[..., Any]:
-    """The loss by this name, or this loss, if it is one."""
+    """The loss of this name, or the function itself, checked."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
     number = jax.ShapeDtypeStruct((), jnp.float32)
     good = callable(given)
@@ -403,7 +357,7 @@ def _penalties(where: str, penalty: Any, dtype) -> list[float]:
     given = np.atleast_1d(np.asarray(penalty, object))
     if given.ndim != 1 or not given.size:
         raise ValueError(
-            f"{where}: penalty must be a number, or some to choose from, got "
+            f"{where}: penalty must be a number, or several to choose from, got "
             f"{penalty!r}"
         )
     checked = [checks.positive(where, "penalty", one) for one in given]
