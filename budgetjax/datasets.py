@@ -1,14 +1,11 @@
-"""Data sets for examples and experiments, as NumPy arrays ready for `budgetjax.run`.
-
-The library itself needs none of this. scikit-learn is imported only where it brings
-the data.
-"""
+"""Data sets for examples and experiments, as NumPy arrays ready for `budgetjax.run`."""
 
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
 
@@ -35,10 +32,9 @@ class Dataset(NamedTuple):
 
 FOLDER_VARIABLE = "BUDGETJAX_DATA"
 BUNDLED = ("checkerboard", "digits", "waveform")
-# Rows of a generated set: 20,000 to train and 5,000 to test.
-GENERATED_ROWS = 25_000
-TEST_SHARE = 0.2
-# Name: (OpenML's number, rows of the standard training part that come first, or None).
+# Rows to train and to test of a generated set; the test share of others.
+GENERATED, TEST_SHARE = (20_000, 5000), 0.2
+# The numbers of sets on OpenML, and how many rows train if that is customary.
 OPENML: dict[str, tuple[int, int | None]] = {
     "banana": (1460, None),
     "covtype": (1596, None),
@@ -49,28 +45,24 @@ OPENML: dict[str, tuple[int, int | None]] = {
 }
 IN_TIME_ORDER = ("electricity",)
 REGRESSION = ("cpusmall",)
-# The instance weight of the census file says how many people a row stands for.
-DROPPED_COLUMNS = {"census_income_kdd": 24}
-
-Raw = dict[str, np.ndarray]
 
 
 def load(name: str, *, standardise: bool = True) -> Dataset:
-    """A data set by its name.
+    """Loads a data set.
 
     `digits` comes with scikit-learn (1,200 of its 1,797 images train), `checkerboard`
     and `waveform` are generated (20,000 rows to train, 5,000 to test). Any other name
-    is the file `NAME.npz` in the folder that the environment variable `BUDGETJAX_DATA`
-    names, or else, for `banana`, `covtype`, `electricity`, `letter`, `mnist` and
-    `usps`, a download from OpenML that scikit-learn keeps for the next time.
+    is the file `NAME.npz` in the folder of the environment variable `BUDGETJAX_DATA`,
+    or else, for `banana`, `covtype`, `electricity`, `letter`, `mnist` and `usps`, a
+    download from OpenML that scikit-learn keeps for the next time.
 
     A file holds `X_train, y_train, X_test, y_test`, or `X, y`; in place of an `X`, the
     parts of a CSR matrix `X_data, X_indices, X_indptr, X_shape`, which becomes dense. A
-    set without a test part is split: every fifth row, drawn once and for all, is for
-    testing; `electricity` keeps its order, and its last fifth is for testing.
+    set without a test part is split: a fifth of the rows, always the same, is for
+    testing; for `electricity` the last fifth.
 
     Args:
-      name: of the data set.
+      name: name of the data set.
       standardise: subtract the mean of the training part and divide by its standard
         deviation, column by column; columns that are constant there become 0.
 
@@ -79,7 +71,7 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
 
     Raises:
       ValueError: if there is no such set, or its file does not hold what is needed.
-      ImportError: if the set comes through scikit-learn, which is not installed.
+      ImportError: if the set needs scikit-learn, which is not installed.
 
     Example:
       >>> from budgetjax import datasets
@@ -87,12 +79,15 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
       >>> data.X_train.shape, data.y_train.shape, data.num_classes
       ((20000, 2), (20000,), 2)
     """
-    raw = _raw(name)
-    X_train, y_train, X_test, y_test = _split(name, raw)
-    if name in DROPPED_COLUMNS:
-        X_train, X_test = (
-            np.delete(X, DROPPED_COLUMNS[name], axis=1) for X in (X_train, X_test)
-        )
+    parts = _parts(name)
+    if len(parts) == 2:
+        X, y = parts
+        order = np.arange(len(y))
+        if name not in IN_TIME_ORDER:
+            order = np.random.default_rng(0).permutation(len(y))
+        train, test = np.split(order, [len(y) - round(len(y) * TEST_SHARE)])
+        parts = X[train], y[train], X[test], y[test]
+    X_train, y_train, X_test, y_test = parts
     X_train, X_test = X_train.astype(np.float32), X_test.astype(np.float32)
     if standardise:
         _standardise(X_train, X_test)
@@ -104,23 +99,17 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
 def checkerboard(
     num_rows: int, seed: int
 ) -> tuple[Float[np.ndarray, "n 2"], Int32[np.ndarray, " n"]]:
-    """The squares of a 4 x 4 board: two classes that no hyperplane separates.
+    """Points on the squares of a 4 x 4 board: two classes that no hyperplane separates.
 
     Points are uniform on `[0, 4)^2`, centred at 2 and divided by their standard
     deviation, `4 / sqrt(12)`.
 
     Args:
       num_rows: n.
-      seed: of the generator.
+      seed: seed of the generator.
 
     Returns:
       X, float32 of shape `(n, 2)`, and y of shape `(n,)`; see `checkerboard_labels`.
-
-    Example:
-      >>> from budgetjax import datasets
-      >>> X, y = datasets.checkerboard(1000, seed=0)
-      >>> X.shape, sorted(set(y.tolist()))
-      ((1000, 2), [-1, 1])
     """
     X = np.random.default_rng(seed).uniform(0, 4, (num_rows, 2))
     scaled = (X - 2) / (4 / np.sqrt(12))
@@ -128,14 +117,7 @@ def checkerboard(
 
 
 def checkerboard_labels(X: Float[np.ndarray, "n 2"]) -> Int32[np.ndarray, " n"]:
-    """The label of points on the board: -1 where `floor(x1) + floor(x2)` is even.
-
-    Args:
-      X: points on `[0, 4)^2`, before they are centred and scaled, shape `(n, 2)`.
-
-    Returns:
-      -1 or +1, shape `(n,)`.
-    """
+    """Labels of points on `[0, 4)^2`: -1 where `floor(x1) + floor(x2)` is even."""
     odd = np.sum(np.floor(X), axis=1) % 2
     return np.where(odd == 1, 1, -1).astype(np.int32)
 
@@ -149,16 +131,10 @@ def waveform(
 
     Args:
       num_rows: n.
-      seed: of the generator.
+      seed: seed of the generator.
 
     Returns:
       X, float32 of shape `(n, 21)`, and y in 0, 1, 2, of shape `(n,)`.
-
-    Example:
-      >>> from budgetjax import datasets
-      >>> X, y = datasets.waveform(1000, seed=0)
-      >>> X.shape, sorted(set(y.tolist()))
-      ((1000, 21), [0, 1, 2])
     """
     generator = np.random.default_rng(seed)
     i = np.arange(1, 22)
@@ -171,25 +147,24 @@ def waveform(
     return X.astype(np.float32), y.astype(np.int32)
 
 
-def _raw(name: str) -> Raw:
-    """The arrays of a set as they come, under the names that a file would use."""
+def _parts(name: str) -> tuple[np.ndarray, ...]:
+    """`X, y` as they come; split, `X_train, y_train, X_test, y_test`."""
     if name == "digits":
         X, y = _scikit_learn(name).load_digits(return_X_y=True)
         order = np.random.default_rng(0).permutation(len(y))
-        return _parts(X[order], y[order], 1200)
+        return _split(X[order], y[order], 1200)
     if name in BUNDLED:
         generate = checkerboard if name == "checkerboard" else waveform
-        X, y = generate(GENERATED_ROWS, seed=0)
-        return _parts(X, y, round(GENERATED_ROWS * (1 - TEST_SHARE)))
+        return _split(*generate(sum(GENERATED), seed=0), GENERATED[0])
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder and (Path(folder) / f"{name}.npz").is_file():
         with np.load(Path(folder) / f"{name}.npz") as file:
-            return dict(file)
+            return _of_file(name, dict(file))
     if name in OPENML:
         number, num_train = OPENML[name]
-        # This parser does without pandas.
         openml = _scikit_learn(name)
         try:
+            # This parser does without pandas.
             X, y = openml.fetch_openml(
                 data_id=number, as_frame=False, return_X_y=True, parser="liac-arff"
             )
@@ -199,7 +174,7 @@ def _raw(name: str) -> Raw:
                 f"without a network, have {name}.npz in a folder that the environment "
                 f"variable {FOLDER_VARIABLE} names"
             ) from None
-        return {"X": X, "y": y} if num_train is None else _parts(X, y, num_train)
+        return (X, y) if num_train is None else _split(X, y, num_train)
     held = sorted(path.stem for path in Path(folder).glob("*.npz")) if folder else []
     where = f"{folder} holds {', '.join(held) or 'none'}" if folder else "it is not set"
     raise ValueError(
@@ -220,59 +195,42 @@ def _scikit_learn(name: str) -> Any:
     return sklearn.datasets
 
 
-def _parts(X: np.ndarray, y: np.ndarray, num_train: int) -> Raw:
-    return {
-        "X_train": X[:num_train],
-        "y_train": y[:num_train],
-        "X_test": X[num_train:],
-        "y_test": y[num_train:],
-    }
+def _split(X: np.ndarray, y: np.ndarray, num_train: int) -> tuple[np.ndarray, ...]:
+    return X[:num_train], y[:num_train], X[num_train:], y[num_train:]
 
 
-def _split(
-    name: str, raw: Raw
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    if "y_test" in raw:
-        X_train, X_test = _matrix(name, raw, "X_train"), _matrix(name, raw, "X_test")
-        return X_train, _array(name, raw, "y_train"), X_test, raw["y_test"]
-    part = "_train" if "y_train" in raw else ""
-    X, y = _matrix(name, raw, "X" + part), _array(name, raw, "y" + part)
-    num_test = round(len(y) * TEST_SHARE)
-    order = np.arange(len(y))
-    if name not in IN_TIME_ORDER:
-        order = np.random.default_rng(0).permutation(len(y))
-    train, test = np.split(order, [len(y) - num_test])
-    return X[train], y[train], X[test], y[test]
+def _of_file(name: str, file: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The parts in a file; matrices become dense."""
 
+    def matrix(key: str) -> np.ndarray:
+        if f"{key}_data" not in file:
+            return file[key]
+        parts = tuple(file[f"{key}_{part}"] for part in ("data", "indices", "indptr"))
+        return scipy.sparse.csr_array(
+            parts, shape=tuple(file[f"{key}_shape"])
+        ).toarray()
 
-def _array(name: str, raw: Raw, key: str) -> np.ndarray:
-    if key not in raw:
-        raise ValueError(f"load: {name}.npz lacks {key}; it holds {', '.join(raw)}")
-    return raw[key]
-
-
-def _matrix(name: str, raw: Raw, key: str) -> np.ndarray:
-    """A dense matrix, from the parts of a CSR matrix where the file has those."""
-    if f"{key}_data" not in raw:
-        return _array(name, raw, key)
-    indptr, indices, shape = (
-        _array(name, raw, f"{key}_{part}") for part in ("indptr", "indices", "shape")
-    )
-    dense = np.zeros(shape, np.float32)
-    rows = np.repeat(np.arange(shape[0]), np.diff(indptr))
-    dense[rows, indices] = raw[f"{key}_data"]
-    return dense
+    try:
+        if "y_test" in file:
+            train = matrix("X_train"), file["y_train"]
+            return *train, matrix("X_test"), file["y_test"]
+        part = "_train" if "y_train" in file else ""
+        return matrix("X" + part), file["y" + part]
+    except KeyError as error:
+        raise ValueError(
+            f"load: {name}.npz lacks {error.args[0]}; it holds {', '.join(file)}"
+        ) from None
 
 
 def _standardise(X_train: np.ndarray, X_test: np.ndarray) -> None:
-    """In place, by the training part."""
+    """Scales both parts in place, by the training part."""
     mean = np.mean(X_train, axis=0, dtype=np.float64).astype(np.float32)
     X_train -= mean
-    X_test -= mean
     deviation = np.sqrt(np.mean(np.square(X_train), axis=0, dtype=np.float64))
-    inverse = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0)
-    X_train *= inverse.astype(np.float32)
-    X_test *= inverse.astype(np.float32)
+    factor = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0)
+    X_train *= factor.astype(np.float32)
+    X_test -= mean
+    X_test *= factor.astype(np.float32)
 
 
 def _labels(name: str, y: np.ndarray) -> tuple[np.ndarray, int]:

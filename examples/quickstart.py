@@ -40,7 +40,6 @@ except ImportError as error:
 DEFAULTS = {
     "a9a": (0.016, 1e-3),
     "banana": (1.0, 1e-3),
-    "census_income_kdd": (0.016, 1e-3),
     "checkerboard": (8.0, 1e-4),
     "covtype": (0.016, 1e-3),
     "digits": (0.05, 1e-3),

@@ -185,16 +185,6 @@ def test_electricity_keeps_its_order(folder):
     np.testing.assert_array_equal(data.X_test[:, 0], [8, 9])
 
 
-def test_census_loses_the_instance_weight(folder):
-    X = np.tile(np.arange(41.0), (10, 1))
-    y = np.arange(10) % 2
-    np.savez(folder / "census_income_kdd.npz", X_train=X, y_train=y, X_test=X, y_test=y)
-    data = datasets.load("census_income_kdd", standardise=False)
-    assert data.X_test.shape == (10, 40)
-    # Column 25 counted from 1, as the description of the file does.
-    assert data.X_train[0].tolist() == [*range(24), *range(25, 41)]
-
-
 def test_regression_targets_stay_real(folder):
     y = np.linspace(0, 99, 10)
     np.savez(folder / "cpusmall.npz", X=np.ones((10, 2)), y=y)
