@@ -20,28 +20,29 @@ def stream(
 ) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
     """A stream and its weights in the types of the state, checked; see `run`.
 
-    Of a part of a stream, errors count rows from the number of its first.
+    `first_row` is the number of the first row, for error messages.
     """
-    size = num_features(where, state)
-    X = models.rows(where, X, size, state.expansion.vectors.dtype, first_row)
+    size = models.num_features(where, state)
+    X = models.rows(where, X, size, state.expansion.vectors.dtype)
+    checks.check_finite(where, X, first_row)
     y = checks.array(where, "y", y)
     if y.shape != X.shape[:1]:
         raise ValueError(
-            f"{where}: y must have shape {X.shape[:1]}, one label a row of X, "
-            f"got {y.shape}"
+            f"{where}: y must have shape {X.shape[:1]}, one label per row of X, got "
+            f"{y.shape}"
         )
     weight = np.ones(X.shape[0]) if weight is None else weight
     weight = checks.array(where, "weight", weight)
     if weight.shape != X.shape[:1]:
         raise ValueError(
-            f"{where}: weight must have shape {X.shape[:1]}, one a row of X, got "
+            f"{where}: weight must have shape {X.shape[:1]}, one per row of X, got "
             f"{weight.shape}"
         )
     given = checks.concrete(weight)
     if given is not None:
         check_weights(where, given, X.dtype, first_row)
     given = checks.concrete(y)
-    with np.errstate(over="ignore"):  # what overflows is told of below
+    with np.errstate(over="ignore"):  # an overflow is an error below
         y = labels(where, state, y)
     if given is not None:
         check_labels(where, state, given, first_row)
@@ -52,7 +53,7 @@ def example(
     where: str, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Float[Array, " features"], Shaped[Array, ""], Float[Array, ""]]:
     """One example in the types of the state; values are checked where known."""
-    size = num_features(where, state)
+    size = models.num_features(where, state)
     x = checks.array(where, "x", x)
     if x.shape != (size,):
         raise ValueError(
@@ -71,22 +72,6 @@ def example(
     if count is not None:
         check_weights(where, count[None], dtype)
     return jnp.asarray(x, dtype), label, jnp.asarray(weight, dtype)
-
-
-def num_features(where: str, state: Any) -> int:
-    """What a single model expects of an example."""
-    if not hasattr(state, "expansion"):
-        raise ValueError(
-            f"{where}: state must be one of an online algorithm, got "
-            f"{checks.named(state)}"
-        )
-    shape = state.expansion.vectors.shape
-    if len(shape) != 2:
-        raise ValueError(
-            f"{where}: state must hold one model, got a stack of shape {shape[:-2]}; "
-            "use jax.vmap"
-        )
-    return shape[1]
 
 
 def labels(where: str, state: Any, y: ArrayLike) -> Shaped[Array, "..."]:

@@ -1,14 +1,12 @@
-"""Models: what scores and predicts rows, whoever has learned it.
+"""Models: scores, predictions and support vectors, the same for every kind.
 
 A model is the state of an online algorithm, or anything else with a `kernel` and an
-`expansion`; a `KernelModel`, which kernel solvers end with; a `LinearModel`; one of
-these in a `Labelled`, with what it takes to predict raw rows; or what has one of them
-as its `model`, such as the solution of a solver. Scoring, predicting and reading the
-support vectors is the same for all of them.
+`expansion`; a `KernelModel`, the result of a kernel solver; a `LinearModel`; one of
+these in a `Labelled`, which takes raw rows; or an object with one of them as its
+`model`, such as the solution of a solver.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -24,16 +22,15 @@ from budgetjax.scaling import Scaling
 
 # Rows scored at once: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
-# Rows that go to the device at once: at least so many, and at most what makes so many
-# numbers.
+# Limits of the rows that go to the device at once, and of their numbers.
 FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
 
 
 class KernelModel(NamedTuple):
-    """A trained model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
+    """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
 
     Attributes:
-      kernel: the kernel of the training.
+      kernel: k.
       vectors: the support vectors, shape `(m, d)`.
       coefficients: shape `(m,)`, or `(m, C)` for C classes.
       bias: a scalar, or shape `(C,)`; 0 for a model without one.
@@ -54,36 +51,35 @@ class KernelModel(NamedTuple):
 
 
 class LinearModel(NamedTuple):
-    """A linear classifier, `f(x) = weights . x + bias`, or one per penalty.
+    """A linear classifier, `f(x) = weights . x + bias`.
 
     Attributes:
-      weights: shape `(d,)`, or of several models `(p, d)`.
-      bias: a scalar, or of several models shape `(p,)`; 0 for a model without one.
+      weights: shape `(d,)`.
+      bias: a scalar; 0 for a model without one.
     """
 
-    weights: Float[Array, "*models d"]
-    bias: Float[Array, "*models"]
+    weights: Float[Array, " d"]
+    bias: Float[Array, ""]
 
-    def decision_function(self, X: Any) -> Float[Array, " n *models"]:
+    def decision_function(self, X: Any) -> Float[Array, " n"]:
         """`budgetjax.decision_function` of this model."""
         return decision_function(self, X)
 
-    def predict(self, X: Any) -> Shaped[Array, " n *models"]:
+    def predict(self, X: Any) -> Shaped[Array, " n"]:
         """`budgetjax.predict` of this model."""
         return predict(self, X)
 
 
 class Labelled(NamedTuple):
-    """A model of raw rows: it scales them, and gives the labels of the data.
+    """A model of raw rows, which it scales, with the labels of the data.
 
     Attributes:
       model: a model of scaled rows; or a tuple of binary ones, one per class.
-      scaling: the mean and variance of the features, or None if they are taken as they
-        are.
+      scaling: the mean and variance of the features; None if they are not scaled.
       classes: the labels, in the order of the scores, shape `(C,)`; None for those of
         the learner, and for regressors.
-      feature_names: the columns of the rows, where they have names.
-      intercept: what is added to all scores.
+      feature_names: names of the columns, where they are known.
+      intercept: a number added to all scores.
     """
 
     model: Any
@@ -102,11 +98,11 @@ class Labelled(NamedTuple):
 
 
 class Support(NamedTuple):
-    """The support set as a user reads it.
+    """The support set of a model.
 
     Attributes:
-      vectors: shape `(capacity, num_features)`; of a `Labelled` raw rows.
-      coefficients: the true ones, scale included, shape `(capacity, columns)`.
+      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`.
+      coefficients: with the scale multiplied in, shape `(capacity, columns)`.
       mask: True where a slot is active, shape `(capacity,)`.
     """
 
@@ -121,15 +117,15 @@ def decision_function(model: Any, X: Any) -> Any:
     The rows are taken in blocks, so a million of them never build an `(n, B)` matrix.
 
     Args:
-      model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, the
-        solution of a solver, or what `fit_stream` gives.
+      model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, a
+        `Labelled`, or the result of `solve` or `fit_stream`.
       X: shape `(n, num_features)`; for a `LinearModel` also a matrix of `scipy.sparse`
-        or `SparseRows`. A model of a stream takes raw rows, also sparse ones. Of a data
-        frame it takes the columns by their names, if it has learned from named ones.
+        or `SparseRows`. A `Labelled` takes raw rows, sparse ones too, and looks up the
+        columns of a data frame by their names, if it has learned from named ones.
 
     Returns:
-      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`;
-      of a model of a stream a NumPy array.
+      Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`; a
+      NumPy array for a `Labelled`.
 
     Raises:
       ValueError: if the shape of `X` does not fit the model, or `X` is not finite;
@@ -147,9 +143,8 @@ def predict(model: Any, X: Any) -> Any:
 
     Returns:
       Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
-      0 gives -1, or the class of the largest score, the lowest of equal ones. A model
-      of a stream gives the labels as they were read. A `LinearModel` of several
-      penalties gives a column of -1 and +1 for each.
+      0 gives -1, or the class of the largest score, the lowest of equal ones. A
+      `Labelled` gives the labels of the data.
 
     Raises:
       ValueError: as `decision_function`.
@@ -158,11 +153,11 @@ def predict(model: Any, X: Any) -> Any:
 
 
 def decided(model: Any, scores: Any) -> Any:
-    """The labels, or values, that these scores of a model stand for."""
+    """The labels, or values, for these scores of a model."""
     if is_regressor(model):
         return scores
     numpy: Any = np if isinstance(scores, np.ndarray) else jnp
-    binary = scores.ndim == 1 or isinstance(_inner(model), LinearModel)
+    binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
     known = getattr(_inner(model), "classes", None)
     if known is not None:
@@ -185,7 +180,7 @@ def labels_of(model: Any) -> np.ndarray | None:
 
 
 def is_regressor(model: Any) -> bool:
-    """Whether the targets of a model are any numbers."""
+    """Whether the targets of a model are real numbers."""
     model = innermost(model)
     if not hasattr(model, "expansion"):
         return False
@@ -199,8 +194,7 @@ def support(model: Any) -> Support:
     Works on a single state and on states stacked by `jax.vmap`.
 
     Args:
-      model: the state of any online algorithm, a `KernelModel`, or the solution of a
-        kernel solver.
+      model: a model as for `decision_function`.
 
     Returns:
       A `Support`. Free slots are zero.
@@ -235,17 +229,16 @@ def prune(model: Any, size: int) -> Any:
     """The model with its `size` largest coefficients only; O(m log m).
 
     The budget of an SVM on a budget bounds the coefficients that matter, and not their
-    number: what it leaves beyond is small, and pruned at little cost.
+    number: the rest are small, and pruned at little cost.
 
     Args:
-      model: a `KernelModel`, the solution of a kernel solver, or the state of an online
-        algorithm.
-      size: support vectors to keep, at least 1; of a model with no more all are kept.
+      model: a model with support vectors.
+      size: support vectors to keep, at least 1; all, if the model has no more.
 
     Returns:
       A `KernelModel`, whose vectors are in their former order; in a `Labelled` if that
-      was given. Of equal coefficients the first are kept; with several classes, of the
-      sums of their squares.
+      was given. With several classes the sums of squares are compared; the first of
+      equal ones are kept.
 
     Raises:
       ValueError: if `size` is not an integer of at least 1, or the model has no support
@@ -298,10 +291,10 @@ def of_coefficients(
 
 
 def num_features(where: str, model: Any) -> int:
-    """What a single model expects of a row."""
+    """The number of features of a single model."""
     model = innermost(model)
     if isinstance(model, LinearModel):
-        return model.weights.shape[-1]
+        return len(model.weights)
     if not isinstance(model, KernelModel) and not _is_state(model):
         raise ValueError(
             f"{where}: model must be the state of an online algorithm, or a model of a "
@@ -317,40 +310,12 @@ def num_features(where: str, model: Any) -> int:
 
 
 def rows(
-    where: str,
-    X: Any,
-    num_features: int,
-    dtype: np.dtype,
-    first_row: int = 0,
+    where: str, X: Any, num_features: int, dtype: np.dtype
 ) -> Float[Array, "n features"]:
-    """Rows in the type of a model, if they fit it and are finite.
-
-    `first_row` is the number of the first, in errors.
-    """
+    """Rows in the type of a model, if they fit it; they need not be finite."""
     X = checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features)
-    X = checks.on_device(X, dtype)
-    checks.check_finite(where, X, first_row)
-    return X
-
-
-def in_blocks(
-    function: Callable[[Float[Array, "size features"]], Float[Array, "size ..."]],
-    X: Float[Array, "n features"],
-    shape: tuple[int, ...],
-) -> Float[Array, "n ..."]:
-    """What a function of rows, of this shape each, gives for all rows."""
-    n = X.shape[0]
-    size = min(n, PREDICTION_BLOCK)
-
-    def block(index, results):
-        # The last block starts early enough to be whole: `dynamic_slice` clamps.
-        start = index * size
-        new = function(jax.lax.dynamic_slice_in_dim(X, start, size))
-        return jax.lax.dynamic_update_slice_in_dim(results, new, start, 0)
-
-    results = jnp.zeros((n, *shape), X.dtype)
-    return jax.lax.fori_loop(0, -(-n // size), block, results) if n else results
+    return checks.on_device(X, dtype)
 
 
 def flat(scores: Array | np.ndarray) -> Any:
@@ -359,36 +324,37 @@ def flat(scores: Array | np.ndarray) -> Any:
 
 
 def innermost(model: Any) -> Any:
-    """The model of scaled rows, or the first of several."""
+    """The state, kernel model or linear model inside; the first of several."""
     while hasattr(model, "model"):
         model = model.model
     return model[0] if type(model) is tuple else model
 
 
 def with_innermost(model: Any, new: Any) -> Any:
-    """The same around another model of scaled rows."""
+    """The same with another state or model inside."""
     if not hasattr(model, "model"):
         return new
     return model._replace(model=with_innermost(model.model, new))
 
 
 def labelled(model: Any) -> Labelled:
-    """What takes raw rows in a model, or the model as it is."""
+    """The `Labelled` in a model, or one around it."""
     model = _inner(model)
     return model if isinstance(model, Labelled) else Labelled(model)
 
 
 def scaled(where: str, model: Labelled, X: Any) -> np.ndarray:
-    """Raw rows as the model in it takes them."""
+    """Raw rows as the model inside takes them."""
     return _dense(model, _taken(where, model, X))
 
 
 def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray:
-    """Targets as the model in it takes them.
+    """Targets as the model inside takes them.
+
+    `first_row` is the number of the first, for error messages.
 
     Raises:
-      ValueError: if one is no label of the model; `first_row` is the number of the
-        first target.
+      ValueError: if a target is no label of the model.
     """
     y = np.asarray(y)
     if model.classes is None:
@@ -404,7 +370,7 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
 
 
 def listed(classes: np.ndarray | None) -> str:
-    """Some classes, for messages."""
+    """The first classes, for error messages."""
     if classes is None:
         return "none"
     shown = ", ".join(repr(label) for label in classes[:10].tolist())
@@ -414,7 +380,7 @@ def listed(classes: np.ndarray | None) -> str:
 def codes_of(
     classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
 ) -> Int32[np.ndarray, " n"]:
-    """The number of each label's class, -1 where it is none of them."""
+    """The index of each label among the classes, or -1."""
     known = {label: i for i, label in enumerate(classes.tolist())}
     return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
 
@@ -422,7 +388,7 @@ def codes_of(
 def learner_labels(
     codes: Integer[np.ndarray, " n"], num_classes: int
 ) -> Int32[np.ndarray, " n"]:
-    """Numbers of classes as learners have them: -1 and +1 where there are two."""
+    """Indices of classes as labels of a learner: -1 and +1 where there are two."""
     codes = codes.astype(np.int32)
     return 2 * codes - 1 if num_classes == 2 else codes
 
@@ -440,11 +406,11 @@ def padded(
 
 
 def block_size(num_rows: int, num_features: int) -> int:
-    """Rows to a block, a power of two.
+    """The number of rows per block, a power of two.
 
-    All blocks of some rows are of one size, the last one filled up, and few sizes are
-    ever met, so that few programs are compiled. At most a quarter of what is computed
-    is filling, but of less than 256 rows.
+    All blocks of a call have one size, the last one padded, and few sizes ever occur,
+    so that few programs are compiled. At most a quarter of the work is padding, from
+    256 rows on.
     """
     quarter = _power_of_two(num_rows // 4)
     most = _power_of_two(MOST_NUMBERS // max(1, num_features))
@@ -452,19 +418,19 @@ def block_size(num_rows: int, num_features: int) -> int:
 
 
 def _power_of_two(number: int) -> int:
-    """The largest that is not above the number; 0 for 0."""
+    """The largest power of two up to a number; 0 for 0."""
     return 1 << (number.bit_length() - 1) if number else 0
 
 
 def _inner(model: Any) -> Any:
-    """The model itself, of what has one."""
+    """The `Labelled` inside, or the innermost model."""
     while not isinstance(model, Labelled) and hasattr(model, "model"):
         model = model.model
     return model
 
 
 def dtype_of(model: Any) -> np.dtype:
-    """The type of the rows of a model."""
+    """The type of a model's rows."""
     model = innermost(model)
     if isinstance(model, LinearModel):
         return model.weights.dtype
@@ -481,7 +447,7 @@ def _taken(where: str, model: Labelled, X: Any) -> Any:
 
 
 def _dense(model: Labelled, X: Any) -> np.ndarray:
-    """Rows that are scaled, and dense."""
+    """Scaled dense rows."""
     X = X.toarray() if hasattr(X, "tocsr") else X
     if model.scaling is None:
         return X
@@ -523,26 +489,21 @@ def _scores(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
         return _labelled_scores(where, model, X)
     if isinstance(model, LinearModel):
         return _linear_scores(where, model, X, features, first_row)
+    X = rows(where, X, features, dtype_of(model))
     if isinstance(model, KernelModel):
-        model = _padded(model)
-        X = rows(where, X, features, model.vectors.dtype, first_row)
-        kernel, vectors, coefficients, bias = model
-        columns = coefficients.shape[1]
-        return _kernel_scores(
-            kernel, vectors, None, coefficients, None, bias, X, columns
-        )
-    expansion = model.expansion
-    X = rows(where, X, features, expansion.vectors.dtype, first_row)
-    return _kernel_scores(
-        model.kernel,
-        expansion.vectors,
-        expansion.squares,
-        expansion.terms,
-        expansion.scale,
-        None,
-        X,
-        expansion.num_columns,
+        kernel, vectors, terms, bias = _padded(model)
+        squares, scale, columns = None, None, terms.shape[1]
+    else:
+        kernel, expansion, bias = model.kernel, model.expansion, None
+        vectors, squares = expansion.vectors, expansion.squares
+        terms, scale = expansion.terms, expansion.scale
+        columns = expansion.num_columns
+    scores, finite = _kernel_scores(
+        kernel, vectors, squares, terms, scale, bias, X, columns
     )
+    if not isinstance(finite, Tracer) and not finite:
+        checks.check_finite(where, X, first_row)
+    return scores
 
 
 def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
@@ -578,23 +539,36 @@ def _kernel_scores(
     bias: Float[Array, "*classes"] | None,
     X: Float[Array, "n d"],
     columns: int,
-) -> Float[Array, "n ..."]:
-    """One program for the models of all learners with this kernel and these sizes."""
+) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
+    """The scores, and whether all squared norms are finite, without reading X again.
+
+    One program for the models of all learners with this kernel and these sizes.
+    """
     known = kernels.squared_norms(vectors) if squares is None else squares
+    n = X.shape[0]
+    size = max(1, min(n, PREDICTION_BLOCK))
 
-    def block(rows):
-        gram = kernel.gram(rows, vectors, kernels.squared_norms(rows), known)
-        products = jnp.matmul(gram, terms[:, :columns], precision="highest")
-        return products if scale is None else scale * products
+    def block(index, carry):
+        scores, finite = carry
+        # The last block starts early enough to be whole: `dynamic_slice` clamps.
+        start = index * size
+        rows = jax.lax.dynamic_slice_in_dim(X, start, size)
+        norms = kernels.squared_norms(rows)
+        gram = kernel.gram(rows, vectors, norms, known)
+        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        scores = jax.lax.dynamic_update_slice_in_dim(scores, new, start, 0)
+        return scores, finite & jnp.all(jnp.isfinite(norms))
 
-    scores = in_blocks(block, X, (columns,))
-    return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1)))
+    carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
+    scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry) if n else carry
+    scores = scores if scale is None else scale * scores
+    return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite
 
 
 def _padded(model: KernelModel) -> KernelModel:
-    """The model with some vectors of coefficient 0, so that few sizes are compiled.
+    """The model with vectors of coefficient 0 added, so that few sizes are compiled.
 
-    Its coefficients have a column each.
+    Its coefficients have one column per class.
     """
     number = model.coefficients.shape[0]
     # To a multiple of a power of two: four sizes an octave, from 64 on.
@@ -614,30 +588,25 @@ def _linear_scores(
     where: str, model: LinearModel, X: Any, features: int, first_row: int
 ) -> Array:
     """The scores by weights, of dense or sparse rows; O(n d), or O(numbers)."""
-    host = hasattr(X, "tocsr") or isinstance(X, np.ndarray)
-    if host and not isinstance(model.weights, Tracer):
-        # NumPy and SciPy need neither a copy of the rows nor a compiled program.
-        sparse = hasattr(X, "tocsr")
-        X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
-        _check_shape(where, X.shape, features)
-        if not sparse:
-            checks.check_finite(where, X, first_row)
-        scores = X @ np.asarray(model.weights).T + np.asarray(model.bias)
-        return checks.on_device(scores, model.weights.dtype)
     if hasattr(X, "products"):  # `SparseRows`, finite since they were made
         _check_shape(where, X.shape, features)
-    else:
-        X = rows(where, X, features, model.weights.dtype, first_row)
-    return _weighed(model, X)
+        return _weighed(model, X)
+    sparse = hasattr(X, "tocsr")
+    X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
+    _check_shape(where, X.shape, features)
+    if not sparse:
+        checks.check_finite(where, X, first_row)
+    dtype = model.weights.dtype
+    if isinstance(X, jax.Array) or isinstance(model.weights, Tracer):
+        return _weighed(model, checks.on_device(X, dtype))
+    # NumPy and SciPy need neither a copy of the rows nor a compiled program.
+    scores = X @ np.asarray(model.weights) + np.asarray(model.bias)
+    return checks.on_device(scores, dtype)
 
 
 @jax.jit
-def _weighed(model: LinearModel, X: Any) -> Float[Array, " n *models"]:
+def _weighed(model: LinearModel, X: Any) -> Float[Array, " n"]:
     weights, bias = model
     if isinstance(X, jax.Array):
-        products = jnp.matmul(X, weights.T, precision="highest")
-    elif weights.ndim == 1:
-        products = X.products(weights)
-    else:
-        products = jax.lax.map(X.products, weights).T
-    return products + (bias[None] if bias.ndim else bias)
+        return jnp.matmul(X, weights, precision="highest") + bias
+    return X.products(weights) + bias

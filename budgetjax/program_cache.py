@@ -1,4 +1,4 @@
-"""Compiled programs kept on the disk, for the processes that come."""
+"""Compiled programs kept on the disk, for later processes."""
 
 import contextlib
 import hashlib
@@ -6,11 +6,11 @@ import os
 import pathlib
 import platform
 
-# A folder, or `off`: what the command line goes by.
+# The environment variable of the command line: a folder, or `off`.
 VARIABLE = "BUDGETJAX_CACHE"
 OFF = "off"
-# Options of JAX as its environment has them: its own folder, and to keep each program,
-# as most of ours take less than the second that JAX asks for.
+# Environment variables of JAX: its own folder, and settings that keep each program, as
+# most of ours take less than the second that JAX asks for.
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": 0.0,
@@ -24,8 +24,8 @@ def cache_compiled_programs(
     """Keeps compiled programs on the disk, so that later processes need not compile.
 
     Compilation is most of the time of a first fit. Call it before anything is computed:
-    what has been compiled before is not kept. It is JAX's persistent compilation cache,
-    told to keep small programs too, and a matter of speed alone: where the folder
+    programs that were compiled before are not kept. It sets up JAX's persistent
+    compilation cache for small programs too. Only speed depends on it: where the folder
     cannot be written, nothing is kept and everything works. The folder may be deleted
     at any time.
 
@@ -33,9 +33,9 @@ def cache_compiled_programs(
     BUDGETJAX_CACHE is `off`.
 
     Args:
-      folder: where to keep them, each kind of processor in a folder of its own; None is
-        the folder that JAX has been given, as by JAX_COMPILATION_CACHE_DIR, or else
-        `budgetjax` in the user's cache folder (XDG_CACHE_HOME, or `~/.cache`).
+      folder: the folder, with a folder inside for each kind of processor; None is
+        JAX's own, if it is set, as by JAX_COMPILATION_CACHE_DIR, or else `budgetjax` in
+        the user's cache folder (XDG_CACHE_HOME, or `~/.cache`).
 
     Returns:
       The folder, or None if it cannot be written.
@@ -51,7 +51,7 @@ def cache_compiled_programs(
     found = own if folder is None and own else _writable(folder)
     if found is None:
         return None
-    # As it was told at the first compilation, if there was one.
+    # It may have been set up by an earlier compilation.
     compilation_cache.reset_cache()
     jax.config.update(FOLDER.lower(), found)
     for name, value in SETTINGS.items():
@@ -61,7 +61,7 @@ def cache_compiled_programs(
 
 
 def set_environment() -> None:
-    """The same for a process that has yet to import JAX, by its environment."""
+    """Sets up the cache by the environment, before JAX is imported."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted.lower() == OFF:
         return
@@ -75,7 +75,7 @@ def set_environment() -> None:
 
 
 def _writable(folder: str | os.PathLike[str] | None) -> str | None:
-    """The folder for this processor, made if need be; None if that is not possible."""
+    """The folder for this processor, made if necessary; None if it cannot be."""
     try:
         if folder is None:
             home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -89,7 +89,7 @@ def _writable(folder: str | os.PathLike[str] | None) -> str | None:
 
 
 def _processor() -> str:
-    """A name for what machine code of this computer runs on: homes are shared."""
+    """A name for this kind of processor: computers share home folders."""
     features = ""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         features = next((line for line in file if line.startswith("flags")), "")

@@ -10,13 +10,13 @@ from budgetjax import checks
 def reporting(
     where: str, progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
-    """`report(text, count=1)`, to tell of work as it is done; on a bar, if wanted.
+    """A function `report(text, count=1)`, which moves a progress bar if there is one.
 
     Args:
       where: the caller's name, on the bar and in error messages.
-      progress: whether to show one.
-      unit: what is counted.
-      total: how many there will be, where known.
+      progress: whether to show a bar.
+      unit: the plural of what is counted.
+      total: the final count, where known.
 
     Raises:
       ValueError: if `progress` is not True or False.

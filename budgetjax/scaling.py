@@ -1,4 +1,4 @@
-"""Features on one scale: running means and variances, and a warning where they lack."""
+"""Features on one scale: running means and variances, and a warning without them."""
 
 import warnings
 from typing import NamedTuple
@@ -9,17 +9,16 @@ from jaxtyping import Bool, Float, Shaped
 
 from budgetjax import checks
 
-# Standard deviations that differ by more, or a mean that is so many of them away from
-# 0, are told of.
+# The ratio of standard deviations, or of the mean to them, that is warned about.
 TOO_UNEVEN = 100
-# Of fewer rows, rare values of a feature say nothing of its scale.
+# In fewer rows, rare values of a feature say nothing about its scale.
 ENOUGH_ROWS = 50
 
 
 class Scaling(NamedTuple):
     """The mean and variance of every feature, over all rows so far.
 
-    They are kept in double precision, and rows can come in any number at a time: the
+    They are in double precision, and do not depend on how the rows are divided: the
     deviations of each part from its own mean are added up, and those of the means
     (Chan, Golub and LeVeque 1983).
 
@@ -43,12 +42,12 @@ class Scaling(NamedTuple):
 
     @classmethod
     def empty(cls, num_features: int) -> "Scaling":
-        """Of no rows."""
+        """A scaling without rows."""
         return cls(0, np.zeros(num_features), np.zeros(num_features))
 
     @property
     def constant(self) -> Bool[np.ndarray, " features"]:
-        """Which features have had one value only, up to rounding."""
+        """Whether each feature has had one value only, up to rounding."""
         rounding = max(self.num_rows, 1) * np.finfo(np.float64).eps
         return self.variance <= np.square(rounding * self.mean)
 
@@ -64,7 +63,7 @@ class Scaling(NamedTuple):
         where: str = "Scaling.updated",
         first_row: int = 0,
     ) -> "Scaling":
-        """With these rows too.
+        """The scaling after more rows.
 
         Args:
           X: finite numbers, shape `(n, num_features)`.
@@ -106,12 +105,10 @@ class Scaling(NamedTuple):
     def moved(
         self, X: Shaped[np.ndarray, "n features"], old: "Scaling"
     ) -> Float[np.ndarray, "n features"]:
-        """Rows that another scaling has been applied to, as this one would have them.
-
-        Where a feature had been constant, its rows had the mean.
+        """Scaled rows of another scaling, as this one would have scaled them.
 
         Args:
-          X: shape `(n, num_features)`.
+          X: shape `(n, num_features)`; features that had been constant had the mean.
           old: the scaling that was applied.
         """
         deviation = np.where(old.constant, 0, old.deviation)
@@ -121,7 +118,7 @@ class Scaling(NamedTuple):
     def undone(
         self, X: Shaped[np.ndarray, "n features"]
     ) -> Float[np.ndarray, "n features"]:
-        """The raw rows of rows that this scaling has been applied to."""
+        """Raw rows, from scaled ones."""
         return self.mean[None] + self.deviation[None] * X
 
     def apply(
@@ -133,7 +130,7 @@ class Scaling(NamedTuple):
 
         Args:
           X: shape `(n, num_features)`.
-          dtype: of the result.
+          dtype: type of the result.
         """
         scaled = X - self.mean[None]
         np.divide(scaled, self._divisor[None], out=scaled)
@@ -145,9 +142,9 @@ def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
     """Warns if the features look unscaled; see `unscaled`.
 
     Args:
-      where: the caller's name.
+      where: the caller's name, for the message.
       X: finite numbers, shape `(n, num_features)`.
-      stacklevel: 2 is who calls this function.
+      stacklevel: as for `warnings.warn`; 2 is the caller.
     """
     message = unscaled(where, np.asarray(checks.array(where, "X", X)))
     if message is not None:
@@ -155,10 +152,10 @@ def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
 
 
 def unscaled(where: str, X: Shaped[np.ndarray, "n features"]) -> str | None:
-    """What there is to say of the scale of features, if anything.
+    """A warning about the scale of features, or None.
 
-    A kernel of distances hears only the features of largest spread; and in float32,
-    distances far from 0 lose their digits.
+    A kernel of distances depends only on the features of largest spread; and in
+    float32, distances far from 0 lose their digits.
 
     Returns:
       A message if there are at least 50 rows and the largest standard deviation is more

@@ -492,23 +492,6 @@ def test_several_penalties_are_as_many_solutions(name, form, augment):
         same(found.history, one.history)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_scores_of_several_models(form):
-    """As many as features: no matrix is taken for its transpose."""
-    X = noisy()[0]
-    random = np.random.default_rng(0)
-    weights, bias = random.normal(size=(D, D)), random.normal(size=D)
-    model = bj.LinearModel(jnp.asarray(weights), jnp.asarray(bias))
-    expected = X @ weights.T + bias
-    np.testing.assert_allclose(
-        model.decision_function(FORMS[form](X)), expected, rtol=1e-4, atol=1e-4
-    )
-    labels = model.predict(FORMS[form](X))
-    np.testing.assert_array_equal(labels, np.where(expected > 0, 1, -1))
-    with pytest.raises(ValueError, match=r"X must have shape \(n, 6\), .* \(60, 5\)"):
-        model.predict(X[:, 1:])
-
-
 def test_numbers_that_overflow_are_named():
     X, y = noisy()
     with pytest.raises(ValueError, match=r"^mpu.init: counts must .* lower penalty"):
