@@ -340,8 +340,8 @@ def sgd(loss=my_loss, learning_rate=0.5, **more):
     return bj.sgd.init(bj.RBF(0.5), loss=loss, learning_rate=learning_rate, **arguments)
 
 
-class MyKernel(bj.Kernel, NamedTuple("MyKernel", [("power", Any)])):
-    __slots__ = ()
+class MyKernel(bj.Kernel):
+    power: Any
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return (1 + X @ Z.T) ** self.power
