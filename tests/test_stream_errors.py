@@ -427,13 +427,13 @@ ARGUMENTS = [
         for given in ([1], [1, 2, 3], [])
     ),
     *(
-        ("state", given, ("state must be one of an online algorithm", f"got {kind}"))
+        ("state", given, ("state must be of ", f"got {kind}"))
         for given, kind in ((3, "int"), (bj.RBF(1.0), "RBF"), (X, "ndarray"))
     ),
     (
         "state",
         jax.tree.map(lambda leaf: leaf[None], initial("binary", False)),
-        ("one model",),
+        ("a single one",),
     ),
 ]
 

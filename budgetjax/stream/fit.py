@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, examples, kernels, models, progress_bar
+from budgetjax import checks, kernels, models, progress_bar
 from budgetjax.models import Labelled, listed
 from budgetjax.online import engine
 from budgetjax.online.algorithm import Algorithm
@@ -118,8 +118,9 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
+    learner = state.state if isinstance(state, StreamModel) else state
+    checks.check_algorithm(WHERE, algorithm, learner)
     model = _begin(state, classes, standardise, reservoir)
-    checks.check_algorithm(WHERE, algorithm, model.state)
     name, total = source.name_of(batches), None
     if isinstance(batches, Batches):
         model, total = _with_names(model, batches), batches.num_rows
@@ -184,7 +185,7 @@ def _check_batches(batches: Any) -> None:
 
 def _with_names(model: StreamModel, batches: Batches) -> StreamModel:
     """The model with the names of the columns, if they fit it."""
-    features = examples.num_features(WHERE, model.state)
+    features = models.num_features(WHERE, model.state)
     if batches.num_features != features:
         raise ValueError(
             f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
@@ -205,10 +206,10 @@ def _begin(state: Any, classes: Any, standardise: Any, size: Any) -> StreamModel
     """The model at the start of a run."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
     if isinstance(state, StreamModel):
-        model, features = state, examples.num_features(WHERE, state.state)
+        model, features = state, models.num_features(WHERE, state.state)
         _check_continued(model, classes, wanted)
     else:
-        features = examples.num_features(WHERE, state)
+        features = models.num_features(WHERE, state)
         scaling = Scaling.empty(features) if wanted else None
         model = StreamModel(Labelled(state, scaling, _known(state, classes)))
     if size is None or model.reservoir is not None:
