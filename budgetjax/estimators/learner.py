@@ -322,14 +322,14 @@ class Learner(BaseEstimator):
 
         However the stream was sorted, these are all parts of it.
         """
-        nowhere = np.zeros(kept.X.shape[1])
-        if not len(kept.y):
+        rows, nowhere = kept.rows(), np.zeros(kept.kept.X.shape[1])
+        if not len(rows.y):
             return state
-        targets = self._targets(kept.y)
+        targets = self._targets(rows.y)
         state = self._run(
-            *(self._name, state, kept.X, nowhere, targets, kept.weights), size=REPLAYED
+            *(self._name, state, rows.X, nowhere, targets, rows.weights), size=REPLAYED
         )
-        return self._refitted(state, kept.X, nowhere, targets, kept.weights, kept.seed)
+        return self._refitted(state, rows.X, nowhere, targets, rows.weights, kept.seed)
 
     def _refitted(
         self,

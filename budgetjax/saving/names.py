@@ -43,7 +43,7 @@ MODULES = {
     "models": "KernelModel Labelled LinearModel",
     "scaling": "Scaling",
     "stream.model": "StreamModel",
-    "stream.reservoir": "Reservoir",
+    "stream.reservoir": "Reservoir Rows",
     "solvers.solver": "History Objective Record Solution",
     "online.sweep": "Grid Sweep Table",
 }

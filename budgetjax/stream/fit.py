@@ -322,10 +322,10 @@ def _replayed(
 
     Errors on these rows do not count in the curve: the model has met them before.
     """
-    kept = model.reservoir
-    if kept is None:
+    if model.reservoir is None:
         return model
-    state, X = model.state, kept.X
+    state, kept = model.state, model.reservoir.rows()
+    X = kept.X
     if model.scaling is not None:
         X = model.scaling.apply(X, state.expansion.vectors.dtype)
     where = f"{WHERE}: the reservoir of {name}"

@@ -14,26 +14,53 @@ def usual_size(num_features: int) -> int:
     return max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // num_features))
 
 
-class Reservoir(NamedTuple):
-    """The rows with the smallest random numbers among all of a stream.
-
-    Every row of the stream is equally likely to be here, and any division of the stream
-    into batches keeps the same rows.
+class Rows(NamedTuple):
+    """Rows of a stream, each with a random number.
 
     Attributes:
-      X: rows in the order of their numbers, shape `(n, features)`, n at most `size`.
+      X: shape `(n, features)`.
       y: labels of the algorithm, or targets, shape `(n,)`.
       weights: above 0, shape `(n,)`.
       numbers: uniform in `[0, 1)`, shape `(n,)`.
-      size: number of rows to keep.
-      num_rows: number of rows so far.
-      seed: seed of the numbers.
     """
 
     X: Float[np.ndarray, "n features"]
     y: Shaped[np.ndarray, " n"]
     weights: Float[np.ndarray, " n"]
     numbers: Float[np.ndarray, " n"]
+
+    def joined(self, other: "Rows") -> "Rows":
+        """These rows and others, in the types of these."""
+        return Rows(
+            *(
+                np.concatenate([one, more.astype(one.dtype, copy=False)])
+                for one, more in zip(self, other, strict=True)
+            )
+        )
+
+    def least(self, size: int) -> "Rows":
+        """At most `size` rows with the smallest numbers, in their order."""
+        order = np.argsort(self.numbers, kind="stable")[:size]
+        return Rows(*(each[order] for each in self))
+
+
+class Reservoir(NamedTuple):
+    """The rows with the smallest random numbers among all of a stream.
+
+    Every row of the stream is equally likely to be here, and any division of the stream
+    into batches keeps the same rows. A batch costs its random numbers and a copy of
+    `recent`.
+
+    Attributes:
+      kept: at most `size` rows, in the order of their numbers.
+      recent: at most half as many later rows, which may belong to these.
+      size: number of rows to keep.
+      num_rows: number of rows so far.
+      seed: seed of the numbers.
+    """
+
+    kept: Rows
+    recent: Rows
     size: int
     num_rows: int
     seed: int
@@ -50,7 +77,12 @@ class Reservoir(NamedTuple):
     ) -> "Reservoir":
         """A reservoir without rows."""
         X, y = np.zeros((0, num_features), dtype), np.zeros(0, y_dtype)
-        return cls(X, y, np.zeros(0), np.zeros(0), size, 0, seed)
+        none = Rows(X, y, np.zeros(0), np.zeros(0))
+        return cls(none, none, size, 0, seed)
+
+    def rows(self) -> Rows:
+        """The sample, in random order."""
+        return self.kept.joined(self.recent).least(self.size)
 
     def updated(
         self,
@@ -58,27 +90,19 @@ class Reservoir(NamedTuple):
         y: Shaped[np.ndarray, " n"],
         weights: Float[np.ndarray, " n"],
     ) -> "Reservoir":
-        """The reservoir after more rows; rows of weight 0 do not count.
-
-        Costs a random number per row, and a copy of all rows kept if one enters.
-        """
+        """The reservoir after more rows; rows of weight 0 do not count."""
         present = np.flatnonzero(weights > 0)
         # One number is drawn per row: those of the rows before are skipped.
         draws = np.random.PCG64(self.seed).advance(self.num_rows)
         numbers = np.random.Generator(draws).random(len(present))
-        enters = numbers < (self.numbers[-1] if len(self.y) == self.size else 1)
-        after = self._replace(num_rows=self.num_rows + len(present))
-        if not np.any(enters):
-            return after
-        at, numbers = present[enters], numbers[enters]
-        order = np.argsort(np.append(self.numbers, numbers), kind="stable")[: self.size]
-
-        def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return np.concatenate([old, new.astype(old.dtype, copy=False)])[order]
-
-        return after._replace(
-            X=joined(self.X, X[at]),
-            y=joined(self.y, y[at]),
-            weights=joined(self.weights, weights[at]),
-            numbers=joined(self.numbers, numbers),
-        )
+        kept, recent = self.kept, self.recent
+        is_full = len(kept.y) == self.size
+        enters = numbers < (kept.numbers[-1] if is_full else 1)
+        if np.any(enters):
+            at = present[enters]
+            recent = recent.joined(Rows(X[at], y[at], weights[at], numbers[enters]))
+        if len(recent.y) > self.size // 2:
+            kept = kept.joined(recent).least(self.size)
+            recent = recent.least(0)
+        total = self.num_rows + len(present)
+        return self._replace(kept=kept, recent=recent, num_rows=total)

@@ -90,7 +90,7 @@ def parquet(
                 tables = file.iter_batches(
                     rows, columns=wanted.names(), use_threads=False
                 )
-                yield from intact_parts(str(one), PARQUET, tables)
+                yield from intact_parts(str(one), PARQUET, _valid(tables))
 
     return table_columns.batches(where, chosen, parts, rows, dtype, num_rows)
 
@@ -161,9 +161,16 @@ def arrow(
 
     def parts(wanted: Columns) -> Iterator[Part]:
         found = (table.select(wanted.names()) for table in tables())
-        return intact_parts(where, ARROW, found)
+        return intact_parts(where, ARROW, _valid(found))
 
     return table_columns.batches(where, chosen, parts, rows, dtype, num_rows)
+
+
+def _valid(tables: Iterator[Any]) -> Iterator[Any]:
+    """Tables that are checked: offsets beyond an end would end the process."""
+    for table in tables:
+        table.validate(full=True)
+        yield table
 
 
 def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
