@@ -262,13 +262,18 @@ def as_leaf(
             f"{where}: {name} must be a scalar, got shape {np.shape(value)}; sweep "
             "values by jax.vmap over init"
         )
+    return as_leaves(where, name, value, dtype)
+
+
+def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+    """`value` as a strongly typed array, of any shape."""
     known = concrete(value)
     if known is not None:
         with np.errstate(over="ignore", under="ignore"):
             cast = known.astype(dtype)
         # XLA may take a subnormal number for 0.
-        lost = known != 0 and np.abs(cast) < jnp.finfo(dtype).tiny
-        if not np.isfinite(cast) or lost:
+        lost = (known != 0) & (np.abs(cast) < jnp.finfo(dtype).tiny)
+        if not np.all(np.isfinite(cast) & ~lost):
             raise ValueError(
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
                 f"{value!r}"

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
@@ -97,6 +98,11 @@ class Kernel(Parameters):
         """Whether `k(x, z)` depends on `x - z` alone, so that all rows can be moved."""
         return False
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether it is `exp(-||A (x - z)||^2)`: two vectors merge on their line."""
+        return False
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
@@ -142,6 +148,30 @@ class Kernel(Parameters):
 
     def __mul__(self, other: "Kernel") -> "Product":
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
+
+
+def as_leaves(
+    where: str, kernel: Kernel, num_features: int, dtype: DTypeLike
+) -> Kernel:
+    """The kernel as a part of a state: its parameters are arrays of this type.
+
+    Raises:
+      ValueError: if it is no kernel, a parameter is not in the range of the type, or
+        has a shape that does not fit points of so many features.
+    """
+    _check_kernel(where, "kernel", kernel)
+    kernel = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: checks.as_leaves(
+            where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
+        ),
+        kernel,
+    )
+    point = jax.ShapeDtypeStruct((1, num_features), dtype)
+    try:
+        jax.eval_shape(kernel.gram, point, point)
+    except ValueError as error:
+        raise ValueError(f"{where}: kernel must fit, got {error}") from error
+    return kernel
 
 
 def _check_kernel(where: str, name: str, kernel: object) -> None:
@@ -197,7 +227,9 @@ class Polynomial(Kernel):
 class Stationary(Kernel):
     """A kernel of differences, with `k(x, x) = 1`."""
 
-    stationary = True
+    @property
+    def stationary(self) -> bool:
+        return True
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         raise NotImplementedError
@@ -231,6 +263,10 @@ class RBF(Stationary):
 
     gamma: Any
     exact: bool = static(default=False)
+
+    @property
+    def gaussian(self) -> bool:
+        return True
 
     def __post_init__(self):
         checks.positive("RBF", "gamma", self.gamma)
@@ -432,6 +468,59 @@ class Sigmoid(Kernel):
     def _tanh(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
         return jnp.tanh(gamma * products + _scalar(self, "coef0", products.dtype))
+
+
+class Mapped(Kernel):
+    """A kernel on linearly mapped points, `k(x W, z W)`: a metric, or fewer features.
+
+    Cost of a kernel row beside the kernel's own: O(B d) for a vector W, O(B d r) for a
+    matrix. Where W is a matrix that does not change, map the rows once instead.
+
+    Args:
+      kernel: for points of r features; for a metric `RBF(1.0)`.
+      matrix: W, shape `(d, r)`, or `(d,)` for one factor per feature. A leaf: it can be
+        traced, swept and learned.
+    """
+
+    kernel: Kernel
+    matrix: Any
+
+    def __post_init__(self):
+        _check_kernel("Mapped", "kernel", self.kernel)
+        if not isinstance(self.matrix, Tracer):
+            matrix = np.asarray(checks.array("Mapped", "matrix", self.matrix))
+            if matrix.ndim not in (1, 2) or not np.all(np.isfinite(matrix)):
+                raise ValueError(
+                    "Mapped: matrix must be finite, of shape (d, r) or (d,), got shape "
+                    f"{matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} "
+                    "values that are not finite"
+                )
+
+    @property
+    def stationary(self) -> bool:
+        return self.kernel.stationary
+
+    @property
+    def gaussian(self) -> bool:
+        return self.kernel.gaussian
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return self.kernel.gram(self._mapped(X), self._mapped(Z))
+
+    def diag(self, X, squares=None):
+        return self.kernel.diag(self._mapped(X))
+
+    def _mapped(self, X: ArrayLike) -> Float[Array, "n r"]:
+        X = _points(self, X)
+        matrix = jnp.asarray(self.matrix, X.dtype)
+        if matrix.ndim not in (1, 2) or matrix.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"Mapped: matrix must have shape ({X.shape[1]}, r) or ({X.shape[1]},), "
+                f"as points have {X.shape[1]} features, got {matrix.shape}"
+            )
+        if matrix.ndim == 1:
+            return X * matrix[None]
+        return jnp.matmul(X, matrix, precision="highest")
 
 
 class Normalized(Kernel):

@@ -128,8 +128,9 @@ FOR_ANY_KERNEL = [
         ("kernel", value, ("kernel", repr(value)))
         for value in (bj.RBF, bj.Linear, "rbf", None, 0.5, (0.5,))
     ),
-    ("kernel", bj.RBF(jnp.ones(5)), (".gamma", "scalar", "shape (5,)", "vmap")),
+    ("kernel", bj.RBF(jnp.ones(5)), ("gamma", "scalar", "shape (5,)", "vmap")),
     ("kernel", bj.RBF(1e60), (".gamma", "float32", "1e+60")),
+    ("kernel", bj.Mapped(bj.RBF(1.0), np.ones((9, 2))), ("matrix", "(9, 2)")),
     ("kernel", bj.Linear() + bj.RBF(1e-60), (".right.gamma", "float32", "1e-60")),
 ]
 FOR_STRATEGIES = [
@@ -273,7 +274,7 @@ FOR_FOURIER = [
             None,
         )
     ),
-    ("kernel", bj.Laplacian(jnp.ones(5)), (".gamma", "scalar", "shape (5,)", "vmap")),
+    ("kernel", bj.Laplacian(jnp.ones(5)), ("gamma", "scalar", "shape (5,)", "vmap")),
 ]
 FOR_LANDMARKS = [
     *(

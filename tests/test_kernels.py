@@ -50,6 +50,7 @@ def normalized(expected):
 
 
 linear = pairwise.linear_kernel
+SCALES = np.array([1.0, 0.5, -2.0, 0.0])
 ROWS = (
     Row("linear", bj.Linear(), linear),
     Row("polynomial", bj.Polynomial(3, 0.5, 1.0), sk_polynomial(3, 0.5, 1.0)),
@@ -70,6 +71,18 @@ ROWS = (
         "rational-quadratic",
         bj.RationalQuadratic(1.3, alpha=0.7),
         gaussian_process.RationalQuadratic(1.3, alpha=0.7),
+    ),
+    Row(
+        "mapped-vector",
+        bj.Mapped(bj.RBF(0.3), SCALES),
+        lambda X, Z: sk_rbf(0.3)(X * SCALES, Z * SCALES),
+    ),
+    Row(
+        "mapped-matrix",
+        bj.Mapped(bj.Polynomial(2, 0.3, 1.0), np.outer(SCALES, [1.0, -2.0])),
+        lambda X, Z: sk_polynomial(2, 0.3, 1.0)(
+            X @ np.outer(SCALES, [1.0, -2.0]), Z @ np.outer(SCALES, [1.0, -2.0])
+        ),
     ),
     Row("sigmoid", bj.Sigmoid(0.6, -0.5), sk_sigmoid(0.6, -0.5), semidefinite=False),
     Row(
@@ -590,8 +603,11 @@ def test_bad_shapes_of_one_point(row, as_installed):
 def test_a_stack_of_parameters_never_broadcasts(row, as_installed):
     # One value for every column of the Gram matrix would fit it without a sound.
     X = points(M)
-    stack = jax.tree.map(lambda p: jnp.full((M,), p), row.kernel)
-    with pytest.raises(ValueError, match=r"must be a scalar.* got shape \(5,\)"):
+    stack = jax.tree.map(lambda p: jnp.stack([jnp.asarray(p)] * M), row.kernel)
+    message = (
+        r"must be a scalar.* got shape \(5,\)|matrix must have shape .*, got \(5, "
+    )
+    with pytest.raises(ValueError, match=message):
         stack.gram(X, X)
 
 

@@ -413,3 +413,27 @@ def test_numbers_of_a_loss_can_be_swept():
     together = jax.vmap(run)(levels)
     for level, scores in zip(levels, together, strict=True):
         np.testing.assert_allclose(scores, run(float(level)), atol=1e-3)
+
+
+def test_a_mapped_kernel_learns_what_mapped_rows_teach():
+    X = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    matrix = np.array([[1.0, 0.3], [0.0, 0.5], [-0.7, 0.2]], np.float32)
+    runs = [
+        bj.run(
+            bj.pegasos,
+            bj.pegasos.init(kernel, num_features=rows.shape[1], budget=8),
+            rows,
+            y,
+        )
+        for kernel, rows in (
+            (bj.Mapped(bj.RBF(0.8), matrix), X),
+            (bj.RBF(0.8), X @ matrix),
+        )
+    ]
+    (mapped, scores), (plain, expected) = runs
+    assert int(plain.num_updates) > 20
+    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        bj.support(mapped).vectors @ matrix, bj.support(plain).vectors, atol=1e-4
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, counter, examples, support_set
+from budgetjax import checks, counter, examples, kernels, support_set
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
@@ -206,8 +206,6 @@ def start(
     average: bool | int = False,
 ) -> dict[str, Any]:
     """The fields that all states share, of an empty model; errors name `where`."""
-    if not isinstance(kernel, Kernel):
-        raise ValueError(f"{where}: kernel must be a budgetjax kernel, got {kernel!r}")
     expansion = support_set.empty(
         where,
         num_features=num_features,
@@ -219,12 +217,7 @@ def start(
     )
     return {
         "algorithm": checks.algorithm_of(where),
-        "kernel": jax.tree_util.tree_map_with_path(
-            lambda path, leaf: checks.as_leaf(
-                where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
-            ),
-            kernel,
-        ),
+        "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], dtype),
         "expansion": expansion,
         "num_seen": Counter.of(0),
         "num_mistakes": Counter.of(0),

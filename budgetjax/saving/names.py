@@ -21,7 +21,7 @@ ESTIMATORS = "budgetjax.estimators"
 MODULES = {
     "kernels": (
         "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
-        "Sum Product"
+        "Mapped Sum Product"
     ),
     "online.fourier": "Waves",
     "online.maintenance.removal": (

@@ -3,7 +3,7 @@
 from jax.typing import ArrayLike
 
 from budgetjax import checks
-from budgetjax.kernels import RBF, Kernel
+from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerge
 from budgetjax.online.maintenance.projection import (
     Project,
@@ -48,7 +48,7 @@ def started(
     None merges, or projects where the kernel is not Gaussian and nothing can be merged.
     """
     if strategy is None:
-        strategy = Merge() if isinstance(kernel, RBF) else Project()
+        strategy = Merge() if kernel.gaussian else Project()
     if not isinstance(strategy, Maintenance):
         raise ValueError(
             f"{where}: maintenance must be a strategy such as RemoveOldest(), got "

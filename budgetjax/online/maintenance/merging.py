@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks, support_set
-from budgetjax.kernels import RBF, Kernel
+from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import crossed
@@ -17,7 +17,7 @@ from budgetjax.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
 
 def _gaussian(name: str, kernel: Kernel) -> None:
     """Raises for a kernel under which a merged vector is not between the two."""
-    if not isinstance(kernel, RBF):
+    if not kernel.gaussian:
         raise ValueError(
             f"{name}: kernel must be Gaussian (RBF), because only there the merged "
             f"vector lies between the two, got {type(kernel).__name__}"
