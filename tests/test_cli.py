@@ -384,8 +384,8 @@ def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
-    """The 300 rows of one epoch, in float32, and labels: parsed once if they fit."""
-    monkeypatch.setattr(passes, "HELD", 300 * (2 * 4 + 4) - (not fits))
+    """The 300 rows of one epoch, labels and weights: parsed once if they fit."""
+    monkeypatch.setattr(passes, "HELD", 300 * 4 * (2 + 1 + 1) - (not fits))
     reads, opened_as = [], cli_data.opened
 
     def opened(*given, **more):

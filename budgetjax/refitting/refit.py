@@ -12,7 +12,7 @@ import optax
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import checks, models, progress_bar
+from budgetjax import checks, losses, models, progress_bar
 from budgetjax.counter import Counter
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
@@ -34,28 +34,18 @@ SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 FAR = 10
 
 
+@losses.of_labels
 def squared_hinge(score: Array, target: Array) -> Array:
     """`max(0, 1 - score target)^2`, as scikit-learn's `LinearSVC`."""
     return jnp.maximum(1 - score * target, 0) ** 2
 
 
-def logistic(score: Array, target: Array) -> Array:
-    """`log(1 + exp(-score target))`."""
-    return jax.nn.softplus(-score * target)
-
-
-def squared(score: Array, target: Array) -> Array:
-    """`(score - target)^2 / 2`: kernel ridge regression."""
-    return (score - target) ** 2 / 2
-
-
-LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+LOSSES: dict[str, Callable[..., Array]] = {
     "squared_hinge": squared_hinge,
-    "logistic": logistic,
-    "squared": squared,
+    "logistic": losses.logistic,
+    "squared": optax.losses.l2_loss,
     "huber": optax.losses.huber_loss,
 }
-OF_LABELS = (squared_hinge, logistic)
 
 
 def refit(
@@ -107,7 +97,8 @@ def refit(
       loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
         target that the model takes; or a convex function of a score and a target, both
-        scalars, with a continuous derivative. Another function object is compiled anew.
+        scalars, with a continuous derivative (`losses.of_labels` says that targets are
+        labels). Another function object is compiled anew.
       penalty: C, or several to choose from: all are solved on four fifths of the
         examples, and the one of fewest mistakes on the others, or for regression least
         loss, is solved again with all. With 100 vectors 10 was within 0.4 points of
@@ -172,9 +163,8 @@ def refit(
         )
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    blocks, again = passes.data(
-        where, model, X, y, weight, of_labels=function in OF_LABELS
-    )
+    of_labels = losses.takes_labels(function)
+    blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
     if not again and (len(penalties) > 1 or moves):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
@@ -293,7 +283,7 @@ def _best(
         targets = block.targets[:, None]
         if columns > 1:
             wrong = np.argmax(scores, 2) != np.argmax(targets, 2)
-        elif loss in OF_LABELS:
+        elif losses.takes_labels(loss):
             wrong = (scores * targets <= 0)[..., 0]
         else:
             wrong = np.asarray(loss(jnp.asarray(scores), jnp.asarray(targets)))[..., 0]
