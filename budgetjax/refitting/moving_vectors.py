@@ -132,7 +132,8 @@ def _steps(
         gram = support_set.gram(basis.kernel, moving)
         responses = jnp.matmul(gram, coefficients, precision="highest")
         norm = jnp.sum(coefficients * responses)
-        losses = jnp.sum(weights[:, None] * loss(scores, targets), axis=1)
+        losses = jax.vmap(jax.vmap(loss))(scores, targets)
+        losses = jnp.sum(weights[:, None] * losses, axis=1)
         return norm / (2 * strength) + jnp.mean(losses)
 
     def body(carry, rows):
