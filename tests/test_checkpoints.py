@@ -415,7 +415,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
     places, progress = [], []
     for i in range(KILLS):
         told = context.Value("i", killed.STARTING, lock=False)
-        child = start(path, 0.003, told)
+        child = start(path, 0.01, told)
         # Some as they start; half of the others as they learn, half as they write.
         if i % 5:
             place = killed.WRITING if i % 2 else killed.LEARNING

@@ -290,16 +290,8 @@ def as_type(
 ) -> np.ndarray:
     """A copy of numbers in another float type, if they are in its range.
 
-    Args:
-      where: name of the source, for messages.
-      name: name of the numbers, for messages.
-      numbers: shape `(n, d)` or `(n,)`.
-      dtype: the other type.
-      row: number of the first row.
-      columns: names of the columns, or of the only one, where they have names.
-
-    Raises:
-      ValueError: if a finite number becomes infinite.
+    Errors name the source and the numbers; the first row has the number `row`, and the
+    columns, or the only one, have these names, if any.
     """
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -320,14 +312,9 @@ def as_type(
 def targets(where: str, y: Any, row: int) -> np.ndarray:
     """Targets as int64, float64, booleans or strings, in an array of their own.
 
-    Args:
-      where: name of the source, for messages.
-      y: shape `(n,)`.
-      row: number of the first row.
-
     Raises:
-      ValueError: if they have another shape or are of another kind, one is missing, or
-        an integer is beyond 64 bits.
+      ValueError: if they have another shape than `(n,)` or are of another kind, one is
+        missing, or an integer is beyond 64 bits; the first has the row number `row`.
     """
     y = np.asarray(y)
     if y.ndim != 1:

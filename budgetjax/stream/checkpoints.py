@@ -73,13 +73,8 @@ def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
 def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | None:
     """The position in a file, or None if there is no file.
 
-    Args:
-      where: name of the caller, for error messages.
-      checkpoint: the file.
-      start: model at the start of the run.
-
     Raises:
-      ValueError: if the file holds something else.
+      ValueError: if the file holds something else than a run with this start.
       CheckpointError: if it cannot be read.
     """
     path = checkpoint.path

@@ -130,15 +130,20 @@ def fit_stream(
     )
     every = checks.size(WHERE, "every", every)
     resume = bool(checks.flag(WHERE, "resume", resume))
-    position, file = Position(model), None
+    position, file, written = Position(model), None, -1
     if checkpoint is not None:
         file = checkpoints.start_of(WHERE, checkpoint, rows, model, algorithm.name)
         found = checkpoints.read(WHERE, file, model) if resume else None
-        if found is None:
+        if found is not None:
+            position, written = found, found.batches
+
+    def save() -> None:
+        nonlocal written
+        if file is not None and written < position.batches:
             checkpoints.write(WHERE, file, position)
-        else:
-            position = found
-    written = position.batches
+            written = position.batches
+
+    save()
     read = source.prefetched(prepared(batches, position, rows))
     with (
         progress_bar.reporting(WHERE, progress, "rows", total) as report,
@@ -152,19 +157,16 @@ def fit_stream(
                     warnings.warn(f"{WHERE}: {batch.doubt}", stacklevel=2)
                 position = _after(algorithm, position, batch, name)
                 report(_text(position.model), batch.rows)
-                if file is not None and position.batches % every == 0:
-                    checkpoints.write(WHERE, file, position)
-                    written = position.batches
-            if file is not None and written < position.batches:
-                checkpoints.write(WHERE, file, position)
+                if position.batches % every == 0:
+                    save()
+            save()
         except CheckpointError:
             raise
         except BaseException as error:
-            if file is not None and written < position.batches:
-                try:
-                    checkpoints.write(WHERE, file, position)
-                except CheckpointError as failed:
-                    error.add_note(str(failed))
+            try:
+                save()
+            except CheckpointError as failed:
+                error.add_note(str(failed))
             raise
     return _replayed(algorithm, position.model, rows, name)
 

@@ -107,16 +107,7 @@ def extended(
     scored: int,
     error: float,
 ) -> StreamModel:
-    """The model after another batch.
-
-    Args:
-      model: model before the batch.
-      state: state of the learner after it.
-      scaling: scaling after it.
-      rows: number of rows of the batch.
-      scored: number of rows with a weight above 0.
-      error: sum of their errors.
-    """
+    """The model after a batch, whose errors sum to `error` over `scored` rows."""
     num_scored = model.num_scored + scored
     total = model.total_error + error
     numbers, errors = model.rows, model.errors

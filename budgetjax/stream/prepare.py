@@ -104,11 +104,7 @@ def check_finite(
 ) -> None:
     """Raises at the first value that is not finite, with its place in the source.
 
-    Args:
-      name: name of the source.
-      X: some of its rows.
-      first: number of the first of them.
-      names: names of the columns, or None.
+    The first row of X has the number `first`, and its columns have these names, if any.
     """
     finite = np.isfinite(X)
     if not np.all(finite):

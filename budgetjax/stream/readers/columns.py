@@ -55,14 +55,7 @@ def chosen(
     features: Sequence[str | int] | None,
     weight: str | int | None,
 ) -> Columns:
-    """The chosen columns, each by its name or number.
-
-    Args:
-      where: name of the source, for messages.
-      names: names of all columns.
-      target: column of y, or None.
-      features: columns of X; None is all others.
-      weight: column of weights, or None.
+    """The chosen columns, each by its name or number; see `csv`.
 
     Raises:
       ValueError: if there is no such column, one is chosen twice, none is left for X,
@@ -143,13 +136,7 @@ def batches(
 ) -> Batches:
     """Batches of `rows` rows from parts of any lengths.
 
-    Args:
-      where: name of the source, for messages.
-      columns: columns of X, y and weights.
-      parts: function that gives the pieces with some of the columns, in order.
-      rows: number of rows per batch; the last may have fewer.
-      dtype: type of X and the weights.
-      num_rows: number of rows of the source, if it is known.
+    `parts` gives the pieces of the source, in order, with the columns it is asked for.
     """
 
     def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
@@ -191,26 +178,23 @@ def _arrays(columns: Columns, part: Part, dtype: DTypeLike) -> tuple[np.ndarray,
     """A part as `(X,)`, `(X, y)` or `(X, y, weight)`."""
     where, row, table = part
     found = dict(zip(table.schema.names, table.columns, strict=True))
+
+    def numbers(use: str, name: str) -> np.ndarray:
+        values = _array(part, use, name, found[name])
+        if values.dtype == dtype:
+            return values
+        return source.as_type(where, use, values, dtype, row, (name,))
+
     X = np.empty((table.num_rows, len(columns.features)), dtype)
     for i, name in enumerate(columns.features):
-        values = _array(part, "X", name, found[name])
-        X[:, i] = (
-            values
-            if values.dtype == dtype
-            else source.as_type(where, "X", values, dtype, row, (name,))
-        )
+        X[:, i] = numbers("X", name)
     if columns.target is None:
         return (X,)
     y = _array(part, "y", columns.target, found[columns.target])
     y = source.targets(where, y, row)
     if columns.weight is None:
         return X, y
-    weight = _array(part, "weight", columns.weight, found[columns.weight])
-    return (
-        X,
-        y,
-        source.as_type(where, "weight", weight, dtype, row, (columns.weight,)),
-    )
+    return X, y, numbers("weight", columns.weight).copy()
 
 
 def _array(part: Part, use: str, name: str, column: Any) -> np.ndarray:
@@ -263,16 +247,8 @@ def intact(
     where: str,
     what: str,
     rows: Callable[[], int] = lambda: 0,
-    words: Callable[[Exception], str] = str,
 ) -> Iterator[None]:
-    """Turns what a damaged file raises into a `ValueError` with its name.
-
-    Args:
-      where: name of the file.
-      what: what it has to be.
-      rows: number of rows read so far.
-      words: text for an error of Arrow.
-    """
+    """Turns what a damaged file raises into a `ValueError` with its name."""
     from pyarrow import ArrowException
 
     try:
@@ -282,19 +258,14 @@ def intact(
     except (ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{where}: the file must be {what}, got an error after {rows()} rows: "
-            f"{words(error)}"
+            f"{error}"
         ) from error
 
 
-def intact_parts(
-    where: str,
-    what: str,
-    tables: Iterator[Any],
-    words: Callable[[Exception], str] = str,
-) -> Iterator[Part]:
+def intact_parts(where: str, what: str, tables: Iterator[Any]) -> Iterator[Part]:
     """Record batches of one file as parts; see `intact`."""
     row = 0
-    with intact(where, what, lambda: row, words):
+    with intact(where, what, lambda: row):
         for table in tables:
             yield Part(where, row, table)
             row += table.num_rows

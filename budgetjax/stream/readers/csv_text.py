@@ -1,8 +1,9 @@
 """Reader of text in columns, CSV."""
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jax.typing import DTypeLike
@@ -11,7 +12,12 @@ from budgetjax import checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
-from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, intact_parts
+from budgetjax.stream.readers.columns import (
+    HOW_TO_ENCODE,
+    Columns,
+    intact,
+    intact_parts,
+)
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row has to fit: it is taken
 # to need this many bytes per cell.
@@ -83,7 +89,7 @@ def csv(
         raise ValueError(f"csv: delimiter must be one character, got {delimiter!r}")
     files.check_opens(path)
     where = str(path)
-    with table_columns.intact(where, WHAT, words=_words([], header)):
+    with intact(where, WHAT), _told([], header):
         with pa.input_stream(where) as file:
             line = file.read(BLOCK).partition(b"\n")[0]
         block = max(BLOCK, CELL * line.count(delimiter.encode()))
@@ -109,13 +115,14 @@ def csv(
 
     def tables(wanted: Columns) -> Iterator[Any]:
         used = {name: types[name] for name in wanted.names()}
-        with open_(None if header else names, len(names) > 1, used) as reader:
+        found = None if header else names
+        with _told(names, header), open_(found, len(names) > 1, used) as reader:
             yield from _with_integers(reader, wanted.target)
 
     return table_columns.batches(
         where,
         chosen,
-        lambda wanted: intact_parts(where, WHAT, tables(wanted), _words(names, header)),
+        lambda wanted: intact_parts(where, WHAT, tables(wanted)),
         rows_of_a_batch("csv", len(chosen.features), dtype, batch_rows),
         dtype,
     )
@@ -165,19 +172,22 @@ def _opened(
     )
 
 
-def _words(names: list[str], header: bool) -> Callable[[Exception], str]:
-    """What gives errors with numbers of rows from 0 on, and the names of columns."""
+@contextlib.contextmanager
+def _told(names: list[str], header: bool) -> Iterator[None]:
+    """Gives errors of pyarrow numbers of rows from 0 on, and the names of columns."""
+    from pyarrow import ArrowInvalid
 
-    def words(error: Exception) -> str:
+    try:
+        yield
+    except ArrowInvalid as error:
         text = re.sub(
             r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1 - header}", str(error)
         )
         text = re.sub(
             r"CSV column #(\d+)", lambda i: f"column {names[int(i[1])]!r}", text
         )
-        return text + (f"; {HOW_TO_ENCODE}" if "invalid value" in text else "")
-
-    return words
+        hint = f"; {HOW_TO_ENCODE}" if "invalid value" in text else ""
+        raise ArrowInvalid(text + hint) from error
 
 
 def _check_names(where: str, names: list[str]) -> None:

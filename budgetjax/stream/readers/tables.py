@@ -60,7 +60,6 @@ def parquet(
     if not isinstance(path, str | os.PathLike):
         where = str(paths[0])
         where += f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    float_type("parquet", dtype)
     schemas, num_rows = [], 0
     for one in paths:
         with _opened(one) as file:
@@ -135,7 +134,6 @@ def arrow(
       [[1.0], [2.0]] ['small', 'large']
     """
     pa = needs("arrow", "pyarrow")
-    float_type("arrow", dtype)
     if isinstance(source, str | os.PathLike):
         where, num_rows = str(source), None
         check_opens(source)
