@@ -17,8 +17,6 @@ from budgetjax.solvers.kernel import row_cache, water_level
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
 
-# Minimum number of kernel rows to compute per step, with which it starts.
-FEWEST = 4
 # Examples per group, whose counts are summed to draw one.
 GROUP = 128
 # Height above the level, in units of rounding, that still counts as under water.
@@ -46,7 +44,6 @@ class State(NamedTuple):
       mean_responses: the same average of the responses, shape `(n,)`.
       num_updates: t.
       balance: updates by positive examples less those by negative ones.
-      asked: kernel rows to compute at the next step, at most the batch size.
       key: PRNG key of the draws.
       digest: identifies `y`.
       fit_bias: whether the model has a bias.
@@ -66,7 +63,6 @@ class State(NamedTuple):
     mean_responses: Float[Array, " n"]
     num_updates: Integer[Array, ""]
     balance: Integer[Array, ""]
-    asked: Integer[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     fit_bias: Static
@@ -105,8 +101,7 @@ def init(
     A step makes up to `batch_size` updates, each with its own level. It first computes
     the kernel rows of some random examples under water whose rows are not kept, in one
     matrix product. When an update draws an example without a row, one of these takes
-    its place if it is still under water; when none is left the step ends. Their number
-    adapts to how many of them are used.
+    its place if it is still under water; when none is left the step ends.
 
     Cost: a step computes up to `batch_size` kernel rows, O(n d) each, and makes up to
     as many updates, O(n) each, in a few passes over the responses.
@@ -174,7 +169,6 @@ def init(
         mean_responses=zeros,
         num_updates=jnp.int32(0),
         balance=jnp.int32(0),
-        asked=jnp.int32(min(FEWEST, batch)),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
         fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
@@ -332,7 +326,6 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     share = before * (before + 1) / 2 / total
     old = state.coefficients
     sums = (block.sum_scale * old).at[block.visited].add(block.sum_steps)
-    asked = state.asked if rows.complete else _asked(state, block, y, usable)
     return state._replace(
         rows=rows,
         coefficients=(block.scale * old).at[block.visited].add(block.steps),
@@ -344,7 +337,6 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         mean_responses=share * state.mean_responses + block.sum_responses / total,
         num_updates=num_updates,
         balance=block.balance,
-        asked=asked,
         key=key,
     )
 
@@ -417,32 +409,7 @@ def _new_examples(
         )
     else:
         best, new = jax.lax.top_k(ranks, batch)
-    place = jnp.arange(batch, dtype=jnp.int32)
-    usable = (best > 0) & (place < state.asked)
-    return new, usable, best > -jnp.inf
-
-
-def _asked(
-    state: State, block: Block, y: Float[Array, " n"], usable: Bool[Array, " batch"]
-) -> Integer[Array, ""]:
-    """The number of rows to compute at the next step.
-
-    It grows while half of the new examples are used, and half of the examples that are
-    under water without a row in the end were so at the start.
-    """
-    unknown = state.rows.places < 0
-    was = unknown & (state.responses + y * state.bias < state.level)
-    now = unknown & (block.responses + y * block.bias < block.level)
-    number, known, offered, used = (
-        jnp.sum(these, dtype=jnp.int32)
-        for these in (now, now & was, usable, block.used)
-    )
-    more = (2 * used >= offered) & (2 * known >= number)
-    fewer = (4 * used < offered) | (4 * known < number)
-    asked = jnp.where(more, 2 * state.asked, state.asked)
-    asked = jnp.where(fewer, state.asked // 2, asked)
-    batch = state.rows.batch.value
-    return jnp.clip(asked, min(FEWEST, batch), batch)
+    return new, best > 0, best > -jnp.inf
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:

@@ -12,7 +12,7 @@ https://arxiv.org/abs/1204.0566
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 # Bound on the passes of Newton's method, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
@@ -126,10 +126,14 @@ def balanced_level(
     def with_tangent(at, rising, falling):
         gamma, bias, slope = at
         line = (slope, gamma - slope * bias)
+
+        def choose(first, second):
+            return jnp.where(slope > 0, first, second)
+
         return (
             at,
-            _where(slope > 0, line, rising),
-            _where(slope > 0, falling, line),
+            jax.tree.map(choose, line, rising),
+            jax.tree.map(choose, falling, line),
         )
 
     def unfinished(carry):
@@ -149,14 +153,3 @@ def balanced_level(
     carry = (*lines, jnp.asarray(reach, dtype), jnp.int32(0))
     gamma, bias, _ = jax.lax.while_loop(unfinished, body, carry)[0]
     return gamma, bias
-
-
-def _where(
-    condition: Bool[Array, ""],
-    line: tuple[Float[Array, ""], Float[Array, ""]],
-    other: tuple[Float[Array, ""], Float[Array, ""]],
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    return (
-        jnp.where(condition, line[0], other[0]),
-        jnp.where(condition, line[1], other[1]),
-    )
