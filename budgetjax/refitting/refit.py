@@ -286,7 +286,7 @@ def _best(
         elif losses.takes_labels(loss):
             wrong = (scores * targets <= 0)[..., 0]
         else:
-            each = jax.vmap(jax.vmap(loss, (0, None)))
+            each: Any = jax.vmap(jax.vmap(loss, (0, None)))
             wrong = np.asarray(each(scores[..., 0], block.targets[:, 0]))
         total += block.weights.astype(np.float64) @ wrong
     return int(np.argmin(total))

@@ -79,9 +79,8 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       like: a state made by the same `init` with the same arguments, for a model with a
         function of your own, as a loss, a learning-rate schedule or an optimiser other
         than the default, or with a kernel or a strategy of your own. The file has only
-        their names; `like` gives them, and structure, shapes and dtypes must be as in
-        `like`. For an estimator, one with the same parameters. None for all other
-        models.
+        their names, and `like` gives them; all else is as in the file. For an
+        estimator, one with the same parameters. None for all other models.
 
     Returns:
       The model that was saved.
@@ -89,8 +88,8 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if it is no model file, or is truncated or altered by as little as a
-        bit, or comes from a newer budgetjax; if it needs `like`, or is not as `like`;
-        or if it holds 64-bit arrays of JAX and x64 is switched off.
+        bit, or comes from a newer budgetjax; if a name in it is neither known nor in
+        `like`; or if it holds 64-bit arrays of JAX and x64 is switched off.
       OSError: if the file cannot be read.
       ImportError: if safetensors is not installed, or the file holds an estimator and
         scikit-learn is not installed.
@@ -151,7 +150,9 @@ def read(
     where = f"{where}: {os.fspath(path)}"
     found, data = _checked(where, path)
     check(found["notes"])
-    own = {} if like is None else trees.own_parts(where, like)
+    own: dict[str, Any] = {}
+    state = like if hasattr(like, "get_params") else models.innermost(like)
+    trees.encode(where, state, own)
     try:
         tensors = {name: part["data"] for name, part in safetensors.deserialize(data)}
         decoder = trees.Decoder(where, tensors, str(found["budgetjax"]), own)
@@ -165,8 +166,6 @@ def read(
         raise ValueError(
             f"{where}: the structure of the model must be readable, got {error!r}"
         ) from error
-    if like is not None:
-        trees.check_like(where, model, like)
     return model, found["notes"]
 
 

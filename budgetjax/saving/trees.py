@@ -14,7 +14,6 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
 
-from budgetjax import models
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, is_record, own_name
 
@@ -24,11 +23,6 @@ DTYPES = (
     *("float16", "bfloat16", "float32", "float64"),
 )
 SCALARS = (type(None), bool, int, float, str)
-# Keys of nodes that add nothing to the name of a place.
-NODES = (
-    *("type", "own type", "fields", "tuple", "dict", "array", "text", "partial"),
-    *("function", "own function"),
-)
 
 
 def encode(
@@ -265,7 +259,7 @@ class Decoder(NamedTuple):
         return kind
 
     def given(self, at: str, name: str, wanted: str) -> Any:
-        """The function or type of this name in `like`, if possible at this place."""
+        """The caller's function or type of this name, if possible at this place."""
         places = [place for place, one in self.own.items() if own_name(one) == name]
         if not places:
             raise self.error(
@@ -275,40 +269,3 @@ class Decoder(NamedTuple):
                 "init",
             )
         return self.own[max(places, key=lambda place: (at.endswith(place), len(place)))]
-
-
-def own_parts(where: str, like: Any) -> dict[str, Any]:
-    """The functions and types in a model that have no registered name, by place."""
-    own: dict[str, Any] = {}
-    encode(where, _compared(like), own)
-    return own
-
-
-def check_like(where: str, value: Any, like: Any) -> None:
-    """Raises unless two models have states of one structure; estimators may differ."""
-    parts = _compared(value), _compared(like)
-    if any(names.is_estimator(type(part)) for part in parts):
-        return
-    found, wanted = (_flat(encode(where, part)[0], "") for part in parts)
-    for at in {**wanted, **found}:
-        expected, got = (each.get(at, "nothing") for each in (wanted, found))
-        if expected != got:
-            raise ValueError(
-                f"{where}: {shown(at)} must be as in like, {expected}, got {got}"
-            )
-
-
-def _compared(model: Any) -> Any:
-    """The part of a model that `like` gives: the state, or all of an estimator."""
-    return model if names.is_estimator(type(model)) else models.innermost(model)
-
-
-def _flat(node: Any, at: str) -> dict[str, str]:
-    """Types, shapes and static values in an encoded state, by place."""
-    if isinstance(node, list) and not all(type(part) is int for part in node):
-        node = dict(enumerate(node))
-    if not isinstance(node, dict):
-        return {at: "a number" if type(node) is float else str(node)}
-    places = [at if key in NODES else f"{at}.{key}" for key in node]
-    flat = [_flat(part, at) for part, at in zip(node.values(), places, strict=True)]
-    return {place: text for each in flat for place, text in each.items()}
