@@ -1368,8 +1368,8 @@ BAD_BATCHES = [
     Bad(
         "width",
         from_arrays((TWO, [1, 2]), (TWO[:, :1], [1, 2])),
-        "batches: batch 1, from row 2 on: X must have 2 columns, as the rows "
-        "before, got 1",
+        "batches: batch 1, from row 2 on: X must have 2 columns, as the model "
+        "or the rows before, got 1",
     ),
     Bad(
         "rank",

@@ -129,7 +129,10 @@ def _targets_of(where: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def in_rows(
-    batches: Iterable[Any], rows: int, dtype: DTypeLike = np.float32
+    batches: Iterable[Any],
+    rows: int,
+    dtype: DTypeLike = np.float32,
+    width: int | None = None,
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Batches of any lengths as batches of one length; the last may be shorter.
 
@@ -141,6 +144,7 @@ def in_rows(
         are arrays, or lists.
       rows: number of rows per batch.
       dtype: type of X and of the weights, which are 1 where a batch has none.
+      width: number of columns of X; None is that of the first batch.
 
     Yields:
       `(X, y, weight)` of shapes `(n, num_features)`, `(n,)` and `(n,)`; y is int64,
@@ -150,17 +154,10 @@ def in_rows(
       ValueError: if a batch is no such tuple, its lengths differ, the number of columns
         changes, or a value is no number or beyond the range of `dtype`; with the source
         and the row.
-
-    Example:
-      >>> import numpy as np
-      >>> from budgetjax.stream.batches import in_rows
-      >>> whole = [(np.zeros((n, 2)), np.ones(n)) for n in (3, 0, 4)]
-      >>> [len(y) for X, y, weight in in_rows(whole, 5)]
-      [5, 2]
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
-    yield from regrouped(_pieces(where, batches, rows, dtype), rows)
+    yield from regrouped(_pieces(where, batches, rows, dtype, width), rows)
 
 
 def regrouped(
@@ -193,10 +190,13 @@ def _joined(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
 
 
 def _pieces(
-    where: str, batches: Iterable[Any], rows: int, dtype: DTypeLike
+    where: str,
+    batches: Iterable[Any],
+    rows: int,
+    dtype: DTypeLike,
+    width: int | None,
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Checked copies of the batches, in pieces of at most `rows` rows."""
-    width = getattr(batches, "num_features", None)
     names = getattr(batches, "feature_names", None)
     row, text = 0, None
     for i, batch in enumerate(batches):
@@ -249,8 +249,8 @@ def _checked(
         )
     if width is not None and X.shape[1] != width:
         raise ValueError(
-            f"{where}: X must have {width} columns, as the rows before, got "
-            f"{X.shape[1]}"
+            f"{where}: X must have {width} columns, as the model or the rows before, "
+            f"got {X.shape[1]}"
         )
     if weight is not None:
         weight = np.asarray(checks.array(where, "weight", weight))
@@ -369,11 +369,6 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
     Args:
       iterator: items to read.
       depth: maximum number of items held, beside the one in use and the one being read.
-
-    Example:
-      >>> from budgetjax.stream.batches import prefetched
-      >>> list(prefetched(iter("abc")))
-      ['a', 'b', 'c']
     """
     depth = checks.size("prefetched", "depth", depth)
     items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()

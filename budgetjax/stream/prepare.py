@@ -60,15 +60,11 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
     read = 0
     # Before they are scaled, features may need more digits than after.
     wide = dtype if scaling is None else np.float64
-    for index, (X, y, weight) in enumerate(source.in_rows(batches, rows, wide)):
+    ready = source.in_rows(batches, rows, wide, width)
+    for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:
             continue
-        if X.shape[1] != width:
-            raise ValueError(
-                f"{name}: X must have {width} columns, the model's num_features, got "
-                f"{X.shape[1]} in row {first}"
-            )
         check_finite(name, X, first, names)
         examples.check_weights(name, weight, dtype, first)
         y = _encoded(name, model, y, first)

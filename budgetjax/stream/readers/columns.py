@@ -34,18 +34,8 @@ class Columns(NamedTuple):
         return [*self.features, *(name for name in more if name is not None)]
 
 
-class Part(NamedTuple):
-    """A piece of a source.
-
-    Attributes:
-      where: name of its file, for messages.
-      row: number of its first row in that file.
-      table: a `pyarrow.RecordBatch`.
-    """
-
-    where: str
-    row: int
-    table: Any
+# A `pyarrow.RecordBatch`, with its file and the number of its first row there.
+Part = tuple[str, int, Any]
 
 
 def chosen(
@@ -167,9 +157,8 @@ def _pieces(
     for name, row, table in parts(columns):
         for start in range(0, table.num_rows, rows):
             found = True
-            yield _arrays(
-                columns, Part(name, row + start, table.slice(start, rows)), dtype
-            )
+            part = name, row + start, table.slice(start, rows)
+            yield _arrays(columns, part, dtype)
     if not found:
         raise ValueError(f"{where}: there must be rows, got none")
 
@@ -267,5 +256,5 @@ def intact_parts(where: str, what: str, tables: Iterator[Any]) -> Iterator[Part]
     row = 0
     with intact(where, what, lambda: row):
         for table in tables:
-            yield Part(where, row, table)
+            yield where, row, table
             row += table.num_rows

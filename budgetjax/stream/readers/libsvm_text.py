@@ -121,21 +121,22 @@ def libsvm(
             f"{hint if b' 0:' in lines[0] else ''}"
         ) from error
 
+    def blocks(size: int, labels_only: bool) -> Iterator[tuple[Any, np.ndarray]]:
+        row, whole, lines = 0, True, _rows(path)
+        while block := list(itertools.islice(lines, size)):
+            if labels_only:
+                block = [line.split(None, 1)[0] for line in block]
+            X, y = parsed(block, row)
+            # Labels are integers as long as all of them are.
+            whole = whole and bool(np.all((y == np.rint(y)) & (np.abs(y) <= EXACT)))
+            yield X, (y.astype(np.int64) if whole else y)
+            row += len(block)
+
     def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        row, whole = 0, True
-        for lines in _blocks(path, rows):
-            X, y = parsed(lines, row)
-            y, whole = _integers(y, whole)
-            yield X.toarray(), y
-            row += len(lines)
+        return ((X.toarray(), y) for X, y in blocks(rows, False))
 
     def read_targets() -> Iterator[np.ndarray]:
-        row, whole = 0, True
-        for lines in _blocks(path, TARGETS):
-            _, y = parsed([line.split(None, 1)[0] for line in lines], row)
-            y, whole = _integers(y, whole)
-            yield y
-            row += len(lines)
+        return (y for _, y in blocks(TARGETS, True))
 
     return Batches(where, num_features, read, num_rows, None, read_targets)
 
@@ -176,15 +177,3 @@ def _rows(path: files.Path) -> Iterator[bytes]:
         ) from error
     if not row:
         raise ValueError(f"{path}: the file must have rows, got none")
-
-
-def _blocks(path: files.Path, rows: int) -> Iterator[list[bytes]]:
-    lines = _rows(path)
-    while block := list(itertools.islice(lines, rows)):
-        yield block
-
-
-def _integers(y: np.ndarray, whole: bool) -> tuple[np.ndarray, bool]:
-    """Labels as integers, as long as all of them are."""
-    whole = whole and bool(np.all((y == np.rint(y)) & (np.abs(y) <= EXACT)))
-    return (y.astype(np.int64) if whole else y), whole

@@ -37,10 +37,7 @@ def parquet(
     Args:
       path: a file, a list of files, or a folder, of which every `*.parquet` is read, in
         the order of their names.
-      target: as for `csv`, like the other columns and `batch_rows`.
-      features: columns of X, which must hold numbers or booleans.
-      weight: column of weights, or None.
-      batch_rows: rows per batch, or None.
+      target: as for `csv`, like features, weight and batch_rows.
       dtype: type of X and the weights: float32 or float64. None is float32 where that
         holds all numbers of the file's types, else float64.
 
@@ -111,10 +108,7 @@ def arrow(
       source: path of an IPC file or stream (`.arrow`, `.feather`); or a `pyarrow.Table`
         or any other object with `__arrow_c_stream__`, such as the data frames of polars
         and pandas.
-      target: as for `csv`, like the other columns and `batch_rows`.
-      features: columns of X, which must hold numbers or booleans.
-      weight: column of weights, or None.
-      batch_rows: rows per batch, or None.
+      target: as for `csv`, like features, weight and batch_rows.
       dtype: as for `parquet`.
 
     Returns:
