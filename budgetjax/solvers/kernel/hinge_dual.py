@@ -225,25 +225,42 @@ def _merged(
     return steps != 0, steps
 
 
-def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
-    """The bias of least hinge loss, the middle one of several; O(n log n).
+def least_bias(
+    heights: Float[Array, " n"],
+    y: Float[Array, " n"],
+    weight: Float[Array, " n"] | None,
+) -> Float[Array, ""]:
+    """The bias of least `sum_i v_i max(0, heights_i - y_i bias)`; O(n log n).
 
-    The loss is convex and piecewise linear in the bias, with a kink where an example
-    reaches its margin. Its slope rises at each by the weight of the example, from minus
-    the weight of all positive examples.
+    The sum is convex and piecewise linear in the bias. Its slope is minus the weight of
+    all positive examples at first, and rises by the weight of each at its kink.
     """
-    if not state.fit_bias:
-        return jnp.zeros((), y.dtype)
-    weight = jnp.ones_like(y) if state.weight is None else state.weight
-    kinks = y * (1 - state.responses)
-    order = jnp.argsort(kinks)
-    kinks, ends = kinks[order], jnp.cumsum(weight[order])
-    target = jnp.sum(jnp.where(y > 0, weight, 0))
+    weight = jnp.ones_like(y) if weight is None else weight
+    return quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
+
+
+def quantile(
+    points: Float[Array, " n"], weight: Float[Array, " n"], target: Float[Array, ""]
+) -> Float[Array, ""]:
+    """The point up to which points weigh as much as the target, or infinity.
+
+    The middle of two where any between them would do.
+    """
+    order = jnp.argsort(points)
+    points = jnp.append(points[order], jnp.inf)
+    ends = jnp.append(jnp.cumsum(weight[order]), jnp.inf)
     # Sums of weights in two orders differ by rounding.
-    slack = 8 * jnp.finfo(y.dtype).eps * ends[-1]
+    slack = 8 * jnp.finfo(points.dtype).eps * ends[-2]
     lower = jnp.argmax(ends >= target - slack)
     upper = jnp.argmax(ends > target + slack)
-    return (kinks[lower] + kinks[upper]) / 2
+    return (points[lower] + points[upper]) / 2
+
+
+def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
+    """The bias of least hinge loss."""
+    if not state.fit_bias:
+        return jnp.zeros((), y.dtype)
+    return least_bias(1 - state.responses, y, state.weight)
 
 
 def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from budgetjax.solvers.kernel import water_level
+from budgetjax.solvers.kernel import hinge_dual, water_level
 
 # Bound on the passes of a search, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
@@ -53,50 +53,23 @@ class OneInfinity(NamedTuple):
 
         With `u = phi + bias` and `w = phi - bias` the classes separate: the norm is the
         least of `sum_+ max(0, h - u) + sum_- max(0, h - w) + B (u + w) / 2` over
-        `u + w >= 0`, so that the two thresholds are order statistics. In the dual
-        problem pairs are taken, one of each class, those of the largest sums first,
-        each as often as the weights and the budget allow. Of several biases that are
-        equally good it is the middle one.
+        `u + w >= 0`. Above either threshold is half of the budget, unless the sum of
+        both would be below 0; then `phi` is 0.
         """
         weight = jnp.ones_like(heights) if weight is None else weight
-        sides = []
-        for these in _classes(y):
-            order = jnp.argsort(jnp.where(these, -heights, jnp.inf))
-            ordered = jnp.where(these, heights, -jnp.inf)[order]
-            # Weights of each entry and those above it.
-            ends = jnp.cumsum(jnp.where(these, weight, 0)[order])
-            sides.append((jnp.append(ordered, -jnp.inf), ends))
-        (positive, positive_ends), (negative, negative_ends) = sides
-        # Between two ends there is one pair.
-        ends = jnp.sort(jnp.concatenate([positive_ends, negative_ends]))
-        starts = jnp.concatenate([jnp.zeros_like(ends[:1]), ends[:-1]])
-        sums = positive[jnp.searchsorted(positive_ends, starts, side="right")]
-        sums += negative[jnp.searchsorted(negative_ends, starts, side="right")]
-        half, good = self.budget / 2, sums > 0
-        shares = jnp.where(good, jnp.clip(half - starts, 0, ends - starts), 0)
-        value = jnp.sum(shares * jnp.maximum(sums, 0))
-        # The weight of the pairs that count, in either class.
-        taken = jnp.minimum(half, jnp.max(jnp.where(good, ends, 0)))
-
-        def around(ordered, ends):
-            """The first entry that does not count wholly, and the last that counts."""
-            lower = ordered[jnp.searchsorted(ends, taken, side="right")]
-            upper = ordered[jnp.searchsorted(ends, taken, side="left")]
-            return lower, jnp.where(taken > 0, upper, jnp.inf)
-
-        lower_u, upper_u = around(positive, positive_ends)
-        lower_w, upper_w = around(negative, negative_ends)
-        lower_u, lower_w = (
-            jnp.maximum(lower_u, -upper_w),
-            jnp.maximum(lower_w, -upper_u),
+        u, w = (
+            -hinge_dual.quantile(
+                jnp.where(these, -heights, jnp.inf),
+                jnp.where(these, weight, 0),
+                self.budget / 2,
+            )
+            for these in _classes(y)
         )
-        # Fewer pairs than the budget: phi is 0, and u is -w.
-        few = taken < half
-        upper_u, upper_w = (
-            jnp.where(few, jnp.minimum(upper_u, -lower_w), upper_u),
-            jnp.where(few, jnp.minimum(upper_w, -lower_u), upper_w),
-        )
-        return value, (lower_u + upper_u - lower_w - upper_w) / 4
+        dense = u + w > 0
+        bias = jnp.where(dense, (u - w) / 2, hinge_dual.least_bias(heights, y, weight))
+        phi = jnp.where(dense, (u + w) / 2, 0)
+        rest = jnp.maximum(heights - y * bias - phi, 0)
+        return jnp.sum(weight * rest) + self.budget * phi, bias
 
 
 class TwoInfinity(NamedTuple):
