@@ -113,8 +113,16 @@ def sparse(where: str, name: str, X: Any) -> Any:
     return X
 
 
-def check_finite(where: str, X: jax.Array | np.ndarray, first_row: int = 0) -> None:
-    """Raises if an example has a value that is not finite, unless it is traced."""
+def check_finite(
+    where: str,
+    X: jax.Array | np.ndarray,
+    first_row: int = 0,
+    names: tuple[str, ...] | None = None,
+) -> None:
+    """Raises if an example has a value that is not finite, unless it is traced.
+
+    The first row has the number `first_row`, and the columns have these names, if any.
+    """
     if isinstance(X, Tracer):
         return
     if isinstance(X, np.ndarray):
@@ -128,9 +136,10 @@ def check_finite(where: str, X: jax.Array | np.ndarray, first_row: int = 0) -> N
             row = int(first_bad_row(X))
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
+        shown = column if names is None else repr(names[column])
         raise ValueError(
             f"{where}: X must be finite, got {float(X[row, column])} in row "
-            f"{first_row + row}, column {column}"
+            f"{first_row + row}, column {shown}"
         )
 
 

@@ -160,8 +160,7 @@ def _lines(
     model: Model, source: Any, tally: _Tally, scores: bool, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces."""
-    from budgetjax import models, progress_bar
-    from budgetjax.stream.prepare import check_finite
+    from budgetjax import checks, models, progress_bar
 
     if scores and model.classes is not None:
         names = [f"score_{data.label(one)}" for one in model.classes.tolist()]
@@ -169,7 +168,7 @@ def _lines(
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
     with bar as report, contextlib.closing(source.read()) as batches:
         for X, *rest in batches:
-            check_finite(source.name, X, tally.rows, source.feature_names)
+            checks.check_finite(source.name, X, tally.rows, source.feature_names)
             if scores:
                 values = model.model.decision_function(X)
                 predicted = models.decided(model.model, values)

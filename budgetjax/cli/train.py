@@ -285,11 +285,11 @@ def _streamed(
 
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
     """The share of mistakes or the mean squared error on a file, and its rows."""
-    from budgetjax.stream.prepare import check_finite
+    from budgetjax import checks
 
     total, rows = 0.0, 0
     for X, y, *_ in source:
-        check_finite(source.name, X, rows, source.feature_names)
+        checks.check_finite(source.name, X, rows, source.feature_names)
         total += targets.errors(model.predict(X), y, regression=regression)
         rows += len(y)
     return total / rows, rows

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from budgetjax import examples
+from budgetjax import checks, examples
 from budgetjax.models import coded, padded
 from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
@@ -65,7 +65,7 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
         first, read = index * rows, index + 1
         if read < start.batches:
             continue
-        check_finite(name, X, first, names)
+        checks.check_finite(name, X, first, names)
         examples.check_weights(name, weight, dtype, first)
         y = _encoded(name, model, y, first)
         given = (X, y, weight)
@@ -93,23 +93,6 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
         )
     if not read:
         raise ValueError(f"{name}: batches must have rows, got none")
-
-
-def check_finite(
-    name: str, X: np.ndarray, first: int, names: tuple[str, ...] | None
-) -> None:
-    """Raises at the first value that is not finite, with its place in the source.
-
-    The first row of X has the number `first`, and its columns have these names, if any.
-    """
-    finite = np.isfinite(X)
-    if not np.all(finite):
-        row, column = np.unravel_index(int(np.argmin(finite)), X.shape)
-        shown = column if names is None else repr(names[column])
-        raise ValueError(
-            f"{name}: X must be finite, got {X[row, column]} in row "
-            f"{first + int(row)}, column {shown}"
-        )
 
 
 def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:

@@ -136,17 +136,11 @@ def _opened(
     skip_empty_lines: bool = True,
     types: dict[str, Any] | None = None,
 ) -> Any:
-    """A reader of blocks.
+    """A reader of blocks of some bytes, of these columns and types, or of all.
 
-    Args:
-      path: path of the file.
-      delimiter: character between cells.
-      block: bytes of a block.
-      names: names of the columns; None if the first line holds them, none for f0, f1
-        and so on.
-      skip_empty_lines: False where an empty line is an empty cell, of one column.
-      types: columns to read, and their types; None is all, with the types of their
-        first block.
+    Without `names`, the first line holds them; with an empty list of names, the columns
+    are called f0, f1 and so on. `skip_empty_lines` is False where an empty line is an
+    empty cell, of one column.
     """
     from pyarrow import csv
 
