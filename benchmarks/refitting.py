@@ -9,9 +9,9 @@ once with compilation and once without, those of `LinearSVC` from the features o
 Objectives are computed in double precision. "one pass" is a refit from an iterator,
 which can be read once only.
 
-Memory is how much the peak of the process grows between a refit from 200,000 rows of a
-checkerboard, generated batch by batch, and one from 2,000,000. Everything goes to
-`benchmarks/results/refitting.json`.
+Memory is the peak of the process after a refit from 200,000 rows of a checkerboard,
+generated batch by batch, and after one from 2,000,000, whose batches are kept for the
+next pass. Everything goes to `benchmarks/results/refitting.json`.
 """
 
 import argparse
@@ -42,7 +42,7 @@ BATCH = 10_000
 
 
 def seconds(call):
-    """What a call gives, and how long it took."""
+    """The result of a call, and its seconds."""
     start = time.perf_counter()
     given = call()
     jax.block_until_ready(jax.tree.leaves(given))
@@ -62,7 +62,7 @@ def chosen(data, budget, unit):
 
 
 def features(state, X):
-    """What `bj.refit` makes of examples."""
+    """The orthonormal features in which `bj.refit` solves."""
     basis = newton.Basis(state.kernel, state.expansion, bj.pegasos.basis(state))
     blocks = np.array_split(X, max(1, len(X) // BATCH))
     made = [newton.features(basis, jnp.asarray(block)) for block in blocks]
@@ -71,7 +71,7 @@ def features(state, X):
 
 
 def objective(P, y, weights, penalty):
-    """`1/2 ||w||^2 + C sum max(0, 1 - t w.p)^2`, over all problems."""
+    """`1/2 ||w||^2 + C sum max(0, 1 - t w.p)^2`, summed over all problems."""
     labels = np.unique(y)[1:] if len(weights) == 1 else np.unique(y)
     targets = np.where(y[:, None] == labels, 1, -1)
     losses = np.maximum(1 - targets * (P @ weights.T), 0) ** 2
@@ -79,7 +79,7 @@ def objective(P, y, weights, penalty):
 
 
 def weights_of(state, refitted, P, X):
-    """The weights of the features that say what a state says."""
+    """The weights of the features with the scores of a state."""
     rows = slice(0, 5 * P.shape[1])
     scores = np.asarray(bj.decision_function(refitted, X[rows]), np.float64)
     scores = scores.reshape(len(P[rows]), -1)
@@ -123,7 +123,7 @@ def against_linear_svc(name, budget, unit, penalty):
 
 
 class Batches:
-    """Batches of a checkerboard that are made anew whenever they are asked for."""
+    """Batches of a checkerboard that are made anew in every pass."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -134,7 +134,7 @@ class Batches:
 
 
 def memory():
-    """Growth of the peak, in megabytes, and what was read."""
+    """The peak of the process, in megabytes, by the number of rows."""
     X, y = datasets.checkerboard(20_000, 0)
     state = bj.pegasos.init(
         bj.RBF(4.0), num_features=2, budget=100, regularization=1e-4
