@@ -251,7 +251,8 @@ def prune(model: Any, size: int) -> Any:
       (2, 1)
 
     References:
-      Dekel and Singer (2006), "Support vector machines on a budget", Section 5.
+      Dekel and Singer (2006), "Support vector machines on a budget", Section 5,
+      https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
     size = checks.size("prune", "size", size)
     model = _inner(model)

@@ -10,7 +10,8 @@ A pass sums value, gradient and Hessian over blocks of examples, so the data may
 larger than memory. With the squared hinge loss only examples within the margin have a
 curvature, and only they cost more than a score: the finite Newton method of Keerthi and
 DeCoste (2005), "A modified finite Newton method for fast solution of large scale linear
-SVMs", with a halving of steps in place of its line search.
+SVMs", https://jmlr.org/papers/v6/keerthi05a.html, with a halving of steps in place of
+its line search.
 """
 
 import functools

@@ -140,8 +140,11 @@ def refit(
 
     References:
       Keerthi and DeCoste (2005), "A modified finite Newton method for fast solution of
-      large scale linear SVMs". Williams and Seeger (2001), "Using the Nystroem method
-      to speed up kernel machines", for the coordinates.
+      large scale linear SVMs", https://jmlr.org/papers/v6/keerthi05a.html.
+
+      Williams and Seeger (2001), "Using the Nyström method to speed up kernel
+      machines", for the coordinates:
+      https://papers.nips.cc/paper/1866-using-the-nystrom-method-to-speed-up-kernel-machines.
 
     Differences from the papers: many problems share each pass; the first steps see
     every eighth example; steps are halved where they fail.
