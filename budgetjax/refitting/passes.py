@@ -113,7 +113,7 @@ def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     blocks = iter(blocks)
     first = next(blocks)
     thinned = (
-        tuple(array[::every] for array in block)
+        tuple(array[::every].copy() for array in block)
         for block in itertools.chain([first], blocks)
     )
     return (Block(*arrays) for arrays in _of_one_size(thinned, len(first.weights)))
@@ -144,31 +144,9 @@ def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
 
 
 def _of_one_size(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
-    """Batches of one size, from batches of any.
-
-    The last is filled with rows that it has, of weight 0; weights are the last array.
-    """
-    held: list[Arrays] = []
-    rows = 0
-    for batch in batches:
-        held.append(batch)
-        rows += len(batch[-1])
-        if rows < size:
-            continue
-        joined = _joined(held)
-        whole = rows - rows % size
-        for start in range(0, whole, size):
-            yield tuple(array[start : start + size] for array in joined)
-        held = [tuple(array[whole:].copy() for array in joined)]
-        rows -= whole
-    if rows:
-        at = np.arange(size)
-        *arrays, weights = (array[at % rows] for array in _joined(held))
-        weights[rows:] = 0
-        yield (*arrays, weights)
-
-
-def _joined(batches: list[Arrays]) -> Arrays:
-    if len(batches) == 1:
-        return batches[0]
-    return tuple(np.concatenate(arrays) for arrays in zip(*batches, strict=True))
+    """Batches of one size; the last is filled with rows that it has, of weight 0."""
+    for *arrays, weights in examples.regrouped(batches, size):
+        if len(weights) < size:
+            at = np.arange(size) % len(weights)
+            arrays = [array[at] for array in arrays]
+        yield (*arrays, models.padded(weights, size))

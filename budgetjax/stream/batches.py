@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import checks
+from budgetjax import checks, examples
 
 # Bytes of a batch: small beside the data, large enough that its overhead is nothing.
 BATCH_BYTES = 4 * 2**20
@@ -157,36 +157,7 @@ def in_rows(
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
-    yield from regrouped(_pieces(where, batches, rows, dtype, width), rows)
-
-
-def regrouped(
-    pieces: Iterable[tuple[np.ndarray, ...]], rows: int
-) -> Iterator[tuple[np.ndarray, ...]]:
-    """Pieces of any lengths, joined and cut to one length; the last may be shorter.
-
-    Args:
-      pieces: tuples of arrays with equal first axes, not changed afterwards.
-      rows: number of rows per batch.
-    """
-    held, count = [], 0
-    for piece in pieces:
-        start, n = 0, len(piece[0])
-        while start < n:
-            stop = min(n, start + rows - count)
-            held.append(tuple(array[start:stop] for array in piece))
-            count, start = count + stop - start, stop
-            if count == rows:
-                yield _joined(held)
-                held, count = [], 0
-    if held:
-        yield _joined(held)
-
-
-def _joined(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    if len(held) == 1:
-        return held[0]
-    return tuple(map(np.concatenate, zip(*held, strict=True)))
+    yield from examples.regrouped(_pieces(where, batches, rows, dtype, width), rows)
 
 
 def _pieces(

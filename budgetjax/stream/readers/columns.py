@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
+from budgetjax import examples
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 
@@ -130,7 +131,7 @@ def batches(
     """
 
     def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        return source.regrouped(_pieces(where, wanted, parts, rows, dtype), rows)
+        return examples.regrouped(_pieces(where, wanted, parts, rows, dtype), rows)
 
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in read(Columns((), columns.target)))
