@@ -228,6 +228,34 @@ def test_going_on_from_a_model(row, standardise):
         identical(model, whole)
 
 
+def test_an_intercept_is_subtracted_and_added():
+    row = LEARNERS["regression"]
+    X, y = row.stream(N)
+    far = y.astype(float) + 2.0**20
+    near, model = (
+        fit(row, [(X, targets)], intercept=intercept, reservoir=50, standardise=True)
+        for targets, intercept in ((y, 0.0), (far, 2.0**20))
+    )
+    identical(model.state, near.state)
+    np.testing.assert_array_equal(model.errors, near.errors)
+    expected = near.predict(X).astype(float) + 2.0**20
+    np.testing.assert_array_equal(model.predict(X), expected)
+    near, model = (
+        bj.refit(one, X, targets, loss="squared")
+        for one, targets in ((near, y), (model, far))
+    )
+    identical(model.state, near.state)
+    # Going on it is the model's.
+    model = fit(row, [(X, far)], model)
+    assert model.model.intercept == 2.0**20
+    with pytest.raises(ValueError, match=r"intercept must be the model's, .*, got 3"):
+        fit(row, [(X, far)], model, intercept=3.0)
+    with pytest.raises(ValueError, match="intercept must be 0 for a classifier, got 3"):
+        fit(LEARNERS["binary"], [(X, y)], intercept=3.0)
+    with pytest.raises(ValueError, match="intercept must be a finite number, got nan"):
+        fit(row, [(X, y)], intercept=np.nan)
+
+
 @each
 def test_predictions_are_of_raw_rows(row, monkeypatch):
     X, y = row.stream(N)

@@ -117,7 +117,8 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     if notes["start"] != checkpoint.start:
         raise ValueError(
             f"{where}: checkpoint {path} must be of the same learner, hyperparameters, "
-            f"classes, standardise and reservoir, got one of others; {AGAIN}"
+            "classes, intercept, standardise and reservoir, got one of others; "
+            f"{AGAIN}"
         )
 
 

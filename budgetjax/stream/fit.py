@@ -39,6 +39,7 @@ def fit_stream(
     batches: Iterable[Any],
     *,
     classes: ArrayLike | Sequence[Any] | None = None,
+    intercept: float = 0.0,
     standardise: bool = False,
     reservoir: int | None = None,
     batch_rows: int | None = None,
@@ -70,6 +71,8 @@ def fit_stream(
       classes: all labels, in the order of the learner's columns: numbers or strings.
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
         or `0 .. C-1`, and for regressors.
+      intercept: number subtracted from real targets before they are learned, and added
+        to predictions: their mean, for targets far from 0.
       standardise: whether to subtract the mean of every feature and divide by its
         standard deviation, over all rows up to and including the batch. The support
         vectors are mapped to the new units with every batch. Rows of weight 0 do not
@@ -120,7 +123,7 @@ def fit_stream(
     _check_batches(batches)
     learner = state.state if isinstance(state, StreamModel) else state
     checks.check_algorithm(WHERE, algorithm, learner)
-    model = _begin(state, classes, standardise, reservoir)
+    model = _begin(state, classes, intercept, standardise, reservoir)
     name, total = source.name_of(batches), None
     if isinstance(batches, Batches):
         model, total = _with_names(model, batches), batches.num_rows
@@ -204,16 +207,25 @@ def _with_names(model: StreamModel, batches: Batches) -> StreamModel:
     return model._replace(model=model.model._replace(feature_names=names))
 
 
-def _begin(state: Any, classes: Any, standardise: Any, size: Any) -> StreamModel:
+def _begin(
+    state: Any, classes: Any, intercept: Any, standardise: Any, size: Any
+) -> StreamModel:
     """The model at the start of a run."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
+    checks.finite(WHERE, "intercept", intercept)
+    intercept = float(intercept)
     if isinstance(state, StreamModel):
         model, features = state, models.num_features(WHERE, state.state)
-        _check_continued(model, classes, wanted)
+        _check_continued(model, classes, intercept, wanted)
     else:
         features = models.num_features(WHERE, state)
         scaling = Scaling.empty(features) if wanted else None
-        model = StreamModel(Labelled(state, scaling, _known(state, classes)))
+        known = _known(state, classes)
+        if intercept and not models.is_regressor(state):
+            raise ValueError(
+                f"{WHERE}: intercept must be 0 for a classifier, got {intercept:g}"
+            )
+        model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
     if size is None or model.reservoir is not None:
         return model
     expansion = model.state.expansion
@@ -228,8 +240,15 @@ def _begin(state: Any, classes: Any, standardise: Any, size: Any) -> StreamModel
     return model._replace(reservoir=empty)
 
 
-def _check_continued(model: StreamModel, classes: Any, standardise: bool) -> None:
+def _check_continued(
+    model: StreamModel, classes: Any, intercept: float, standardise: bool
+) -> None:
     """Raises unless these arguments fit the model to continue."""
+    if intercept not in (0.0, model.model.intercept):
+        raise ValueError(
+            f"{WHERE}: intercept must be the model's, {model.model.intercept:g}, got "
+            f"{intercept:g}"
+        )
     if standardise and model.scaling is None:
         raise ValueError(
             f"{WHERE}: standardise must be False for a model that has learned from "

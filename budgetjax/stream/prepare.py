@@ -106,5 +106,6 @@ def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.nda
             f"in row {first}"
         )
     else:
+        y = coded(name, model.model, y, first)
         examples.check_labels(name, model.state, y, first)
     return y.astype(expansion.vectors.dtype if expansion.num_columns == 1 else np.int32)
