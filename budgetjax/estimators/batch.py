@@ -1,70 +1,50 @@
 """Classifiers that solve a support vector machine, one problem per class."""
 
+import dataclasses
+import inspect
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Shaped
-from sklearn.base import BaseEstimator, ClassifierMixin
+from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from budgetjax import models
 from budgetjax.estimators import inputs
-from budgetjax.kernels import Kernel
+from budgetjax.estimators.base import Classifier
 from budgetjax.models import Labelled
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.linear.mpu import mpu
-from budgetjax.solvers.solver import Solution, Solver, solve
+from budgetjax.solvers.solver import Solver, solve
 
 
-class _OneVersusRest(ClassifierMixin, BaseEstimator):
-    """One model per class, or one for two classes."""
+class OneVersusRest(Classifier):
+    """One model per class, or one for two classes.
 
-    models_: tuple[Any, ...]
-    origin_: Float[np.ndarray, " features"]
-    classes_: Shaped[np.ndarray, " classes"]
+    Not scikit-learn's own, which fits the classes apart from each other: here they
+    share kernel rows, and memory for one problem is enough.
+    """
+
     n_iter_: int
 
-    # The solver, whose arguments are the parameters.
-    _solver: Solver
-
-    def _kernel(self, X: Any) -> Kernel | None:
-        """The kernel, or None for a linear model that needs none."""
-        given = self.get_params(deep=False)
-        return inputs.kernel_of(self._where, given["kernel"], given["gamma"], X)
+    # The solver, whose arguments the parameters are.
+    _solver: ClassVar[Solver]
 
     @property
-    def model_(self) -> Labelled:
-        """What predicts raw rows."""
-        one, *others = self.models_
-        return Labelled(
-            tuple(self.models_) if others else one,
-            inputs.moved(self.origin_),
-            self.classes_,
-            inputs.names_of(self),
-        )
+    def models_(self) -> tuple[Any, ...]:
+        """The model of each class against the rest, or one for two classes."""
+        found = self._model.model
+        return found if type(found) is tuple else (found,)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "models_")
-
-    @property
-    def _where(self) -> str:
-        return type(self).__name__
-
-    def fit(self, X: Any, y: Any) -> "_OneVersusRest":
-        """Solves a problem for each class, or one for two classes.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OneVersusRest":
+        """Solves one problem per class, or one for two classes.
 
         Args:
           X: shape `(n, features)`, an array, a data frame or a sparse matrix.
           y: labels of any kind, of at least two classes, shape `(n,)`.
+          sample_weight: shape `(n,)`, at least 0; 2 counts a row twice.
 
         Returns:
           The estimator.
@@ -77,116 +57,90 @@ class _OneVersusRest(ClassifierMixin, BaseEstimator):
           ConvergenceWarning: if the steps, or passes, were not enough.
           UserWarning: if features look unscaled.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=inputs.FLOATS)
-        inputs.check_range(self._where, X, inputs.dtype_of(X))
-        classes, codes = inputs.classes_of(self._where, y)
-        kernel = self._kernel(X)
+        X, y, weights = self._examples(X, y, sample_weight, first=True)
+        arguments = self.get_params(deep=False)
+        if sample_weight is not None:
+            X, y, weights = (part[weights > 0] for part in (X, y, weights))
+            arguments["weight"] = weights
+        classes = inputs.classes_of(self._where, y)
+        given, gamma = arguments.pop("kernel"), arguments.pop("gamma")
+        kernel = None
+        if not (self._solver.linear and isinstance(given, str) and given == "linear"):
+            kernel = inputs.kernel_of(self._where, given, gamma, X)
+            arguments["kernel"] = kernel
         origin = inputs.origin_of(kernel, X)
         inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
         if kernel is not None:
             X = inputs.dense(X, inputs.dtype_of(X), origin)
-        given = self.get_params(deep=False)
-        random = check_random_state(given.pop("random_state", 0))
-        del given["gamma"], given["kernel"]
-        if kernel is not None:
-            given["kernel"] = kernel
-        solved: list[Solution] = []
-        steps = []
-        for number in range(1, 2) if len(classes) == 2 else range(len(classes)):
-            if hasattr(self, "random_state"):
-                given["seed"] = int(random.randint(2**31 - 1))
-            labels = np.where(codes == number, 1, -1).astype(np.int32)
-            found = solve(self._solver, X, labels, **given)
-            # Kernel rows know nothing of classes, which share them.
-            if hasattr(found.state, "rows"):
-                given["rows"] = found.state.rows
+        takes = inspect.signature(self._solver.init).parameters
+        random = check_random_state(arguments.pop("random_state", None))
+        solved, steps = [], []
+        for label in classes[1:] if len(classes) == 2 else classes:
+            if "seed" in takes:
+                arguments["seed"] = int(random.randint(2**31 - 1))
+            signs = np.where(y == label, 1, -1).astype(np.int32)
+            found = solve(self._solver, X, signs, **arguments)
+            if "rows" in takes:
+                # Kernel rows know nothing of classes, which share them.
+                arguments["rows"] = found.state.rows
             steps.append(int(found.history.step[-1]))
-            solved.append(found._replace(state=None))
-        late = [i for i, found in enumerate(solved) if not found.converged]
+            solved.append((label, found.model, found.converged))
+        late = [label for label, _, converged in solved if not converged]
         if late:
-            first = inputs.shown(classes[late[0] if len(solved) > 1 else 1])
             warnings.warn(
                 f"{self._where}: {len(late)} of {len(solved)} models have a gap above "
-                f"tolerance, the first of class {first}; raise max_steps, or tolerance",
+                f"tolerance, the first of class {models.listed(np.array(late[:1]))}; "
+                "raise max_steps, or tolerance",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.models_ = tuple(found.model for found in solved)
-        self.origin_ = origin
-        self.classes_ = classes
+        one, *others = (model for _, model, _ in solved)
+        self._model = Labelled(
+            (one, *others) if others else one,
+            inputs.moved(origin),
+            classes,
+            inputs.names_of(self),
+        )
         self.n_iter_ = max(steps)
         return self
 
-    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
-        """Scores of the models; O(n features) for each of their vectors.
 
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Shape `(n,)` for two classes, above 0 for the second one; else
-          `(n, classes)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
-        """
-        check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
-        )
-        model = self.model_
-        inputs.check_range(self._where, X, models.dtype_of(model))
-        return models.decision_function(model, X)
-
-    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
-        """The label of each row: that of the largest score.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
-        """
-        scores = self.decision_function(X)
-        return models.decided(self.model_, scores)
-
-
-class SBPClassifier(_OneVersusRest):
+@dataclasses.dataclass(eq=False, repr=False)
+class SBPClassifier(OneVersusRest):
     """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
 
-    For large training sets: it soon predicts about as well as the SVM, of which it has
-    no use for the last digits. The number of support vectors is not bounded.
+    For large training sets: it soon predicts about as well as the SVM, long before it
+    has the last digits of the solution. The number of support vectors is not bounded.
 
-    One against the rest for more than two classes, which share kernel rows. Computes in
+    One-versus-rest for more than two classes, which share kernel rows. Computes in
     float32, or in float64 where X is and JAX has it switched on; X becomes dense.
 
     Args:
-      slack: the mean slack that examples are given, for a weight vector of norm 1, at
-        least 0; it takes the place of the penalty C of other SVMs. 0 is a hard margin.
-        Of 0.001 to 0.1 the best was 0.001 on digits, letter and ijcnn1, whose classes
-        are well apart, and 0.03 on a9a, whose are not.
+      slack: mean slack of the examples, for a weight vector of norm 1, at least 0; it
+        takes the place of the penalty C of other SVMs. 0 is a hard margin. Among 0.001
+        to 0.1 the best was 0.001 on digits, letter and ijcnn1, whose classes are well
+        apart, and 0.03 on a9a, whose are not.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is two over the mean squared distance of
-        rows, `budgetjax.default_gamma`.
+      gamma: parameter of "rbf" and "laplacian". "scale" is two over the mean squared
+        distance of rows, `budgetjax.default_gamma`.
       fit_bias: whether the model has a bias, which is not regularised.
       tolerance: relative gap at which to stop, between the margin reached and a bound
-        of all margins. The bound is loose: of 0.2 to 1 none predicted better.
+        on all margins. The bound is loose: from 0.2 to 1 none predicted better.
       max_steps: maximum number of steps, of up to 64 updates each.
-      cache_size: mebibytes for kernel rows that are kept.
-      random_state: seed of the draws: an integer gives the same model again.
+      cache_size: mebibytes of kernel rows to keep.
+      random_state: seed of the draws.
       progress: whether to show a bar.
 
     Attributes:
-      models_: a `budgetjax.KernelModel` for each class, or one for two classes, of rows
+      models_: one `budgetjax.KernelModel` per class, or one for two classes, of rows
         less `origin_`.
+      model_: the same as one model of raw rows, for all functions of budgetjax.
       origin_: what is subtracted from rows before float32 rounds them: zeros, unless
         they lie far from 0 and the kernel is one of differences; then their median.
       classes_: the labels, in order.
-      n_iter_: maximum number of steps of a model.
-      n_features_in_: features.
+      n_iter_: steps of the model that took the most.
+      n_features_in_: number of features.
       feature_names_in_: their names, if X was a data frame.
 
     Example:
@@ -198,69 +152,45 @@ class SBPClassifier(_OneVersusRest):
       True
     """
 
+    slack: Any = 0.003
+    _: dataclasses.KW_ONLY
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    fit_bias: Any = True
+    tolerance: Any = 1.0
+    max_steps: Any = 2000
+    cache_size: Any = 512.0
+    random_state: Any = None
+    progress: Any = False
+
     _solver = sbp
 
-    def __init__(
-        self,
-        slack: Any = 0.003,
-        *,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        fit_bias: Any = True,
-        tolerance: Any = 1.0,
-        max_steps: Any = 2000,
-        cache_size: Any = 512.0,
-        random_state: Any = None,
-        progress: Any = False,
-    ):
-        self.slack = slack
-        self.kernel = kernel
-        self.gamma = gamma
-        self.fit_bias = fit_bias
-        self.tolerance = tolerance
-        self.max_steps = max_steps
-        self.cache_size = cache_size
-        self.random_state = random_state
-        self.progress = progress
 
-
-class BudgetSVC(_OneVersusRest):
+@dataclasses.dataclass(eq=False, repr=False)
+class BudgetSVC(OneVersusRest):
     """An SVM that looks at its worst-classified examples, `budgetjax.budget_svm`.
 
     At most `budget` examples of the largest loss count, so that it is robust to few
-    labels that are wrong, and small budgets are a strong regularisation. The number of
-    support vectors is not bounded by it: at the optimum many examples are equally bad.
+    wrong labels, and small budgets are a strong regularisation. The budget does not
+    bound the number of support vectors: at the optimum many examples are equally bad.
     `budgetjax.prune` keeps those of the largest coefficients.
 
-    One against the rest for more than two classes, which share kernel rows. Computes in
-    float32, or in float64 where X is and JAX has it switched on; X becomes dense.
+    One-versus-rest, precision and attributes as `SBPClassifier`.
 
     Args:
-      budget: the number of examples that count, at least 1. As many as there are make
-        the ordinary SVM.
+      budget: number of examples that count, at least 1. The number of rows makes the
+        ordinary SVM.
       penalty: C, positive. To compare budgets, take it proportional to `1 / budget`
         with "l1" and to its square root with "l2".
       norm: "l1", the sum of the losses of these examples, or "l2", about the root of
-        the sum of their squares.
-      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
-        `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is two over the mean squared distance of
-        rows, `budgetjax.default_gamma`.
+        the sum of their squares, without `sample_weight`.
+      kernel: as `SBPClassifier`.
+      gamma: as `SBPClassifier`.
       tolerance: relative duality gap at which to stop.
       max_steps: maximum number of steps: changes of a pair of coefficients with "l1",
         of all of them with "l2".
-      cache_size: mebibytes for kernel rows that are kept.
+      cache_size: mebibytes of kernel rows to keep.
       progress: whether to show a bar.
-
-    Attributes:
-      models_: a `budgetjax.KernelModel` for each class, or one for two classes, of rows
-        less `origin_`.
-      origin_: what is subtracted from rows before float32 rounds them: zeros, unless
-        they lie far from 0 and the kernel is one of differences; then their median.
-      classes_: the labels, in order.
-      n_iter_: maximum number of steps of a model.
-      n_features_in_: features.
-      feature_names_in_: their names, if X was a data frame.
 
     Example:
       >>> from budgetjax.estimators import BudgetSVC
@@ -271,64 +201,47 @@ class BudgetSVC(_OneVersusRest):
       True
     """
 
+    budget: Any = 100
+    _: dataclasses.KW_ONLY
+    penalty: Any = 1.0
+    norm: Any = "l1"
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    tolerance: Any = 1e-3
+    max_steps: Any = 100_000
+    cache_size: Any = 512.0
+    progress: Any = False
+
     _solver = budget_svm
 
-    def __init__(
-        self,
-        budget: Any = 100,
-        *,
-        penalty: Any = 1.0,
-        norm: Any = "l1",
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        tolerance: Any = 1e-3,
-        max_steps: Any = 100_000,
-        cache_size: Any = 512.0,
-        progress: Any = False,
-    ):
-        self.budget = budget
-        self.penalty = penalty
-        self.norm = norm
-        self.kernel = kernel
-        self.gamma = gamma
-        self.tolerance = tolerance
-        self.max_steps = max_steps
-        self.cache_size = cache_size
-        self.progress = progress
 
-
-class MPUClassifier(_OneVersusRest):
+@dataclasses.dataclass(eq=False, repr=False)
+class MPUClassifier(OneVersusRest):
     """The linear SVM by the Margin Perceptron with Unlearning, `budgetjax.mpu`.
 
-    For many rows, dense or sparse, which stay as they are. One against the rest for
-    more than two classes. It solves in float64; the model is in JAX's default
-    precision.
+    For many rows, dense or sparse, which stay as they are. One-versus-rest for more
+    than two classes. It solves in float64; the model is in JAX's default precision.
+    Attributes not told below are as `SBPClassifier`'s.
 
     Args:
-      penalty: C, positive, of the hinge loss.
+      penalty: C of the hinge loss, positive.
       fit_bias: whether the model has a bias: the weight of a constant feature, which
         is regularised.
-      bias_scale: the value of that feature.
+      bias_scale: value of that feature.
       kernel: "linear"; or "rbf", "laplacian" or a kernel: then X becomes dense, and the
         kernel values of all pairs of rows are kept.
-      gamma: of a kernel by name. "scale" is two over the mean squared distance of
-        rows, `budgetjax.default_gamma`.
+      gamma: as `SBPClassifier`.
       tolerance: relative gap at which to stop.
       max_steps: maximum number of passes over all rows.
-      random_state: seed of the orders: an integer gives the same model again.
+      random_state: seed of the orders.
       progress: whether to show a bar.
 
     Attributes:
-      models_: a `budgetjax.LinearModel`, or `KernelModel`, for each class, or one for
-        two classes, of rows less `origin_`.
-      origin_: what is subtracted from rows: zeros, unless they lie far from 0 and the
-        kernel is one of differences; then their median.
-      coef_: weights, shape `(models, n_features_in_)`, of the linear kernel.
+      models_: one `budgetjax.LinearModel`, or `KernelModel`, per class, or one for two
+        classes, of rows less `origin_`.
+      coef_: weights, shape `(models, n_features_in_)`, only with the linear kernel.
       intercept_: the biases, shape `(models,)`.
-      classes_: the labels, in order.
-      n_iter_: maximum number of passes of a model.
-      n_features_in_: features.
-      feature_names_in_: their names, if X was a data frame.
+      n_iter_: passes of the model that took the most.
 
     Example:
       >>> from budgetjax.estimators import MPUClassifier
@@ -339,41 +252,25 @@ class MPUClassifier(_OneVersusRest):
       ((3, 4), True)
     """
 
-    _solver = mpu
+    penalty: Any = 1.0
+    _: dataclasses.KW_ONLY
+    fit_bias: Any = True
+    bias_scale: Any = 1.0
+    kernel: Any = "linear"
+    gamma: Any = "scale"
+    tolerance: Any = 1e-4
+    max_steps: Any = 1000
+    random_state: Any = None
+    progress: Any = False
 
-    def __init__(
-        self,
-        penalty: Any = 1.0,
-        *,
-        fit_bias: Any = True,
-        bias_scale: Any = 1.0,
-        kernel: Any = "linear",
-        gamma: Any = "scale",
-        tolerance: Any = 1e-4,
-        max_steps: Any = 1000,
-        random_state: Any = None,
-        progress: Any = False,
-    ):
-        self.penalty = penalty
-        self.fit_bias = fit_bias
-        self.bias_scale = bias_scale
-        self.kernel = kernel
-        self.gamma = gamma
-        self.tolerance = tolerance
-        self.max_steps = max_steps
-        self.random_state = random_state
-        self.progress = progress
+    _solver = mpu
 
     @property
     def coef_(self) -> Float[np.ndarray, "models features"]:
-        """The weights, a row a model; only of the linear kernel."""
+        """The weights, one row per model; only with the linear kernel."""
         return np.stack([np.asarray(model.weights) for model in self.models_])
 
     @property
     def intercept_(self) -> Float[np.ndarray, " models"]:
         """The bias of each model."""
         return np.stack([np.asarray(model.bias) for model in self.models_])
-
-    def _kernel(self, X: Any) -> Kernel | None:
-        linear = isinstance(self.kernel, str) and self.kernel == "linear"
-        return None if linear else super()._kernel(X)

@@ -10,20 +10,16 @@ from jaxtyping import Float, Int, Shaped
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-from budgetjax import checks, kernels, scaling
-from budgetjax.kernels import (
-    RBF,
-    Kernel,
-    Laplacian,
-    Linear,
-)
-from budgetjax.models import block_size, padded
+from budgetjax import checks, kernels, models, scaling
+from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
+from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 
 # What `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
+# Kernels by name that have a gamma.
 KERNELS = {"rbf": RBF, "laplacian": Laplacian}
-# Rows that are looked at for a warning, at most.
+# Maximum number of rows that a warning looks at.
 SAMPLED_ROWS = 65_536
 # Rows are moved if 0 is further from them, in the exponent of the default kernel:
 # float32 rounds an exponent by a ten-millionth of that distance.
@@ -31,36 +27,29 @@ FAR = 10.0
 
 
 def dtype_of(X: Any) -> np.dtype:
-    """In which to compute: as X where JAX has doubles switched on, else float32."""
+    """The type to compute in: that of X where JAX has doubles on, else float32."""
     wide = X.dtype == np.float64 and jax.config.read("jax_enable_x64")
     return np.dtype(np.float64 if wide else np.float32)
 
 
 def check_range(where: str, X: Any, dtype: np.dtype) -> None:
-    """Raises if a finite number of X is beyond the type that is computed in."""
+    """Raises if a number of X is beyond the type that is computed in."""
     values = X.data if scipy.sparse.issparse(X) else X
-    most = np.finfo(dtype).max
-    if np.finfo(values.dtype).max <= most or not values.size:
+    largest = np.finfo(dtype).max
+    if not values.size or max(np.max(values), -np.min(values)) <= largest:
         return
-    if max(np.max(values), -np.min(values)) <= most:
-        return
-    if scipy.sparse.issparse(X):
-        X = X.tocoo()
-        at = int(np.argmax(np.abs(X.data)))
-        row, column, value = X.row[at], X.col[at], X.data[at]
-    else:
-        row, column = np.unravel_index(np.argmax(np.abs(X)), X.shape)
-        value = X[row, column]
+    X = scipy.sparse.coo_array(X)
+    at = int(np.argmax(np.abs(X.data)))
     raise ValueError(
-        f"{where}: X must be in the range of {dtype}, got {value:g} in row {row}, "
-        f"column {column}"
+        f"{where}: X must be in the range of {dtype}, got {X.data[at]:g} in row "
+        f"{X.row[at]}, column {X.col[at]}"
     )
 
 
 def dense(
     rows: Any, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
-    """Rows of an array or of a sparse matrix, less the origin, in this type."""
+    """Rows of an array or a sparse matrix, less the origin, in this type."""
     rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
     # In float64, before digits are lost.
     rows = rows - origin[None] if np.any(origin) else rows
@@ -71,27 +60,19 @@ def blocks(
     X: Any,
     dtype: np.dtype,
     origin: Float[np.ndarray, " features"],
-    order: Int[np.ndarray, " n"] | None = None,
+    order: Int[np.ndarray, " n"],
     size: int | None = None,
-) -> Iterator[tuple[int, int, Float[np.ndarray, "size features"]]]:
+) -> Iterator[tuple[Int[np.ndarray, " rows"], Float[np.ndarray, "size features"]]]:
     """The rows of X less the origin, in this order, as dense blocks of one size.
 
-    Args:
-      X: an array or a sparse matrix.
-      dtype: of the blocks.
-      origin: what is subtracted.
-      order: None is as they stand.
-      size: of the blocks; None chooses.
-
     Yields:
-      The first position of a block, the first after it, and its rows, filled up.
+      The numbers of the rows of a block, and the rows, filled up to `size`; None
+      chooses it.
     """
-    n, features = X.shape
-    size = block_size(n, features) if size is None else size
-    for start in range(0, n, size):
-        stop = min(start + size, n)
-        rows = X[start:stop] if order is None else X[order[start:stop]]
-        yield start, stop, padded(dense(rows, dtype, origin), size)
+    size = size or models.block_size(*X.shape)
+    for start in range(0, len(order), size):
+        numbers = order[start : start + size]
+        yield numbers, models.padded(dense(X[numbers], dtype, origin), size)
 
 
 def kernel_of(
@@ -100,48 +81,47 @@ def kernel_of(
     """The kernel that a user names, or has.
 
     Args:
-      where: the caller's name, for error messages.
+      where: name of the caller, for error messages.
       kernel: "rbf", "laplacian" or "linear", or a kernel.
-      gamma: "scale" or a number, of a kernel by name that has one.
+      gamma: "scale" or a number, for "rbf" and "laplacian".
       X: examples, dense or sparse, for "scale".
       more_to_come: whether X is the first part of the examples only.
 
     Raises:
-      ValueError: if one does not fit, or "scale" would be of rows that are all alike
-        and others are to come.
+      ValueError: if one does not fit, or "scale" is asked for where all rows are equal
+        and more are to come.
     """
-    named = isinstance(kernel, str) and kernel in KERNELS
-    scaled = isinstance(gamma, str) and gamma == "scale"
-    if not named and not scaled:
+    names = (*KERNELS, "linear")
+    if not isinstance(kernel, Kernel | str) or (
+        isinstance(kernel, str) and kernel not in names
+    ):
         raise ValueError(
-            f"{where}: gamma must be 'scale' unless kernel is one of "
-            f"{', '.join(KERNELS)}, got gamma={gamma!r} with kernel={kernel!r}"
+            f"{where}: kernel must be one of {', '.join(names)}, or a budgetjax "
+            f"kernel, got {kernel!r}"
         )
-    if isinstance(kernel, Kernel):
-        return kernel
-    if isinstance(kernel, str) and kernel == "linear":
-        return Linear()
-    if not named:
-        raise ValueError(
-            f"{where}: kernel must be one of {', '.join(KERNELS)}, linear, or a "
-            f"budgetjax kernel, got {kernel!r}"
-        )
-    if scaled:
-        found = scale(X)
-        if not found and more_to_come:
+    if not isinstance(kernel, str) or kernel == "linear":
+        if not isinstance(gamma, str) or gamma != "scale":
             raise ValueError(
-                f"{where}: X must have rows that differ in the first call, for "
-                f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
-                "number"
+                f"{where}: gamma must be 'scale' unless kernel is one of "
+                f"{', '.join(KERNELS)}, got gamma={gamma!r} with kernel={kernel!r}"
             )
-        # Where all rows are alike the kernel is 1, whatever gamma.
-        return KERNELS[kernel](found or 1.0)
-    if isinstance(gamma, str):
+        return Linear() if isinstance(kernel, str) else kernel
+    if not isinstance(gamma, str):
+        return KERNELS[kernel](checks.positive(where, "gamma", gamma))
+    if gamma != "scale":
         raise ValueError(
             f"{where}: gamma must be 'scale' or a number (or 'auto', in fit of an "
             f"online estimator), got {gamma!r}"
         )
-    return KERNELS[kernel](checks.positive(where, "gamma", gamma))
+    found = scale(X)
+    if not found and more_to_come:
+        raise ValueError(
+            f"{where}: X must have rows that differ in the first call, for "
+            f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
+            "number"
+        )
+    # Where all rows are alike the kernel is 1, whatever gamma.
+    return KERNELS[kernel](found or 1.0)
 
 
 def scale(X: Any) -> float:
@@ -182,6 +162,13 @@ def moved(origin: Float[np.ndarray, " features"]) -> Scaling | None:
     return Scaling(1, origin, np.ones(len(origin))) if np.any(origin) else None
 
 
+def origin(model: Labelled) -> Float[np.ndarray, " features"]:
+    """What a model subtracts from rows."""
+    if model.scaling is None:
+        return np.zeros(models.num_features("estimators", model))
+    return model.scaling.mean
+
+
 def names_of(estimator: Any) -> tuple[str, ...] | None:
     """The columns of the data frame that an estimator was fitted on, if it was one."""
     names = getattr(estimator, "feature_names_in_", None)
@@ -190,39 +177,16 @@ def names_of(estimator: Any) -> tuple[str, ...] | None:
 
 def classes_of(
     where: str, y: Shaped[np.ndarray, " n"]
-) -> tuple[Shaped[np.ndarray, " classes"], Int[np.ndarray, " n"]]:
-    """The classes, in order, and the number of each label's class."""
+) -> Shaped[np.ndarray, " classes"]:
+    """The classes, in order."""
     check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
+    classes = np.unique(y)
     if len(classes) < 2:
         raise ValueError(
             f"{where}: y must have at least 2 classes, got one class, "
-            f"{shown(classes[0])}"
+            f"{models.listed(classes)}"
         )
-    return classes, codes
-
-
-def codes_of(
-    where: str,
-    y: Shaped[np.ndarray, " n"],
-    classes: Shaped[np.ndarray, " classes"],
-) -> Int[np.ndarray, " n"]:
-    """The number of each label's class among those that are known."""
-    check_classification_targets(y)
-    found, inverse = np.unique(y, return_inverse=True)
-    known = np.isin(found, classes)
-    if not np.all(known):
-        row = int(np.argmin(known[inverse]))
-        raise ValueError(
-            f"{where}: y must be one of the classes {classes.tolist()}, got "
-            f"{shown(y[row])} in row {row}"
-        )
-    return np.searchsorted(classes, found)[inverse]
-
-
-def shown(label: Any) -> str:
-    """A label as users write it."""
-    return repr(label.item() if isinstance(label, np.generic) else label)
+    return classes
 
 
 def warn_unscaled(
@@ -230,10 +194,5 @@ def warn_unscaled(
 ) -> None:
     """Warns if the features look unscaled; sparse ones are left as they are."""
     if not scipy.sparse.issparse(X):
-        rows = X[:: _sampling(X)]
+        rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)]
         scaling.warn_unscaled(where, rows - origin[None], stacklevel=stacklevel)
-
-
-def _sampling(X: Any) -> int:
-    """The step that leaves few enough rows."""
-    return -(-X.shape[0] // SAMPLED_ROWS)

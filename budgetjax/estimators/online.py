@@ -1,89 +1,397 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
-from typing import Any, ClassVar
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+import scipy.sparse
 import scipy.special
-from jaxtyping import Float, Shaped
-from sklearn.base import ClassifierMixin, RegressorMixin
+import threadpoolctl
+from jaxtyping import Float, Int, Shaped
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import models
+from budgetjax import checks, models, progress_bar, support_set
 from budgetjax.estimators import inputs, parameters
-from budgetjax.estimators.learner import Learner
-from budgetjax.models import learner_labels
+from budgetjax.estimators.base import Classifier, Estimator
+from budgetjax.models import Labelled, padded
+from budgetjax.online import engine, registry
+from budgetjax.refitting import passes
+from budgetjax.refitting.refit import refit
+from budgetjax.stream.batches import Batches
+from budgetjax.stream.reservoir import Reservoir, usual_size
+
+# Minimum number of rows that the refit pads to.
+FEWEST_TO_REFIT = 256
+# A refit stops when a step would gain less than this part of the objective. Smaller
+# ones take twice as long, and no accuracy changed by more than 0.1 points.
+TOLERANCE = 1e-3
+# What gamma="auto" chooses from, the usual one first, and the rows that it looks at.
+FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
+LEARNED, HELD_OUT = 4096, 1024
+# Rows of a reservoir that are replayed at once: one program, however many there are.
+REPLAYED = 256
 
 
-def _logistic(estimator: Any) -> bool:
-    """Whether scores are log-odds."""
-    return estimator.loss == "logistic"
+@dataclasses.dataclass(eq=False, repr=False)
+class OnlineEstimator(Estimator):
+    """The parameters of both estimators, and how they learn."""
+
+    budget: Any = 100
+    _: dataclasses.KW_ONLY
+    algorithm: Any = None
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    maintenance: Any = None
+    regularization: Any = None
+    loss: Any = None
+    options: Any = None
+    refit: Any = True
+    penalty: Any = 10.0
+    move_vectors: Any = False
+    epochs: Any = 1
+    shuffle: Any = True
+    random_state: Any = None
+    progress: Any = False
+
+    @property
+    def state_(self) -> Any:
+        """The model that predicts, as a state of the algorithm."""
+        if self._reservoir is None:
+            return self._model.model
+        if self._solved is None:
+            self._solved = self._replayed(self._model.model, self._reservoir)
+        return self._solved
+
+    @property
+    def model_(self) -> Labelled:
+        """The model that predicts, for all functions of budgetjax, of raw rows."""
+        state = self.state_
+        averages = state.expansion.average is not None
+        return self._model._replace(
+            model=support_set.averaged(state) if averages else state
+        )
+
+    @property
+    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
+        """The support vectors, shape `(n_support_, n_features_in_)`."""
+        support = models.support(self.model_)
+        return np.asarray(support.vectors)[np.asarray(support.mask)]
+
+    @property
+    def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
+        """Their coefficients, shape `(1, n_support_)`, or one row per class."""
+        support = models.support(self.model_)
+        return np.asarray(support.coefficients)[np.asarray(support.mask)].T
+
+    @property
+    def n_support_(self) -> int:
+        """The number of support vectors."""
+        return int(self.state_.expansion.num_active)
+
+    def _learn(
+        self, X: Any, y: Any, weights: Any, gamma: Any, labels: Labelled
+    ) -> None:
+        """Learns from nothing; see `fit`. `labels` has the classes or the intercept."""
+        where, n = self._where, X.shape[0]
+        shuffle = bool(checks.flag(where, "shuffle", self.shuffle))
+        epochs = checks.size(where, "epochs", self.epochs)
+        refits = self._checked_refit()
+        seed, random = self._seeds()
+        model = self._start(X, labels, gamma, seed, refits=refits)
+        state, origin = model.model, inputs.origin(model)
+        targets = models.coded(where, model, y)
+        with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
+            for _ in range(epochs):
+                order = random.permutation(n) if shuffle else np.arange(n)
+                state = self._run(state, X, origin, targets, weights, order, report)
+        if refits:
+            state = self._refitted(state, X, origin, targets, weights, seed)
+        self._model = model._replace(model=state)
+        self._reservoir, self._solved = None, None
+        self._refits, self.n_iter_ = refits, epochs
+
+    def _go_on(
+        self, X: Any, y: Any, targets: Any, weights: Any, labels: Labelled
+    ) -> None:
+        """Learns a part of a stream; see `partial_fit`.
+
+        Args:
+          X: rows.
+          y: labels of the learner, or real targets: what is kept for the refit.
+          targets: the same, or real targets less the mean so far: what is learned.
+          weights: weights of the rows.
+          labels: the classes, or the intercept after this part.
+        """
+        width = X.shape[1]
+        if first := not hasattr(self, "_model"):
+            refits, (seed, _) = self._checked_refit(), self._seeds()
+            model = self._start(X, labels, self.gamma, seed, refits=refits, first=True)
+            size, dtype = usual_size(width), inputs.dtype_of(X)
+            empty = Reservoir.empty(width, dtype, y.dtype, size=size, seed=seed)
+            kept = empty if refits else None
+        else:
+            model, kept = self._model, self._reservoir
+        origin, dtype = inputs.origin(model), models.dtype_of(model)
+        order = np.arange(len(y))
+        state = self._run(model.model, X, origin, targets, weights, order)
+        if kept is not None:
+            kept = kept.updated(inputs.dense(X, dtype, origin), y, weights)
+        self._model = model._replace(model=state, intercept=labels.intercept)
+        self._reservoir, self._solved = kept, None
+        self._refits = kept is not None
+        if first:
+            self.n_iter_ = 1
+
+    def _seeds(self) -> tuple[int, np.random.RandomState]:
+        """A seed for the algorithm, and what draws the orders."""
+        random = check_random_state(self.random_state)
+        return int(random.randint(2**31 - 1)), random
+
+    def _checked_refit(self) -> bool:
+        """Whether to refit; its parameters are checked before a stream is read."""
+        where = self._where
+        refits = bool(checks.flag(where, "refit", self.refit))
+        if refits:
+            checks.flag(where, "move_vectors", self.move_vectors)
+            for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
+                checks.positive(where, "penalty", penalty)
+        return refits
+
+    def _gamma(self, X: Any, y: Any, weights: Any) -> Any:
+        """The parameter; for "auto" what predicts best where it has not learned.
+
+        All fits are of the same shapes, so that one compilation serves them.
+        """
+        given = (self.gamma, self.kernel)
+        if not all(isinstance(one, str) for one in given) or (
+            self.gamma != "auto" or self.kernel not in inputs.KERNELS
+        ):
+            return self.gamma
+        usual = inputs.scale(X) or 1.0
+        seed, random = self._seeds()
+        rows = random.permutation(X.shape[0])[: LEARNED + HELD_OUT]
+        learned, held = np.split(rows, [len(rows) * LEARNED // (LEARNED + HELD_OUT)])
+        if len(np.unique(y[learned])) < 2 or not len(held):
+            return usual
+        found = []
+        with warnings.catch_warnings():
+            # What there is to say of all rows is said of these too.
+            warnings.simplefilter("ignore")
+            for factor in FACTORS:
+                copy: Any = clone(self)
+                model = copy.set_params(
+                    gamma=factor * usual, random_state=seed, progress=False
+                )
+                model.fit(X[learned], y[learned], weights[learned])
+                found.append(model.score(X[held], y[held], weights[held]))
+        return FACTORS[int(np.argmax(found))] * usual
+
+    def _start(
+        self,
+        X: Any,
+        labels: Labelled,
+        gamma: Any,
+        seed: int,
+        *,
+        refits: bool,
+        first: bool = False,
+    ) -> Labelled:
+        """A model with an empty state; `first` if X is a part of what is to come."""
+        where, dtype = self._where, inputs.dtype_of(X)
+        options = {} if self.options is None else self.options
+        settings = {
+            "regularization": self.regularization,
+            "maintenance": self.maintenance,
+            "loss": self.loss,
+        }
+        if not isinstance(options, dict) or options.keys() & settings:
+            raise ValueError(
+                f"{where}: options must be a dict of arguments that are no parameters "
+                f"of the estimator, got {options!r}"
+            )
+        algorithm, arguments, _ = parameters.chosen(
+            *(where, self.algorithm, settings | options),
+            num_classes=None if labels.classes is None else len(labels.classes),
+            seed=seed,
+            refits=refits,
+        )
+        kernel = inputs.kernel_of(where, self.kernel, gamma, X, more_to_come=first)
+        origin = inputs.origin_of(kernel, X)
+        if arguments.get("landmarks") is not None:
+            arguments["landmarks"] = arguments["landmarks"] - origin[None]
+        state = algorithm.init(
+            kernel,
+            num_features=X.shape[1],
+            budget=self.budget,
+            dtype=dtype,
+            **arguments,
+        )
+        inputs.warn_unscaled(where, X, origin, stacklevel=6)
+        return labels._replace(
+            model=state,
+            scaling=inputs.moved(origin),
+            feature_names=inputs.names_of(self),
+        )
+
+    def _run(
+        self,
+        state: Any,
+        X: Any,
+        origin: Float[np.ndarray, " features"],
+        targets: Shaped[np.ndarray, " n"],
+        weights: Float[np.ndarray, " n"],
+        order: Int[np.ndarray, " n"],
+        report: Callable[..., object] = lambda text, count: None,
+        size: int | None = None,
+    ) -> Any:
+        """The state after the rows in this order."""
+        algorithm = registry.of_state(self._where, state)
+        dtype = np.dtype(state.expansion.vectors.dtype)
+        for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
+            y = padded(targets[numbers], len(rows), 1)
+            counts = padded(weights[numbers], len(rows))
+            state, _ = engine.run(algorithm, state, rows, y, weight=counts)
+            report(f"{int(state.expansion.num_active)} vectors", len(numbers))
+        return state
+
+    def _replayed(self, state: Any, kept: Reservoir) -> Any:
+        """The state after the rows that were kept, in random order, and the refit.
+
+        However the stream was sorted, these are all parts of it.
+        """
+        rows = kept.rows()
+        nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
+        if not n:
+            return state
+        intercept = self._model.intercept
+        targets = rows.y - intercept if intercept else rows.y
+        examples = rows.X, nowhere, targets, rows.weights
+        state = self._run(state, *examples, np.arange(n), size=REPLAYED)
+        return self._refitted(state, *examples, kept.seed)
+
+    def _refitted(
+        self,
+        state: Any,
+        X: Any,
+        origin: Float[np.ndarray, " features"],
+        targets: Shaped[np.ndarray, " n"],
+        weights: Float[np.ndarray, " n"],
+        seed: int,
+    ) -> Any:
+        """The state with the coefficients that are best for these rows."""
+        if not int(state.expansion.num_active):
+            # No example has asked for a change: the model of zeros is right.
+            return state
+        dtype = np.dtype(state.expansion.vectors.dtype)
+        family = parameters.family_of(models.is_regressor(state))
+        # Threads that wait for each other make small factorisations ten times slower on
+        # a busy machine; the large products are XLA's.
+        with threadpoolctl.threadpool_limits(1, user_api="blas"):
+            return refit(
+                state,
+                **_data(X, origin, targets, weights, dtype),
+                loss=parameters.loss_of(self._where, family, self.loss).refit,
+                penalty=self.penalty,
+                move_vectors=self.move_vectors,
+                tolerance=TOLERANCE,
+                seed=seed,
+                progress=self.progress,
+            )
 
 
-class BudgetedKernelClassifier(ClassifierMixin, Learner):
-    """A kernel classifier of at most so many support vectors, however long the stream.
+def _data(
+    X: Any,
+    origin: Float[np.ndarray, " features"],
+    targets: Shaped[np.ndarray, " n"],
+    weights: Float[np.ndarray, " n"],
+    dtype: np.dtype,
+) -> dict[str, Any]:
+    """What `refit` is given: few rows in few sizes, many sparse ones in batches."""
+    n, features = X.shape
+    if n > passes.BLOCK and scipy.sparse.issparse(X):
+
+        def read() -> Iterator[tuple[np.ndarray, ...]]:
+            for start in range(0, n, passes.BLOCK):
+                part = slice(start, start + passes.BLOCK)
+                rows = inputs.dense(X[part], dtype, origin)
+                yield rows, targets[part], weights[part]
+
+        return {"X": Batches("X", features, read)}
+    size = n if n > passes.BLOCK else max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
+    return {
+        "X": padded(inputs.dense(X, dtype, origin), size),
+        "y": padded(targets, size, 1),
+        "weight": padded(weights, size),
+    }
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class BudgetedKernelClassifier(Classifier, OnlineEstimator):
+    """A kernel classifier with a bounded number of support vectors.
 
     `fit` streams the rows once and then solves for the best coefficients of the support
-    vectors that the stream has chosen, `budgetjax.refit`. `partial_fit` streams too,
-    and solves on a sample of the rows so far, when it is asked to predict. Memory and
-    the time for a row are bounded by the budget. Standardise features of different
-    units first.
+    vectors that the stream has chosen, by `budgetjax.refit`. `partial_fit` streams too,
+    and solves on a sample of the rows so far before the next prediction. Memory, and
+    time per row, are bounded by the budget. Standardise features of different units
+    first.
 
     Computes in float32, or in float64 where X is and JAX has it switched on.
 
     Args:
-      budget: the most support vectors.
-      algorithm: that streams: "arow", which alone is a good model after one pass and
-        slow for large budgets, "pegasos", "sgd", "norma", "passive_aggressive",
-        "perceptron", "projectron", "forgetron" (two classes only), or, of features of
-        the kernel, "nystrom" and "fourier". Each is told of in the docstring of its
-        `init`, such as `budgetjax.arow.init`. None is "pegasos" if a refit follows,
-        after which it is as good, and "arow" if none does.
+      budget: maximum number of support vectors.
+      algorithm: name of the algorithm that streams: "arow", which alone is a good model
+        after one pass and slow for large budgets, "pegasos", "sgd", "norma",
+        "passive_aggressive", "perceptron", "projectron", "forgetron" (two classes
+        only), or, on features of the kernel, "nystrom" and "fourier". See its `init`,
+        such as `budgetjax.arow.init`. None is "pegasos" before a refit, after which it
+        is as good, else "arow".
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is two over the mean squared distance of
-        rows, `budgetjax.default_gamma`, of the first rows that come. "auto", in `fit`,
-        tries this times 1/4, 1/2, 1, 2 and 4 on up to 4,096 rows, and takes what
+      gamma: parameter of "rbf" and "laplacian". "scale" is two over the mean squared
+        distance of the first rows that come, `budgetjax.default_gamma`. "auto", in
+        `fit`, tries this times 1/4, 1/2, 1, 2 and 4 on up to 4,096 rows, and takes what
         predicts up to 1,024 others best.
-      maintenance: of a full budget, by name, such as "merge", "project" or
-        "remove_oldest", or a strategy. None merges with a Gaussian kernel and projects
-        with any other. After a
-        refit, whose coefficients are large and balance each other, what removes does
-        harm. Only of algorithms that have one.
-      regularization: lambda of the algorithm, or None: 0.0001 for "pegasos" and
-        "norma", 0 for "sgd". Others have none.
-      loss: "hinge", or "logistic", which gives probabilities. Of the stream where the
-        algorithm has a choice ("sgd", "norma", "nystrom", "fourier"), and of the refit,
-        where the hinge is squared.
+      maintenance: strategy for a full budget, or its name, such as "merge", "project"
+        or "remove_oldest". None merges with a Gaussian kernel and projects with any
+        other. After a refit, whose coefficients are large and balance each other,
+        removal does harm.
+      regularization: lambda of the algorithm; None is 0.0001 for "pegasos" and "norma",
+        0 for "sgd". Others have none.
+      loss: "hinge" (None), or "logistic", which gives probabilities. The stream has it
+        where the algorithm has a choice ("sgd", "norma", "nystrom", "fourier"), and the
+        refit, where the hinge is squared.
       options: more arguments of the algorithm's `init`, a dict such as
-        `{"confidence": 0.1}` or `{"drift": 0.01}` for "arow".
-      refit: whether to solve for the coefficients after the stream, in `partial_fit`
-        on a sample of it.
-      penalty: C of the refit, or several to choose from, on a part of the rows that is
-        held out.
+        `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
+        "sgd": the average of the iterates then predicts.
+      refit: whether to solve for the coefficients.
+      penalty: C of the refit, or several to choose from on a held-out part of the rows.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
         gains most for small budgets.
       epochs: passes of `fit` over the rows.
-      shuffle: whether each of them is in a new random order.
-      average: whether the average of the iterates predicts, in place of the last one,
-        or the row from which on; see `budgetjax.averaged`. Only of algorithms that have
-        it, and without a refit.
-      class_weight: weights by label, a dict, or "balanced": in inverse proportion to
-        how frequent classes are. They multiply those of the rows.
-      random_state: of orders and of what draws: an integer gives the same model again.
+      shuffle: whether each pass of `fit` is in a new random order.
+      random_state: seed of the orders and of algorithms that draw.
       progress: whether to show a bar.
+      class_weight: weights by label, a dict, or "balanced": inversely proportional to
+        the frequencies of the classes. They multiply those of the rows.
 
     Attributes:
-      state_: of the algorithm, for all functions of budgetjax, on rows less `origin_`.
+      state_: state of the algorithm, for all functions of budgetjax, on rows less
+        `origin_`.
+      model_: the same for raw rows, with the labels.
       origin_: what is subtracted from rows before float32 rounds them, shape
         `(n_features_in_,)`: zeros, unless the first rows lie far from 0 and the kernel
         is one of differences; then their median.
       support_vectors_: shape `(n_support_, n_features_in_)`.
-      dual_coef_: their coefficients, shape `(1, n_support_)`, or a row a class.
-      n_support_: the number of support vectors.
+      dual_coef_: their coefficients, shape `(1, n_support_)`, or one row per class.
+      n_support_: number of support vectors.
       classes_: the labels, in order.
       n_iter_: passes over the rows.
-      n_features_in_: features.
+      n_features_in_: number of features.
       feature_names_in_: their names, if X was a data frame.
 
     Example:
@@ -95,49 +403,7 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
       (20, True)
     """
 
-    _family: ClassVar[parameters.Family] = parameters.CLASSIFIER
-
-    classes_: Shaped[np.ndarray, " classes"]
-    _one_versus_rest: bool
-
-    def __init__(
-        self,
-        budget: Any = 100,
-        *,
-        algorithm: Any = None,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        maintenance: Any = None,
-        regularization: Any = None,
-        loss: Any = "hinge",
-        options: Any = None,
-        refit: Any = True,
-        penalty: Any = 10.0,
-        move_vectors: Any = False,
-        epochs: Any = 1,
-        shuffle: Any = True,
-        average: Any = False,
-        class_weight: Any = None,
-        random_state: Any = None,
-        progress: Any = False,
-    ):
-        self.budget = budget
-        self.algorithm = algorithm
-        self.kernel = kernel
-        self.gamma = gamma
-        self.maintenance = maintenance
-        self.regularization = regularization
-        self.loss = loss
-        self.options = options
-        self.refit = refit
-        self.penalty = penalty
-        self.move_vectors = move_vectors
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.average = average
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.progress = progress
+    class_weight: Any = None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -166,26 +432,11 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
         """
-        X, y = self._validated(X, y, first=True)
-        classes, codes = inputs.classes_of(self._where, y)
-        weights = self._weights(X, sample_weight)
-        weights = weights * self._class_weights(classes, y)[codes]
-        labels = learner_labels(codes, len(classes))
-
-        def examples(order):
-            return (
-                (labels, weights) if order is None else (labels[order], weights[order])
-            )
-
-        name, state, origin, refits, seed = self._passed(
-            *(X, len(classes), self._gamma(X, y, sample_weight), examples)
-        )
-        if refits:
-            state = self._refitted(state, X, origin, labels, weights, seed)
-        self._streamed, self._reservoir, self._solved = state, None, None
-        self.origin_, self.classes_ = origin, classes
-        self.n_iter_ = self.epochs
-        self._name, self._one_versus_rest = name, refits
+        X, y, weights = self._examples(X, y, sample_weight, first=True)
+        classes = inputs.classes_of(self._where, y)
+        gamma = self._gamma(X, y, weights)
+        weights = weights * self._class_weights(classes, y, y)
+        self._learn(X, y, weights, gamma, Labelled(None, classes=classes))
         return self
 
     def partial_fit(
@@ -193,14 +444,14 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
     ) -> "BudgetedKernelClassifier":
         """Goes on learning: one pass over these rows in their order.
 
-        With `refit=True` up to 8,192 rows are kept, a uniform sample of all that have
-        come, at most 4 million numbers. What predicts has learned these once more, in
-        another order, and its coefficients are the best for them, so that sorted
-        streams are learned about as well as shuffled ones; the first prediction after
-        a part takes the time for that, and a world that changes is not followed. With
+        With `refit=True` up to 8,192 rows are kept, at most 4 million numbers, a
+        uniform sample of all that have come. The model that predicts has learned these
+        once more, in another order, and has the best coefficients for them, so that
+        sorted streams are learned about as well as shuffled ones. The first prediction
+        after a part takes the time for that, and drift is not followed. With
         `refit=False` the one pass is all, and any division of the same rows gives the
         same model as `fit` with `shuffle=False` and one epoch, if `gamma` is a number:
-        "scale" is of the first rows that come.
+        "scale" looks at the first part only.
 
         After `fit` it goes on from there, one pass without a refit.
 
@@ -218,87 +469,51 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           ValueError: if the data or a parameter does not fit, or a label is not one of
             the classes; the model is as before.
         """
-        where, first = self._where, not hasattr(self, "_streamed")
-        known = self._classes(classes, first)
-        X, y = self._validated(X, y, first=first)
-        codes = inputs.codes_of(where, y, known)
-        weights = self._weights(X, sample_weight)
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"{where}: class_weight must be a dict or None in partial_fit, as not "
-                f"all labels are known, got {self.class_weight!r}"
-            )
-        weights = weights * self._class_weights(known, known)[codes]
-        labels = learner_labels(codes, len(known))
-        if first:
-            begun = self._began(X, len(known), labels.dtype)
-        else:
-            begun = self._name, self._streamed, self.origin_, self._reservoir
-        self._went_on(*begun, X, labels, labels, weights)
-        if first:
-            self.classes_, self.n_iter_ = known, 1
-        self._one_versus_rest = self._reservoir is not None
-        return self
-
-    def _classes(self, classes: Any, first: bool) -> Shaped[np.ndarray, " classes"]:
-        """The classes of the first call, which later ones may repeat."""
-        where = self._where
-        if classes is None and first:
+        where, first = self._where, not hasattr(self, "_model")
+        if first and classes is None:
             raise ValueError(
                 f"{where}: classes must be given in the first call of partial_fit, got "
                 "None"
             )
-        if classes is None:
-            return self.classes_
-        known, _ = inputs.classes_of(where, np.asarray(classes))
+        known = (
+            self.classes_
+            if classes is None
+            else inputs.classes_of(where, np.asarray(classes))
+        )
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(
                 f"{where}: classes must be those of the first call, "
                 f"{self.classes_.tolist()}, got {known.tolist()}"
             )
-        return known
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"{where}: class_weight must be a dict or None in partial_fit, as not "
+                f"all labels are known, got {self.class_weight!r}"
+            )
+        X, y, weights = self._examples(X, y, sample_weight, first=first)
+        weights = weights * self._class_weights(known, known, y)
+        labels = Labelled(None, classes=known)
+        y = models.coded(where, labels, y)
+        self._go_on(X, y, y, weights, labels)
+        return self
 
     def _class_weights(
-        self, classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
-    ) -> Float[np.ndarray, " classes"]:
-        return compute_class_weight(self.class_weight, classes=classes, y=y)
+        self,
+        classes: Shaped[np.ndarray, " classes"],
+        counted: Shaped[np.ndarray, " counted"],
+        y: Shaped[np.ndarray, " n"],
+    ) -> Float[np.ndarray, " n"]:
+        """The weight of the class of each label; "balanced" over the labels counted."""
+        by_class = compute_class_weight(self.class_weight, classes=classes, y=counted)
+        return by_class[models.codes_of(classes, y)]
 
-    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
-        """Scores, O(n budget features).
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Shape `(n,)` for two classes, above 0 for the second one; else
-          `(n, classes)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
-        """
-        return self._scores(X)
-
-    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
-        """The label of each row: that of the largest score.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
-        """
-        scores = self._scores(X)
-        return models.decided(self.model_, scores)
-
-    @available_if(_logistic)
+    @available_if(lambda estimator: estimator.loss == "logistic")
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
         """The probability of each class, only with `loss="logistic"`.
 
-        For two classes `1 / (1 + exp(-score))`. For more, what the loss makes of them:
-        after a refit, which has a problem a class, these values over their sum; else
-        the softmax of the scores.
+        For two classes `1 / (1 + exp(-score))`. For more, after a refit, which has one
+        problem per class, these values divided by their sum; else the softmax of the
+        scores.
 
         Args:
           X: shape `(n, n_features_in_)`.
@@ -311,78 +526,34 @@ class BudgetedKernelClassifier(ClassifierMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        scores = self._scores(X).astype(np.float64)
+        scores = self.decision_function(X).astype(np.float64)
         if scores.ndim == 1:
-            return np.stack(
-                [scipy.special.expit(-scores), scipy.special.expit(scores)], 1
-            )
-        if not self._one_versus_rest:
-            return scipy.special.softmax(scores, axis=1)
+            return scipy.special.expit(np.stack([-scores, scores], axis=1))
         # By logarithms: all of them may underflow.
-        return scipy.special.softmax(scipy.special.log_expit(scores), axis=1)
+        logarithms = scipy.special.log_expit(scores) if self._refits else scores
+        return scipy.special.softmax(logarithms, axis=1)
 
 
-class BudgetedKernelRegressor(RegressorMixin, Learner):
-    """Kernel regression on at most so many support vectors, however long the stream.
+class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
+    """Kernel regression with a bounded number of support vectors.
 
-    `fit` streams the rows once and then solves for the best coefficients of the support
-    vectors that the stream has chosen, `budgetjax.refit`. `partial_fit` streams too,
-    and solves on a sample of the rows so far, when it is asked to predict. Memory and
-    the time for a row are bounded by the budget. Standardise features of different
-    units first; targets can be in any unit.
-
-    The mean of the targets so far is subtracted before they are learned, and added to
-    predictions.
+    It learns as `BudgetedKernelClassifier`, and has its parameters and attributes but
+    for these. Targets can be in any unit: their mean, in a stream that of the targets
+    so far, is subtracted before they are learned, and added to predictions.
 
     Args:
-      budget: the most support vectors.
-      algorithm: that streams: "sgd", "norma", or, of features of the kernel, "nystrom"
-        and "fourier". Each is told of in the docstring of its `init`, such as
-        `budgetjax.sgd.init`. None is "sgd".
-      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
-        `budgetjax.Polynomial(3)`.
-      gamma: of a kernel by name. "scale" is two over the mean squared distance of
-        rows, `budgetjax.default_gamma`, of the first rows that come. "auto", in `fit`,
-        tries this times 1/4, 1/2, 1, 2 and 4 on up to 4,096 rows, and takes what
-        predicts up to 1,024 others best.
-      maintenance: of a full budget, by name, such as "merge", "project" or
-        "remove_oldest", or a strategy. None merges with a Gaussian kernel and projects
-        with any other. After a refit, whose coefficients are large and balance each
-        other, what removes does harm. Only of "sgd".
-      regularization: lambda of the algorithm, or None: 0.0001 for "norma", 0 for "sgd".
-        Others have none.
-      loss: "squared"; "huber", squared up to an error of 1 and linear beyond it, in
-        units of the target; "absolute"; or a function as for `budgetjax.sgd.init`, such
-        as `budgetjax.losses.quantile(0.9)`. Of the stream and of the refit, which needs
-        a derivative without jumps: "absolute" and quantiles are for `refit=False`.
+      algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
+        "fourier". See its `init`, such as `budgetjax.sgd.init`.
+      loss: "squared" (None); "huber", squared up to an error of 1 and linear beyond it,
+        in units of the target; "absolute"; or a function as for `budgetjax.sgd.init`,
+        such as `budgetjax.losses.quantile(0.9)`. The stream and the refit have it. The
+        refit needs a derivative without jumps: "absolute" and quantiles are for
+        `refit=False`.
       options: more arguments of the algorithm's `init`, a dict such as
         `{"learning_rate": 0.1}` for "sgd".
-      refit: whether to solve for the coefficients after the stream, in `partial_fit`
-        on a sample of it.
-      penalty: C of the refit, or several to choose from, on a part of the rows that is
-        held out.
-      move_vectors: whether the refit moves the support vectors too. It is slower, and
-        gains most for small budgets.
-      epochs: passes of `fit` over the rows.
-      shuffle: whether each of them is in a new random order.
-      average: whether the average of the iterates predicts, in place of the last one,
-        or the row from which on; see `budgetjax.averaged`. Only without a refit.
-      random_state: of orders and of what draws: an integer gives the same model again.
-      progress: whether to show a bar.
 
     Attributes:
-      state_: of the algorithm, for all functions of budgetjax, on rows less `origin_`;
-        it predicts without the intercept.
-      origin_: what is subtracted from rows before float32 rounds them, shape
-        `(n_features_in_,)`: zeros, unless the first rows lie far from 0 and the kernel
-        is one of differences; then their median.
-      intercept_: the mean of the targets.
-      support_vectors_: shape `(n_support_, n_features_in_)`.
-      dual_coef_: their coefficients, shape `(1, n_support_)`.
-      n_support_: the number of support vectors.
-      n_iter_: passes over the rows.
-      n_features_in_: features.
-      feature_names_in_: their names, if X was a data frame.
+      intercept_: what is added to the scores of `state_`: the mean of the targets.
 
     Example:
       >>> import numpy as np
@@ -394,136 +565,54 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
       True
     """
 
-    _family: ClassVar[parameters.Family] = parameters.REGRESSOR
-
-    intercept_: float
-    _total_weight: float
-
-    def __init__(
-        self,
-        budget: Any = 100,
-        *,
-        algorithm: Any = None,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        maintenance: Any = None,
-        regularization: Any = None,
-        loss: Any = "squared",
-        options: Any = None,
-        refit: Any = True,
-        penalty: Any = 10.0,
-        move_vectors: Any = False,
-        epochs: Any = 1,
-        shuffle: Any = True,
-        average: Any = False,
-        random_state: Any = None,
-        progress: Any = False,
-    ):
-        self.budget = budget
-        self.algorithm = algorithm
-        self.kernel = kernel
-        self.gamma = gamma
-        self.maintenance = maintenance
-        self.regularization = regularization
-        self.loss = loss
-        self.options = options
-        self.refit = refit
-        self.penalty = penalty
-        self.move_vectors = move_vectors
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.average = average
-        self.random_state = random_state
-        self.progress = progress
+    @property
+    def intercept_(self) -> float:
+        """What is added to the scores of the state: the mean of the targets."""
+        return self._model.intercept
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> "BudgetedKernelRegressor":
-        """Learns from nothing: passes over the rows, and the refit.
+        """Learns from nothing; see `BudgetedKernelClassifier.fit`.
 
         Args:
-          X: shape `(n, features)`, an array, a data frame or a sparse matrix, which is
-            made dense a block at a time.
+          X: shape `(n, features)`.
           y: real targets, shape `(n,)`.
-          sample_weight: shape `(n,)`, at least 0: what multiplies the loss of a row.
+          sample_weight: shape `(n,)`.
 
         Returns:
           The estimator.
-
-        Raises:
-          ValueError: if the data or a parameter does not fit.
-          ImportError: if `progress` needs tqdm.
-
-        Warns:
-          UserWarning: if features look unscaled, or the refit has not converged.
         """
-        X, y = self._validated(X, y, first=True, y_numeric=True)
+        X, y, weights = self._examples(X, y, sample_weight, first=True, y_numeric=True)
         y = y.astype(np.float64)
-        weights = self._weights(X, sample_weight)
-        mean, total = 0.0, 0.0
-
-        def examples(order):
-            nonlocal mean, total
-            given = (y, weights) if order is None else (y[order], weights[order])
-            targets, mean, total = _centred(*given, mean, total)
-            return targets, given[1]
-
-        gamma = self._gamma(X, y, sample_weight)
-        name, state, origin, refits, seed = self._passed(X, None, gamma, examples)
-        if refits:
-            state = self._refitted(state, X, origin, y - mean, weights, seed)
-        self._streamed, self._reservoir, self._solved = state, None, None
-        self.intercept_, self._total_weight = mean, total
-        self.origin_ = origin
-        self.n_iter_, self._name = self.epochs, name
+        gamma = self._gamma(X, y, weights)
+        _, mean, total = _centred(y, weights, 0.0, 0.0)
+        self._learn(X, y, weights, gamma, Labelled(None, intercept=mean))
+        self._total_weight = total
         return self
 
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> "BudgetedKernelRegressor":
-        """Goes on learning: one pass over these rows in their order.
-
-        With `refit=True` up to 8,192 rows are kept, a uniform sample of all that have
-        come, at most 4 million numbers. What predicts has learned these once more, in
-        another order, and its coefficients are the best for them, so that sorted
-        streams are learned about as well as shuffled ones; the first prediction after
-        a part takes the time for that, and a world that changes is not followed. With
-        `refit=False` the one pass is all, and any division of the same rows gives the
-        same model as `fit` with `shuffle=False` and one epoch, if `gamma` is a number:
-        "scale" is of the first rows that come.
-
-        After `fit` it goes on from there, one pass without a refit.
+        """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
 
         Args:
-          X: as for `fit`; any number of rows. Programs are compiled for a few numbers
-            of rows only.
-          y: targets.
+          X: as for `fit`; any number of rows.
+          y: targets. The mean of those so far is subtracted, so that `fit`, which
+            knows the mean of all, gives another model than the same rows in parts.
           sample_weight: as for `fit`.
 
         Returns:
           The estimator.
-
-        Raises:
-          ValueError: if the data or a parameter does not fit; the model is as before.
         """
-        first = not hasattr(self, "_streamed")
-        X, y = self._validated(X, y, first=first, y_numeric=True)
-        weights = self._weights(X, sample_weight)
-        if first:
-            begun, mean, total = self._began(X, None, np.dtype(np.float64)), 0.0, 0.0
-        else:
-            begun = self._name, self._streamed, self.origin_, self._reservoir
-            mean, total = self.intercept_, self._total_weight
+        first = not hasattr(self, "_model")
+        X, y, weights = self._examples(X, y, sample_weight, first=first, y_numeric=True)
         y = y.astype(np.float64)
-        targets, mean, total = _centred(y, weights, mean, total)
-        self._went_on(*begun, X, targets, y, weights)
-        self.intercept_, self._total_weight = mean, total
-        if first:
-            self.n_iter_ = 1
+        so_far = (0.0, 0.0) if first else (self._model.intercept, self._total_weight)
+        targets, mean, total = _centred(y, weights, *so_far)
+        self._go_on(X, y, targets, weights, Labelled(None, intercept=mean))
+        self._total_weight = total
         return self
-
-    def _targets(self, y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " n"]:
-        return y - self.intercept_
 
     def predict(self, X: Any) -> Float[np.ndarray, " n"]:
         """The target of each row, O(n budget features).
@@ -538,7 +627,8 @@ class BudgetedKernelRegressor(RegressorMixin, Learner):
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        return self._scores(X).astype(np.float64)
+        X = self._rows(X)
+        return models.predict(self.model_, X).astype(np.float64)
 
 
 def _centred(
@@ -551,9 +641,9 @@ def _centred(
 
     Args:
       y: the targets that come.
-      weights: theirs.
-      mean: of the targets before.
-      total: the weight of these.
+      weights: weights of these.
+      mean: mean of the targets before.
+      total: total weight of the targets before.
 
     Returns:
       The targets, and mean and total weight after them.

@@ -21,8 +21,16 @@ from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.support_set import Expansion
 
+_SGD = optax.sgd(0.2)
+
+
+def default_update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    """The update of the default optimiser, by a name, so that states can be pickled."""
+    return _SGD.update(updates, state, params)
+
+
 # The default of both learners: one object, so one program.
-OPTIMIZER = optax.sgd(0.2)
+OPTIMIZER = optax.GradientTransformation(_SGD.init, default_update)
 
 
 class State(NamedTuple):

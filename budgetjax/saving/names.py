@@ -78,7 +78,8 @@ def is_record(kind: Any) -> bool:
     if not isinstance(kind, type):
         return False
     named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    return named_tuple or dataclasses.is_dataclass(kind)
+    # Estimators are dataclasses too, with parameters and with what they have learned.
+    return named_tuple or (dataclasses.is_dataclass(kind) and not is_estimator(kind))
 
 
 def fields_of(kind: Any) -> tuple[str, ...]:

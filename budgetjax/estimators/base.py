@@ -1,0 +1,113 @@
+"""What all estimators share: checked rows in, the predictions of a model out."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from budgetjax import models
+from budgetjax.estimators import inputs
+from budgetjax.models import Labelled
+
+
+class Estimator(BaseEstimator):
+    """An estimator whose model takes raw rows."""
+
+    # Set by `fit`; an online estimator predicts with what follows from it.
+    _model: Labelled
+
+    @property
+    def model_(self) -> Labelled:
+        """The model that predicts, for all functions of budgetjax, of raw rows."""
+        return self._model
+
+    @property
+    def origin_(self) -> Float[np.ndarray, " features"]:
+        """What is subtracted from rows before they are rounded, mostly zeros."""
+        return inputs.origin(self._model)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")
+
+    @property
+    def _where(self) -> str:
+        return type(self).__name__
+
+    def _rows(self, X: Any) -> Any:
+        """Rows to predict, as an array or a CSR matrix."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
+        )
+        inputs.check_range(self._where, X, models.dtype_of(self._model))
+        return X
+
+    def _examples(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool, **more: Any
+    ) -> tuple[Any, Shaped[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+        """Rows to learn, as an array or a CSR matrix, their targets and weights."""
+        X, y = validate_data(
+            self, X, y, reset=first, accept_sparse="csr", dtype=inputs.FLOATS, **more
+        )
+        dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
+        inputs.check_range(self._where, X, dtype)
+        weights = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if not np.any(weights > 0):
+            raise ValueError(
+                f"{self._where}: sample_weight must not be zero for all rows, got zeros"
+            )
+        return X, y, weights
+
+
+class Classifier(ClassifierMixin, Estimator):
+    """An estimator of labels of any kind."""
+
+    @property
+    def classes_(self) -> Shaped[np.ndarray, " classes"]:
+        """The labels, in the order of the scores."""
+        classes = self._model.classes
+        assert classes is not None, "a classifier has them"
+        return classes
+
+    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
+        """Scores; O(n features) for each support vector.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Shape `(n,)` for two classes, above 0 for the second one; else
+          `(n, classes)`.
+
+        Raises:
+          NotFittedError: before `fit`.
+          ValueError: if X does not fit.
+        """
+        X = self._rows(X)
+        return models.decision_function(self.model_, X)
+
+    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+        """The label of each row: that of the largest score.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Raises:
+          NotFittedError: before `fit`.
+          ValueError: if X does not fit.
+        """
+        X = self._rows(X)
+        return models.predict(self.model_, X)
