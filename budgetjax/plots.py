@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Integer, Shaped
+from jaxtyping import Float, Integer
 
 # For a `matplotlib.rc_context`.
 STYLE: Any = {
@@ -193,36 +193,6 @@ def heat_map(
         Rectangle(corner, 1, 1, fill=False, edgecolor="#D55E00", linewidth=2.5)
     )
     axes.tick_params(length=0)
-
-
-def line(
-    axes: Any,
-    numbers: Sequence[float | int],
-    values: Shaped[np.ndarray, " n"],
-    name: str,
-    label: str,
-) -> None:
-    """Values by one hyperparameter.
-
-    Args:
-      axes: of matplotlib.
-      numbers: of the hyperparameter, ascending.
-      values: of each.
-      name: of the hyperparameter.
-      label: of the values, with their unit.
-    """
-    axes.plot(numbers, values, "o-", color=COLORS[0], markersize=5)
-    best = int(np.argmin(values))
-    axes.plot(numbers[best], values[best], "s", color="#D55E00", markersize=8)
-    if min(numbers) > 0 and max(numbers) >= 4 * min(numbers):
-        axes.set_xscale("log")
-        axes.minorticks_off()
-    axes.set_xticks(list(numbers), [f"{number:g}" for number in numbers])
-    axes.set_ylim(0, 1.15 * float(np.max(values)) or 1)
-    axes.set_xlabel(name)
-    axes.set_ylabel(label)
-    axes.grid(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _on(

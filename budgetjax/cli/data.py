@@ -15,7 +15,7 @@ COMPRESSED = (".gz", ".bz2")
 
 
 def extension(path: str) -> str:
-    """What the name of a file ends in, without a compression: `.csv` of `a.csv.gz`."""
+    """The end of the name of a file, without a compression: `.csv` for `a.csv.gz`."""
     stem, end = os.path.splitext(path)
     if end.lower() in COMPRESSED:
         end = os.path.splitext(stem)[1]
@@ -40,14 +40,14 @@ def opened(
     """A file as `budgetjax.stream.Batches`.
 
     Args:
-      path: of the file.
+      path: path of the file.
       target: the column of y, or for `.npy` another file; None for LIBSVM text, and
         where there is none.
-      ignore: columns that are neither.
+      ignore: columns that are neither target nor features.
       header: whether a CSV file begins with the names of its columns.
       features: the columns of X in their order, None for all others.
-      num_features: of LIBSVM text, None for the largest index; what is beyond it, a
-        model has not seen, and is left out.
+      num_features: largest index of LIBSVM text that a model has seen; what is beyond
+        it is left out. None takes the largest of the file.
       zero_based: whether the indices of LIBSVM text start at 0.
 
     Raises:
@@ -64,97 +64,98 @@ def opened(
         raise click.UsageError(f"--zero-based is for LIBSVM text, and {path} is none.")
     if not header and kind not in TEXT:
         raise click.UsageError(f"--no-header is for CSV, and {path} is none.")
-    if kind not in TABLES:
-        for option, given in (("--target", target), ("--ignore", ignore)):
-            if given and not (option == "--target" and kind == ARRAYS):
-                raise click.UsageError(
-                    f"{option}: the columns of {path} have no names; tables that have "
-                    f"them end in {', '.join(TABLES)}."
-                )
-        if kind == ARRAYS:
-            return formats.read(path, target=target)
-        return formats.libsvm(
-            path,
-            num_features=num_features,
-            zero_based=zero_based,
-            ignore_beyond=num_features is not None,
-        )
-
-    def read(target: str | None, features: Any) -> Any:
-        if header:
-            return formats.read(path, target=target, features=features)
-        number = None if target is None else _column_number(target)
-        return formats.csv(
-            path,
-            target=number,
-            features=features,
-            header=False,
-            delimiter=TEXT[kind],
-        )
-
-    if features is None and ignore:
-        names = read(target, None).feature_names
-        for name in ignore:
-            if name not in names:
-                raise ValueError(
-                    f"{path}: --ignore must be of the columns {listed(names)}, got "
-                    f"{name}"
-                )
-        features = [name for name in names if name not in ignore]
-    return read(target, features)
+    if kind in TABLES:
+        read = _table if header else _bare
+        if features is None and ignore:
+            names = read(path, target, None).feature_names
+            for name in ignore:
+                if name not in names:
+                    raise ValueError(
+                        f"{path}: --ignore must be among the columns {listed(names)}, "
+                        f"got {name}"
+                    )
+            features = [name for name in names if name not in ignore]
+        return read(path, target, features)
+    for option, given in (("--target", target), ("--ignore", ignore)):
+        if given and not (option == "--target" and kind == ARRAYS):
+            raise click.UsageError(
+                f"{option}: the columns of {path} have no names; tables that have "
+                f"them end in {', '.join(TABLES)}."
+            )
+    if kind == ARRAYS:
+        return formats.read(path, target=target)
+    return formats.libsvm(
+        path,
+        num_features=num_features,
+        zero_based=zero_based,
+        ignore_beyond=num_features is not None,
+    )
 
 
-def _column_number(target: str) -> int:
+def _table(path: str, target: str | None, features: Any) -> Any:
+    from budgetjax.stream.readers import formats
+
+    return formats.read(path, target=target, features=features)
+
+
+def _bare(path: str, target: str | None, features: Any) -> Any:
+    """A CSV file whose columns have numbers."""
+    from budgetjax.stream.readers import formats
+
     try:
-        return int(target)
+        number = None if target is None else int(target)
     except ValueError:
         raise click.UsageError(
             "--target must be the number of a column with --no-header, from 0 on or "
             f"from -1 backwards, got {target!r}."
         ) from None
-
-
-def check_has(path: str, names: Sequence[str], needed: Sequence[str]) -> None:
-    """Raises unless a file has the columns of a model."""
-    lacks = [repr(name) for name in needed if name not in names]
-    if lacks:
-        raise ValueError(
-            f"{path}: must have the columns that the model was trained on, and lacks "
-            f"{listed(lacks)}"
-        )
+    delimiter = TEXT[extension(path)]
+    return formats.csv(
+        path, target=number, features=features, header=False, delimiter=delimiter
+    )
 
 
 def like(
     path: str,
     target: str | None,
-    other: Any,
+    features: Sequence[str] | None,
+    num_features: int,
+    ignore: Sequence[str] = (),
     *,
     header: bool = True,
     zero_based: bool = False,
 ) -> Any:
-    """Another file with the columns of one, by their names where they have names.
+    """A file with the columns of a model, by their names where both have names.
 
     Raises:
-      click.UsageError: if it is of a kind whose columns cannot be told.
+      ValueError: if it lacks one, or has another number of them.
     """
-    if extension(path) == ARRAYS:
-        raise click.UsageError(f"--test cannot be {ARRAYS}, got {path}.")
-    if has_columns(path) != (other.feature_names is not None):
-        raise click.UsageError(
-            f"--test must have columns with names if FILE has, got {path} for "
-            f"{other.name}."
-        )
-    if header and has_columns(path):
-        names = opened(path, None, header=header).feature_names
-        check_has(path, names, other.feature_names)
-    return opened(
-        path,
-        target,
+    if not has_columns(path) or ignore:
+        features = None
+    if features is not None and header:
+        names = opened(path, None).feature_names
+        lacks = [repr(name) for name in features if name not in names]
+        if lacks:
+            raise ValueError(
+                f"{path}: must have the columns that the model was trained on, and "
+                f"lacks {listed(lacks)}"
+            )
+    source = opened(
+        *(path, target, ignore),
         header=header,
-        features=other.feature_names,
-        num_features=None if has_columns(path) else other.num_features,
+        features=features,
+        num_features=num_features,
         zero_based=zero_based,
     )
+    if source.num_features != num_features:
+        hint = ""
+        if source.feature_names is not None:
+            hint = "; --target and --ignore name those that are none"
+        raise ValueError(
+            f"{path}: must have {counted(num_features, 'feature')}, as the model, got "
+            f"{source.num_features}{hint}"
+        )
+    return source
 
 
 def check_target(path: str, target: str | None, header: bool) -> None:
@@ -202,9 +203,7 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
 
 
 def write(path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file whole or not at all: until its end it has another name.
-
-    To a device or a pipe it writes as to any.
+    """Writes a file whole or not at all; a device or a pipe piece by piece.
 
     Raises:
       OSError: if that fails; what was there before is unchanged.

@@ -14,15 +14,14 @@ NAMES = 20
 @click.command()
 @click.argument("model")
 def info(model: str) -> None:
-    """Say what is in MODEL, one "name: value" a line.
+    """Say what is in MODEL, one "name: value" per line.
 
-    MODEL is a file of "budgetjax train", of a checkpoint, or of budgetjax.save.
+    MODEL is a file of "budgetjax train", a checkpoint, or a file of budgetjax.save.
     """
     from budgetjax.saving import model_files
 
     header = model_files.header(model)
-    lines = [*_of_header(header), *_of_contents(model)]
-    for name, text in lines:
+    for name, text in [*_of_header(header), *_of_contents(model)]:
         click.echo(f"{name + ':':<{NAMES}}{text}")
 
 
@@ -47,7 +46,9 @@ def _of_header(header: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _of_contents(path: str) -> list[tuple[str, str]]:
     """What the model itself tells."""
+    from budgetjax import models
     from budgetjax.saving import model_files
+    from budgetjax.stream.model import StreamModel
 
     try:
         value, notes = model_files.read(path)
@@ -56,23 +57,10 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
             raise
         # A function of the user's own: only Python can make this model.
         return [("not shown", str(error))]
-    lines = _of_stream(value, notes)
-    for part in (value, getattr(value, "state", None), getattr(value, "state_", None)):
-        lines += _of_state(part)
-    if hasattr(value, "get_params"):
-        lines += [(name, str(given)) for name, given in value.get_params().items()]
-    return lines
-
-
-def _of_stream(value: Any, notes: dict[str, Any]) -> list[tuple[str, str]]:
-    """The history of a model that a stream taught."""
-    from budgetjax.models import is_regressor
-    from budgetjax.stream.model import StreamModel
-
     lines = []
     if isinstance(value, StreamModel):
         error = f"{100 * value.error:.2f}%"
-        if is_regressor(value.state):
+        if models.is_regressor(value):
             error = f"{np.sqrt(value.error):.4g} (root of the mean square)"
         scaled = "none" if value.scaling is None else "every feature to deviation 1"
         lines = [
@@ -82,56 +70,56 @@ def _of_stream(value: Any, notes: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     if "batch_rows" in notes:
         lines.append(("checkpoint", f"after {notes['rows']:,} rows of a stream"))
-    names = notes.get("features")
-    if names:
-        lines.append(("columns", data.listed(names)))
-    return lines
+    if notes.get("features"):
+        lines.append(("columns", data.listed(notes["features"])))
+    lines += _of_model(models.innermost(getattr(value, "model_", value)))
+    parameters = getattr(value, "get_params", dict)()
+    return lines + [(name, str(given)) for name, given in parameters.items()]
 
 
-def _of_state(state: Any) -> list[tuple[str, str]]:
-    """Sizes and numbers of a state or of a model of a batch learner."""
-    lines = []
-    expansion = getattr(state, "expansion", None)
-    vectors = getattr(expansion or state, "vectors", None)
-    if vectors is not None:
-        lines.append(("features", f"{vectors.shape[-1]:,}"))
-    if expansion is not None:
-        active, most = np.asarray(expansion.num_active), np.asarray(expansion.budget)
-        if active.ndim:
-            lines.append(("models", f"{active.size:,}, stacked"))
-        else:
-            lines.append(("support vectors", f"{active:,} of at most {most:,}"))
+def _of_model(model: Any) -> list[tuple[str, str]]:
+    """Sizes and numbers of a state, or of the model of a solver."""
+    from budgetjax.saving.names import is_record
+
+    expansion = getattr(model, "expansion", None)
+    vectors = getattr(expansion or model, "vectors", None)
+    rows = getattr(model, "weights", None) if vectors is None else vectors
+    lines = [] if rows is None else [("features", f"{rows.shape[-1]:,}")]
+    if expansion is not None and np.ndim(expansion.num_active):
+        lines.append(("models", f"{np.size(expansion.num_active):,}, stacked"))
+    elif expansion is not None:
+        active, budget = int(expansion.num_active), int(expansion.budget)
+        lines.append(("support vectors", f"{active:,} of at most {budget:,}"))
     elif vectors is not None:
         lines.append(("support vectors", f"{vectors.shape[-2]:,}"))
-    elif getattr(state, "weights", None) is not None:
-        lines.append(("features", f"{state.weights.shape[-1]:,}"))
-    for name in getattr(state, "_fields", ()):
-        part = getattr(state, name)
-        if name == "kernel":
-            lines.append((name, _kernel(part)))
-        elif hasattr(part, "__array__"):
-            array = np.asarray(part)
-            if array.ndim == 0 and array.dtype.kind in "biuf":
-                shown = f"{array.item():,.6g}"
-                if array.dtype.kind in "iu":
-                    shown = f"{array.item():,}"
+    if is_record(type(model)):
+        for name, part in zip(model._fields, model, strict=True):
+            if name == "kernel":
+                lines.append((name, _kernel(part)))
+            elif hasattr(part, "__array__") and np.ndim(part) == 0:
+                number = np.asarray(part).item()
+                shown = f"{number:,.6g}" if type(number) is float else f"{number:,}"
                 lines.append((name.replace("_", " "), shown))
     return lines
 
 
 def _kernel(kernel: Any) -> str:
     """A kernel with its parameters, as it is written in Python."""
+    from budgetjax.saving.names import fields_of
+
     parts = [
-        f"{name}={_parameter(part)}"
-        for name, part in zip(kernel._fields, kernel, strict=True)
+        f"{name}={_parameter(getattr(kernel, name))}"
+        for name in fields_of(type(kernel))
     ]
     return f"{type(kernel).__name__}({', '.join(parts)})"
 
 
 def _parameter(value: Any) -> str:
-    if hasattr(value, "_fields"):
+    from budgetjax.kernels import Kernel
+
+    if isinstance(value, Kernel):
         return _kernel(value)
     if not hasattr(value, "dtype"):
-        return str(bool(value))  # a flag
+        return str(value)
     array = np.asarray(value)
     return f"{array.item():.4g}" if array.ndim == 0 else f"{array.size} values"

@@ -6,21 +6,30 @@ import numpy as np
 
 
 class Model(NamedTuple):
-    """A model that predicts raw rows.
+    """A model of raw rows, from a file.
 
     Attributes:
       value: what the file holds.
       notes: what `budgetjax train` wrote beside it.
-      model: what predicts in that.
-      classes: the labels in the order of the scores; None for a regressor.
-      features: names of the columns, where they are known.
+      model: the `Labelled` that predicts.
     """
 
     value: Any
     notes: dict[str, Any]
     model: Any
-    classes: np.ndarray | None
-    features: tuple[str, ...] | None
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """The labels in the order of the scores; None for a regressor."""
+        from budgetjax import models
+
+        return models.labels_of(self.model)
+
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        """Names of the columns, where they are known."""
+        names = self.notes.get("features") or self.model.feature_names
+        return None if names is None else tuple(names)
 
     @property
     def num_features(self) -> int:
@@ -46,28 +55,7 @@ def opened(path: str) -> Model:
     from budgetjax.saving import model_files
 
     value, notes = model_files.read(path)
-    notes = notes or {}
-    model = value
-    if hasattr(value, "get_params"):
-        if not hasattr(value, "n_features_in_"):
-            raise ValueError(
-                f"{path}: the estimator must be fitted, got a {type(value).__name__} "
-                "that is not"
-            )
-        model = value.model_
-    model = models.labelled(model)
-    models.num_features(f"{path}", model)
-    names = notes.get("features") or model.feature_names
-    names = None if names is None else tuple(names)
-    return Model(value, notes, model, models.labels_of(model), names)
-
-
-def support_vectors(model: Model) -> np.ndarray | None:
-    """The support vectors as raw rows, shape `(m, num_features)`, if there are any."""
-    from budgetjax import models
-
-    try:
-        vectors, _, mask = map(np.asarray, models.support(model.model))
-    except ValueError:
-        return None
-    return vectors[mask] if np.any(mask) else None
+    # Of an estimator, what it has fitted.
+    model = models.labelled(getattr(value, "model_", value))
+    models.num_features(path, model)
+    return Model(value, notes or {}, model)

@@ -172,7 +172,7 @@ seed = click.option(
     type=click.IntRange(0, 2**31 - 1),
     default=0,
     show_default=True,
-    help="Of algorithms that draw at random.",
+    help="Seed of algorithms that draw at random.",
 )
 
 quiet = click.option("--quiet", is_flag=True, help="No report and no progress bar.")

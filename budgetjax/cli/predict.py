@@ -1,6 +1,5 @@
 """`budgetjax predict`: labels or numbers for the rows of a file."""
 
-import contextlib
 import csv
 import io
 import sys
@@ -31,7 +30,7 @@ Examples:
     "-o",
     default=STANDARD_OUTPUT,
     metavar="OUT",
-    help="Where the predictions go, one a line.  [default: -, standard output]",
+    help="Where the predictions go, one per line.  [default: -, standard output]",
 )
 @click.option(
     "--scores",
@@ -67,8 +66,16 @@ def predict(
     chosen = models.opened(model)
     if scores and chosen.classes is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
-    source = _source(chosen, file, target, ignore, header, zero_based)
-    tally = _Tally(file, chosen, strict=target is not None)
+    strict = target is not None
+    if not strict and chosen.target not in (None, *ignore) and data.has_columns(file):
+        names = data.opened(file, None, header=header).feature_names
+        target = chosen.target if chosen.target in names else None
+    source = data.like(
+        *(file, target, chosen.features, chosen.num_features, ignore),
+        header=header,
+        zero_based=zero_based,
+    )
+    tally = _Tally(file, chosen, strict)
     lines = _lines(chosen, source, tally, scores, options.shows_bar(quiet))
     if to_file:
         data.write(output, (line.encode() for line in lines))
@@ -77,43 +84,6 @@ def predict(
             sys.stdout.write(line)
     if not quiet:
         click.echo(tally.text(), err=not to_file)
-
-
-def _source(
-    model: Model,
-    file: str,
-    target: str | None,
-    ignore: tuple[str, ...],
-    header: bool,
-    zero_based: bool,
-) -> Any:
-    """The file, with the model's columns, and the target if there is one."""
-    features = None
-    if data.has_columns(file):
-        names = data.opened(file, None, header=header).feature_names or ()
-        if target is None and model.target in names and model.target not in ignore:
-            target = model.target
-        if model.features is not None and not ignore:
-            features = model.features
-            data.check_has(file, names, features)
-    source = data.opened(
-        file,
-        target,
-        ignore,
-        header=header,
-        features=features,
-        num_features=model.num_features,
-        zero_based=zero_based,
-    )
-    if source.num_features != model.num_features:
-        hint = ""
-        if source.feature_names is not None:
-            hint = "; --target and --ignore name those that are none"
-        raise ValueError(
-            f"{file}: must have {data.counted(model.num_features, 'feature')}, as the "
-            f"model, got {source.num_features}{hint}"
-        )
-    return source
 
 
 class _Tally:
@@ -166,8 +136,8 @@ def _lines(
         names = [f"score_{data.label(one)}" for one in model.classes.tolist()]
         yield _csv([["prediction", *(names if len(names) > 2 else ["score"])]])
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
-    with bar as report, contextlib.closing(source.read()) as batches:
-        for X, *rest in batches:
+    with bar as report:
+        for X, *rest in source:
             checks.check_finite(source.name, X, tally.rows, source.feature_names)
             if scores:
                 values = model.model.decision_function(X)

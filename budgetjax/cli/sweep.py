@@ -1,8 +1,9 @@
 """`budgetjax sweep`: which hyperparameters are best, by one pass over some rows."""
 
 import contextlib
+import csv
 import dataclasses
-import json
+import io
 import os
 from typing import Any
 
@@ -10,17 +11,17 @@ import click
 import numpy as np
 
 from budgetjax.cli import data, learners, options, targets
+from budgetjax.cli.plot import FORMATS, draw
 
-# Of the gamma that `train` takes by itself.
+# What is tried, in multiples of the default gamma of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
-# What a file says of itself.
-KIND = "budgetjax sweep"
+ERROR = "progressive error (%)"
 EXAMPLES = """\b
 Examples:
   budgetjax sweep iris.csv --target species
   budgetjax sweep a9a.libsvm --gamma 0.01,0.03,0.1 --budget 50,100,200
   budgetjax sweep large.csv --target y --algorithm pegasos \\
-    --set regularization=1e-3,1e-4,1e-5 --rows 50000 --output large.json
+    --set regularization=1e-3,1e-4,1e-5 --rows 50000 --output large.png
 """
 
 
@@ -30,14 +31,14 @@ Examples:
 @click.option(
     "--gamma",
     type=options.Numbers(options.POSITIVE),
-    help="Of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
+    help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
 )
 @click.option(
     "--budget",
     type=options.Numbers(options.BUDGET),
     default="100",
     show_default=True,
-    help="The most support vectors.",
+    help="Maximum number of support vectors.",
 )
 @options.algorithm
 @click.option(
@@ -57,7 +58,10 @@ Examples:
     help="Learn from the first rows of FILE, which must fit into memory.",
 )
 @click.option(
-    "--output", "-o", metavar="OUT.json", help='For scripts, and "budgetjax plot".'
+    "--output",
+    "-o",
+    metavar="OUT",
+    help="The table as .csv, or its picture as .png, .svg or .pdf.",
 )
 @options.seed
 @options.quiet
@@ -81,25 +85,30 @@ def sweep(
 
     Every combination is a model that learns the rows one by one, all models at the same
     time. The table is sorted by the progressive error, the share of rows that a model
-    got wrong before it learned them; the best model is the first. Two or more classes;
-    a sweep does not know --regression.
+    got wrong before it learned them; the best model is the first. For classes only, two
+    or more.
     """
     asked = options.unique(settings, "--set")
+    if output is not None and not output.lower().endswith((".csv", *FORMATS)):
+        raise click.UsageError(
+            f"--output must end in {', '.join(('.csv', *FORMATS))}, got {output}."
+        )
     data.check_target(file, target, header)
     data.check_outputs({"--output": output}, file)
     source = data.opened(file, target, ignore, header=header, zero_based=zero_based)
     X, y, whole = _first_rows(source, rows)
     about = targets.look(dataclasses.replace(source, read_targets=lambda: iter([y])))
     labels = np.asarray(about.labels)
-    learner = learners.learner(algorithm, len(labels), asked, seed, refits=False)
+    learner = learners.chosen(algorithm, len(labels), asked, seed, refits=False)
     swept = {key: given for key, given in asked.items() if isinstance(given, list)}
     fixed = {key: g for key, g in learner.arguments.items() if key not in swept}
+    name = learner.algorithm.name.replace("_", "-")
     if gamma is None:
         usual = learners.default_gamma(source.name, X, standardise)
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
 
     _use_all_cores()
-    from budgetjax import kernels
+    from budgetjax import kernels, models
     from budgetjax.online.sweep import grid as grid_of
     from budgetjax.online.sweep import sweep as run
     from budgetjax.scaling import Scaling
@@ -120,24 +129,49 @@ def sweep(
     capacity = max(budget)
     grid = grid_of(gamma=gamma, budget=budget, **swept)
     states = grid.init(init)
-    result = run(learner.algorithm, states, X, targets.coded(labels, y))
+    y = models.coded(source.name, models.Labelled(None, classes=labels), y)
+    result = run(learner.algorithm, states, X, y)
     vectors = np.asarray(result.states.expansion.num_active)
     table = grid.table(error=result.error, vectors=vectors)
     if not quiet:
         read = f"{len(y):,} rows" if whole else f"the first {len(y):,} rows (--rows)"
-        click.echo(f"{file}: {read}, {len(labels)} classes, {learner.name}\n")
+        click.echo(f"{file}: {read}, {len(labels)} classes, {name}\n")
         click.echo(str(table))
-    if output is not None:
-        found = {
-            "kind": KIND,
-            "file": os.path.basename(file),
-            "rows": len(y),
-            "algorithm": learner.name,
-            "axes": list(grid.names),
-            "names": list(table.names),
-            "table": [list(row) for row in table.rows],
-        }
-        data.write(output, [json.dumps(found, indent=1).encode()])
+    if output is None:
+        return
+    if output.lower().endswith(".csv"):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([table.names, *table.rows])
+        data.write(output, [text.getvalue().encode()])
+        return
+    title = f"{os.path.basename(file)}: {name}, {data.counted(len(y), 'row')}"
+    draw(output, lambda: _figure(table, list(grid.names), title))
+
+
+def _figure(table: Any, axes: list[str], title: str) -> Any:
+    """The error by two of the hyperparameters, those that were swept."""
+    from matplotlib.figure import Figure
+
+    from budgetjax import plots
+
+    columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
+    swept = [name for name in axes if len(set(columns[name])) > 1]
+    shown = [*swept, *(name for name in axes if name not in swept)][:2]
+    rows, others = (sorted(set(columns[name])) for name in shown)
+    # The best of all models that are alike in what is shown.
+    best = np.full((len(rows), len(others)), np.nan)
+    cells = zip(*(columns[name] for name in (*shown, "error")), strict=True)
+    for one, other, error in cells:
+        at = rows.index(one), others.index(other)
+        best[at] = np.nanmin([best[at], 100 * error])
+    label = ERROR
+    if len(swept) > 2:
+        label = f"{ERROR}, best over {', '.join(swept[2:])}"
+    figure = Figure(figsize=(5.2, 3.9), layout="constrained")
+    picture = figure.subplots()
+    plots.heat_map(picture, rows, others, best, (shown[0], shown[1]), label)
+    picture.set_title(f"{title}; the best is framed")
+    return figure
 
 
 def _first_rows(source: Any, rows: int) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -153,7 +187,7 @@ def _first_rows(source: Any, rows: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
 
 def _use_all_cores() -> None:
-    """Gives JAX a device a core of a CPU; too late if it has been used already."""
+    """Gives JAX one device per core of a CPU, unless it has been used already."""
     import jax
 
     allowed = getattr(os, "sched_getaffinity", None)

@@ -16,8 +16,6 @@ MANY_CLASSES = 100
 # Rows whose class changes so much less often than that of shuffled rows are sorted.
 SORTED = 0.1
 ENOUGH_ROWS = 50
-# A mean so many deviations from 0 costs a regressor its accuracy.
-FAR = 30
 
 
 class Look(NamedTuple):
@@ -25,15 +23,17 @@ class Look(NamedTuple):
 
     Attributes:
       labels: the classes; None for regression.
-      rows: how many there are, if that is known.
-      text: for a report.
-      doubt: what there is to warn of, or nothing.
+      rows: number of rows, if that is known.
+      text: a line of the report.
+      doubt: a warning for the user, or nothing.
+      mean: mean of the targets of a regression, which is the model's intercept.
     """
 
     labels: np.ndarray | None
     rows: int | None
     text: str
     doubt: str = ""
+    mean: float = 0.0
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
@@ -54,7 +54,7 @@ def look(source: Any, *, regression: bool = False, classes: str | None = None) -
         return _numbers(source)
     if classes is not None:
         labels = _given(source, classes)
-        return Look(labels, source.num_rows, shown(labels))
+        return Look(labels, source.num_rows, _shown(labels))
     return _classes(source)
 
 
@@ -71,58 +71,30 @@ def _numbers(source: Any) -> Look:
         raise ValueError(
             f"{source.name}: y must have more than one value, got {mean:g} in all rows"
         )
-    doubt = ""
-    if abs(mean) > FAR * deviation:
-        doubt = (
-            f"the mean of the target is {mean:.4g}, its deviation only {deviation:.4g}:"
-            " subtract the mean first, or the model learns little else"
-        )
-    text = f"mean {mean:.4g}, deviation {deviation:.4g}"
-    return Look(None, rows, text, doubt)
-
-
-@dataclasses.dataclass
-class _Tally:
-    """Counts labels as they pass: how often each comes, and another after it."""
-
-    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    rows: int = 0
-    changes: int = 0
-    last: Any = None
-
-    def add(self, y: np.ndarray) -> None:
-        if not len(y):
-            return
-        labels, counts = np.unique(y, return_counts=True)
-        self.counts.update(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
-        first = self.rows > 0 and y[0] != self.last
-        self.changes += int(np.count_nonzero(y[1:] != y[:-1])) + int(first)
-        self.rows, self.last = self.rows + len(y), y[-1]
-
-    @property
-    def is_sorted(self) -> bool:
-        """Whether classes stay much longer than chance would let them."""
-        shares = np.array(list(self.counts.values())) / self.rows
-        expected = self.rows * (1 - np.sum(shares**2))
-        return self.rows >= ENOUGH_ROWS and bool(self.changes < SORTED * expected)
+    return Look(None, rows, f"mean {mean:.4g}, deviation {deviation:.4g}", mean=mean)
 
 
 def _classes(source: Any) -> Look:
     """The classes, and how many rows each has."""
     from budgetjax import stream
 
-    tally = _Tally()
+    counts: collections.Counter = collections.Counter()
+    changes = 0
 
     def read_targets() -> Iterator[np.ndarray]:
+        nonlocal changes
         for y in read(source):
-            tally.add(y)
+            labels, numbers = np.unique(y, return_counts=True)
+            counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
+            changes += int(np.count_nonzero(y[1:] != y[:-1]))
             yield y
 
     found = stream.labels(dataclasses.replace(source, read_targets=read_targets))
+    rows = counts.total()
     if len(found) < 2:
         raise ValueError(
             f"{source.name}: y must have at least 2 classes, got "
-            f"{data.label(found[0])} in all {tally.rows:,} rows"
+            f"{data.label(found[0])} in all {rows:,} rows"
         )
     if found.dtype.kind in "if" and len(found) > MANY_CLASSES:
         raise ValueError(
@@ -130,33 +102,35 @@ def _classes(source: Any) -> Look:
             f"{found[0]:g} to {found[-1]:g}: --regression predicts numbers (or "
             "--classes names so many classes)"
         )
-    words = [f"{data.label(one)} ({tally.counts[one]:,})" for one in found.tolist()]
     doubt = ""
-    if tally.is_sorted:
+    by_chance = rows - sum(number**2 for number in counts.values()) / rows
+    if rows >= ENOUGH_ROWS and changes < SORTED * by_chance:
         doubt = (
-            f"the rows look sorted by class: {tally.changes:,} of {tally.rows:,} have "
-            "another one than the row before; what learns row after row needs them in "
-            "random order, so shuffle the file"
+            f"the rows look sorted by class: {changes:,} of {rows:,} have another one "
+            "than the row before; what learns row after row needs them in random "
+            "order, so shuffle the file"
         )
-    return Look(found, tally.rows, data.listed(words), doubt)
+    words = [f"{data.label(one)} ({counts[one]:,})" for one in found.tolist()]
+    return Look(found, rows, data.listed(words), doubt)
 
 
 def _given(source: Any, text: str) -> np.ndarray:
     """The labels between commas, in the type of the file's."""
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read(source)) as found:
-        y = next(found)
-    if y.dtype == bool:
-        known = {"true": True, "false": False}
-        words = [known.get(word.lower(), word) for word in words]
-    elif y.dtype.kind not in "UO":
-        try:
-            words = [_number(word) for word in words]
-        except ValueError as error:
-            raise ValueError(
-                f"{source.name}: --classes must be numbers, as the target is, got "
-                f"{text}"
-            ) from error
+        kind = next(found).dtype.kind
+    try:
+        if kind == "b":
+            words = [{"true": True, "false": False}[word.lower()] for word in words]
+        elif kind not in "UO":
+            numbers = [float(word) for word in words]
+            whole = all(number.is_integer() for number in numbers)
+            words = [int(number) for number in numbers] if whole else numbers
+    except (KeyError, ValueError, OverflowError) as error:
+        what = "true and false" if kind == "b" else "numbers"
+        raise ValueError(
+            f"{source.name}: --classes must be {what}, as the target is, got {text}"
+        ) from error
     if len(set(words)) < len(words) or len(words) < 2:
         raise click.UsageError(
             f"--classes must be at least 2 different labels, got {text}."
@@ -164,14 +138,7 @@ def _given(source: Any, text: str) -> np.ndarray:
     return np.array(words)
 
 
-def _number(word: str) -> int | float:
-    try:
-        return int(word)
-    except ValueError:
-        return float(word)
-
-
-def shown(classes: np.ndarray) -> str:
+def _shown(classes: np.ndarray) -> str:
     """Labels as text."""
     return data.listed([data.label(value) for value in classes.tolist()])
 
@@ -189,7 +156,7 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
       ValueError: with the row and the target that is not.
     """
     if classes is not None:
-        good, expected = np.isin(y, classes), f"one of {shown(classes)}"
+        good, expected = np.isin(y, classes), f"one of {_shown(classes)}"
     else:
         is_text = y.dtype.kind in "UO"
         good = np.zeros(len(y), bool) if is_text else np.isfinite(y)
@@ -200,23 +167,6 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
             f"{where}: y must be {expected}, got {data.label(y[bad])} in row "
             f"{row + bad}"
         )
-
-
-def check_all(source: Any, classes: np.ndarray | None) -> None:
-    """`check` of a whole file, by one pass over its targets."""
-    row = 0
-    for y in read(source):
-        check(source.name, y, classes, row)
-        row += len(y)
-
-
-def coded(classes: np.ndarray | None, y: np.ndarray) -> np.ndarray:
-    """Targets as learners have them: -1 and +1, or 0 to C-1; numbers as they are."""
-    from budgetjax.models import codes_of, learner_labels
-
-    if classes is None:
-        return y
-    return learner_labels(codes_of(classes, y), len(classes))
 
 
 def errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:

@@ -1,6 +1,5 @@
 """`budgetjax train`: from a file of examples to a model file."""
 
-import contextlib
 import dataclasses
 import functools
 import re
@@ -40,14 +39,14 @@ Examples:
     type=options.BUDGET,
     default=100,
     show_default=True,
-    help="The most support vectors: more are slower, and often more accurate.",
+    help="Maximum number of support vectors: more are slower, and often better.",
 )
 @click.option(
     "--gamma",
     type=options.Gamma(),
     default="scale",
     show_default=True,
-    help="Of the kernel exp(-gamma |x - z|^2); scale is 2 / mean squared distance.",
+    help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
 )
 @options.algorithm
 @click.option(
@@ -76,7 +75,7 @@ Examples:
     type=options.POSITIVE,
     default=10.0,
     show_default=True,
-    help="Of errors, in the refit; smaller gives a smoother model.",
+    help="Penalty of errors in the refit; smaller gives a smoother model.",
 )
 @click.option("--regression", is_flag=True, help="Predict numbers, not classes.")
 @click.option(
@@ -144,23 +143,29 @@ def train(
     source = data.opened(file, target, ignore, header=header, zero_based=zero_based)
     tested = None
     if test is not None:
-        tested = data.like(test, target, source, header=header, zero_based=zero_based)
+        if data.extension(test) == data.ARRAYS:
+            raise click.UsageError(f"--test cannot be {data.ARRAYS}, got {test}.")
+        tested = data.like(
+            *(test, target, source.feature_names, source.num_features),
+            header=header,
+            zero_based=zero_based,
+        )
     about = targets.look(source, regression=regression, classes=classes)
     if tested is not None:
-        targets.check_all(tested, about.labels)
-    number = 0 if about.labels is None else len(about.labels)
-    learner = learners.learner(algorithm, number, asked, seed, refits=refit)
-    if refit and learner.refit_loss is None:
-        raise click.UsageError(
-            f"--refit has no loss {asked['loss']!r}; --no-refit does without."
-        )
+        row = 0
+        for y in targets.read(tested):
+            targets.check(tested.name, y, about.labels, row)
+            row += len(y)
+    number = None if about.labels is None else len(about.labels)
+    learner = learners.chosen(algorithm, number, asked, seed, refits=refit)
     if not isinstance(gamma, float):
-        with contextlib.closing(source.read()) as batches:
-            first = next(batches)[0]
+        first, *_ = next(source.read())
         gamma = learners.default_gamma(source.name, first, standardise)
+    from budgetjax import kernels
+
     empty = functools.partial(
         learner.algorithm.init,
-        learners.kernel(learner, gamma, regression=regression),
+        kernels.RBF(gamma),
         num_features=source.num_features,
         budget=budget,
         **learner.arguments,
@@ -173,7 +178,8 @@ def train(
     say("scaling", "every feature to mean 0 and deviation 1" if standardise else "none")
     say("kernel", f"Gaussian, gamma {gamma:.4g}")
     extra = "".join(f", {key} {value}" for key, value in asked.items())
-    say("learner", f"{learner.name}, at most {budget:,} support vectors{extra}")
+    name = learner.algorithm.name.replace("_", "-")
+    say("learner", f"{name}, at most {budget:,} support vectors{extra}")
     if about.doubt:
         click.echo(f"budgetjax: warning: {file}: {about.doubt}", err=True)
 
@@ -201,9 +207,12 @@ def train(
 
             # Where no row has asked for a change, the model of zeros is right.
             if int(fitted.state.expansion.num_active):
-                loss: Any = learner.refit_loss
                 fitted = refit_model(
-                    fitted, source, loss=loss, penalty=penalty, progress=shows_bar
+                    fitted,
+                    source,
+                    loss=learner.refit_loss,
+                    penalty=penalty,
+                    progress=shows_bar,
                 )
     except KeyboardInterrupt as interrupt:
         how = "nothing is written; --checkpoint FILE lets a run go on"
@@ -268,6 +277,7 @@ def _streamed(
             state,
             longer,
             classes=about.labels,
+            intercept=about.mean,
             standardise=standardise,
             reservoir=usual_size(source.num_features),
             batch_rows=min(usual, size),
