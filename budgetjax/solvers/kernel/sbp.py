@@ -43,7 +43,6 @@ class State(NamedTuple):
         the weight t, shape `(n,)`.
       mean_responses: the same average of the responses, shape `(n,)`.
       num_updates: t.
-      balance: updates by positive examples less those by negative ones.
       key: PRNG key of the draws.
       digest: identifies `y`.
       fit_bias: whether the model has a bias.
@@ -62,7 +61,6 @@ class State(NamedTuple):
     mean_coefficients: Float[Array, " n"]
     mean_responses: Float[Array, " n"]
     num_updates: Integer[Array, ""]
-    balance: Integer[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     fit_bias: Static
@@ -168,7 +166,6 @@ def init(
         mean_coefficients=zeros,
         mean_responses=zeros,
         num_updates=jnp.int32(0),
-        balance=jnp.int32(0),
         key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
         digest=training_set.digest(y),
         fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
@@ -179,31 +176,24 @@ class Block(NamedTuple):
     """What the updates of a step change.
 
     Attributes:
-      scale: factor of the coefficients before the step.
-      visited: example of each update, shape `(batch,)`.
-      steps: what its coefficient gains besides, shape `(batch,)`.
       made: updates made.
       used: which of the new examples have been drawn, shape `(batch,)`.
       next: example of the next update, or -1.
-      sum_responses, sum_scale, sum_steps: sums over the updates, the t-th with the
-        weight t.
-      responses, squared_norm, level, bias, balance: see `State`.
+      sum_coefficients, sum_responses: sums over the updates, the t-th with the weight
+        t, shape `(n,)`.
+      coefficients, responses, squared_norm, level, bias: see `State`.
     """
 
+    coefficients: Float[Array, " n"]
     responses: Float[Array, " n"]
-    scale: Float[Array, ""]
-    visited: Integer[Array, " batch"]
-    steps: Float[Array, " batch"]
     squared_norm: Float[Array, ""]
     level: Float[Array, ""]
     bias: Float[Array, ""]
-    balance: Integer[Array, ""]
     made: Integer[Array, ""]
     used: Bool[Array, " batch"]
     next: Integer[Array, ""]
+    sum_coefficients: Float[Array, " n"]
     sum_responses: Float[Array, " n"]
-    sum_scale: Float[Array, ""]
-    sum_steps: Float[Array, " batch"]
 
 
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
@@ -213,24 +203,23 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     volume = _volume(state)
     key, for_new, for_draws = jax.random.split(state.key, 3)
     chances = jax.random.uniform(for_draws, (batch,), dtype)
-    none, scalar = jnp.zeros(batch, dtype), jnp.zeros((), dtype)
     none_new = jnp.zeros(batch, bool)
     start = Block(
+        coefficients=state.coefficients,
         responses=state.responses,
-        scale=jnp.ones((), dtype),
-        visited=jnp.zeros(batch, jnp.int32),
-        steps=none,
         squared_norm=state.squared_norm,
         level=state.level,
         bias=state.bias,
-        balance=state.balance,
         made=jnp.int32(0),
         used=none_new,
         next=jnp.int32(-1),
+        sum_coefficients=jnp.zeros_like(state.coefficients),
         sum_responses=jnp.zeros_like(state.responses),
-        sum_scale=scalar,
-        sum_steps=none,
     )
+
+    def turn(made: Integer[Array, ""]) -> Float[Array, ""]:
+        """The class of an update where there is a bias."""
+        return jnp.where((state.num_updates + made) % 2 == 0, 1, -1).astype(dtype)
 
     def wet(block: Block) -> Bool[Array, " n"]:
         """The examples that the next update may draw."""
@@ -238,15 +227,12 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         if not state.fit_bias:
             return block.responses < block.level + margin
         heights = block.responses + y * block.bias
-        return (heights < block.level + margin) & (
-            y == _turn(block.balance).astype(dtype)
-        )
+        return (heights < block.level + margin) & (y == turn(block.made))
 
     first = _draw(wet(start), chances[0], state.weight)
     if state.fit_bias:
         # An inexact bias may leave nobody of this class under water.
-        turn = _turn(state.balance).astype(dtype)
-        others = jnp.where(y == turn, state.responses, jnp.inf)
+        others = jnp.where(y == turn(start.made), state.responses, jnp.inf)
         first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
     # With all rows there, any example can be drawn.
     rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), none_new
@@ -276,7 +262,10 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
         )
         shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)
         row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i], keepdims=False)
-        responses = (block.responses + eta * y[i] * y * row) * shrink  # lines 10 and 12
+        # Lines 9 to 12.
+        visited = jnp.arange(y.shape[0], dtype=jnp.int32) == i
+        coefficients = (block.coefficients + jnp.where(visited, eta, 0)) * shrink
+        responses = (block.responses + eta * y[i] * y * row) * shrink
         level, bias = shrink * block.level, shrink * block.bias
         if state.fit_bias:
             # No response has changed by more than this.
@@ -292,23 +281,17 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
             )
         else:
             level = water_level.level(responses, volume, level, state.weight)
-        scale = block.scale * shrink
-        steps = block.steps.at[block.made].set(eta) * shrink
         block = Block(
+            coefficients=coefficients,
             responses=responses,
-            scale=scale,
-            visited=block.visited.at[block.made].set(i),
-            steps=steps,
             squared_norm=jnp.minimum(squared_norm, 1),
             level=level,
             bias=bias,
-            balance=block.balance + y[i].astype(jnp.int32),
             made=block.made + 1,
             used=block.used | (usable & (new == i)),
             next=block.next,
+            sum_coefficients=block.sum_coefficients + time * coefficients,
             sum_responses=block.sum_responses + time * responses,
-            sum_scale=block.sum_scale + time * scale,
-            sum_steps=block.sum_steps + time * steps,
         )
         return block._replace(next=next_example(block))
 
@@ -324,26 +307,19 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     before, after = (t.astype(dtype) for t in (state.num_updates, num_updates))
     total = after * (after + 1) / 2
     share = before * (before + 1) / 2 / total
-    old = state.coefficients
-    sums = (block.sum_scale * old).at[block.visited].add(block.sum_steps)
     return state._replace(
         rows=rows,
-        coefficients=(block.scale * old).at[block.visited].add(block.steps),
+        coefficients=block.coefficients,
         responses=block.responses,
         squared_norm=block.squared_norm,
         level=block.level,
         bias=block.bias,
-        mean_coefficients=share * state.mean_coefficients + sums / total,
+        mean_coefficients=share * state.mean_coefficients
+        + block.sum_coefficients / total,
         mean_responses=share * state.mean_responses + block.sum_responses / total,
         num_updates=num_updates,
-        balance=block.balance,
         key=key,
     )
-
-
-def _turn(balance: Integer[Array, ""]) -> Integer[Array, ""]:
-    """The class of the next update where there is a bias."""
-    return jnp.where(balance > 0, -1, 1)
 
 
 def _volume(state: State) -> Float[Array, ""]:
