@@ -116,39 +116,6 @@ def init(
     )
 
 
-def _block(
-    unit: Float[Array, ""],
-    weights: Float[Array, " size"],
-    coefficients: Float[Array, " n"],
-    X: Rows,
-    drawn: Int32[Array, " drawn"],
-    *,
-    first: Int32[Array, ""],
-    k: int,
-) -> tuple[Float[Array, " size"], Float[Array, " n"]]:
-    """Figure 1, one iteration, with the patterns `drawn[first:first + k]`.
-
-    `w_t` is `weights / unit`; the unit is 0 at the first block.
-    """
-    end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
-
-    # Margins are those before anything of the block is added.
-    def see(j, wrong):
-        margin = X.inner(element(drawn, j), weights)
-        violates = (margin < unit) | (unit == 0)
-        return put(wrong, j - first, violates.astype(margin.dtype))
-
-    wrong = jax.lax.fori_loop(first, end, see, jnp.zeros(k, weights.dtype))
-
-    def add(j, grown):
-        weights, coefficients = grown
-        i, multiple = element(drawn, j), element(wrong, j - first)
-        now = taken(coefficients, i) + multiple
-        return X.add(i, multiple, weights), put(coefficients, i, now)
-
-    return jax.lax.fori_loop(first, end, add, (weights, coefficients))
-
-
 def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     """The next key, and the patterns of the blocks of a step."""
     key, now = jax.random.split(state.key)
@@ -163,14 +130,32 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
     blocks = drawn.shape[0] // k
     per_block = _decay(state) * k
 
-    def body(t, carry):
+    def block(t, carry):
+        """Figure 1, one iteration; `w_t` is `weights / unit`, and 0 in the first."""
         weights, coefficients = carry
         unit = per_block * (state.num_blocks + t.astype(per_block.dtype))
         first = (t * k).astype(jnp.int32)
-        return _block(unit, weights, coefficients, X, drawn, first=first, k=k)
+        # A number that is not known at compile time; see `rows`.
+        end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
+
+        # Margins are those before anything of the block is added.
+        def see(j, wrong):
+            margin = X.inner(element(drawn, j), weights)
+            violates = (margin < unit) | (unit == 0)
+            return put(wrong, j - first, violates.astype(margin.dtype))
+
+        wrong = jax.lax.fori_loop(first, end, see, jnp.zeros(k, weights.dtype))
+
+        def add(j, grown):
+            weights, coefficients = grown
+            i, multiple = element(drawn, j), element(wrong, j - first)
+            now = taken(coefficients, i) + multiple
+            return X.add(i, multiple, weights), put(coefficients, i, now)
+
+        return jax.lax.fori_loop(first, end, add, (weights, coefficients))
 
     weights, coefficients = jax.lax.fori_loop(
-        jnp.int32(0), jnp.int32(blocks), body, (state.weights, state.coefficients)
+        jnp.int32(0), jnp.int32(blocks), block, (state.weights, state.coefficients)
     )
     return state._replace(
         weights=weights,
