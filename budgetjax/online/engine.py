@@ -96,13 +96,6 @@ def check_result(
 
 def cause(state: Any, X: Float[Array, "n features"]) -> str:
     """Why a model of these examples is not finite, and what to do."""
-    expansion, squares = state.expansion, kernels.squared_norms(X)
-    known = jnp.isfinite(expansion.squares)
-    part = slice(models.PREDICTION_BLOCK)
-    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
-    good = jnp.all(jnp.isfinite(some) | ~known[None])
-    if not bool(good & jnp.all(jnp.isfinite(state.kernel.diag(X, squares)))):
-        return f"kernel values overflow {X.dtype}; scale X down"
     rows = np.asarray(X, np.float64)
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
     away = np.linalg.norm(np.mean(rows, axis=0))
@@ -111,6 +104,13 @@ def cause(state: Any, X: Float[Array, "n features"]) -> str:
             f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
             f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
+    expansion, squares = state.expansion, kernels.squared_norms(X)
+    known = jnp.isfinite(expansion.squares)
+    part = slice(models.PREDICTION_BLOCK)
+    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
+    good = jnp.all(jnp.isfinite(some) | ~known[None])
+    if not bool(good & jnp.all(jnp.isfinite(state.kernel.diag(X, squares)))):
+        return f"kernel values overflow {X.dtype}; scale X down"
     return (
         f"coefficients overflow {X.dtype}; a learning rate, a penalty or a weight is "
         "too large"

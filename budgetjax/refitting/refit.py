@@ -14,12 +14,11 @@ from jaxtyping import Array, Bool, Float
 
 from budgetjax import checks, losses, models, progress_bar
 from budgetjax.counter import Counter
-from budgetjax.online import registry
+from budgetjax.online import engine, registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting import moving_vectors, newton, passes
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
-from budgetjax.support_set import Expansion
 
 # Default relative gain at which a problem is solved.
 TOLERANCE = 1e-5
@@ -30,8 +29,6 @@ HELD_OUT = 0.2
 # The first Newton steps see one of so many examples, up to a larger tolerance, if these
 # are at least so many times the features: the solution for fewer is a worse start.
 SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
-# A mean of so many deviations is far from 0.
-FAR = 10
 
 
 @losses.of_labels
@@ -238,7 +235,7 @@ def _solved(
     if not np.all(np.isfinite(value)):
         raise ValueError(
             "refit: the objective must be finite, got NaN or infinity: "
-            + _advice(basis.expansion)
+            + engine.cause(basis, jnp.asarray(next(blocks()).X))
         )
     if not np.all(converged):
         warnings.warn(
@@ -247,18 +244,6 @@ def _solved(
             stacklevel=4,
         )
     return weights
-
-
-def _advice(expansion: Expansion) -> str:
-    """The probable cause of numbers that are not finite."""
-    Z = np.asarray(expansion.vectors, np.float64)[np.asarray(expansion.mask)]
-    distance, deviation = np.abs(Z.mean(axis=0)).max(), Z.std(axis=0).max()
-    if distance > FAR * deviation:
-        return (
-            f"features lie far from 0, a mean is {distance:.3g} and no deviation above "
-            f"{deviation:.3g}; subtract the mean from X"
-        )
-    return "kernel values or losses overflow; scale X down"
 
 
 def _part(
@@ -306,7 +291,7 @@ def _with_weights(
     if not bool(finite):
         raise ValueError(
             "refit: every coefficient must be finite, got NaN or infinity: "
-            + _advice(state.expansion)
+            + engine.cause(basis, basis.expansion.vectors[basis.expansion.mask])
         )
     average = state.expansion.average
     if average is not None:
