@@ -494,6 +494,27 @@ def test_a_weight_is_so_many_rows():
     assert np.max(np.abs(apart)) > 0.1
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SBPClassifier(0.1, gamma=0.5, fit_bias=False, tolerance=0.1, random_state=0),
+        BudgetSVC(40, gamma=0.5, tolerance=1e-4),
+        MPUClassifier(tolerance=1e-5, random_state=0),
+    ],
+)
+def test_a_weight_of_solvers_is_so_many_rows(estimator):
+    X, y = stream("two")
+    times = np.random.default_rng(0).integers(0, 4, len(y))
+    weighted = clone(estimator).fit(X, y, times)
+    repeated = clone(estimator).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    expected = repeated.decision_function(X)
+    apart = weighted.decision_function(X) - expected
+    # Each of them stops at its tolerance.
+    assert np.max(np.abs(apart)) < 0.1 * np.std(expected)
+    plain = clone(estimator).fit(X, y).decision_function(X)
+    assert np.max(np.abs(plain - expected)) > 0.2 * np.std(expected)
+
+
 @online
 def test_rows_of_weight_0_are_not_there(estimator):
     X, y = stream(kind_of(estimator))
