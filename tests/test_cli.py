@@ -183,7 +183,6 @@ def test_the_report_of_train(at):
     assert model_files.read("model.st")[1] == {
         "file": "train.csv",
         "target": "kind",
-        "features": ["a", "b"],
         "refit": True,
     }
 
@@ -482,7 +481,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
     command = ("train", "train.csv", "--target", "kind", *SMALL, "--quiet")
     command = (*command, "--epochs", "4", "-m")
     good(*command, "undisturbed.st")
-    kept = ("--checkpoint", "run.ckpt", "--every", "1")
+    kept = ("--checkpoint", "run.ckpt")
     after, seen = fit._after, []
 
     def interrupted(*given):

@@ -14,12 +14,12 @@ from budgetjax.cli.predict import predict
 from budgetjax.cli.sweep import sweep
 from budgetjax.cli.train import train
 
-# What bad data, models, folders and a missing extra raise. Anything else is a bug, and
+# Errors of bad data, models, folders and a missing extra. Anything else is a bug, and
 # shows its traceback.
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
-# What JAX raises when the memory ends, under its old name and its new one.
+# Error of JAX when the memory ends, under its old name and its new one.
 OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
-# What messages say of arguments in Python, and what a command line has for it.
+# Advice of messages about arguments in Python, and the same for a command line.
 SPOKEN = {
     "choose other columns with features=": "leave the column out with --ignore",
     "header=False reads": "--no-header reads",
@@ -97,8 +97,8 @@ def _said(error: BaseException) -> str:
 def budgetjax() -> None:
     """Kernel classifiers and regressors with a fixed number of support vectors.
 
-    A model is trained from a table of numbers, one example a row, in constant memory:
-    the file may be larger than the computer's. Tables are CSV (.csv; with tabs
+    A model is trained from a table of numbers, one example per row, in constant memory:
+    the file may be larger than that. Tables are CSV (.csv; with tabs
     .tsv), Parquet (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other
     name); text may be compressed (.gz, .bz2).
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data
+from budgetjax.cli import data, targets
 
 # The width of the names in the report.
 NAMES = 20
@@ -59,9 +59,7 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
         return [("not shown", str(error))]
     lines = []
     if isinstance(value, StreamModel):
-        error = f"{100 * value.error:.2f}%"
-        if models.is_regressor(value):
-            error = f"{np.sqrt(value.error):.4g} (root of the mean square)"
+        error = targets.shown_error(value.error, models.is_regressor(value))
         scaled = "none" if value.scaling is None else "every feature to deviation 1"
         lines = [
             ("rows read", f"{value.num_rows:,}"),
@@ -70,9 +68,10 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
         ]
     if "batch_rows" in notes:
         lines.append(("checkpoint", f"after {notes['rows']:,} rows of a stream"))
-    if notes.get("features"):
-        lines.append(("columns", data.listed(notes["features"])))
-    lines += _of_model(models.innermost(getattr(value, "model_", value)))
+    model = getattr(value, "model_", value)
+    if columns := models.labelled(model).feature_names:
+        lines.append(("columns", data.listed(columns)))
+    lines += _of_model(models.innermost(model))
     parameters = getattr(value, "get_params", dict)()
     return lines + [(name, str(given)) for name, given in parameters.items()]
 

@@ -47,7 +47,8 @@ def chosen(
             refits=refits,
         )
     except ValueError as error:
-        raise click.UsageError(str(error)) from error
+        text = str(error).replace("refit must be False", "--no-refit is needed")
+        raise click.UsageError(text) from error
 
 
 def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:

@@ -10,38 +10,17 @@ class Model(NamedTuple):
 
     Attributes:
       value: what the file holds.
-      notes: what `budgetjax train` wrote beside it.
       model: the `Labelled` that predicts.
+      classes: the labels in the order of the scores; None for a regressor.
+      num_features: columns of a row.
+      target: the column that the model was trained to predict, where that is known.
     """
 
     value: Any
-    notes: dict[str, Any]
     model: Any
-
-    @property
-    def classes(self) -> np.ndarray | None:
-        """The labels in the order of the scores; None for a regressor."""
-        from budgetjax import models
-
-        return models.labels_of(self.model)
-
-    @property
-    def features(self) -> tuple[str, ...] | None:
-        """Names of the columns, where they are known."""
-        names = self.notes.get("features") or self.model.feature_names
-        return None if names is None else tuple(names)
-
-    @property
-    def num_features(self) -> int:
-        """Columns of a row."""
-        from budgetjax import models
-
-        return models.num_features("cli", self.model)
-
-    @property
-    def target(self) -> str | None:
-        """The column that the model was trained to predict, where that is known."""
-        return self.notes.get("target")
+    classes: np.ndarray | None
+    num_features: int
+    target: str | None
 
 
 def opened(path: str) -> Model:
@@ -55,7 +34,8 @@ def opened(path: str) -> Model:
     from budgetjax.saving import model_files
 
     value, notes = model_files.read(path)
-    # Of an estimator, what it has fitted.
+    # An estimator has the model that it has fitted.
     model = models.labelled(getattr(value, "model_", value))
-    models.num_features(path, model)
-    return Model(value, notes or {}, model)
+    num_features = models.num_features(path, model)
+    classes, target = models.labels_of(model), (notes or {}).get("target")
+    return Model(value, model, classes, num_features, target)

@@ -10,8 +10,7 @@ from budgetjax import online
 
 # As `--algorithm` takes them; the names in Python have underscores.
 ALGORITHMS = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
-# The columns that a data file can name in its header.
-TARGET = "Column of what is to be predicted; not for LIBSVM text, whose first is it."
+TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
 
 
 class Numbers(click.ParamType):
@@ -137,7 +136,7 @@ columns = shared(
         "--ignore",
         metavar="COLUMN",
         multiple=True,
-        help="A column that is no feature, such as a number of the row.  [repeatable]",
+        help="A column to leave out, such as a row number.  [repeatable]",
     ),
     click.option(
         "--no-header",
@@ -145,7 +144,7 @@ columns = shared(
         is_flag=True,
         flag_value=False,
         default=True,
-        help="The CSV file has no line of names: its columns are 0, 1, ...",
+        help="The CSV file has no header: its columns are 0, 1, ...",
     ),
     click.option(
         "--zero-based", is_flag=True, help="The indices of LIBSVM text start at 0."
@@ -156,7 +155,7 @@ algorithm = click.option(
     "--algorithm",
     type=click.Choice(ALGORITHMS),
     metavar="NAME",
-    help=f"What learns: {', '.join(ALGORITHMS)}.  "
+    help=f"The learner: {', '.join(ALGORITHMS)}.  "
     "[default: pegasos before a refit, else arow; regression: sgd]",
 )
 
@@ -164,7 +163,7 @@ standardise = click.option(
     "--standardise/--no-standardise",
     default=True,
     show_default=True,
-    help="Give every feature mean 0 and deviation 1, as they are known so far.",
+    help="Scale features to mean 0 and deviation 1, as far as they are known.",
 )
 
 seed = click.option(

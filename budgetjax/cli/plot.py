@@ -88,7 +88,7 @@ def _figure(path: str) -> Any:
             axes.pop(0), value.rows, value.errors, regression=regression
         )
     if len(vectors):
-        names = model.features or ("feature 1", "feature 2")
+        names = model.model.feature_names or ("feature 1", "feature 2")
         if classes is None:
             target = model.target or "target"
             plots.surface(axes[0], model.model.predict, vectors, names, target)

@@ -30,7 +30,7 @@ Examples:
     "-o",
     default=STANDARD_OUTPUT,
     metavar="OUT",
-    help="Where the predictions go, one per line.  [default: -, standard output]",
+    help="File for the predictions, one per line.  [default: -, standard output]",
 )
 @click.option(
     "--scores",
@@ -52,11 +52,11 @@ def predict(
     """Predict the rows of FILE with MODEL.
 
     MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
-    taken by the names that they had in training, so FILE may have others too.
+    found by their names in training, so FILE may have others too.
 
-    Where FILE has the targets, the accuracy is printed, or for numbers the root of the
-    mean squared error: on standard output, or on standard error if the predictions go
-    there. The target is the column of the training, or --target; a LIBSVM text has it.
+    If FILE has targets, the accuracy is printed, or for numbers the root of the mean
+    squared error: on standard output, or on standard error if the predictions go there.
+    The target is the column of the training, or --target.
     """
     to_file = output != STANDARD_OUTPUT
     data.check_outputs({"--output": output if to_file else None}, model, file)
@@ -71,7 +71,7 @@ def predict(
         names = data.opened(file, None, header=header).feature_names
         target = chosen.target if chosen.target in names else None
     source = data.like(
-        *(file, target, chosen.features, chosen.num_features, ignore),
+        *(file, target, chosen.model.feature_names, chosen.num_features, ignore),
         header=header,
         zero_based=zero_based,
     )
@@ -87,7 +87,7 @@ def predict(
 
 
 class _Tally:
-    """How good predictions are, where the targets are known."""
+    """The errors of predictions, where the targets are known."""
 
     def __init__(self, file: str, model: Model, strict: bool):
         self.file, self.model, self.strict = file, model, strict

@@ -55,7 +55,7 @@ Examples:
     type=options.AT_LEAST_1,
     default=100_000,
     show_default=True,
-    help="Learn from the first rows of FILE, which must fit into memory.",
+    help="Number of first rows of FILE to learn from; they must fit into memory.",
 )
 @click.option(
     "--output",

@@ -169,6 +169,13 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
         )
 
 
+def shown_error(error: float, regression: bool) -> str:
+    """The share of mistakes, or the mean squared error, as people read it."""
+    if regression:
+        return f"{np.sqrt(error):.4g} (root of the mean square)"
+    return f"{100 * error:.2f}%"
+
+
 def errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:
     """The number of mistakes, or the sum of squared errors."""
     if regression:

@@ -13,8 +13,8 @@ import numpy as np
 
 from budgetjax.cli import data, learners, options, targets
 
-# Of the learning curve of a small file, and the rows of each at least: the first of
-# them say how to scale the features.
+# Points of the learning curve of a small file, and the minimum number of rows of each:
+# the first of them say how to scale the features.
 POINTS = 100
 FEWEST_ROWS = 256
 # The width of the names in the report.
@@ -62,13 +62,13 @@ Examples:
     type=options.AT_LEAST_1,
     default=1,
     show_default=True,
-    help="How many times to go through the file, in its order.",
+    help="Passes over the file, in its order.",
 )
 @click.option(
     "--refit/--no-refit",
     default=True,
     show_default=True,
-    help="At the end find the best coefficients for the support vectors chosen.",
+    help="Solve for the best coefficients of the support vectors at the end.",
 )
 @click.option(
     "--penalty",
@@ -81,20 +81,13 @@ Examples:
 @click.option(
     "--classes",
     metavar="LABEL,LABEL...",
-    help="All classes, in place of one pass over the file to find them.",
+    help="All classes; without them, one pass over the file finds them.",
 )
 @click.option("--test", metavar="FILE", help="Another file, to test the model on.")
 @click.option(
     "--checkpoint",
     metavar="FILE",
-    help="Keep what is learned there; the same command goes on from it.",
-)
-@click.option(
-    "--every",
-    type=options.AT_LEAST_1,
-    default=100,
-    show_default=True,
-    help="Batches of up to 65,536 rows between two checkpoints.",
+    help="Keep the progress in FILE; the same command goes on from there.",
 )
 @options.seed
 @options.quiet
@@ -117,7 +110,6 @@ def train(
     classes: str | None,
     test: str | None,
     checkpoint: str | None,
-    every: int,
     seed: int,
     quiet: bool,
 ) -> None:
@@ -125,8 +117,8 @@ def train(
 
     One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
     name, and is read a part at a time, so that it may be larger than the memory. Rows
-    should be in random order: of sorted ones the last count most, even though a sample
-    of up to 8,192 rows is learned again at the end, shuffled.
+    should be in random order: if they are sorted, the last count most, even though a
+    sample of up to 8,192 rows is learned again at the end, shuffled.
     """
     started = time.perf_counter()
     asked = options.unique(settings, "--set")
@@ -158,11 +150,11 @@ def train(
             row += len(y)
     number = None if about.labels is None else len(about.labels)
     learner = learners.chosen(algorithm, number, asked, seed, refits=refit)
+    from budgetjax import kernels
+
     if not isinstance(gamma, float):
         first, *_ = next(source.read())
         gamma = learners.default_gamma(source.name, first, standardise)
-    from budgetjax import kernels
-
     empty = functools.partial(
         learner.algorithm.init,
         kernels.RBF(gamma),
@@ -192,7 +184,6 @@ def train(
             standardise=standardise,
             epochs=epochs,
             checkpoint=checkpoint,
-            every=every,
             progress=shows_bar,
         )
         rows = fitted.num_rows // epochs
@@ -201,7 +192,10 @@ def train(
         when = "of rows before they were learned"
         if epochs > 1:
             when = "of all times, of which only the first met new rows"
-        say("progressive error", f"{_error(fitted.error, regression)}, {when}")
+        say(
+            "progressive error",
+            f"{targets.shown_error(fitted.error, regression)}, {when}",
+        )
         if refit:
             from budgetjax.refitting.refit import refit as refit_model
 
@@ -224,22 +218,17 @@ def train(
     notes = {
         "file": Path(file).name,
         "target": target,
-        "features": source.feature_names and list(source.feature_names),
         "refit": refit,
     }
     model_files.write(model, fitted, notes)
     say("model", model)
     if tested is not None:
         error, count = _tested(fitted, tested, regression)
-        say("test error", f"{_error(error, regression)}, {count:,} rows of {test}")
+        say(
+            "test error",
+            f"{targets.shown_error(error, regression)}, {count:,} rows of {test}",
+        )
     say("time", f"{time.perf_counter() - started:.1f} seconds")
-
-
-def _error(error: float, regression: bool) -> str:
-    """An error as people read it."""
-    if regression:
-        return f"{np.sqrt(error):.4g} (root of the mean square)"
-    return f"{100 * error:.2f}%"
 
 
 def _streamed(
@@ -251,7 +240,6 @@ def _streamed(
     standardise: bool,
     epochs: int,
     checkpoint: str | None,
-    every: int,
     progress: bool,
 ) -> Any:
     """The model after the stream; more epochs are one longer stream."""
@@ -283,7 +271,6 @@ def _streamed(
             batch_rows=min(usual, size),
             progress=progress,
             checkpoint=checkpoint,
-            every=every,
         )
     except ValueError as error:
         if AGAIN not in str(error):
