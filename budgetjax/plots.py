@@ -1,6 +1,6 @@
-"""Pictures of models and sweeps, by matplotlib: each draws into axes it is given.
+"""Pictures of models and sweeps: each function draws into axes of matplotlib.
 
-The colours can be told apart by people who are colour-blind (Okabe and Ito 2008).
+The palette of Okabe and Ito (2008) is safe for colour-blind readers.
 """
 
 import math
@@ -24,10 +24,10 @@ COLORS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442",
     "#999999",
 )  # fmt: skip
-# How much of a class's colour is in its region.
+# Opacity of a class's colour in its region.
 TINT = 0.4
 POINTS = 300
-# Numbers are written into the cells of heat maps of at most so many rows and columns.
+# Maximum number of rows, and of columns, of a heat map with numbers in its cells.
 MOST_CELLS = 14
 
 
@@ -41,10 +41,10 @@ def learning_curve(
     """The progressive error against the rows read.
 
     Args:
-      axes: of matplotlib.
-      rows: read at each point.
-      errors: up to there: the share of mistakes, or the mean squared error.
-      regression: which of the two.
+      axes: where to draw.
+      rows: number of rows read at each point.
+      errors: share of mistakes, or mean squared error, up to there.
+      regression: whether errors are squared.
     """
     values = np.sqrt(errors) if regression else 100 * np.asarray(errors)
     few = len(rows) < 10
@@ -72,7 +72,7 @@ def learning_curve(
 def plane(
     vectors: Float[np.ndarray, "n 2"],
 ) -> tuple[Float[np.ndarray, " x"], Float[np.ndarray, " y"]]:
-    """Coordinates of a grid that holds these points, with a margin."""
+    """Coordinates of a grid around these points, with a margin."""
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
     first, second = np.linspace(low - margin, high + margin, POINTS).T
@@ -86,14 +86,14 @@ def regions(
     classes: Sequence[str],
     names: Sequence[str],
 ) -> None:
-    """Where a classifier of two features predicts which class.
+    """The class that a classifier of two features predicts at each point.
 
     Args:
-      axes: of matplotlib.
-      scores: of rows: shape `(n,)`, or `(n, C)`.
-      vectors: the support vectors, in the units of the rows.
-      classes: their names.
-      names: of the two features.
+      axes: where to draw.
+      scores: function of rows that returns shape `(n,)`, or `(n, C)`.
+      vectors: support vectors, in the units of the rows.
+      classes: names of the classes.
+      names: names of the two features.
     """
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
@@ -106,7 +106,7 @@ def regions(
     for i, name in enumerate(classes):
         rest = np.max(np.delete(found, i, axis=2), axis=2)
         ahead = found[:, :, i] - rest
-        # Colours come again, paler, where there are more classes than colours.
+        # More classes than colours: the same colours again, paler.
         tint = TINT / (1 + i // len(COLORS))
         fill = tuple(1 - tint * (1 - np.array(to_rgb(COLORS[i % len(COLORS)]))))
         if ahead.max() > 0:
@@ -136,13 +136,13 @@ def surface(
     names: Sequence[str],
     target: str,
 ) -> None:
-    """What a regressor of two features predicts where.
+    """The number that a regressor of two features predicts at each point.
 
     Args:
-      axes: of matplotlib.
-      values: of rows.
-      vectors: the support vectors, in the units of the rows.
-      names: of the two features.
+      axes: where to draw.
+      values: function of rows that returns shape `(n,)`.
+      vectors: support vectors, in the units of the rows.
+      names: names of the two features.
       target: name of what is predicted.
     """
     first, second = plane(vectors)
@@ -162,15 +162,15 @@ def heat_map(
     names: tuple[str, str],
     label: str,
 ) -> None:
-    """Values by two hyperparameters, least the best.
+    """Values by two hyperparameters, of which the least is framed.
 
     Args:
-      axes: of matplotlib.
+      axes: where to draw.
       rows: values of the first hyperparameter.
-      columns: of the second.
-      values: NaN where there is none.
-      names: of the two hyperparameters.
-      label: of the values, with their unit.
+      columns: values of the second.
+      values: a value per cell; NaN where there is none.
+      names: names of the two hyperparameters.
+      label: name of the values, with their unit.
     """
     from matplotlib.patches import Rectangle
 

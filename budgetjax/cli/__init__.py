@@ -9,9 +9,9 @@ import sys
 import threading
 from typing import Any
 
-# What a shell reports of a program that Ctrl-C ended.
+# Exit code of a program that Ctrl-C ended.
 INTERRUPTED = 130
-# Until it is raised again, in seconds.
+# Seconds until Ctrl-C is raised again.
 SOON = 0.05
 
 

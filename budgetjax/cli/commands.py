@@ -53,7 +53,7 @@ class Group(click.Group):
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as interrupt:
-                # What a command has to say of it, or nothing.
+                # A command may say how to go on.
                 how = f": {interrupt}" if str(interrupt) else ""
                 click.echo(f"\nbudgetjax: interrupted{how}", err=True)
                 ctx.exit(INTERRUPTED)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-# What is read as a table with named columns, or as arrays; all else is LIBSVM text.
+# Names of tables with named columns, and of arrays; all else is LIBSVM text.
 TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 TEXT = {".csv": ",", ".tsv": "\t"}
 ARRAYS = ".npy"

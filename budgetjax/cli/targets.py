@@ -24,7 +24,7 @@ class Look(NamedTuple):
     Attributes:
       labels: the classes; None for regression.
       rows: number of rows, if that is known.
-      text: a line of the report.
+      text: line of the report.
       doubt: a warning for the user, or nothing.
       mean: mean of the targets of a regression, which is the model's intercept.
     """

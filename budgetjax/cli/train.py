@@ -191,7 +191,7 @@ def train(
         say("read", data.counted(rows, "row") + times)
         when = "of rows before they were learned"
         if epochs > 1:
-            when = "of all times, of which only the first met new rows"
+            when = "over all passes, of which only the first met new rows"
         say(
             "progressive error",
             f"{targets.shown_error(fitted.error, regression)}, {when}",
@@ -199,7 +199,7 @@ def train(
         if refit:
             from budgetjax.refitting.refit import refit as refit_model
 
-            # Where no row has asked for a change, the model of zeros is right.
+            # If no row has changed the model, zeros are right.
             if int(fitted.state.expansion.num_active):
                 fitted = refit_model(
                     fitted,

@@ -1,4 +1,4 @@
-"""Estimators in the manner of scikit-learn, on the functional core."""
+"""scikit-learn estimators on the functional core."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator, when it is asked for: the command line has no need of them."""
+    """An estimator, imported on first use: the command line needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

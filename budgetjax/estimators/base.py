@@ -1,4 +1,4 @@
-"""What all estimators share: checked rows in, the predictions of a model out."""
+"""The base of all estimators: checked rows in, the predictions of a model out."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from budgetjax.models import Labelled
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
 
-    # Set by `fit`; an online estimator predicts with what follows from it.
+    # Set by `fit`; for an online estimator, the model of the stream.
     _model: Labelled
 
     @property
@@ -29,7 +29,7 @@ class Estimator(BaseEstimator):
 
     @property
     def origin_(self) -> Float[np.ndarray, " features"]:
-        """What is subtracted from rows before they are rounded, mostly zeros."""
+        """The origin, subtracted from rows before they are rounded; mostly zeros."""
         return inputs.origin(self._model)
 
     def __sklearn_tags__(self):

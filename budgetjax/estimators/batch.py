@@ -117,7 +117,7 @@ class SBPClassifier(OneVersusRest):
 
     Args:
       slack: mean slack of the examples, for a weight vector of norm 1, at least 0; it
-        takes the place of the penalty C of other SVMs. 0 is a hard margin. Among 0.001
+        takes the place of the penalty C of other SVMs. 0 is a hard margin. From 0.001
         to 0.1 the best was 0.001 on digits, letter and ijcnn1, whose classes are well
         apart, and 0.03 on a9a, whose are not.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
@@ -139,7 +139,7 @@ class SBPClassifier(OneVersusRest):
       origin_: what is subtracted from rows before float32 rounds them: zeros, unless
         they lie far from 0 and the kernel is one of differences; then their median.
       classes_: the labels, in order.
-      n_iter_: steps of the model that took the most.
+      n_iter_: maximum number of steps over the models.
       n_features_in_: number of features.
       feature_names_in_: their names, if X was a data frame.
 
@@ -221,7 +221,7 @@ class MPUClassifier(OneVersusRest):
 
     For many rows, dense or sparse, which stay as they are. One-versus-rest for more
     than two classes. It solves in float64; the model is in JAX's default precision.
-    Attributes not told below are as `SBPClassifier`'s.
+    Other attributes as `SBPClassifier`.
 
     Args:
       penalty: C of the hinge loss, positive.
@@ -241,7 +241,7 @@ class MPUClassifier(OneVersusRest):
         classes, of rows less `origin_`.
       coef_: weights, shape `(models, n_features_in_)`, only with the linear kernel.
       intercept_: the biases, shape `(models,)`.
-      n_iter_: passes of the model that took the most.
+      n_iter_: maximum number of passes over the models.
 
     Example:
       >>> from budgetjax.estimators import MPUClassifier

@@ -1,4 +1,4 @@
-"""What users of estimators have, in the terms of the core: rows, labels and kernels."""
+"""Rows, labels and kernels of scikit-learn users, in the terms of the core."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -78,7 +78,7 @@ def blocks(
 def kernel_of(
     where: str, kernel: Any, gamma: Any, X: Any, *, more_to_come: bool = False
 ) -> Kernel:
-    """The kernel that a user names, or has.
+    """A kernel from its name, or the kernel given.
 
     Args:
       where: name of the caller, for error messages.
@@ -88,8 +88,8 @@ def kernel_of(
       more_to_come: whether X is the first part of the examples only.
 
     Raises:
-      ValueError: if one does not fit, or "scale" is asked for where all rows are equal
-        and more are to come.
+      ValueError: if one does not fit, or gamma is "scale" where all rows are equal and
+        more are to come.
     """
     names = (*KERNELS, "linear")
     if not isinstance(kernel, Kernel | str) or (
@@ -136,12 +136,12 @@ def scale(X: Any) -> float:
 
 
 def _sample(X: Any) -> Any:
-    """As many rows as the default gamma looks at."""
+    """The rows that the default gamma looks at."""
     return X[kernels.sampled(X.shape[0])]
 
 
 def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
-    """What to subtract from rows before they are rounded.
+    """The origin to subtract from rows before they are rounded.
 
     The median of every feature, under a stationary kernel and if it is far from 0; else
     zeros: with any other kernel it would be another model.
@@ -158,12 +158,12 @@ def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
 
 
 def moved(origin: Float[np.ndarray, " features"]) -> Scaling | None:
-    """What subtracts the origin, if it is not 0."""
+    """A scaling that subtracts the origin, if it is not 0."""
     return Scaling(1, origin, np.ones(len(origin))) if np.any(origin) else None
 
 
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:
-    """What a model subtracts from rows."""
+    """The origin of a model, which it subtracts from rows."""
     if model.scaling is None:
         return np.zeros(models.num_features("estimators", model))
     return model.scaling.mean

@@ -30,10 +30,10 @@ FEWEST_TO_REFIT = 256
 # A refit stops when a step would gain less than this part of the objective. Smaller
 # ones take twice as long, and no accuracy changed by more than 0.1 points.
 TOLERANCE = 1e-3
-# What gamma="auto" chooses from, the usual one first, and the rows that it looks at.
+# Factors of the default gamma that gamma="auto" tries, and the rows that it looks at.
 FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
 LEARNED, HELD_OUT = 4096, 1024
-# Rows of a reservoir that are replayed at once: one program, however many there are.
+# Rows of a reservoir to replay at once: one program, however many there are.
 REPLAYED = 256
 
 
@@ -148,7 +148,7 @@ class OnlineEstimator(Estimator):
             self.n_iter_ = 1
 
     def _seeds(self) -> tuple[int, np.random.RandomState]:
-        """A seed for the algorithm, and what draws the orders."""
+        """A seed for the algorithm, and a generator of orders."""
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
 
@@ -163,7 +163,7 @@ class OnlineEstimator(Estimator):
         return refits
 
     def _gamma(self, X: Any, y: Any, weights: Any) -> Any:
-        """The parameter; for "auto" what predicts best where it has not learned.
+        """The parameter; for "auto" the gamma that predicts held-out rows best.
 
         All fits are of the same shapes, so that one compilation serves them.
         """
@@ -180,7 +180,7 @@ class OnlineEstimator(Estimator):
             return usual
         found = []
         with warnings.catch_warnings():
-            # What there is to say of all rows is said of these too.
+            # The fit on all rows warns of the same.
             warnings.simplefilter("ignore")
             for factor in FACTORS:
                 copy: Any = clone(self)
@@ -201,7 +201,7 @@ class OnlineEstimator(Estimator):
         refits: bool,
         first: bool = False,
     ) -> Labelled:
-        """A model with an empty state; `first` if X is a part of what is to come."""
+        """A model with an empty state; `first` if more rows are to come."""
         where, dtype = self._where, inputs.dtype_of(X)
         options = {} if self.options is None else self.options
         settings = {
@@ -260,10 +260,7 @@ class OnlineEstimator(Estimator):
         return state
 
     def _replayed(self, state: Any, kept: Reservoir) -> Any:
-        """The state after the rows that were kept, in random order, and the refit.
-
-        However the stream was sorted, these are all parts of it.
-        """
+        """The state after the rows that were kept, in random order, and the refit."""
         rows = kept.rows()
         nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
         if not n:
@@ -285,7 +282,7 @@ class OnlineEstimator(Estimator):
     ) -> Any:
         """The state with the coefficients that are best for these rows."""
         if not int(state.expansion.num_active):
-            # No example has asked for a change: the model of zeros is right.
+            # No example has changed the model: zeros are right.
             return state
         dtype = np.dtype(state.expansion.vectors.dtype)
         family = parameters.family_of(models.is_regressor(state))
@@ -311,7 +308,7 @@ def _data(
     weights: Float[np.ndarray, " n"],
     dtype: np.dtype,
 ) -> dict[str, Any]:
-    """What `refit` is given: few rows in few sizes, many sparse ones in batches."""
+    """Arguments of `refit`: few rows in few sizes, many sparse ones in batches."""
     n, features = X.shape
     if n > passes.BLOCK and scipy.sparse.issparse(X):
 
@@ -420,7 +417,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
           X: shape `(n, features)`, an array, a data frame or a sparse matrix, which is
             made dense a block at a time.
           y: labels of any kind, of at least two classes, shape `(n,)`.
-          sample_weight: shape `(n,)`, at least 0: what multiplies the loss of a row.
+          sample_weight: factors of the losses of the rows, at least 0, shape `(n,)`.
 
         Returns:
           The estimator.
@@ -637,10 +634,10 @@ def _centred(
     mean: float,
     total: float,
 ) -> tuple[Float[np.ndarray, " n"], float, float]:
-    """Targets less the mean of those so far, each its own included.
+    """Targets less the mean of all up to and including each.
 
     Args:
-      y: the targets that come.
+      y: the new targets.
       weights: weights of these.
       mean: mean of the targets before.
       total: total weight of the targets before.
