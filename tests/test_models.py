@@ -91,6 +91,21 @@ def test_rows_that_are_not_finite_are_refused(name, value, as_installed):
                 call(MODELS[name][0], rows)
 
 
+def test_rows_whose_squares_overflow_are_finite():
+    far = X.copy()
+    far[7, 1] = 1e30
+    scores = bj.decision_function(learned(), far)
+    assert scores[7] == 0
+    assert np.all(np.isfinite(scores))
+
+
+def test_a_bad_row_in_a_later_block_is_found(as_installed):
+    many = np.tile(X, (70, 1))
+    many[1900, 0] = np.nan
+    with pytest.raises(ValueError, match="got nan in row 1900, column 0"):
+        bj.predict(learned(), many)
+
+
 def test_a_regressor_predicts_values():
     state = regressor()
     scores = bj.decision_function(state, X)
