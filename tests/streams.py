@@ -1,4 +1,4 @@
-"""Batches for tests, and what comes of them compared."""
+"""Batches for tests, and comparisons of their results."""
 
 import jax
 import numpy as np

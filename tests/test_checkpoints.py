@@ -1,4 +1,4 @@
-"""Checkpoints: a run that ends, however it does, goes on as if it had not."""
+"""Checkpoints: a run that is interrupted, in any way, continues to the same result."""
 
 import errno
 import multiprocessing

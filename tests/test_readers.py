@@ -1,4 +1,4 @@
-"""Readers of files: what was written comes back, and bad files say what is wrong."""
+"""Readers: files come back as they were written, and bad ones raise clear errors."""
 
 import bz2
 import gc
@@ -478,7 +478,7 @@ def test_digits_that_float32_has_not_are_read(tmp_path):
 
 
 def peak(batches):
-    """The most bytes that NumPy and Arrow held between two batches."""
+    """Maximum number of bytes in NumPy and Arrow between two batches."""
     most, rows = 0, 0
     tracemalloc.start()
     before = pa.total_allocated_bytes()
@@ -676,10 +676,10 @@ class Bad(NamedTuple):
     """A source that must fail.
 
     Attributes:
-      name: of the row.
-      call: opens the source in a folder, and reads it.
-      says: the whole message, with FOLDER for the folder; where it ends in "...", those
-        are a library's words.
+      name: name of the test.
+      call: function that opens the source in a folder, and reads it.
+      says: the whole message, with FOLDER for the folder; "..." at its end stands for
+        the words of a library.
     """
 
     name: str

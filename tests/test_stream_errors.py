@@ -1,4 +1,4 @@
-"""Bad batches: what is told, and that the model before them is kept and goes on."""
+"""Bad batches: their messages, and the model before them, which can continue."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -48,13 +48,13 @@ class Bad(NamedTuple):
     """A stream that must fail in its second batch.
 
     Attributes:
-      name: of the row.
-      second: what follows the first batch, made from good rows and labels.
-      says: what the message must hold, in this order.
-      learner: a key of `LEARNERS`.
-      more: arguments.
-      first: the first batch, made from good rows and labels.
-      source: the name of it that the message must hold.
+      name: name of the test.
+      second: function of good rows and labels, which gives the second batch.
+      says: parts of the message, in this order.
+      learner: key of `LEARNERS`.
+      more: arguments of `fit_stream`.
+      first: function of good rows and labels, which gives the first batch.
+      source: name of the source in the message.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What is learned from a stream: a model of raw rows, with its learning curve."""
+"""Models learned from streams: they take raw rows, and have a learning curve."""
 
 from typing import Any, NamedTuple
 

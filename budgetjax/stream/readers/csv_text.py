@@ -168,7 +168,7 @@ def _opened(
 
 @contextlib.contextmanager
 def _told(names: list[str], header: bool) -> Iterator[None]:
-    """Gives errors of pyarrow numbers of rows from 0 on, and the names of columns."""
+    """Counts rows from 0 on in errors of pyarrow, and names their columns."""
     from pyarrow import ArrowInvalid
 
     try:

@@ -94,7 +94,7 @@ def npy(
 
 
 def _mapped(path: files.Path, name: str) -> np.ndarray:
-    """The array of a file, in no memory."""
+    """The array of a file, mapped into memory."""
     files.check_opens(path)
     try:
         array = np.lib.format.open_memmap(os.fspath(path), mode="r")
