@@ -155,7 +155,7 @@ def init(
     References:
       Dekel and Singer (2006), "Support vector machines on a budget", Sections 2 to 4:
       the norms, the dual problem (4) and the moves of pairs, equations (8) to (12).
-      https://papers.nips.cc/paper_files/paper/2006 (Advances in NIPS 19)
+      https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
       Beck and Teboulle (2009), https://doi.org/10.1137/080716542, and O'Donoghue and
       Candes (2015), https://doi.org/10.1007/s10208-013-9150-3, for the acceleration and
       its restarts.

@@ -121,7 +121,7 @@ def _started(
     batch: int,
     size: int | None,
 ) -> KernelRows:
-    """All rows, or places for so many."""
+    """All rows, or a ring of this size."""
     squares = kernels.squared_norms(X)
     n = X.shape[0]
     if size is None:

@@ -7,6 +7,7 @@ entries. Dekel and Singer (2006), "Support vector machines on a budget", Section
 measure the slacks of a support vector machine with it. The coefficients are then in the
 ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and balanced,
 `sum_i y_i alpha_i = 0`.
+https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
 
 A balanced vector has the same sum in both classes, which splits the projection and the
 best bias into searches for one number each: a threshold of one class, or of both. Most
@@ -24,7 +25,7 @@ from budgetjax.solvers.kernel import hinge_dual, water_level
 
 # Bound on the passes of a search, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
-# Every so many passes a search halves its interval, whatever Newton's method says.
+# Passes per halving of a search's interval, whatever Newton's method says.
 BISECT_EVERY = 3
 # Factor of the next depth of a class to try, where it is unknown but too small.
 DEEPER = 4

@@ -140,7 +140,7 @@ def init(
     References:
       Panagiotakopoulos and Tsampouka (2010), "The margin perceptron with unlearning",
       Algorithm 1, with the active sets and multiple updates of Section 4.
-      https://mlanthology.org/icml/2010/panagiotakopoulos2010icml-margin
+      https://icml.cc/Conferences/2010/papers/339.pdf
 
     Differences from the paper: weights of examples, which it does not have.
     """
@@ -314,7 +314,7 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
         (square / 2 + state.most * jnp.sum(lacking)) / threshold**2,
         (threshold * learned - square / 2) / threshold**2,
     )
-    # Of the multiple of `a` whose least margin is 1, and of the best multiple of `I`.
+    # The multiple of `a` whose least margin is 1, and the best multiple of `I`.
     least = jnp.min(margins)
     parted = least > 0
     hard = Objective(
