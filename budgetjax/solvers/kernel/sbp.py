@@ -172,101 +172,58 @@ def init(
     )
 
 
-class Block(NamedTuple):
-    """What the updates of a step change.
-
-    Attributes:
-      made: updates made.
-      used: which of the new examples have been drawn, shape `(batch,)`.
-      next: example of the next update, or -1.
-      sum_coefficients, sum_responses: sums over the updates, the t-th with the weight
-        t, shape `(n,)`.
-      coefficients, responses, squared_norm, level, bias: see `State`.
-    """
-
-    coefficients: Float[Array, " n"]
-    responses: Float[Array, " n"]
-    squared_norm: Float[Array, ""]
-    level: Float[Array, ""]
-    bias: Float[Array, ""]
-    made: Integer[Array, ""]
-    used: Bool[Array, " batch"]
-    next: Integer[Array, ""]
-    sum_coefficients: Float[Array, " n"]
-    sum_responses: Float[Array, " n"]
-
-
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     """Up to `batch_size` updates; see `init`."""
-    batch = state.rows.batch.value
+    batch, end = state.rows.batch.value, state.num_updates + state.rows.batch.value
     dtype = state.responses.dtype
     volume = _volume(state)
     key, for_new, for_draws = jax.random.split(state.key, 3)
     chances = jax.random.uniform(for_draws, (batch,), dtype)
-    none_new = jnp.zeros(batch, bool)
-    start = Block(
-        coefficients=state.coefficients,
-        responses=state.responses,
-        squared_norm=state.squared_norm,
-        level=state.level,
-        bias=state.bias,
-        made=jnp.int32(0),
-        used=none_new,
-        next=jnp.int32(-1),
-        sum_coefficients=jnp.zeros_like(state.coefficients),
-        sum_responses=jnp.zeros_like(state.responses),
-    )
 
-    def turn(made: Integer[Array, ""]) -> Float[Array, ""]:
-        """The class of an update where there is a bias."""
-        return jnp.where((state.num_updates + made) % 2 == 0, 1, -1).astype(dtype)
-
-    def wet(block: Block) -> Bool[Array, " n"]:
+    def wet(state: State) -> Bool[Array, " n"]:
         """The examples that the next update may draw."""
-        margin = WET * jnp.finfo(dtype).eps * jnp.maximum(1, jnp.abs(block.level))
-        if not state.fit_bias:
-            return block.responses < block.level + margin
-        heights = block.responses + y * block.bias
-        return (heights < block.level + margin) & (y == turn(block.made))
+        margin = WET * jnp.finfo(dtype).eps * jnp.maximum(1, jnp.abs(state.level))
+        below = state.responses + y * state.bias < state.level + margin
+        return below & (y == _turn(state)) if state.fit_bias else below
 
-    first = _draw(wet(start), chances[0], state.weight)
+    first = _draw(wet(state), chances[0], state.weight)
     if state.fit_bias:
         # An inexact bias may leave nobody of this class under water.
-        others = jnp.where(y == turn(start.made), state.responses, jnp.inf)
+        others = jnp.where(y == _turn(state), state.responses, jnp.inf)
         first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
     # With all rows there, any example can be drawn.
-    rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), none_new
+    rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
     if not rows.complete:
         new, usable, spare = _new_examples(state, y, first, for_new)
         rows = row_cache.fetch(state.rows, X, new, usable, spare)
 
-    def next_example(block: Block) -> Integer[Array, ""]:
-        """A random example under water, or a new one where it has no row."""
-        possible = wet(block)
-        chance = chances[jnp.minimum(block.made, batch - 1)]
+    def next_example(state: State, ready: Bool[Array, " batch"]) -> Integer[Array, ""]:
+        """A random example under water, or a new one where it has no row, or -1."""
+        possible = wet(state)
+        chance = chances[jnp.minimum(state.num_updates + batch - end, batch - 1)]
         i = _draw(possible, chance, state.weight)
         if rows.complete:
             return i
-        ready = usable & possible[new] & ~block.used
+        ready &= possible[new]
         other = jnp.where(jnp.any(ready), new[jnp.argmax(ready)], -1)
         return jnp.where((i >= 0) & (rows.places[i] >= 0), i, other)
 
-    def update(block: Block) -> Block:
-        i = block.next
-        time = (state.num_updates + block.made + 1).astype(dtype)
+    def update(carry):
+        state, i, ready = carry
+        time = (state.num_updates + 1).astype(dtype)
         eta = state.first_rate * jax.lax.rsqrt(time)  # line 4 of Algorithm 1
         squared_norm = (  # line 8
-            block.squared_norm
-            + 2 * eta * block.responses[i]
+            state.squared_norm
+            + 2 * eta * state.responses[i]
             + eta * eta * rows.diagonal[i]
         )
         shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)
         row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i], keepdims=False)
         # Lines 9 to 12.
-        visited = jnp.arange(y.shape[0], dtype=jnp.int32) == i
-        coefficients = (block.coefficients + jnp.where(visited, eta, 0)) * shrink
-        responses = (block.responses + eta * y[i] * y * row) * shrink
-        level, bias = shrink * block.level, shrink * block.bias
+        drawn = jnp.arange(y.shape[0], dtype=jnp.int32) == i
+        coefficients = (state.coefficients + jnp.where(drawn, eta, 0)) * shrink
+        responses = (state.responses + eta * y[i] * y * row) * shrink
+        level, bias = shrink * state.level, shrink * state.bias
         if state.fit_bias:
             # No response has changed by more than this.
             change = eta / jnp.square(state.first_rate)
@@ -281,45 +238,38 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
             )
         else:
             level = water_level.level(responses, volume, level, state.weight)
-        block = Block(
+        # The t-th iterate has the weight t.
+        means, share = (state.mean_coefficients, state.mean_responses), 2 / (time + 1)
+        mean_coefficients, mean_responses = (
+            mean + share * (now - mean)
+            for mean, now in zip(means, (coefficients, responses), strict=True)
+        )
+        state = state._replace(
             coefficients=coefficients,
             responses=responses,
             squared_norm=jnp.minimum(squared_norm, 1),
             level=level,
             bias=bias,
-            made=block.made + 1,
-            used=block.used | (usable & (new == i)),
-            next=block.next,
-            sum_coefficients=block.sum_coefficients + time * coefficients,
-            sum_responses=block.sum_responses + time * responses,
+            mean_coefficients=mean_coefficients,
+            mean_responses=mean_responses,
+            num_updates=state.num_updates + 1,
         )
-        return block._replace(next=next_example(block))
+        ready &= new != i
+        return state, next_example(state, ready), ready
 
-    # The row of the first example is there, so every step makes an update.
-    block = jax.lax.while_loop(
-        lambda block: (block.made < batch) & (block.next >= 0),
+    # The row of the first example is there, so every step makes an update. The rows are
+    # not part of the loop's state, as it does not change them.
+    state, *_ = jax.lax.while_loop(
+        lambda carry: (carry[0].num_updates < end) & (carry[1] >= 0),
         update,
-        start._replace(next=first),
+        (state._replace(rows=None), first, usable),
     )
+    return state._replace(rows=rows, key=key)
 
-    # The average of t iterates has the weight 1 + 2 + ... + t.
-    num_updates = state.num_updates + block.made
-    before, after = (t.astype(dtype) for t in (state.num_updates, num_updates))
-    total = after * (after + 1) / 2
-    share = before * (before + 1) / 2 / total
-    return state._replace(
-        rows=rows,
-        coefficients=block.coefficients,
-        responses=block.responses,
-        squared_norm=block.squared_norm,
-        level=block.level,
-        bias=block.bias,
-        mean_coefficients=share * state.mean_coefficients
-        + block.sum_coefficients / total,
-        mean_responses=share * state.mean_responses + block.sum_responses / total,
-        num_updates=num_updates,
-        key=key,
-    )
+
+def _turn(state: State) -> Float[Array, ""]:
+    """The class of the next update where there is a bias."""
+    return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
 
 
 def _volume(state: State) -> Float[Array, ""]:
