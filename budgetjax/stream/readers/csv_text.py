@@ -61,7 +61,8 @@ def csv(
 
     Returns:
       `Batches`. Targets are numbers or booleans where those of the first block all are,
-      else strings; numbers are int64 as long as all of them are whole, then float64.
+      else strings. Numbers are int64 as long as all of them are whole, then float64;
+      those beyond 2^53 are rounded.
 
     Raises:
       FileNotFoundError: if there is no such file.
