@@ -752,6 +752,18 @@ def test_constant_targets():
     assert np.all(np.isfinite(model.partial_fit(X, NUMBERS).predict(X)))
 
 
+def test_the_average_predicts():
+    X, y = stream()
+    given = {"algorithm": "sgd", "options": {"average": True}, "refit": False}
+    model = made("two", **given).fit(X, y)
+    averaged = bj.averaged(model.state_)
+    np.testing.assert_allclose(
+        model.decision_function(X), bj.decision_function(averaged, X), 1e-5, 1e-5
+    )
+    last = bj.decision_function(model.state_, X)
+    assert np.max(np.abs(model.decision_function(X) - last)) > 0.01
+
+
 def test_a_quantile():
     X, y = stream("targets", n=240)
     model = made(
