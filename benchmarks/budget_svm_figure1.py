@@ -89,7 +89,7 @@ def train(X, y, budgets, factor, norm: str, steps: int) -> Trained:
 
 @jax.jit
 def errors(trained: Trained, gram, y_test, sizes):
-    """Test errors, a row a budget and a column a size, as of models pruned to it."""
+    """Test errors of pruned models, one row per budget and one column per size."""
     order = jnp.argsort(-jnp.abs(trained.coefficients), axis=1, stable=True)
     ranks = jnp.argsort(order, axis=1, stable=True)
 

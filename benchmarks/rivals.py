@@ -28,7 +28,7 @@ class Fit(NamedTuple):
     Attributes:
       fit: `fit(kernel gamma, task, X, y, **chosen) -> (predict, notes)`.
       grid: of the hyperparameters beside gamma.
-      rows: the most to tune on.
+      rows: maximum number to tune on.
       budgeted: whether the budget matters.
     """
 

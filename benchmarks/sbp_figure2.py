@@ -43,8 +43,8 @@ POINTS = 40
 # Mebibytes of kernel rows: all that are ever needed of MNIST.
 CACHE = 3000.0
 TEST_BLOCK = 1024
-# With so many examples all rows are computed at once: those of Reuters, of 8,315
-# features, cost more singly.
+# Maximum number of examples whose rows are all computed at once: those of Reuters, of
+# 8,315 features, cost more singly.
 AFFORDABLE = 10_000
 
 
@@ -187,7 +187,7 @@ def ahead(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(rows: list[dict[str, Any]], output: Path) -> None:
-    """A panel a data set, error against kernel evaluations."""
+    """One panel per data set, error against kernel evaluations."""
     names = [name for name in SETTINGS if any(row["data"] == name for row in rows)]
     figure, axes = plt.subplots(
         1, len(names), figsize=(4.2 * len(names), 3.6), squeeze=False

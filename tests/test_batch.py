@@ -116,7 +116,7 @@ def objective(algorithm, state, X, y):
 
 
 def path_of(name, state, X, y, steps):
-    """As NumPy arrays, one row a step; and the last state."""
+    """The path as NumPy arrays, one row per step, and the last state."""
     dtype = state.responses.dtype
     last, path = stepped(
         algorithm_of(name), state, X.astype(dtype), y.astype(dtype), steps
@@ -125,7 +125,7 @@ def path_of(name, state, X, y, steps):
 
 
 def close(actual, expected, rtol=1e-9):
-    """To a part of the largest."""
+    """Equality relative to the largest number."""
     expected = np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected))))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * scale)
@@ -605,7 +605,7 @@ def test_a_small_cache_changes_nothing(name, double):
         found.append((path, last.rows))
     (expected, whole), (path, ring) = found
     if name == "smo":
-        # Of equal candidates rounding chooses, so that only the ends are the same.
+        # Rounding chooses among equal candidates, so only the ends are the same.
         close(path.responses[-1], expected.responses[-1], 1e-5)
     else:
         close(path.coefficients, expected.coefficients)
@@ -635,7 +635,7 @@ def test_responses_stay_exact_in_float32():
 
 @functools.cache
 def optimum(name, n, penalty, gamma, fit_bias):
-    """Of an independent solver: its P, and the slack and level that belong to it."""
+    """P of an independent solver, and the slack and level that belong to it."""
     y = DATA[name](n)[1]
     Q = signed(name, n, gamma)
     K = Q * y[:, None] * y
@@ -705,7 +705,7 @@ def test_sbp_with_little_slack(fit_bias, double):
     ids=["sdca", "smo-no-bias", "smo"],
 )
 def test_rivals_reach_the_optimum(name, given, double):
-    """Of scikit-learn, to 1e-4; the gap says how far it is."""
+    """That of scikit-learn, to 1e-4, with a gap that is never below the true one."""
     n, penalty = 500, 0.1
     X, y = digits(n)
     best = optimum("digits", n, penalty, GAMMA, not given and name == "smo")[0]
@@ -837,7 +837,7 @@ def test_data_sharded_by_rows(name, double):
     one, two = ends
     for array in (two.responses, two.coefficients, two.rows.kept):
         assert len(array.devices()) == 2
-    if name == "smo":  # of equal candidates rounding chooses
+    if name == "smo":  # rounding chooses among equal candidates
         close(two.responses, one.responses, 1e-5)
     else:
         close(two.responses, one.responses)
@@ -868,7 +868,7 @@ def test_many_values_at_once(name, double):
     many = jax.vmap(end)(jnp.asarray(values))
     for each, value in enumerate(values):
         alone = end(value)
-        # Of equal candidates rounding chooses.
+        # Rounding chooses among equal candidates.
         first = 0 if name != "smo" else 1
         jax.tree.map(
             lambda ours, theirs, each=each: close(ours[each], theirs, 1e-6),
@@ -1038,7 +1038,7 @@ def test_models(name):
     assert (float(model.bias) != 0) == (name in ("sbp", "smo"))
     margins = y * f
     if name == "sbp":
-        # Of margins over the level 1 is the level, of as much less water.
+        # Margins over the level have the level 1, with as much less water.
         volume = N * REQUIRED["sbp"]["slack"] / history.primal[-1]
         close(reference.level(margins, volume), 1.0, 1e-4)
         close(reference.balanced_level(margins, y, volume)[0], 1.0, 1e-4)

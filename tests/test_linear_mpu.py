@@ -402,7 +402,7 @@ def test_seeds_are_orders():
 
 
 def direction():
-    """Of the largest margin."""
+    """The direction of the largest margin."""
     Z = reference.patterns(*separable())
     points = list(reference.interior_points(Z @ Z.T, math.inf))
     found = [alpha @ Z for alpha in points]
@@ -822,7 +822,7 @@ def test_a_score_of_zero_is_negative():
 
 
 def test_scores_of_nothing():
-    """Of no rows, and of rows of nothing but zeros."""
+    """No rows, and rows of nothing but zeros."""
     model = bj.LinearModel(jnp.array([1.0, 2.0]), jnp.array(0.5))
     zeros = np.zeros((3, 2))
     for convert in (np.asarray, scipy.sparse.csr_matrix):

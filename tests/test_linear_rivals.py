@@ -98,7 +98,7 @@ def of_model(model, augment):
 
 
 def close(actual, expected, rtol=1e-10):
-    """To a part of the largest."""
+    """Equality relative to the largest number."""
     expected = np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected))))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=rtol * scale)
