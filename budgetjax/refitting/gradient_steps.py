@@ -1,0 +1,101 @@
+"""Steps of Adam on minibatches: they move support vectors, and learn a metric."""
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from budgetjax.refitting.passes import Block
+
+# Examples per step.
+BATCH = 128
+
+# `objective(parameters, fixed, X, targets, weights)`, the mean over a batch.
+Objective = Callable[[Any, Any, Array, Array, Array], Array]
+
+
+def minimised(
+    objective: Objective,
+    parameters: Any,
+    fixed: Any,
+    blocks: Callable[[], Iterable[Block]],
+    *,
+    rate: float,
+    epochs: int,
+    seed: int,
+    report: Callable[[float], object],
+    judge: Callable[[Any], float] | None = None,
+) -> Any:
+    """The parameters after some passes, or the best of those after each pass.
+
+    Args:
+      objective: a function that is the same object in every call, or it is compiled
+        anew.
+      parameters: a tree of arrays in units in which steps of `rate` are small.
+      fixed: a tree of arrays for `objective`.
+      blocks: reads the same blocks every time.
+      rate: the first rate of Adam; it falls to 0 along a cosine.
+      epochs: passes over the blocks.
+      seed: seed of the order of examples in a block.
+      report: called with the mean objective of every pass.
+      judge: the error of parameters, by which the best are kept; None keeps the last.
+    """
+    counts = [block.weights.shape[0] for block in blocks()]
+    optimizer = _adam(rate, epochs * sum(-(-count // BATCH) for count in counts))
+    memory = optimizer.init(parameters)
+    random = np.random.default_rng(seed)
+    best, least = parameters, np.inf
+    for _ in range(epochs):
+        total = 0.0
+        for block in blocks():
+            # The last batch of a block is filled up with other rows of it.
+            size = block.weights.shape[0]
+            order = np.resize(random.permutation(size), -(-size // BATCH) * BATCH)
+            order = order.reshape(-1, BATCH).astype(np.int32)
+            parameters, memory, value = _steps(
+                objective, optimizer.update, parameters, memory, fixed, block, order
+            )
+            total += float(value) * size / sum(counts)
+        report(total)
+        error = -np.inf if judge is None else judge(parameters)
+        if error <= least:
+            best, least = parameters, error
+    return best
+
+
+@functools.cache
+def _adam(rate: float, steps: int) -> optax.GradientTransformation:
+    """Adam, the same object for as many steps: `_steps` is compiled once."""
+    return optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _steps(
+    objective: Objective,
+    update: Callable,
+    parameters: Any,
+    memory: optax.OptState,
+    fixed: Any,
+    block: Block,
+    order: Array,
+) -> tuple[Any, optax.OptState, Float[Array, ""]]:
+    """One step per row of `order`; and the mean objective."""
+
+    def body(carry, rows):
+        parameters, memory = carry
+        batch = (array[rows] for array in block)
+        value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
+        # Optimisers of optax mix types of numbers.
+        with jax.numpy_dtype_promotion("standard"):
+            changes, new = update(slopes, memory, parameters)
+            moved = jax.tree.map(operator.add, parameters, changes)
+        new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, memory)
+        return (moved, new), value
+
+    (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
+    return parameters, memory, values.mean()

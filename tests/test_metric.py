@@ -1,0 +1,146 @@
+"""A learned metric: its objective, what it gains, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import budgetjax as bj
+from budgetjax import losses
+from budgetjax.refitting import metric
+from budgetjax.refitting.newton import Basis
+
+# More than a block, so that arrays and batches are the same blocks.
+N = 4200
+
+
+def stream(n=4500, classes=3):
+    """Two features that tell the classes, and six of noise."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(n, 8)).astype(np.float32)
+    angle = np.arctan2(X[:, 0], X[:, 1]) + np.hypot(X[:, 0], X[:, 1])
+    y = np.floor(classes * (angle % (2 * np.pi)) / (2 * np.pi)).astype(np.int32)
+    return X, y if classes > 2 else 2 * y - 1
+
+
+def learner(classes=3, kernel=None, **more):
+    X, y = stream(classes=classes)
+    given = {"num_features": 8, "budget": 20, "num_classes": classes} | more
+    state = bj.perceptron.init(kernel or bj.RBF(0.1), **given)
+    return bj.run(bj.perceptron, state, X[:N], y[:N])[0]
+
+
+def accuracy(state, classes=3):
+    X, y = stream(classes=classes)
+    return np.mean(np.asarray(bj.predict(state, X[N:])) == y[N:])
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8,), (8, 3)])
+def test_the_objective_is_that_of_numpy(shape, double):
+    random = np.random.default_rng(1)
+    X, y = stream(64)
+    Z, W = X[:10].astype(float), random.normal(size=(3, 10))
+    first, change = random.normal(size=shape), random.normal(size=shape)
+    weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, 54.0
+    targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
+    M = first + metric.MAP_RATE * change
+
+    def gram(X, Z):
+        X, Z = (X * M, Z * M) if M.ndim == 1 else (X @ M, Z @ M)
+        return np.exp(-0.3 * np.sum((X[:, None] - Z[None]) ** 2, axis=2))
+
+    root = np.linalg.inv(np.linalg.cholesky(gram(Z, Z) + np.eye(10)))
+    coefficients = root @ W.T
+    scores = gram(X[10:].astype(float), Z) @ coefficients
+    logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
+    loss = -np.mean(weights * logs[np.arange(54), y[10:]])
+    norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
+    prior = metric.PRIOR * np.sum((metric.MAP_RATE * change) ** 2)
+    expected = loss + (norm / penalty + prior) / (2 * rows)
+
+    state = bj.perceptron.init(
+        bj.RBF(0.3), num_features=8, budget=10, num_classes=3, dtype=jnp.float64
+    )
+    expansion = state.expansion._replace(
+        vectors=jnp.asarray(np.vstack([Z, Z[:1]])),
+        squares=jnp.asarray(np.sum(np.vstack([Z, Z[:1]]) ** 2, axis=1)),
+        ages=state.expansion.ages.at[:10].set(jnp.arange(10, dtype=jnp.int32)),
+    )
+    basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
+    unit = np.float64(0.5)
+    parameters = (expansion.vectors / unit, jnp.asarray(W), jnp.asarray(change))
+    fixed = (basis, unit, jnp.asarray(first), np.float64(rows), np.float64(penalty))
+    objective = metric._objective(losses.hinge)
+    batch = (jnp.asarray(X[10:], float), jnp.asarray(targets), jnp.asarray(weights))
+    value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
+    np.testing.assert_allclose(value, expected, rtol=1e-10)
+    # And its slope along a direction is that of differences.
+    along = [jnp.asarray(random.normal(size=leaf.shape)) for leaf in parameters]
+
+    def at(step):
+        pairs = zip(parameters, along, strict=True)
+        return objective(tuple(p + step * way for p, way in pairs), fixed, *batch)
+
+    slope = sum(jnp.vdot(*pair) for pair in zip(slopes, along, strict=True))
+    np.testing.assert_allclose((at(1e-5) - at(-1e-5)) / 2e-5, slope, rtol=1e-6)
+
+
+def test_features_of_noise_lose_their_weight():
+    X, y = stream()
+    state = learner()
+    plain = bj.refit(state, X[:N], y[:N])
+    better = bj.refit(state, X[:N], y[:N], learn_metric=True)
+    assert accuracy(better) > accuracy(plain) + 0.05
+    matrix = np.asarray(better.kernel.matrix)
+    lengths = np.linalg.norm(matrix, axis=1)
+    assert lengths[:2].min() > lengths[2:].max()
+    # Batches are read as the same blocks, and the state goes on learning.
+    batches = [(X[:1000], y[:1000]), (X[1000:N], y[1000:N])]
+    same = bj.refit(state, batches, learn_metric=True)
+    np.testing.assert_array_equal(bj.predict(same, X), bj.predict(better, X))
+    later, _ = bj.run(bj.perceptron, better, X[N:], y[N:])
+    assert int(later.num_seen) == 4500
+
+
+def test_a_metric_of_few_numbers(tmp_path):
+    X, y = stream(classes=2)
+    state = bj.refit(learner(2), X[:N], y[:N], learn_metric="diagonal")
+    assert state.kernel.matrix.shape == (8,)
+    assert accuracy(state, 2) > accuracy(learner(2), 2) + 0.05
+    # Once more goes on from the metric that there is.
+    again = bj.refit(state, X[:N], y[:N], learn_metric=True)
+    assert again.kernel.matrix.shape == state.kernel.matrix.shape
+    bj.save(tmp_path / "model", again)
+    loaded = bj.load(tmp_path / "model")
+    np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(again, X))
+
+
+def test_real_targets_and_features_far_from_0():
+    X, _ = stream()
+    t = np.sin(2 * X[:, 0]).astype(np.float32)
+    state = bj.sgd.init(bj.RBF(0.1), num_features=8, budget=20, num_classes=None)
+    for away in (0, 100):
+        moved = X + np.float32(away)
+        run, _ = bj.run(bj.sgd, state, moved[:N], t[:N])
+        found = bj.refit(run, moved[:N], t[:N], loss="squared", learn_metric=True)
+        error = np.mean((np.asarray(bj.predict(found, moved[N:])) - t[N:]) ** 2)
+        assert np.isfinite(error)
+        if away == 0:
+            assert error < 0.5 * np.var(t)
+
+
+@pytest.mark.parametrize("given", [0, 2, 1.5, "full", None])
+def test_what_is_no_metric_is_refused(given, as_installed):
+    X, y = stream()
+    state = bj.perceptron.init(bj.RBF(0.1), num_features=8, budget=20, num_classes=3)
+    with pytest.raises(ValueError, match="refit: learn_metric must be True, False or"):
+        bj.refit(state, X, y, learn_metric=given)
+
+
+def test_features_without_vectors_and_iterators_have_no_metric(as_installed):
+    X, y = stream()
+    fourier = bj.fourier.init(bj.RBF(0.1), num_features=8, budget=20, num_classes=3)
+    with pytest.raises(ValueError, match="learn_metric must be False for fourier"):
+        bj.refit(fourier, X, y, learn_metric=True)
+    with pytest.raises(ValueError, match="batches that can be read again"):
+        bj.refit(learner(), iter([(X, y)]), learn_metric=True)
