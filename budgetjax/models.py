@@ -338,6 +338,13 @@ def with_innermost(model: Any, new: Any) -> Any:
     return model._replace(model=with_innermost(model.model, new))
 
 
+def with_intercept(model: Any, more: float) -> Any:
+    """The same with so much added to the intercept of the labelled model inside."""
+    if isinstance(model, Labelled):
+        return model._replace(intercept=model.intercept + more)
+    return model._replace(model=with_intercept(model.model, more))
+
+
 def labelled(model: Any) -> Labelled:
     """The `Labelled` in a model, or one around it."""
     model = _inner(model)

@@ -784,17 +784,13 @@ def stacks():
             jnp.array([0.1, 1.0])
         )
 
-    for where, what, call in (
-        ("run", "state", lambda: bj.run(bj.forgetron, states(), points(), labels())),
-        ("step", "state", lambda: bj.forgetron.step(states(), points()[0], 1)),
-        (
-            "decision_function",
-            "model",
-            lambda: bj.decision_function(states(), points()),
-        ),
-        ("predict", "model", lambda: bj.predict(states(), points())),
+    for where, call in (
+        ("run", lambda: bj.run(bj.forgetron, states(), points(), labels())),
+        ("step", lambda: bj.forgetron.step(states(), points()[0], 1)),
+        ("decision_function", lambda: bj.decision_function(states(), points())),
+        ("predict", lambda: bj.predict(states(), points())),
     ):
-        says = (f"{where}: {what} must", "got a stack", "(2,)", "vmap")
+        says = (f"{where}: model must", "got a stack", "(2,)", "vmap")
         yield Bad(where, call, says)
 
 

@@ -693,11 +693,11 @@ def test_steps_are_in_units_of_what_varies():
     """Columns that are constant, near 0 or far from it, change nothing."""
     Z = vectors()
     still = np.concatenate([Z, np.zeros_like(Z), np.full_like(Z, 1000.1)], axis=1)
-    assert moving_vectors._unit(still) == moving_vectors._unit(Z)
+    assert moving_vectors.unit_of(still) == moving_vectors.unit_of(Z)
     np.testing.assert_allclose(
-        moving_vectors._unit(Z), np.sqrt(np.mean(Z.std(axis=0) ** 2)), rtol=1e-6
+        moving_vectors.unit_of(Z), np.sqrt(np.mean(Z.std(axis=0) ** 2)), rtol=1e-6
     )
-    assert moving_vectors._unit(np.full_like(Z, 3)) == 1
+    assert moving_vectors.unit_of(np.full_like(Z, 3)) == 1
 
 
 def test_the_span_of_vectors_far_from_zero():
@@ -944,3 +944,21 @@ def test_features_far_from_zero_are_named():
     far = model(Z=vectors() + 1e6, kernel=bj.Polynomial(10))
     with pytest.raises(ValueError, match=r"^refit: .* so far from 0, .*; centre X$"):
         bj.refit(far, X_ + 1e6, Y_)
+
+
+def test_what_predicts_raw_targets_learns_its_intercept():
+    """Against ridge regression on the features and a constant, in closed form."""
+    X = points()
+    targets = answers(X, 0) + 5
+    state = bj.sgd.init(bj.RBF(GAMMA), num_features=D, budget=BUDGET, num_classes=None)
+    state, _ = bj.run(bj.sgd, state, X, targets - 5)
+    model = bj.Labelled(state, intercept=4.0)
+    found = bj.refit(model, X, targets, loss="squared", penalty=10.0)
+    root = np.asarray(bj.sgd.basis(state), float)
+    rows = np.asarray(state.kernel.gram(X, state.expansion.vectors), float)
+    F = np.hstack([rows @ root, np.ones((N, 1))])
+    weights = np.linalg.solve(F.T @ F + np.eye(F.shape[1]) / 10, F.T @ (targets - 4))
+    assert found.intercept == pytest.approx(4 + weights[-1], rel=1e-3)
+    np.testing.assert_allclose(bj.predict(found, X), F @ weights + 4, rtol=2e-3)
+    # A state has no place for one.
+    assert not hasattr(bj.refit(state, X, targets - 5, loss="squared"), "intercept")

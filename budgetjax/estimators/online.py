@@ -61,19 +61,23 @@ class OnlineEstimator(Estimator):
     @property
     def state_(self) -> Any:
         """The model that predicts, as a state of the algorithm."""
+        return self._predicting().model
+
+    def _predicting(self) -> Labelled:
+        """The model that predicts, after the refit on what is kept of the parts."""
         if self._reservoir is None:
-            return self._model.model
+            return self._model
         if self._solved is None:
-            self._solved = self._replayed(self._model.model, self._reservoir)
+            self._solved = self._replayed(self._model, self._reservoir)
         return self._solved
 
     @property
     def model_(self) -> Labelled:
         """The model that predicts, for all functions of budgetjax, of raw rows."""
-        state = self.state_
-        averages = state.expansion.average is not None
-        return self._model._replace(
-            model=support_set.averaged(state) if averages else state
+        model = self._predicting()
+        averages = model.model.expansion.average is not None
+        return model._replace(
+            model=support_set.averaged(model.model) if averages else model.model
         )
 
     @property
@@ -109,9 +113,10 @@ class OnlineEstimator(Estimator):
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
                 state = self._run(state, X, origin, targets, weights, order, report)
-        if refits:
-            state = self._refitted(state, X, origin, targets, weights, seed)
         self._model = model._replace(model=state)
+        if refits:
+            examples = X, origin, targets, weights
+            self._model = self._refitted(self._model, *examples, seed)
         self._reservoir, self._solved = None, None
         self._refits, self.n_iter_ = refits, epochs
 
@@ -259,38 +264,39 @@ class OnlineEstimator(Estimator):
             report(f"{int(state.expansion.num_active)} vectors", len(numbers))
         return state
 
-    def _replayed(self, state: Any, kept: Reservoir) -> Any:
-        """The state after the rows that were kept, in random order, and the refit."""
+    def _replayed(self, model: Labelled, kept: Reservoir) -> Labelled:
+        """The model after the rows that were kept, in random order, and the refit."""
         rows = kept.rows()
         nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
         if not n:
-            return state
-        intercept = self._model.intercept
-        targets = rows.y - intercept if intercept else rows.y
+            return model
+        targets = rows.y - model.intercept if model.intercept else rows.y
         examples = rows.X, nowhere, targets, rows.weights
-        state = self._run(state, *examples, np.arange(n), size=REPLAYED)
-        return self._refitted(state, *examples, kept.seed)
+        state = self._run(model.model, *examples, np.arange(n), size=REPLAYED)
+        return self._refitted(model._replace(model=state), *examples, kept.seed)
 
     def _refitted(
         self,
-        state: Any,
+        model: Labelled,
         X: Any,
         origin: Float[np.ndarray, " features"],
         targets: Shaped[np.ndarray, " n"],
         weights: Float[np.ndarray, " n"],
         seed: int,
-    ) -> Any:
-        """The state with the coefficients that are best for these rows."""
+    ) -> Labelled:
+        """The model with the coefficients, and intercept, that are best for these."""
+        state = model.model
         if not int(state.expansion.num_active):
             # No example has changed the model: zeros are right.
-            return state
+            return model
         dtype = np.dtype(state.expansion.vectors.dtype)
         family = parameters.family_of(models.is_regressor(state))
         # Threads that wait for each other make small factorisations ten times slower on
         # a busy machine; the large products are XLA's.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
-            return refit(
-                state,
+            found = refit(
+                # Rows are moved and targets centred: not by this model once more.
+                Labelled(state),
                 **_data(X, origin, targets, weights, dtype),
                 loss=parameters.loss_of(self._where, family, self.loss).refit,
                 penalty=self.penalty,
@@ -299,6 +305,8 @@ class OnlineEstimator(Estimator):
                 seed=seed,
                 progress=self.progress,
             )
+        intercept = model.intercept + found.intercept
+        return model._replace(model=found.model, intercept=intercept)
 
 
 def _data(
@@ -550,7 +558,8 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         `{"learning_rate": 0.1}` for "sgd".
 
     Attributes:
-      intercept_: what is added to the scores of `state_`: the mean of the targets.
+      intercept_: what is added to the scores of `state_`: the mean of the targets, and
+        what the refit adds to it.
 
     Example:
       >>> import numpy as np
@@ -564,8 +573,8 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
     @property
     def intercept_(self) -> float:
-        """What is added to the scores of the state: the mean of the targets."""
-        return self._model.intercept
+        """What is added to the scores of the state."""
+        return self._predicting().intercept
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None

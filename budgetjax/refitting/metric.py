@@ -84,7 +84,7 @@ def learned(
         np.asarray(rows, unit.dtype),
         unit.dtype.type(penalty),
     )
-    weights = np.zeros((columns, basis.root.shape[1]), unit.dtype)
+    weights = np.zeros((columns, basis.num_features), unit.dtype)
     first = tuple(jnp.asarray(part) for part in (vectors / unit, weights, 0 * matrix))
     vectors, _, change = minimised(
         _objective(loss),

@@ -105,10 +105,14 @@ def norm_and_scores(
 ) -> tuple[Float[Array, ""], Float[Array, "n columns"]]:
     """`||w||^2` and the scores with moved vectors and coefficients `root w`."""
     moving = support_set.with_vectors(basis.expansion, vectors)
+    weights, bias = jnp.split(weights, [basis.root.shape[1]], axis=1)
     coefficients = jnp.matmul(basis.root, weights.T, precision="highest")
     rows = support_set.kernel_rows(basis.kernel, moving, X, kernels.squared_norms(X))
     rows = jnp.where(moving.mask[None], rows, 0)
     gram = support_set.gram(basis.kernel, moving)
     responses = jnp.matmul(gram, coefficients, precision="highest")
     scores = jnp.matmul(rows, coefficients, precision="highest")
-    return jnp.sum(coefficients * responses), scores
+    norm = jnp.sum(coefficients * responses)
+    if basis.constant is None:
+        return norm, scores
+    return norm + jnp.sum(bias**2), scores + basis.constant * bias.T

@@ -46,11 +46,19 @@ class Basis(NamedTuple):
       kernel: k.
       expansion: the support vectors Z.
       root: the features are `root^T k(Z, x)`, shape `(rows, features)`.
+      constant: one feature more, the same for all points, whose weight is a bias; or
+        None.
     """
 
     kernel: Kernel
     expansion: Expansion
     root: Float[Array, "rows features"]
+    constant: Float[Array, ""] | None = None
+
+    @property
+    def num_features(self) -> int:
+        """The length of a problem's weights."""
+        return self.root.shape[1] + (self.constant is not None)
 
 
 def scores(
@@ -76,7 +84,10 @@ def features(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)
     )
     # Free slots hold arbitrary vectors, and a root has zeros there: but not times NaN.
-    return _times(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
+    found = _times(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
+    if basis.constant is None:
+        return found
+    return jnp.pad(found, ((0, 0), (0, 1)), constant_values=basis.constant)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -199,7 +210,7 @@ def least_squares(
     They are a good start for other losses. One pass; all columns of a penalty share one
     matrix.
     """
-    width, dtype = basis.root.shape[1], basis.root.dtype
+    width, dtype = basis.num_features, basis.root.dtype
     moments = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
     rows = 0
     for block in blocks:
@@ -305,7 +316,7 @@ def one_pass(
       blocks: blocks of one size.
       report: called with a message after every block.
     """
-    problems, width = len(penalties), basis.root.shape[1]
+    problems, width = len(penalties), basis.num_features
     weights = pull = below = np.zeros((problems, width), basis.root.dtype)
     past = new = [np.zeros((width, width), weights.dtype)] * problems
     for block in blocks:

@@ -85,7 +85,8 @@ def refit(
 
     Args:
       state: the state of any online algorithm with support vectors, a single model; or
-        the result of `fit_stream`, for raw rows and their labels.
+        the result of `fit_stream`, for raw rows and their labels. The intercept of such
+        a regressor is solved for too.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
         object whose `__iter__` reads a file anew. From a generator, which can be read
@@ -155,6 +156,8 @@ def refit(
     """
     where = "refit"
     model, state = state, models.innermost(state)
+    # What predicts raw targets has an intercept, which is learned too.
+    shifts = models.is_regressor(state) and model is not state
     algorithm = registry.of_state(where, state)
     models.num_features(where, state)
     function = _loss(where, loss)
@@ -203,6 +206,8 @@ def refit(
                 report=report,
             )
         basis = Basis(state.kernel, state.expansion, jax.jit(algorithm.basis)(state))
+        if shifts:
+            basis = basis._replace(constant=jnp.ones((), basis.root.dtype))
         each = np.repeat(penalties, columns).astype(basis.root.dtype)
         solve = functools.partial(_solved, function, float(tolerance), columns, report)
         if not again:
@@ -230,8 +235,13 @@ def refit(
             assert algorithm.with_vectors is not None, "refused before"
             state = jax.jit(algorithm.with_vectors)(state, vectors)
             root = jax.jit(algorithm.basis)(state)
-            basis = Basis(state.kernel, state.expansion, root)
+            basis = basis._replace(
+                kernel=state.kernel, expansion=state.expansion, root=root
+            )
             weights = solve(basis, blocks, each)
+    if basis.constant is not None:
+        model = models.with_intercept(model, float(weights[0, -1] * basis.constant))
+        weights = weights[:, :-1]
     state = _with_weights(algorithm, state, basis, weights)
     return models.with_innermost(model, state)
 
@@ -252,7 +262,7 @@ def _solved(
     )
     if start is None:
         start, rows = newton.least_squares(basis, blocks(), penalties, columns)
-        if rows >= SAMPLE * ENOUGH * basis.root.shape[1]:
+        if rows >= SAMPLE * ENOUGH * basis.num_features:
             start, _, _ = minimise(
                 lambda: passes.sampled(blocks(), SAMPLE),
                 start,
