@@ -14,7 +14,6 @@ from budgetjax.kernels import (
     RationalQuadratic,
     Sigmoid,
     Sum,
-    default_gamma,
 )
 from budgetjax.models import (
     KernelModel,
@@ -58,6 +57,7 @@ from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
 from budgetjax.program_cache import cache_compiled_programs
 from budgetjax.refitting.refit import refit
 from budgetjax.saving.model_files import load, save
+from budgetjax.scaling import default_gamma
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
 from budgetjax.solvers.kernel.sbp import sbp

@@ -1,4 +1,4 @@
-"""Features on one scale: running means and variances, and a warning without them."""
+"""The scale of features: running means and variances, and the default gamma."""
 
 import warnings
 from typing import NamedTuple
@@ -187,3 +187,84 @@ def unscaled(where: str, X: Shaped[np.ndarray, "n features"]) -> str | None:
             f"digits; {remedy}"
         )
     return None
+
+
+# Rows whose distances from each other make the default gamma.
+SAMPLED_ROWS = 1000
+# A distance counts as at most so many times the median of all.
+LARGEST_DISTANCE = 4.0
+
+
+def default_gamma(X: ArrayLike) -> float:
+    """A `gamma` for `RBF` that needs no tuning: two over the mean squared distance.
+
+    The distances are those of all pairs of 1,000 rows, taken evenly from X, each
+    counted as at most four times their median: few values that are far out do not
+    matter. Without such it is one over the total variance of the features, which is
+    what scikit-learn calls `gamma="scale"` if all features have the same mean, and the
+    kernel of two examples is `exp(-2)` on average of the exponents. Standardise
+    features of different units first; a model with a few hundred support vectors and
+    many rows can use a larger gamma, by a factor of 2 to 8.
+
+    Args:
+      X: examples, or a sample of them, shape `(n, num_features)`.
+
+    Returns:
+      A positive number.
+
+    Raises:
+      ValueError: if X has not two rows that differ, or is not finite.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
+      1.0
+    """
+    X = np.asarray(checks.array("default_gamma", "X", X), np.float64)
+    if X.ndim != 2 or not X.size:
+        raise ValueError(
+            f"default_gamma: X must have shape (n, num_features), got {X.shape}"
+        )
+    rows = X[sampled(len(X))]
+    with np.errstate(over="ignore", invalid="ignore"):
+        gamma = gamma_of_distances(distances_within(rows))
+    if not 0 < gamma < np.inf:
+        raise ValueError(
+            "default_gamma: X must be finite and have rows that differ, got "
+            f"{'rows that are all alike' if gamma == 0 else 'NaN or infinity'}"
+        )
+    return gamma
+
+
+def sampled(num_rows: int) -> Shaped[np.ndarray, " rows"]:
+    """Which rows the default gamma is of."""
+    return np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_ROWS)).astype(int)
+
+
+def distances_within(X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n n"]:
+    """`||x - z||^2` of all pairs of rows, in double precision."""
+    X = np.asarray(X, np.float64)
+    X = X - np.median(X, axis=0)[None]
+    return squared_distances_of(X @ X.T)
+
+
+def squared_distances_of(
+    products: Float[np.ndarray, "n n"],
+) -> Float[np.ndarray, "n n"]:
+    """`||x - z||^2` of all pairs of rows, by their inner products."""
+    squares = np.diag(products)
+    sums = squares[:, None] + squares[None]
+    distances = sums - 2 * products
+    # Of rows that are alike a rounding error is left.
+    return np.where(distances > 1e-12 * sums, distances, 0)
+
+
+def gamma_of_distances(distances: Float[np.ndarray, "n n"]) -> float:
+    """The default gamma of squared distances; 0 if all are 0, NaN if one is."""
+    if not np.all(np.isfinite(distances)):
+        return float("nan")
+    positive = distances[distances > 0]
+    if not positive.size:
+        return 0.0
+    most = LARGEST_DISTANCE * np.median(positive)
+    return float(2 / np.mean(np.minimum(distances, most)))

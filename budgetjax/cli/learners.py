@@ -53,7 +53,7 @@ def chosen(
 
 def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
     """The default gamma of these rows, of a file that is named by `where`."""
-    from budgetjax import kernels
+    from budgetjax import scaling
     from budgetjax.scaling import Scaling
 
     # A number that is not finite is reported, with its place, when it is learned.
@@ -61,7 +61,7 @@ def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
     if standardise:
         X = Scaling.empty(X.shape[1]).updated(X, where=where).apply(X)
     try:
-        return kernels.default_gamma(X)
+        return scaling.default_gamma(X)
     except ValueError as error:
         raise ValueError(
             f"{where}: --gamma scale needs rows that differ: {error}"

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-from budgetjax import checks, kernels, models, scaling
+from budgetjax import checks, models, scaling
 from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
@@ -129,15 +129,15 @@ def scale(X: Any) -> float:
     rows = _sample(X)
     if scipy.sparse.issparse(rows):
         rows = rows.astype(np.float64)
-        distances = kernels.squared_distances_of((rows @ rows.T).toarray())
+        distances = scaling.squared_distances_of((rows @ rows.T).toarray())
     else:
-        distances = kernels.distances_within(rows)
-    return kernels.gamma_of_distances(distances)
+        distances = scaling.distances_within(rows)
+    return scaling.gamma_of_distances(distances)
 
 
 def _sample(X: Any) -> Any:
     """The rows that the default gamma looks at."""
-    return X[kernels.sampled(X.shape[0])]
+    return X[scaling.sampled(X.shape[0])]
 
 
 def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
