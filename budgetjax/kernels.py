@@ -159,7 +159,7 @@ def as_leaves(
       ValueError: if it is no kernel, a parameter is not in the range of the type, or
         has a shape that does not fit points of so many features.
     """
-    _check_kernel(where, "kernel", kernel)
+    check_kernel(where, "kernel", kernel)
     kernel = jax.tree_util.tree_map_with_path(
         lambda path, leaf: checks.as_leaves(
             where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
@@ -174,7 +174,8 @@ def as_leaves(
     return kernel
 
 
-def _check_kernel(where: str, name: str, kernel: object) -> None:
+def check_kernel(where: str, name: str, kernel: object) -> None:
+    """Raises unless this is a kernel."""
     if not isinstance(kernel, Kernel):
         raise ValueError(f"{where}: {name} must be a kernel, got {kernel!r}")
 
@@ -405,7 +406,7 @@ class Mapped(Kernel):
     matrix: Any
 
     def __post_init__(self):
-        _check_kernel("Mapped", "kernel", self.kernel)
+        check_kernel("Mapped", "kernel", self.kernel)
         if not isinstance(self.matrix, Tracer):
             matrix = np.asarray(checks.array("Mapped", "matrix", self.matrix))
             if matrix.ndim not in (1, 2) or not np.all(np.isfinite(matrix)):
@@ -452,7 +453,7 @@ class Normalized(Kernel):
     kernel: Kernel
 
     def __post_init__(self):
-        _check_kernel("Normalized", "kernel", self.kernel)
+        check_kernel("Normalized", "kernel", self.kernel)
 
     @property
     def stationary(self) -> bool:
@@ -482,8 +483,8 @@ class Sum(Kernel):
     right: Kernel
 
     def __post_init__(self):
-        _check_kernel("Sum", "left", self.left)
-        _check_kernel("Sum", "right", self.right)
+        check_kernel("Sum", "left", self.left)
+        check_kernel("Sum", "right", self.right)
 
     @property
     def stationary(self) -> bool:
@@ -504,8 +505,8 @@ class Product(Kernel):
     right: Kernel
 
     def __post_init__(self):
-        _check_kernel("Product", "left", self.left)
-        _check_kernel("Product", "right", self.right)
+        check_kernel("Product", "left", self.left)
+        check_kernel("Product", "right", self.right)
 
     @property
     def stationary(self) -> bool:

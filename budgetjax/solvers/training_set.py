@@ -10,7 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Key
 
 from budgetjax import checks
-from budgetjax.kernels import Kernel
+from budgetjax.kernels import Kernel, check_kernel
 
 
 def training_set(
@@ -21,15 +21,9 @@ def training_set(
     Raises:
       ValueError: if they are no training set of two classes, or the kernel is none.
     """
-    check_kernel(where, kernel)
+    check_kernel(where, "kernel", kernel)
     X = features(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)
-
-
-def check_kernel(where: str, kernel: Any) -> None:
-    """Raises unless this is a kernel."""
-    if not isinstance(kernel, Kernel):
-        raise ValueError(f"{where}: kernel must be a kernel, got {kernel!r}")
 
 
 def features(where: str, X: Any) -> Float[Array, "n d"]:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import checks
 from budgetjax.checks import Static
-from budgetjax.kernels import Kernel
+from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
@@ -77,7 +77,7 @@ def problem_of(
         rows = as_rows(where, X)
         (n, d), squares = rows.shape, _squares(rows)
     else:
-        training_set.check_kernel(where, kernel)
+        check_kernel(where, "kernel", kernel)
         X = training_set.features(where, X)
         (n, d), squares = X.shape, kernel.diag(X)
     y = training_set.signs(where, y, n, float)
