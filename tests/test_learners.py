@@ -126,6 +126,8 @@ def test_multi_merge_of_two_is_merge():
 
     one, scores = run(bj.MultiMerge(2))
     other, expected = run(bj.Merge())
+    # Rows are rounded after the map in one run and before it in the other, and the
+    # coefficients are divided by lambda.
     np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(one.expansion.ages, other.expansion.ages)
 

@@ -55,7 +55,10 @@ def learned(
     seed: int,
     report: Callable[[str], object],
 ) -> tuple[Float[Array, "rows d"], Float[Array, "d ..."]]:
-    """Support vectors and map of a smaller objective; O(n B (d r + C)) per epoch.
+    """Support vectors and map of a smaller objective.
+
+    Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 (r + C)) per step, for a
+    map to r features; a factor per feature is r = d without the products d r.
 
     Args:
       loss: a function of a score and a target, both scalars; with labels the logistic

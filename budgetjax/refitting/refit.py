@@ -110,8 +110,9 @@ def refit(
       learn_metric: learn a linear map M of the features together with the vectors and
         coefficients, before all that: the kernel becomes `Mapped(kernel, M)`. True for
         a matrix, "diagonal" for one factor per feature. A fifth of the examples is held
-        out to choose among the passes. It gains where there are many examples per
-        number that is learned, and can lose where there are few.
+        out to choose among the passes; of several penalties the first is used. It gains
+        where there are many examples per number that is learned, and can lose where
+        there are few.
       epochs: passes of these steps, and of those of the metric.
       tolerance: a problem is solved when a step would gain less than this part of its
         objective.
@@ -123,8 +124,8 @@ def refit(
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has no support
-        vectors, there are no examples, or several penalties or moving vectors are
-        asked for with batches that can be read once only.
+        vectors, there are no examples, or several penalties, moving vectors or a
+        metric are asked for with batches that can be read once only.
       ImportError: if `progress` needs tqdm.
 
     Warns:
