@@ -9,6 +9,7 @@ import budgetjax as bj
 from budgetjax import losses
 from budgetjax.refitting import metric
 from budgetjax.refitting.newton import Basis
+from budgetjax.refitting.passes import Block
 
 # More than a block, so that arrays and batches are the same blocks.
 N = 4200
@@ -43,7 +44,8 @@ def test_the_objective_is_that_of_numpy(shape, double):
     first, change = random.normal(size=shape), random.normal(size=shape)
     weights, penalty, rows = random.uniform(0.5, 2, 54), 4.0, 54.0
     targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
-    M = first + metric.MAP_RATE * change
+    pace = metric.MAP_RATE / np.sqrt(8)
+    M = first + pace * change
 
     def gram(X, Z):
         X, Z = (X * M, Z * M) if M.ndim == 1 else (X @ M, Z @ M)
@@ -55,7 +57,7 @@ def test_the_objective_is_that_of_numpy(shape, double):
     logs = scores - np.log(np.sum(np.exp(scores), axis=1, keepdims=True))
     loss = -np.mean(weights * logs[np.arange(54), y[10:]])
     norm = np.sum(coefficients * (gram(Z, Z) @ coefficients))
-    prior = metric.PRIOR * np.sum((metric.MAP_RATE * change) ** 2)
+    prior = metric.PRIOR * np.sum((pace * change) ** 2)
     expected = loss + (norm / penalty + prior) / (2 * rows)
 
     state = bj.perceptron.init(
@@ -115,6 +117,35 @@ def test_a_metric_of_few_numbers(tmp_path):
     np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(again, X))
 
 
+def test_a_map_to_fewer_features_starts_from_principal_directions():
+    X, y = stream()
+    X, y = X[:4000], y[:4000]
+    given = X * np.arange(1, 9, dtype=np.float32)
+    given[:, 5] = 3
+    blocks = lambda: [Block(given, y[:, None], np.ones(len(y)))]  # noqa: E731
+    first = metric.start(bj.RBF(0.1), 2, 8, np.float32, blocks)
+    # The two features of most variance, and the mean squared distance of all.
+    assert set(np.argmax(np.abs(first), axis=0)) == {7, 6}
+    variances = [np.var(points, axis=0).sum() for points in (given, given @ first)]
+    np.testing.assert_allclose(*variances, rtol=1e-3)
+    found = bj.refit(learner(), given, y, learn_metric=3)
+    assert found.kernel.matrix.shape == (8, 3)
+    assert np.all(np.isfinite(bj.decision_function(found, given)))
+
+
+def test_a_metric_is_kept_where_it_is_better():
+    X, y = stream()
+    state = learner()
+    chosen = bj.refit(state, X[:N], y[:N], learn_metric="auto")
+    better = bj.refit(state, X[:N], y[:N], learn_metric=True)
+    np.testing.assert_array_equal(chosen.kernel.matrix, better.kernel.matrix)
+    # No mistakes are left to mend, or too few examples to tell.
+    easy = np.where(X[:, 0] > 0, 2, 0) * (np.abs(X[:, 0]) > 1)
+    for rows in (np.flatnonzero(np.abs(X[:N, 0] - 0.5) > 1), np.arange(500)):
+        left = bj.refit(state, X[rows], easy[rows], learn_metric="auto")
+        assert isinstance(left.kernel, bj.RBF)
+
+
 def test_real_targets_and_features_far_from_0():
     X, _ = stream()
     t = np.sin(2 * X[:, 0]).astype(np.float32)
@@ -129,11 +160,11 @@ def test_real_targets_and_features_far_from_0():
             assert error < 0.5 * np.var(t)
 
 
-@pytest.mark.parametrize("given", [0, 2, 1.5, "full", None])
+@pytest.mark.parametrize("given", [0, -1, 9, 1.5, "full", None, [2]])
 def test_what_is_no_metric_is_refused(given, as_installed):
     X, y = stream()
     state = bj.perceptron.init(bj.RBF(0.1), num_features=8, budget=20, num_classes=3)
-    with pytest.raises(ValueError, match="refit: learn_metric must be True, False or"):
+    with pytest.raises(ValueError, match="refit: learn_metric must be True, False"):
         bj.refit(state, X, y, learn_metric=given)
 
 

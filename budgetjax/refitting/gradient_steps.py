@@ -12,9 +12,6 @@ from jaxtyping import Array, Float
 
 from budgetjax.refitting.passes import Block
 
-# Examples per step.
-BATCH = 128
-
 # `objective(parameters, fixed, X, targets, weights)`, the mean over a batch.
 Objective = Callable[[Any, Any, Array, Array, Array], Array]
 
@@ -25,12 +22,13 @@ def minimised(
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
+    batch: int,
     rate: float,
     epochs: int,
     seed: int,
     report: Callable[[float], object],
     judge: Callable[[Any], float] | None = None,
-) -> Any:
+) -> tuple[Any, float, int]:
     """The parameters after some passes, or the best of those after each pass.
 
     Args:
@@ -39,24 +37,28 @@ def minimised(
       parameters: a tree of arrays in units in which steps of `rate` are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
+      batch: examples per step.
       rate: the first rate of Adam; it falls to 0 along a cosine.
       epochs: passes over the blocks.
       seed: seed of the order of examples in a block.
       report: called with the mean objective of every pass.
       judge: the error of parameters, by which the best are kept; None keeps the last.
+
+    Returns:
+      The parameters, their error and the passes that they took.
     """
     counts = [block.weights.shape[0] for block in blocks()]
-    optimizer = _adam(rate, epochs * sum(-(-count // BATCH) for count in counts))
+    optimizer = _adam(rate, epochs * sum(-(-count // batch) for count in counts))
     memory = optimizer.init(parameters)
     random = np.random.default_rng(seed)
-    best, least = parameters, np.inf
-    for _ in range(epochs):
+    best, least, passes = parameters, np.inf, 0
+    for epoch in range(epochs):
         total = 0.0
         for block in blocks():
             # The last batch of a block is filled up with other rows of it.
             size = block.weights.shape[0]
-            order = np.resize(random.permutation(size), -(-size // BATCH) * BATCH)
-            order = order.reshape(-1, BATCH).astype(np.int32)
+            order = np.resize(random.permutation(size), -(-size // batch) * batch)
+            order = order.reshape(-1, batch).astype(np.int32)
             parameters, memory, value = _steps(
                 objective, optimizer.update, parameters, memory, fixed, block, order
             )
@@ -64,8 +66,8 @@ def minimised(
         report(total)
         error = -np.inf if judge is None else judge(parameters)
         if error <= least:
-            best, least = parameters, error
-    return best
+            best, least, passes = parameters, error, epoch + 1
+    return best, least, passes
 
 
 @functools.cache

@@ -22,6 +22,8 @@ from budgetjax.refitting.gradient_steps import minimised
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 
+# Examples per step.
+BATCH = 128
 # The first rate of Adam, for vectors in units of the deviation of their features; it
 # falls to 0 along a cosine. On letter, ijcnn1, usps and a checkerboard a third of it or
 # three times as much gained less, but always more than half.
@@ -57,11 +59,12 @@ def moved(
     vectors = np.where(mask[:, None], original, 0)
     unit = unit_of(vectors[mask])
     strength = np.asarray(penalty * rows, vectors.dtype)
-    vectors, _ = minimised(
+    (vectors, _), *_ = minimised(
         _objective(loss),
         (jnp.asarray(vectors / unit), jnp.asarray(weights)),
         (basis, unit, strength),
         blocks,
+        batch=BATCH,
         rate=RATE,
         epochs=epochs,
         seed=seed,

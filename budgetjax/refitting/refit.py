@@ -27,6 +27,8 @@ TOLERANCE = 1e-5
 MAX_PASSES = 100
 # Share of the examples that is held out to choose the penalty.
 HELD_OUT = 0.2
+# Fewer examples than these tell a metric from noise badly.
+ENOUGH_FOR_METRIC = 1000
 # The first Newton steps see one of so many examples, up to a larger tolerance, if these
 # are at least so many times the features: the solution for fewer is a worse start.
 SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
@@ -55,7 +57,7 @@ def refit(
     loss: str | Callable[[Array, Array], Array] = "squared_hinge",
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     move_vectors: bool = False,
-    learn_metric: bool | str = False,
+    learn_metric: bool | str | int = False,
     epochs: int = 20,
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -108,11 +110,12 @@ def refit(
         objective. It gains most for small budgets: letter with 100 vectors 90.8 to 92.3
         percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6.
       learn_metric: learn a linear map M of the features together with the vectors and
-        coefficients, before all that: the kernel becomes `Mapped(kernel, M)`. True for
-        a matrix, "diagonal" for one factor per feature. A fifth of the examples is held
-        out to choose among the passes; of several penalties the first is used. It gains
-        where there are many examples per number that is learned, and can lose where
-        there are few.
+        coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
+        most 64 features; a whole number for one to so many; "diagonal" for one factor
+        per feature. "auto" learns a matrix where it makes fewer mistakes than new
+        coefficients alone on a fifth of the examples, of which there must be 1,000. A
+        classifier learns it, with its coefficients, from the logistic loss over all
+        classes. It gains where there are many examples per number that is learned.
       epochs: passes of these steps, and of those of the metric.
       tolerance: a problem is solved when a step would gain less than this part of its
         objective.
@@ -160,19 +163,15 @@ def refit(
     # What predicts raw targets has an intercept, which is learned too.
     shifts = models.is_regressor(state) and model is not state
     algorithm = registry.of_state(where, state)
-    models.num_features(where, state)
+    width = models.num_features(where, state)
     function = _loss(where, loss)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     checks.positive(where, "tolerance", tolerance)
     checks.size(where, "epochs", epochs)
     checks.size(where, "seed", seed, at_least=0)
-    if not isinstance(learn_metric, bool) and learn_metric != "diagonal":
-        raise ValueError(
-            f"{where}: learn_metric must be True, False or 'diagonal', got "
-            f"{learn_metric!r}"
-        )
-    learns = learn_metric is not False
+    _checked_metric(where, learn_metric, width)
     moves = checks.flag(where, "move_vectors", move_vectors)
+    learns = learn_metric is not False and learn_metric != "auto"
     if (moves or learns) and algorithm.with_vectors is None:
         name = "move_vectors" if moves else "learn_metric"
         raise ValueError(
@@ -183,63 +182,73 @@ def refit(
         raise ValueError(f"{where}: state must have support vectors, got none")
     of_labels = losses.takes_labels(function)
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
-    if not again and (len(penalties) > 1 or moves or learns):
+    if not again and (len(penalties) > 1 or moves or learn_metric is not False):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors or a metric, got an iterator"
         )
+    chooses = (
+        learn_metric == "auto"
+        and algorithm.with_vectors is not None
+        and state.kernel.stationary
+        and sum(np.sum(block.weights > 0) for block in blocks()) >= ENOUGH_FOR_METRIC
+    )
     columns = state.expansion.num_columns
     learn, held = (
         functools.partial(_part, blocks, seed, keep) for keep in (False, True)
     )
     with progress_bar.reporting(where, progress, "passes") as report:
-        if learns:
-            state = _with_metric(
-                algorithm,
-                state,
-                function,
-                learn,
-                lambda scores: float(_errors(function, scores, held(), columns)[0]),
-                learn_metric,
-                penalties[0],
-                epochs=epochs,
-                seed=seed,
-                report=report,
-            )
-        basis = Basis(state.kernel, state.expansion, jax.jit(algorithm.basis)(state))
-        if shifts:
-            basis = basis._replace(constant=jnp.ones((), basis.root.dtype))
+        constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
+        basis = _basis(algorithm, state, constant)
         each = np.repeat(penalties, columns).astype(basis.root.dtype)
         solve = functools.partial(_solved, function, float(tolerance), columns, report)
-        if not again:
-            weights = newton.one_pass(function, basis, blocks(), each, report)
-        elif len(penalties) == 1:
-            weights = solve(basis, blocks, each)
-        else:
+        judge = functools.partial(_errors, function, held, columns)
+        weights, error = None, np.inf
+        if len(penalties) > 1 or chooses:
             weights = solve(basis, learn, each)
-            scores = functools.partial(newton.scores, basis, weights)
-            best = int(np.argmin(_errors(function, scores, held(), columns)))
+            errors = judge(functools.partial(newton.scores, basis, weights))
+            best = int(np.argmin(errors))
             chosen = slice(best * columns, (best + 1) * columns)
-            each = each[chosen]
-            weights = solve(basis, blocks, each, weights[chosen])
-        if moves:
-            vectors = moving_vectors.moved(
-                function,
-                basis,
-                blocks,
-                weights,
-                float(each[0]),
+            each, weights, error = each[chosen], weights[chosen], errors[best]
+        mapped = None
+        if learns or chooses:
+            mapped = _with_metric(
+                *(algorithm, state, basis, learn_metric, blocks),
+                loss=function,
+                learn=learn,
+                judge=lambda scores: float(judge(scores)[0]),
+                below=error if chooses else np.inf,
+                penalty=float(each[0]),
                 epochs=epochs,
                 seed=seed,
                 report=report,
             )
-            assert algorithm.with_vectors is not None, "refused before"
-            state = jax.jit(algorithm.with_vectors)(state, vectors)
-            root = jax.jit(algorithm.basis)(state)
-            basis = basis._replace(
-                kernel=state.kernel, expansion=state.expansion, root=root
-            )
-            weights = solve(basis, blocks, each)
+        if mapped is not None and losses.takes_labels(function):
+            # The logistic loss has these weights, for the root of the first vectors.
+            state, weights = mapped
+        else:
+            if mapped is not None:
+                (state, _), weights = mapped, None
+                basis = _basis(algorithm, state, basis.constant)
+            if again:
+                weights = solve(basis, blocks, each, weights)
+            else:
+                weights = newton.one_pass(function, basis, blocks(), each, report)
+            if moves:
+                vectors = moving_vectors.moved(
+                    function,
+                    basis,
+                    blocks,
+                    weights,
+                    float(each[0]),
+                    epochs=epochs,
+                    seed=seed,
+                    report=report,
+                )
+                assert algorithm.with_vectors is not None, "refused before"
+                state = jax.jit(algorithm.with_vectors)(state, vectors)
+                basis = _basis(algorithm, state, basis.constant)
+                weights = solve(basis, blocks, each)
     if basis.constant is not None:
         model = models.with_intercept(model, float(weights[0, -1] * basis.constant))
         weights = weights[:, :-1]
@@ -297,13 +306,13 @@ def _part(
 
 def _errors(
     loss: Callable[[Array, Array], Array],
-    scores_of: Callable[[np.ndarray], Any],
-    blocks: Iterator[Block],
+    blocks: Callable[[], Iterator[Block]],
     columns: int,
+    scores_of: Callable[[np.ndarray], Any],
 ) -> Float[np.ndarray, " models"]:
     """The mistakes of one model or more, or for regression their losses."""
     total = np.zeros(1)
-    for block in blocks:
+    for block in blocks():
         scores = np.asarray(scores_of(block.X))
         scores = scores.reshape(len(scores), -1, columns)
         targets = block.targets[:, None]
@@ -318,27 +327,37 @@ def _errors(
     return total
 
 
+def _basis(
+    algorithm: Algorithm, state: Any, constant: Float[Array, ""] | None
+) -> Basis:
+    """The features of the support vectors of a state."""
+    root = jax.jit(algorithm.basis)(state)
+    return Basis(state.kernel, state.expansion, root, constant)
+
+
 def _with_metric(
     algorithm: Algorithm,
     state: Any,
-    loss: Callable[[Array, Array], Array],
-    learn: Callable[[], Iterator[Block]],
-    judge: Callable[[Any], float],
-    form: bool | str,
-    penalty: float,
+    basis: Basis,
+    form: bool | str | int,
+    blocks: Callable[[], Iterator[Block]],
     **rest: Any,
-) -> Any:
-    """The state with a learned metric and its vectors, but stale coefficients."""
-    kernel, expansion = state.kernel, state.expansion
-    _, width = expansion.vectors.shape
-    matrix = metric.start(kernel, form, width, expansion.vectors.dtype)
-    inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
-    state = state._replace(kernel=Mapped(inner, jnp.asarray(matrix)))
-    basis = Basis(inner, expansion, jax.jit(algorithm.basis)(state))
-    vectors, matrix = metric.learned(loss, basis, matrix, learn, judge, penalty, **rest)
-    state = state._replace(kernel=Mapped(inner, matrix))
+) -> tuple[Any, Float[np.ndarray, "columns features"]] | None:
+    """The state with a learned metric and its vectors, and weights of the features.
+
+    The weights are for the root of the basis. None if the metric is not worth it.
+    """
+    _, width = state.expansion.vectors.shape
+    dtype = state.expansion.vectors.dtype
+    matrix = metric.start(state.kernel, form, width, dtype, blocks)
+    inner = state.kernel.kernel if isinstance(state.kernel, Mapped) else state.kernel
+    found = metric.learned(basis._replace(kernel=inner), matrix, blocks=blocks, **rest)
+    if found is None:
+        return None
+    vectors, matrix, weights = found
     assert algorithm.with_vectors is not None, "refused before"
-    return jax.jit(algorithm.with_vectors)(state, vectors)
+    state = state._replace(kernel=Mapped(inner, matrix))
+    return jax.jit(algorithm.with_vectors)(state, vectors), weights
 
 
 def _with_weights(
@@ -371,6 +390,17 @@ def _weighed(
     """The state with these weights, but for its average; and whether all are finite."""
     state = algorithm.restarted(algorithm.with_weights(state, root, weights))
     return state, jnp.all(jnp.isfinite(state.expansion.terms))
+
+
+def _checked_metric(where: str, given: Any, width: int) -> None:
+    """Refuses what is no form of a metric of so many features."""
+    if isinstance(given, bool | np.bool_) or given in ("auto", "diagonal"):
+        return
+    if not isinstance(given, int | np.integer) or not 1 <= given <= width:
+        raise ValueError(
+            f"{where}: learn_metric must be True, False, 'auto', 'diagonal', or a rank "
+            f"of 1 to {width}, the number of features, got {given!r}"
+        )
 
 
 def _loss(where: str, loss: str | Callable[..., Any]) -> Callable[..., Any]:
