@@ -18,7 +18,7 @@ def stream(
     y: ArrayLike,
     weight: ArrayLike | None,
     first_row: int = 0,
-) -> tuple[Float[Array, "n features"], Shaped[Array, " n"], Float[Array, " n"]]:
+) -> tuple[Float[Array, "n features"], Shaped[Array, "n ..."], Float[Array, " n"]]:
     """A stream and its weights in the types of the state, checked; see `run`.
 
     `first_row` is the number of the first row, for error messages.
@@ -27,9 +27,11 @@ def stream(
     X = models.rows(where, X, size, state.expansion.vectors.dtype)
     checks.check_finite(where, X, first_row)
     y = checks.array(where, "y", y)
-    if y.shape != X.shape[:1]:
+    n, more = X.shape[:1], models.target_shape(state)
+    if y.shape not in (n, n + more):
+        also = f", or {n + more}, one target per row and output" if more else ""
         raise ValueError(
-            f"{where}: y must have shape {X.shape[:1]}, one label per row of X, got "
+            f"{where}: y must have shape {n}, one label per row of X{also}, got "
             f"{y.shape}"
         )
     weight = np.ones(X.shape[0]) if weight is None else weight
@@ -44,7 +46,7 @@ def stream(
         check_weights(where, given, X.dtype, first_row)
     given = checks.concrete(y)
     with np.errstate(over="ignore"):  # an overflow is an error below
-        y = labels(where, state, y)
+        y = labels(where, state, y, n)
     if given is not None:
         check_labels(where, state, given, first_row)
     return X, y, checks.on_device(weight, X.dtype)
@@ -52,7 +54,7 @@ def stream(
 
 def example(
     where: str, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
-) -> tuple[Float[Array, " features"], Shaped[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, " features"], Shaped[Array, "*outputs"], Float[Array, ""]]:
     """One example in the types of the state; values are checked where known."""
     size = models.num_features(where, state)
     x = checks.array(where, "x", x)
@@ -61,13 +63,17 @@ def example(
             f"{where}: x must have shape ({size},) (num_features), got {x.shape}"
         )
     y = checks.array(where, "y", y)
-    if y.shape != ():
-        raise ValueError(f"{where}: y must be a scalar label, got shape {y.shape}")
+    more = models.target_shape(state)
+    if y.shape not in ((), more):
+        also = f", or targets of shape {more}" if more else ""
+        raise ValueError(
+            f"{where}: y must be a scalar label{also}, got shape {y.shape}"
+        )
     weight = checks.array(where, "weight", 1 if weight is None else weight)
     if weight.shape != ():
         raise ValueError(f"{where}: weight must be a scalar, got shape {weight.shape}")
     known, count = checks.concrete(y), checks.concrete(weight)
-    label, dtype = labels(where, state, y), state.expansion.vectors.dtype
+    label, dtype = labels(where, state, y, ()), state.expansion.vectors.dtype
     if known is not None:
         check_labels(where, state, known[None])
     if count is not None:
@@ -75,14 +81,22 @@ def example(
     return jnp.asarray(x, dtype), label, jnp.asarray(weight, dtype)
 
 
-def labels(where: str, state: Any, y: ArrayLike) -> Shaped[Array, "..."]:
-    """Labels in the type of the state: floats for one column, else integers."""
-    columns = state.expansion.num_columns
+def labels(
+    where: str, state: Any, y: ArrayLike, rows: tuple[int, ...]
+) -> Shaped[Array, "..."]:
+    """Labels of so many rows in the type of the state: integers for several classes.
+
+    One target per row becomes one per output.
+    """
+    columns, more = state.expansion.num_columns, models.target_shape(state)
     y = checks.array(where, "y", y)
-    if columns == 1:
+    if columns == 1 or more:
         if y.dtype == bool:
             raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
-        return checks.on_device(y, state.expansion.vectors.dtype)
+        y = checks.on_device(y, state.expansion.vectors.dtype)
+        if more and y.ndim == len(rows):
+            y = jnp.broadcast_to(y[..., None], rows + more)
+        return y
     if not jnp.issubdtype(y.dtype, jnp.integer):
         raise ValueError(
             f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
@@ -139,11 +153,12 @@ def check_labels(
 ) -> None:
     """Raises unless all labels are the model's."""
     columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
-    if columns > 1:
+    if models.is_regressor(state):
+        known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
+        known = known.all(axis=1) if known.ndim > 1 else known
+    elif columns > 1:
         known = (y >= 0) & (y < columns) & (y == np.floor(y))
         expected = f"in 0 .. {columns - 1}"
-    elif models.is_regressor(state):
-        known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
     else:
         known, expected = np.isin(y, (-1, 1)), "-1 or +1"
     if not np.all(known):

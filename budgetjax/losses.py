@@ -6,16 +6,19 @@ labels -1 and +1; a multi-class model has one column per class and labels `0 .. 
 A loss is a function of a model's scores and one target: the score is a scalar, shape
 `()`, for a model with one column, and has shape `(C,)` otherwise. The losses of
 `optax.losses` are such functions too, for example `optax.losses.squared_error` and
-`optax.losses.huber_loss` for regression.
+`optax.losses.huber_loss` for regression. A model with several real outputs gives scores
+and targets of shape `(num_outputs,)`, and the values of its loss are summed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.tree_util import Partial
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import checks
@@ -27,7 +30,7 @@ LABELS = "__budgetjax_labels__"
 def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
     """A decorator: the targets of this loss are labels, as of `hinge`.
 
-    A model with it is a classifier. Without it, one of one column is a regressor.
+    A model with it is a classifier. Without it, it is a regressor.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -39,7 +42,9 @@ def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
     return loss
 
 
-def margin(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
+def margin(
+    score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
+) -> Float[Array, ""]:
     """How far the label's score is ahead: `y f`, or `f^(y) - f^(r)`.
 
     `r` is the best of the other classes. A margin of at most 0 is a mistake, so a zero
@@ -47,17 +52,22 @@ def margin(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Float[Array
 
     Args:
       score: `f(x)`, shape `(1,)` or `(C,)`.
-      y: the label, -1 or +1, or an integer in `0 .. C-1`.
+      y: the label, -1 or +1, or an integer in `0 .. C-1`; or several real targets,
+        whose margin is the least of `y f`.
 
     Returns:
       A scalar.
     """
+    if y.ndim:
+        return jnp.min(y * score)
     if score.shape[0] == 1:
         return y * score[0]
     return score[y] - jnp.max(_others(score, y))
 
 
-def mistaken(score: Float[Array, " columns"], y: Shaped[Array, ""]) -> Bool[Array, ""]:
+def mistaken(
+    score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
+) -> Bool[Array, ""]:
     """Whether the label's score is not ahead; true of a score that is not a number."""
     return ~(margin(score, y) > 0)
 
@@ -127,19 +137,24 @@ def _named(loss: Callable[..., Array]) -> str:
     return getattr(loss, "__name__", repr(loss))
 
 
-def absolute(score: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:
+def absolute(
+    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
+) -> Float[Array, "*outputs"]:
     """`|f - y|`, whose minimum is the median."""
     return jnp.abs(score - y)
 
 
-def quantile(level: ArrayLike) -> Partial:
+def quantile(level: ArrayLike | Sequence[float]) -> Partial:
     """The pinball loss: `level (y - f)` if `f < y`, else `(1 - level) (f - y)`.
 
     Args:
-      level: which quantile of y to learn, between 0 and 1; a leaf, which can be swept.
+      level: which quantile of y to learn, between 0 and 1; or several, shape
+        `(num_outputs,)`, for a model with one output per level. A leaf, which can be
+        swept.
     """
-    checks.fraction("losses.quantile", "level", level)
-    return Partial(_pinball, level=level)
+    given = np.asarray(level) if isinstance(level, Sequence) else level
+    checks.fraction("losses.quantile", "level", given)
+    return Partial(_pinball, level=given)
 
 
 def _pinball(score, y, level):
@@ -163,21 +178,77 @@ def _outside_tube(score, y, epsilon):
     return jnp.where(distance > epsilon, distance - epsilon, 0)
 
 
+def _rounded(error: Array, width: Any) -> Any:
+    """`max(0, error)`, with its kink rounded over errors of about this width."""
+    return width * jax.nn.softplus(error / width)
+
+
+def _smooth_absolute(score, y, width):
+    return _rounded(score - y, width) + _rounded(y - score, width)
+
+
+def _smooth_pinball(score, y, level, width):
+    return level * (y - score) + _rounded(score - y, width)
+
+
+def _smooth_tube(score, y, epsilon, width):
+    above, below = score - y - epsilon, y - score - epsilon
+    return _rounded(above, width) + _rounded(below, width)
+
+
+# Losses with kinks, and what they are where `max(0, u)` is `w log(1 + exp(u / w))`.
+SMOOTH = {
+    absolute: _smooth_absolute,
+    _pinball: _smooth_pinball,
+    _outside_tube: _smooth_tube,
+}
+
+
+def has_kinks(loss: Callable[..., Array]) -> bool:
+    """Whether it is a loss of this module whose derivative jumps."""
+    return getattr(loss, "func", loss) in SMOOTH
+
+
+def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
+    """A loss that `has_kinks`, convex as it was, and with all derivatives.
+
+    It differs by at most `2 log(2) width`, and tends to the loss as `width` does to 0.
+
+    Args:
+      loss: one that `has_kinks`.
+      width: errors over which a kink is rounded, above 0, or shape `(num_outputs,)`.
+
+    References:
+      Zheng (2011), "Gradient descent algorithms for quantile regression with smooth
+      approximation", for the pinball loss.
+      https://doi.org/10.1007/s13042-011-0031-2
+    """
+    function = SMOOTH[getattr(loss, "func", loss)]
+    return Partial(function, **getattr(loss, "keywords", {}), width=width)
+
+
 def gradient(
-    loss: Callable[..., Array], score: Float[Array, " columns"], y: Shaped[Array, ""]
+    loss: Callable[..., Array],
+    score: Float[Array, " columns"],
+    y: Shaped[Array, "*outputs"],
 ) -> Float[Array, " columns"]:
     """The derivative of a loss in the scores, shape `(columns,)`."""
     if score.shape[0] == 1:
         return jax.grad(loss)(score[0], y)[None]
-    return jax.grad(loss)(score, y)
+    return jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
 
 
 def as_leaves(
-    where: str, loss: Callable[..., Array] | None, num_classes: int | None, dtype
+    where: str,
+    loss: Callable[..., Array] | None,
+    num_classes: int | None,
+    dtype: DTypeLike,
+    num_outputs: int = 1,
 ) -> Callable[..., Array]:
     """A loss as a part of a state, if it is one for these targets.
 
-    Its numbers become leaves. None is the hinge, or of real targets the squared error.
+    Its numbers become leaves, of shape `()` or `(num_outputs,)`. None is the hinge, or
+    of real targets the squared error.
     """
     usual = optax.losses.squared_error if num_classes is None else hinge
     given = usual if loss is None else loss
@@ -188,13 +259,22 @@ def as_leaves(
     given = given if isinstance(given, Partial) else Partial(given)
 
     def number(leaf):
-        checks.array(where, "loss", leaf)
-        return checks.as_leaf(where, "loss", leaf, dtype)
+        shape = checks.array(where, "loss", leaf).shape
+        if shape and shape != outputs:
+            raise ValueError(
+                f"{where}: loss must have scalars"
+                + (f", or shape {outputs}, one number per output" if outputs else "")
+                + f", got shape {shape}; num_outputs= is the number of outputs, and "
+                "jax.vmap over init sweeps values"
+            )
+        return checks.as_leaves(where, "loss", leaf, dtype)
 
+    several = num_classes is None and num_outputs > 1
+    outputs = (num_outputs,) if several else ()
     given = jax.tree.map(number, given)
-    one = num_classes is None or num_classes == 2
-    score = jax.ShapeDtypeStruct(() if one else (num_classes,), dtype)
-    y = jax.ShapeDtypeStruct((), dtype if one else jnp.int32)
+    labels = num_classes is not None and num_classes > 2
+    score = jax.ShapeDtypeStruct((num_classes,) if labels else outputs, dtype)
+    y = jax.ShapeDtypeStruct(outputs, jnp.int32 if labels else dtype)
     try:
         value = jax.eval_shape(given, score, y)
     except Exception as error:
@@ -202,11 +282,11 @@ def as_leaves(
             f"{where}: loss must be a function of scores of shape {score.shape} and "
             f"one target, got {error}"
         ) from error
-    known = isinstance(value, jax.ShapeDtypeStruct)
-    if not known or value.shape != () or not jnp.issubdtype(value.dtype, jnp.floating):
+    known = isinstance(value, jax.ShapeDtypeStruct) and value.shape in ((), outputs)
+    if not known or not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(
-            f"{where}: loss must give one float for scores of shape {score.shape}, "
-            f"got {value}"
+            f"{where}: loss must give one float for scores of shape {score.shape}"
+            f"{', or one per output' if several else ''}, got {value}"
         )
     if takes_labels(given) and num_classes is None:
         raise ValueError(

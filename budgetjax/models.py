@@ -79,14 +79,14 @@ class Labelled(NamedTuple):
       classes: the labels, in the order of the scores, shape `(C,)`; None for those of
         the learner, and for regressors.
       feature_names: names of the columns, where they are known.
-      intercept: a number added to all scores.
+      intercept: a number added to all scores, or shape `(num_outputs,)`.
     """
 
     model: Any
     scaling: Scaling | None = None
     classes: Shaped[np.ndarray, " classes"] | None = None
     feature_names: tuple[str, ...] | None = None
-    intercept: float = 0.0
+    intercept: float | Float[np.ndarray, " outputs"] = 0.0
 
     def decision_function(self, X: Any) -> Float[np.ndarray, " n *classes"]:
         """`budgetjax.decision_function` of this model."""
@@ -142,8 +142,9 @@ def predict(model: Any, X: Any) -> Any:
       X: as for `decision_function`.
 
     Returns:
-      Shape `(n,)`: the scores of a regressor; else integers, -1 or +1, where a score of
-      0 gives -1, or the class of the largest score, the lowest of equal ones. A
+      The scores of a regressor, shape `(n,)`, or `(n, num_outputs)` where it has
+      several; else integers, shape `(n,)`: -1 or +1, where a score of 0 gives -1, or
+      the class of the largest score, the lowest of equal ones. A
       `Labelled` gives the labels of the data.
 
     Raises:
@@ -184,8 +185,21 @@ def is_regressor(model: Any) -> bool:
     model = innermost(model)
     if not hasattr(model, "expansion"):
         return False
-    loss = getattr(model, "loss", losses.hinge)
-    return model.expansion.num_columns == 1 and not losses.takes_labels(loss)
+    return not losses.takes_labels(getattr(model, "loss", losses.hinge))
+
+
+def target_shape(model: Any) -> tuple[int, ...]:
+    """The shape of one target: `()`, or `(num_outputs,)` where there are several."""
+    if not is_regressor(model):
+        return ()
+    columns = innermost(model).expansion.num_columns
+    return (columns,) if columns > 1 else ()
+
+
+def target_dtype(state: Any) -> np.dtype:
+    """The type of a state's targets: integers for several classes."""
+    integers = state.expansion.num_columns > 1 and not is_regressor(state)
+    return np.dtype(np.int32 if integers else state.expansion.vectors.dtype)
 
 
 def support(model: Any) -> Support:
@@ -338,7 +352,7 @@ def with_innermost(model: Any, new: Any) -> Any:
     return model._replace(model=with_innermost(model.model, new))
 
 
-def with_intercept(model: Any, more: float) -> Any:
+def with_intercept(model: Any, more: float | np.ndarray) -> Any:
     """The same with so much added to the intercept of the labelled model inside."""
     if isinstance(model, Labelled):
         return model._replace(intercept=model.intercept + more)
@@ -366,7 +380,10 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
     """
     y = np.asarray(y)
     if model.classes is None:
-        return y - model.intercept if model.intercept else y
+        if not np.any(model.intercept):
+            return y
+        several = np.ndim(model.intercept) > 0 and y.ndim == 1
+        return (y[:, None] if several else y) - np.asarray(model.intercept)
     codes = codes_of(model.classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
@@ -534,7 +551,9 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
         ]
         found.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(found)
-    return scores.astype(np.float64) + model.intercept if model.intercept else scores
+    if not np.any(model.intercept):
+        return scores
+    return scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
 @functools.partial(jax.jit, static_argnames="columns")

@@ -59,8 +59,8 @@ class Algorithm(NamedTuple):
     A state is a `NamedTuple` with the fields `algorithm`, its name, `kernel`,
     `expansion`, `num_seen`, `num_mistakes`, `num_updates` (see `budgetjax.counter`) and
     whatever else the algorithm needs. Two more have a meaning: with a `loss` that is
-    not one of labels, one column takes any real target, and not only -1 and +1; a
-    `maintenance` starts anew when a refit replaces the coefficients.
+    not one of labels, a column takes any real target; a `maintenance` starts anew when
+    a refit replaces the coefficients.
 
     A conservative algorithm gives `violates` and `update`; one that changes its model
     in every round gives a `block` of its own.
@@ -71,7 +71,9 @@ class Algorithm(NamedTuple):
     * `budget`: B, the maximum number of support vectors; may be traced if `capacity` is
       given.
     * `num_classes`: 2 for labels -1 and +1, with one column of coefficients; C for
-      labels `0 .. C-1`, with one column per class; None for real targets, one column.
+      labels `0 .. C-1`, with one column per class; None for real targets.
+    * `num_outputs`: real targets per example, with one column each; all columns share
+      the support vectors, and the values of the loss are summed over them.
     * `maintenance`: what a full budget does, such as `budgetjax.RemoveOldest()`. None
       merges with a Gaussian kernel and projects with any other.
     * `average`: True to keep the average of all iterates beside the last one, or the
@@ -129,7 +131,7 @@ class Algorithm(NamedTuple):
           state: a state of this algorithm.
           x: the example, shape `(num_features,)`.
           y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor
-            a real number.
+            a real number, or shape `(num_outputs,)`.
           weight: a factor of the update, at least 0. An example of weight 0 changes
             nothing, the clock included. None is 1.
 
@@ -148,7 +150,7 @@ class Algorithm(NamedTuple):
         self,
         state: Any,
         X: Float[Array, "size features"],
-        y: Shaped[Array, " size"],
+        y: Shaped[Array, "size ..."],
         weights: Float[Array, " size"],
         axis: str | None = None,
     ) -> tuple[Any, Float[Array, "size columns"]]:
@@ -157,7 +159,7 @@ class Algorithm(NamedTuple):
         Args:
           state: a state of this algorithm.
           X: examples, shape `(size, num_features)`.
-          y: labels, shape `(size,)`.
+          y: labels, shape `(size,)`, or targets, `(size, num_outputs)`.
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
@@ -225,10 +227,22 @@ def start(
     }
 
 
-def columns_of(where: str, num_classes: int | None, *, targets: bool = False) -> int:
-    """Columns of coefficients: one for two classes, and for real targets (None)."""
-    if num_classes is None and targets:
-        return 1
+def columns_of(
+    where: str, num_classes: int | None, num_outputs: int | None = None
+) -> int:
+    """Columns of coefficients: one for two classes, and one per real output.
+
+    `num_outputs` is None where an algorithm takes labels only.
+    """
+    if num_outputs is not None:
+        outputs = checks.size(where, "num_outputs", num_outputs)
+        if num_classes is None:
+            return outputs
+        if outputs > 1:
+            raise ValueError(
+                f"{where}: num_outputs must be 1 unless num_classes is None, for real "
+                f"targets, got {outputs} with num_classes={num_classes!r}"
+            )
     classes = checks.size(where, "num_classes", num_classes, at_least=2)
     return 1 if classes == 2 else classes
 

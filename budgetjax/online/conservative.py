@@ -50,7 +50,7 @@ class Block(NamedTuple):
 
     Attributes:
       X: the examples, shape `(size, num_features)`.
-      y: their labels, shape `(size,)`.
+      y: their labels, shape `(size,)`, or targets, `(size, num_outputs)`.
       weights: 0 where an example is to be skipped, shape `(size,)`.
       squares: `||x||^2`, shape `(size,)`.
       selves: `k(x, x)`, shape `(size,)`.
@@ -63,7 +63,7 @@ class Block(NamedTuple):
     """
 
     X: Float[Array, "size features"]
-    y: Shaped[Array, " size"]
+    y: Shaped[Array, "size ..."]
     weights: Float[Array, " size"]
     squares: Float[Array, " size"]
     selves: Float[Array, " size"]
@@ -104,7 +104,7 @@ def block(
     algorithm: Any,
     state: Any,
     X: Float[Array, "size features"],
-    y: Shaped[Array, " size"],
+    y: Shaped[Array, "size ..."],
     weights: Float[Array, " size"],
     axis: str | None = None,
 ) -> tuple[Any, Float[Array, "size columns"]]:
@@ -228,7 +228,7 @@ def _finished(
     block: Block,
     state: Any,
     loop: Loop,
-    y: Shaped[Array, " size"],
+    y: Shaped[Array, "size ..."],
     present: Bool[Array, " size"],
 ) -> tuple[Any, Float[Array, "size columns"]]:
     """The state after the last violation and the rounds behind it, and the scores."""

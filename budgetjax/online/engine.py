@@ -39,7 +39,8 @@ def run(
       state: a state of that algorithm; it stays valid.
       X: examples, shape `(n, num_features)`.
       y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
-        regressor real numbers.
+        regressor real numbers, shape `(n, num_outputs)` where it has several outputs,
+        or `(n,)` for the same target of all.
       weight: factors of the updates, shape `(n,)`, at least 0; booleans too. A row of
         weight 0 is scored, and otherwise as if it were not there. None is 1 for all.
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
@@ -161,7 +162,7 @@ def next_block(
     algorithm: Algorithm,
     state: Any,
     X: Float[Array, "n features"],
-    y: Shaped[Array, " n"],
+    y: Shaped[Array, "n ..."],
     weights: Float[Array, " n"],
     start: Integer[Array, ""],
     size: int,
@@ -190,7 +191,7 @@ def learn(
     algorithm: Algorithm,
     state: Any,
     X: Float[Array, "n features"],
-    y: Shaped[Array, " n"],
+    y: Shaped[Array, "n ..."],
     weights: Float[Array, " n"],
     size: int,
     axis: str | None,

@@ -78,6 +78,7 @@ def start(
     root: Float[Array, "rows rows"] | None,
     tolerance: ArrayLike,
     num_classes: int | None,
+    num_outputs: int,
     loss: Callable[..., Array] | None,
     optimizer: optax.GradientTransformation | None,
 ) -> State:
@@ -106,7 +107,7 @@ def start(
         **shared,
         root=root,
         tolerance=checks.as_leaf(where, "tolerance", tolerance, dtype),
-        loss=losses.as_leaves(where, loss, num_classes, dtype),
+        loss=losses.as_leaves(where, loss, num_classes, dtype, num_outputs),
         weights=weights,
         sums=None if expansion.average is None else jnp.zeros_like(weights),
         optimizer=Partial(optimizer.update),
@@ -118,7 +119,7 @@ def learn(
     state: State,
     features: Float[Array, " rows"],
     score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
+    y: Shaped[Array, "*outputs"],
     weight: Float[Array, ""],
 ) -> State:
     """One step of the optimiser, if the example has a weight."""

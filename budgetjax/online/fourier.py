@@ -48,6 +48,7 @@ def init(
     num_features: int,
     budget: ArrayLike,
     num_classes: int | None = 2,
+    num_outputs: int = 1,
     loss: Callable[..., Array] | None = None,
     optimizer: optax.GradientTransformation | None = None,
     average: bool | int = False,
@@ -71,8 +72,8 @@ def init(
     Cost: O(B (d + C)) per example.
 
     Args:
-      num_features, num_classes, average, capacity, dtype: as in every `init`; see
-        `budgetjax.Algorithm`.
+      num_features, num_classes, num_outputs, average, capacity, dtype: as in every
+        `init`; see `budgetjax.Algorithm`.
       kernel: an `RBF` or `Laplacian`.
       budget: B, the number of random features, even; may be traced where `capacity` is
         given.
@@ -114,7 +115,7 @@ def init(
         where,
         kernel,
         num_features=num_features,
-        num_columns=columns_of(where, num_classes, targets=True),
+        num_columns=columns_of(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -155,6 +156,7 @@ def init(
         root=None,
         tolerance=0.0,
         num_classes=num_classes,
+        num_outputs=num_outputs,
         loss=loss,
         optimizer=optimizer,
     )
@@ -164,7 +166,7 @@ def block(
     algorithm: Algorithm,
     state: State,
     X: Float[Array, "size features"],
-    y: Shaped[Array, " size"],
+    y: Shaped[Array, "size ..."],
     weights: Float[Array, " size"],
     axis: str | None,
 ) -> tuple[State, Float[Array, "size columns"]]:

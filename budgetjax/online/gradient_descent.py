@@ -74,6 +74,7 @@ def start(
     *,
     num_features: int,
     num_classes: int | None,
+    num_outputs: int = 1,
     budget: ArrayLike,
     loss: Callable[..., Array] | None,
     learning_rate: ArrayLike | Callable[[Array], Array] | None,
@@ -91,7 +92,7 @@ def start(
         where,
         kernel,
         num_features=num_features,
-        num_columns=algorithm.columns_of(where, num_classes, targets=True),
+        num_columns=algorithm.columns_of(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -110,7 +111,7 @@ def start(
         maintenance=started(
             where, maintenance, shared["kernel"], shared["expansion"], seed
         ),
-        loss=losses.as_leaves(where, loss, num_classes, kind),
+        loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,
         ball=Ball(jnp.ones((), kind), jnp.zeros((), kind)) if project else None,
@@ -148,7 +149,7 @@ def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
 
 
 def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
 ) -> Bool[Array, ""]:
     """True where the loss has a gradient."""
     return jnp.any(losses.gradient(state.loss, score, y) != 0)
@@ -157,7 +158,7 @@ def violates(
 def update(
     state: State,
     score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
+    y: Shaped[Array, "*outputs"],
     newcomer: Newcomer,
 ) -> tuple[State, Edits]:
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""

@@ -19,6 +19,7 @@ def init(
     num_features: int,
     budget: ArrayLike,
     num_classes: int | None = 2,
+    num_outputs: int = 1,
     loss: Callable[..., Array] | None = None,
     learning_rate: ArrayLike | None = None,
     regularization: ArrayLike = 1e-4,
@@ -36,8 +37,8 @@ def init(
     Cost: O(B (d + C)) per example.
 
     Args:
-      kernel, num_features, budget, num_classes, average, capacity, dtype: as in every
-        `init`; see `budgetjax.Algorithm`.
+      kernel, num_features, budget, num_classes, num_outputs, average, capacity, dtype:
+        as in every `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
       learning_rate: eta, a positive number; None is 1, or 0.3 for real targets.
       regularization: lambda, at least 0.
@@ -77,6 +78,7 @@ def init(
         learning_rate=learning_rate,
         regularization=regularization,
         num_classes=num_classes,
+        num_outputs=num_outputs,
         maintenance=RemoveOldest(),
         average=average,
         seed=0,

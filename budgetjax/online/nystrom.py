@@ -23,6 +23,7 @@ def init(
     num_features: int,
     budget: ArrayLike,
     num_classes: int | None = 2,
+    num_outputs: int = 1,
     loss: Callable[..., Array] | None = None,
     optimizer: optax.GradientTransformation | None = None,
     landmarks: ArrayLike | None = None,
@@ -43,8 +44,8 @@ def init(
     Cost: O(B (d + B + C)) per example.
 
     Args:
-      num_features, num_classes, average, capacity, dtype: as in every `init`; see
-        `budgetjax.Algorithm`.
+      num_features, num_classes, num_outputs, average, capacity, dtype: as in every
+        `init`; see `budgetjax.Algorithm`.
       kernel: any positive definite kernel.
       budget: B, the maximum number of landmarks, which are its support vectors.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
@@ -88,7 +89,7 @@ def init(
         where,
         kernel,
         num_features=num_features,
-        num_columns=columns_of(where, num_classes, targets=True),
+        num_columns=columns_of(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -107,6 +108,7 @@ def init(
         root=root,
         tolerance=checks.positive(where, "tolerance", tolerance),
         num_classes=num_classes,
+        num_outputs=num_outputs,
         loss=loss,
         optimizer=optimizer,
     )
@@ -116,7 +118,7 @@ def block(
     algorithm: Algorithm,
     state: State,
     X: Float[Array, "size features"],
-    y: Shaped[Array, " size"],
+    y: Shaped[Array, "size ..."],
     weights: Float[Array, " size"],
     axis: str | None,
 ) -> tuple[State, Float[Array, "size columns"]]:

@@ -18,6 +18,7 @@ def init(
     num_features: int,
     budget: ArrayLike,
     num_classes: int | None = 2,
+    num_outputs: int = 1,
     loss: Callable[..., Array] | None = None,
     learning_rate: ArrayLike | Callable[[Array], Array] | None = None,
     regularization: ArrayLike = 0.0,
@@ -45,14 +46,15 @@ def init(
     under a squared loss is in every round.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
-        dtype: as in every `init`; see `budgetjax.Algorithm`.
+      kernel, num_features, budget, num_classes, num_outputs, maintenance, average,
+        seed, capacity, dtype: as in every `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, differentiable in the scores, which have shape
         `(C,)` for more than two classes and `()` else: from `optax.losses`,
-        `budgetjax.losses`, or your own. It is part of the program: give the same
-        function again, not a new `lambda`, or loops are compiled again. Numbers that
-        may change go into a `jax.tree_util.Partial`. None is the hinge, or the squared
-        error for real targets.
+        `budgetjax.losses`, or your own. With several real outputs, scores and targets
+        have shape `(num_outputs,)`, and its values are summed. It is part of the
+        program: give the same function again, not a new `lambda`, or loops are compiled
+        again. Numbers that may change go into a `jax.tree_util.Partial`. None is the
+        hinge, or the squared error for real targets.
       learning_rate: eta, a positive number, or an optax schedule: a function of the
         number of rounds before this one, which comes as a float. None is 1, or 0.3
         for real targets.
@@ -94,6 +96,7 @@ def init(
         learning_rate=learning_rate,
         regularization=regularization,
         num_classes=num_classes,
+        num_outputs=num_outputs,
         maintenance=maintenance,
         average=average,
         seed=seed,

@@ -25,8 +25,8 @@ from jaxtyping import Array, Float
 from budgetjax import losses
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting.gradient_steps import minimised
-from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of
-from budgetjax.refitting.newton import Basis
+from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
+from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.passes import Block
 
 # Examples per step. Twice as many as for moving vectors take half of the time.
@@ -181,7 +181,8 @@ def _objective(loss: Callable[[Array, Array], Array]) -> Callable[..., Array]:
         *_, rows, penalty = fixed
         norm, scores = _parts(parameters, fixed, X)
         if not of_labels:
-            each = jax.vmap(loss)(scores[:, 0], targets[:, 0])
+            numbers = of_problems(loss, scores.shape[1], scores.dtype)
+            each = jnp.sum(values(numbers, scores, targets), axis=1)
         elif scores.shape[1] == 1:
             each = jax.nn.softplus(-targets[:, 0] * scores[:, 0])
         else:

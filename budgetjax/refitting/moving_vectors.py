@@ -8,18 +8,18 @@ with the coefficients `a = root w` for the root of the first vectors, in which t
 problem is well conditioned.
 """
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
 from budgetjax import kernels, support_set
 from budgetjax.refitting.gradient_steps import minimised
-from budgetjax.refitting.newton import Basis
+from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.passes import Block
 
 # Examples per step.
@@ -44,7 +44,7 @@ def moved(
     """Support vectors of a smaller objective; O(n B (d + C)) per epoch.
 
     Args:
-      loss: a function of a score and a target, both scalars.
+      loss: a function of a score and a target, both scalars, as for `newton.minimise`.
       basis: the features, with the support vectors to begin with.
       blocks: reads the same blocks every time.
       weights: the solution for these support vectors.
@@ -60,9 +60,9 @@ def moved(
     unit = unit_of(vectors[mask])
     strength = np.asarray(penalty * rows, vectors.dtype)
     (vectors, _), *_ = minimised(
-        _objective(loss),
+        _objective,
         (jnp.asarray(vectors / unit), jnp.asarray(weights)),
-        (basis, unit, strength),
+        (of_problems(loss, len(weights), weights.dtype), basis, unit, strength),
         blocks,
         batch=BATCH,
         rate=RATE,
@@ -83,21 +83,23 @@ def unit_of(vectors: Float[np.ndarray, "active d"]) -> np.floating:
     return vectors.dtype.type(np.sqrt(mean))
 
 
-@functools.cache
-def _objective(loss: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+def _objective(
+    parameters: Any, fixed: Any, X: Array, targets: Array, weights: Array
+) -> Float[Array, ""]:
     """The objective of a batch, per row and penalty."""
+    vectors, feature_weights = parameters
+    loss, basis, unit, strength = fixed
+    norm, scores = norm_and_scores(basis, vectors * unit, feature_weights, X)
+    losses = jnp.sum(weights[:, None] * values(loss, scores, targets), axis=1)
+    return norm / (2 * strength) + jnp.mean(losses)
 
-    def objective(
-        parameters: Any, fixed: Any, X: Array, targets: Array, weights: Array
-    ) -> Float[Array, ""]:
-        vectors, feature_weights = parameters
-        basis, unit, strength = fixed
-        norm, scores = norm_and_scores(basis, vectors * unit, feature_weights, X)
-        losses = jax.vmap(jax.vmap(loss))(scores, targets)
-        losses = jnp.sum(weights[:, None] * losses, axis=1)
-        return norm / (2 * strength) + jnp.mean(losses)
 
-    return objective
+def values(
+    loss: Partial, scores: Float[Array, "n columns"], targets: Float[Array, "n columns"]
+) -> Float[Array, "n columns"]:
+    """The losses, by the numbers of each column; see `newton.of_problems`."""
+    each = jax.vmap(lambda loss, score, target: loss(score, target))
+    return jax.vmap(each, (None, 0, 0))(loss, scores, targets)
 
 
 def norm_and_scores(

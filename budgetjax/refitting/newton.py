@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import kernels, support_set
@@ -70,6 +71,26 @@ def scores(
     return np.asarray(features(basis, X)) @ weights.T
 
 
+def deviations(
+    basis: Basis,
+    blocks: Iterable[Block],
+    weights: Float[np.ndarray, "problems features"],
+) -> tuple[Float[np.ndarray, " problems"], Float[np.ndarray, " problems"]]:
+    """The standard deviations of targets less scores, and of targets; one pass."""
+    count, sums = 0.0, np.zeros((4, len(weights)))
+    for block in blocks:
+        targets = np.tile(block.targets, len(weights) // block.targets.shape[1])
+        targets = targets.astype(np.float64)
+        for i, away in enumerate((targets - scores(basis, weights, block.X), targets)):
+            sums[2 * i] += block.weights @ away
+            sums[2 * i + 1] += block.weights @ away**2
+        count += float(block.weights.sum(dtype=np.float64))
+    mean, square, whole_mean, whole_square = sums / count
+    variances = square - mean**2, whole_square - whole_mean**2
+    left, whole = (np.sqrt(np.maximum(one, 0)) for one in variances)
+    return left, whole
+
+
 def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision="highest")
 
@@ -90,9 +111,18 @@ def features(
     return jnp.pad(found, ((0, 0), (0, 1)), constant_values=basis.constant)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+def of_problems(loss: Callable[..., Array], problems: int, dtype: Any) -> Partial:
+    """A loss with a number of its own for every problem, where it has numbers.
+
+    Those of columns, shape `(columns,)`, come again for every penalty.
+    """
+    loss = loss if isinstance(loss, Partial) else Partial(loss)
+    return jax.tree.map(lambda leaf: np.resize(leaf, problems).astype(dtype), loss)
+
+
+@jax.jit
 def _slopes(
-    loss: Callable[[Array, Array], Array],
+    loss: Partial,
     features: Float[Array, "size features"],
     targets: Float[Array, "size columns"],
     counts: Float[Array, " size"],
@@ -113,12 +143,14 @@ def _slopes(
     targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
     factors = counts[:, None] * penalties[None]
 
-    def slope(score, target):
+    def slope(score, target, loss):
         value, slope = jax.value_and_grad(loss)(score, target)
         return slope, (value, slope)
 
-    curvature = jax.grad(slope, has_aux=True)
-    curvatures, (values, slopes) = jax.vmap(jax.vmap(curvature))(found, targets)
+    curvature = jax.vmap(jax.grad(slope, has_aux=True))
+    curvatures, (values, slopes) = jax.vmap(curvature, (0, 0, None))(
+        found, targets, loss
+    )
     losses = factors * values
     losses = jnp.stack([jnp.sum(losses, axis=0), jnp.sum(jnp.abs(losses), axis=0)])
     return losses, _times((factors * slopes).T, features), (factors * curvatures).T
@@ -245,7 +277,8 @@ def minimise(
     class; the steps O(problems B^3).
 
     Args:
-      loss: a convex function of a score and a target, both scalars, with a derivative.
+      loss: a convex function of a score and a target, both scalars, with a derivative;
+        a `Partial` may have numbers per column.
       basis: the features.
       blocks: reads the same blocks, of one size, every time.
       weights: the weights to start from.
@@ -260,6 +293,7 @@ def minimise(
       converged, both of shape `(problems,)`.
     """
     problems, width = weights.shape
+    each = of_problems(loss, problems, weights.dtype)
     best, value = weights, np.full(problems, np.inf)
     converged = np.zeros(problems, bool)
     for _ in range(max_passes):
@@ -273,7 +307,7 @@ def minimise(
             found = features(basis, block.X)
             losses, slopes, curvatures = (
                 np.asarray(array)
-                for array in _slopes(loss, found, *block[1:], weights, penalties)
+                for array in _slopes(each, found, *block[1:], weights, penalties)
             )
             totals += losses
             gradient = gradient + slopes
@@ -318,11 +352,12 @@ def one_pass(
     """
     problems, width = len(penalties), basis.num_features
     weights = pull = below = np.zeros((problems, width), basis.root.dtype)
+    each = of_problems(loss, problems, weights.dtype)
     past = new = [np.zeros((width, width), weights.dtype)] * problems
     for block in blocks:
         found = features(basis, block.X)
         for _ in range(2):
-            given = _slopes(loss, found, *block[1:], weights, penalties)
+            given = _slopes(each, found, *block[1:], weights, penalties)
             _, slopes, curvatures = (np.asarray(array) for array in given)
             # g + H (v - w) = 0 at v: the quadratic function pulls to H w - g.
             hessians = [

@@ -41,7 +41,7 @@ def data(
       where: the caller's name, for error messages.
       model: a state, or a model that has one and takes raw rows.
       X: shape `(n, num_features)`, or an iterable of `(X, y)` or `(X, y, weight)`.
-      y: shape `(n,)`, or None.
+      y: shape `(n,)`, or `(n, num_outputs)`, or None.
       weight: shape `(n,)`, or None.
       of_labels: whether targets of a single column must be -1 or +1.
 
@@ -73,8 +73,8 @@ def data(
         some = False
         for X, y, weights in _of_one_size(batches, size):
             some = some or bool(np.any(weights > 0))
-            targets = y[:, None]
-            if columns > 1:
+            targets = y if y.ndim > 1 else y[:, None]
+            if targets.shape[1] < columns:
                 targets = np.where(targets == np.arange(columns), 1, -1)
             yield Block(X, targets.astype(X.dtype), weights)
         if not some:

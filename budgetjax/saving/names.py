@@ -51,10 +51,9 @@ TYPES = {name: where for where, names in MODULES.items() for name in names.split
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    own = (losses.hinge, losses.logistic, losses.absolute)
-    private = (losses._pinball, losses._outside_tube)
+    own = (losses.hinge, losses.logistic, *losses.SMOOTH, *losses.SMOOTH.values())
     return {
-        **{loss.__name__.strip("_"): loss for loss in own + private},
+        **{loss.__name__.strip("_"): loss for loss in own},
         "default optimizer": features.OPTIMIZER.update,
         **{
             f"optax.{name}": loss

@@ -133,6 +133,7 @@ def in_rows(
     rows: int,
     dtype: DTypeLike = np.float32,
     width: int | None = None,
+    outputs: tuple[int, ...] = (),
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Batches of any lengths as batches of one length; the last may be shorter.
 
@@ -145,10 +146,11 @@ def in_rows(
       rows: number of rows per batch.
       dtype: type of X and of the weights, which are 1 where a batch has none.
       width: number of columns of X; None is that of the first batch.
+      outputs: shape of one target, `()` or `(num_outputs,)`.
 
     Yields:
-      `(X, y, weight)` of shapes `(n, num_features)`, `(n,)` and `(n,)`; y is int64,
-      float64, booleans or strings.
+      `(X, y, weight)` of shapes `(n, num_features)`, `(n, *outputs)` and `(n,)`; y is
+      int64, float64, booleans or strings.
 
     Raises:
       ValueError: if a batch is no such tuple, its lengths differ, the number of columns
@@ -157,7 +159,8 @@ def in_rows(
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
-    yield from examples.regrouped(_pieces(where, batches, rows, dtype, width), rows)
+    pieces = _pieces(where, batches, rows, dtype, width, outputs)
+    yield from examples.regrouped(pieces, rows)
 
 
 def _pieces(
@@ -166,12 +169,13 @@ def _pieces(
     rows: int,
     dtype: DTypeLike,
     width: int | None,
+    outputs: tuple[int, ...],
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Checked copies of the batches, in pieces of at most `rows` rows."""
     names = getattr(batches, "feature_names", None)
     row, text = 0, None
     for i, batch in enumerate(batches):
-        X, y, weight = _checked(where, i, batch, row, width)
+        X, y, weight = _checked(where, i, batch, row, width, outputs)
         width = X.shape[1]
         text = _same_kind(where, y, row, text)
         weight = np.ones(len(y)) if weight is None else weight
@@ -206,11 +210,16 @@ def _examples(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
 
 
 def _checked(
-    where: str, i: int, batch: Any, row: int, width: int | None
+    where: str,
+    i: int,
+    batch: Any,
+    row: int,
+    width: int | None,
+    outputs: tuple[int, ...],
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """The parts of a batch as arrays of fitting shapes."""
     X, y, weight = _examples(where, i, batch)
-    y = targets(where, y, row)
+    y = targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
     X = X.tocsr() if _is_sparse(X) else np.asarray(checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
@@ -225,9 +234,9 @@ def _checked(
         )
     if weight is not None:
         weight = np.asarray(checks.array(where, "weight", weight))
-        if weight.shape != y.shape:
+        if weight.shape != (len(y),):
             raise ValueError(
-                f"{where}: weight must have shape {y.shape}, one per row of X, got "
+                f"{where}: weight must have shape {(len(y),)}, one per row of X, got "
                 f"{weight.shape}"
             )
     return X, y, weight
@@ -280,19 +289,28 @@ def as_type(
         ) from error
 
 
-def targets(where: str, y: Any, row: int) -> np.ndarray:
+def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
     """Targets as int64, float64, booleans or strings, in an array of their own.
 
+    With `outputs` each row has so many, or one that becomes so many.
+
     Raises:
-      ValueError: if they have another shape than `(n,)` or are of another kind, one is
-        missing, or an integer is beyond 64 bits; the first has the row number `row`.
+      ValueError: if they have another shape than `(n,)` or `(n, *outputs)` or are of
+        another kind, one is missing, or an integer is beyond 64 bits; the first has the
+        row number `row`.
     """
     y = np.asarray(y)
+    if outputs and y.shape[1:] == outputs and y.ndim == 2:
+        columns = (targets(where, column, row) for column in y.T)
+        return np.stack(list(columns), axis=1)
     if y.ndim != 1:
+        also = f" or (n, {outputs[0]})" if outputs else ""
         raise ValueError(
-            f"{where}: y must have shape (n,), one per row, got {y.shape} from row "
-            f"{row} on"
+            f"{where}: y must have shape (n,){also}, one per row, got {y.shape} from "
+            f"row {row} on"
         )
+    if outputs:
+        return np.repeat(targets(where, y, row)[:, None], *outputs, axis=1)
     if y.dtype.kind in "OT":
         y = _of_objects(where, y.astype(object), row)
     kind = y.dtype.kind

@@ -39,7 +39,7 @@ def fit_stream(
     batches: Iterable[Any],
     *,
     classes: ArrayLike | Sequence[Any] | None = None,
-    intercept: float = 0.0,
+    intercept: ArrayLike = 0.0,
     standardise: bool = False,
     reservoir: int | None = None,
     batch_rows: int | None = None,
@@ -67,12 +67,14 @@ def fit_stream(
         scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
         `(X, y, weight)`: X of shape `(n, num_features)`, dense or a sparse matrix of
-        SciPy, y and weight of shape `(n,)`, as for `budgetjax.run`.
+        SciPy, y and weight of shape `(n,)`, as for `budgetjax.run`; y of shape
+        `(n, num_outputs)` for several real outputs.
       classes: all labels, in the order of the learner's columns: numbers or strings.
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
         or `0 .. C-1`, and for regressors.
       intercept: number subtracted from real targets before they are learned, and added
-        to predictions: their mean, for targets far from 0.
+        to predictions: their mean, for targets far from 0. Shape `(num_outputs,)` for
+        several outputs.
       standardise: whether to subtract the mean of every feature and divide by its
         standard deviation, over all rows up to and including the batch. The support
         vectors are mapped to the new units with every batch. Rows of weight 0 do not
@@ -213,7 +215,7 @@ def _begin(
     """The model at the start of a run."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
     checks.finite(WHERE, "intercept", intercept)
-    intercept = float(intercept)
+    intercept = np.asarray(intercept, np.float64)
     if isinstance(state, StreamModel):
         model, features = state, models.num_features(WHERE, state.state)
         _check_continued(model, classes, intercept, wanted)
@@ -221,10 +223,17 @@ def _begin(
         features = models.num_features(WHERE, state)
         scaling = Scaling.empty(features) if wanted else None
         known = _known(state, classes)
-        if intercept and not models.is_regressor(state):
+        if np.any(intercept) and not models.is_regressor(state):
             raise ValueError(
-                f"{WHERE}: intercept must be 0 for a classifier, got {intercept:g}"
+                f"{WHERE}: intercept must be 0 for a classifier, got {intercept}"
             )
+        outputs = models.target_shape(state)
+        if intercept.shape not in ((), outputs):
+            raise ValueError(
+                f"{WHERE}: intercept must have shape {outputs}, one number per output, "
+                f"got {intercept.shape}"
+            )
+        intercept = intercept if intercept.ndim else float(intercept)
         model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
     if size is None or model.reservoir is not None:
         return model
@@ -234,20 +243,21 @@ def _begin(
         features,
         # As rows are before they are scaled.
         dtype if model.scaling is None else np.dtype(np.float64),
-        dtype if expansion.num_columns == 1 else np.dtype(np.int32),
+        models.target_dtype(model.state),
+        models.target_shape(model.state),
         size=checks.size(WHERE, "reservoir", size),
     )
     return model._replace(reservoir=empty)
 
 
 def _check_continued(
-    model: StreamModel, classes: Any, intercept: float, standardise: bool
+    model: StreamModel, classes: Any, intercept: np.ndarray, standardise: bool
 ) -> None:
     """Raises unless these arguments fit the model to continue."""
-    if intercept not in (0.0, model.model.intercept):
+    before = model.model.intercept
+    if np.any(intercept) and not np.array_equal(intercept, before):
         raise ValueError(
-            f"{WHERE}: intercept must be the model's, {model.model.intercept:g}, got "
-            f"{intercept:g}"
+            f"{WHERE}: intercept must be the model's, {before}, got {intercept}"
         )
     if standardise and model.scaling is None:
         raise ValueError(
@@ -321,7 +331,8 @@ def _after(
     if models.is_regressor(state):
         present = batch.weight > 0
         away = np.asarray(scores, np.float64)[present] - batch.y[present]
-        error, scored = float(away @ away), int(present.sum())
+        error = float(np.vdot(away, away)) / state.expansion.num_columns
+        scored = int(present.sum())
     else:
         error = float(state.num_mistakes - model.state.num_mistakes)
         scored = int(state.num_seen - model.state.num_seen)

@@ -23,8 +23,8 @@ class StreamModel(NamedTuple):
       rows: number of rows read at each point of the learning curve, shape `(points,)`,
         at most 1,000 points; the last is the end.
       errors: progressive error up to there, each row predicted before it is learned:
-        the share of mistakes, or for a regressor the mean squared error, shape
-        `(points,)`.
+        the share of mistakes, or for a regressor the mean squared error, over its
+        outputs too, shape `(points,)`.
       num_scored: number of rows with a weight above 0, over which the errors are means.
       total_error: sum of their errors.
       reservoir: sample of the rows, while a stream that keeps one has not ended.

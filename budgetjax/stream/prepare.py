@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from budgetjax import checks, examples
-from budgetjax.models import coded, padded
+from budgetjax.models import coded, padded, target_dtype, target_shape
 from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints
@@ -19,7 +19,8 @@ class Batch(NamedTuple):
 
     Attributes:
       X: shape `(batch_rows, num_features)`.
-      y: labels of the learner, shape `(batch_rows,)`.
+      y: labels of the learner, shape `(batch_rows,)`, or its targets, shape
+        `(batch_rows, num_outputs)`.
       weight: shape `(batch_rows,)`; 0 from `rows` on.
       rows: number of rows.
       first: number of the first row in the source.
@@ -60,7 +61,8 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
     read = 0
     # Before they are scaled, features may need more digits than after.
     wide = dtype if scaling is None else np.float64
-    ready = source.in_rows(batches, rows, wide, width)
+    outputs = target_shape(model.state)
+    ready = source.in_rows(batches, rows, wide, width, outputs)
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:
@@ -97,7 +99,6 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
 
 def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     """The targets in the labels and type of the learner."""
-    expansion = model.state.expansion
     if model.classes is not None:
         y = coded(name, model.model, y, first)
     elif y.dtype.kind in "UO":
@@ -108,4 +109,4 @@ def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.nda
     else:
         y = coded(name, model.model, y, first)
         examples.check_labels(name, model.state, y, first)
-    return y.astype(expansion.vectors.dtype if expansion.num_columns == 1 else np.int32)
+    return y.astype(target_dtype(model.state))

@@ -19,13 +19,13 @@ class Rows(NamedTuple):
 
     Attributes:
       X: shape `(n, features)`.
-      y: labels of the algorithm, or targets, shape `(n,)`.
+      y: labels of the algorithm, or targets, shape `(n,)` or `(n, num_outputs)`.
       weights: above 0, shape `(n,)`.
       numbers: uniform in `[0, 1)`, shape `(n,)`.
     """
 
     X: Float[np.ndarray, "n features"]
-    y: Shaped[np.ndarray, " n"]
+    y: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
     numbers: Float[np.ndarray, " n"]
 
@@ -71,12 +71,13 @@ class Reservoir(NamedTuple):
         num_features: int,
         dtype: np.dtype,
         y_dtype: np.dtype,
+        outputs: tuple[int, ...] = (),
         *,
         size: int,
         seed: int = 0,
     ) -> "Reservoir":
-        """A reservoir without rows."""
-        X, y = np.zeros((0, num_features), dtype), np.zeros(0, y_dtype)
+        """A reservoir without rows; `outputs` is the shape of one target."""
+        X, y = np.zeros((0, num_features), dtype), np.zeros((0, *outputs), y_dtype)
         none = Rows(X, y, np.zeros(0), np.zeros(0))
         return cls(none, none, size, 0, seed)
 
@@ -87,7 +88,7 @@ class Reservoir(NamedTuple):
     def updated(
         self,
         X: Float[np.ndarray, "n features"],
-        y: Shaped[np.ndarray, " n"],
+        y: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
     ) -> "Reservoir":
         """The reservoir after more rows; rows of weight 0 do not count."""

@@ -37,6 +37,16 @@ def huber(f, t):
     return value, np.clip(gap, -1, 1), 1.0 * near
 
 
+def rounded_pinball(level, width):
+    """level (t - f) + width log(1 + exp((f - t) / width))."""
+
+    def loss(f, t):
+        value, slope, curvature = logistic((t - f) / width, 1)
+        return level * (t - f) + width * value, -level - slope, curvature / width
+
+    return loss
+
+
 LOSSES = {
     "squared_hinge": squared_hinge,
     "logistic": logistic,
@@ -46,9 +56,9 @@ LOSSES = {
 
 
 def targets(y, num_classes):
-    """One column, y itself; or, of more than two classes, one a class, -1 or +1."""
+    """The columns of y; or, of more than two classes, one a class, -1 or +1."""
     if num_classes <= 2:
-        return np.asarray(y, np.float64)[:, None]
+        return np.asarray(y, np.float64).reshape(len(y), -1)
     return np.where(np.asarray(y)[:, None] == np.arange(num_classes), 1.0, -1.0)
 
 
@@ -76,7 +86,7 @@ def coefficients(kernel, Z, X, t, *, loss, penalty, weights=None):
 
 def _newton(P, t, strength, loss):
     """One column, until a step gains nothing."""
-    function = LOSSES[loss]
+    function = LOSSES.get(loss, loss)
 
     def objective(v):
         return (v @ v) / 2 + strength @ function(P @ v, t)[0]

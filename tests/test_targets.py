@@ -1,0 +1,418 @@
+"""Several real outputs as columns that share their support vectors; quantiles."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from reference import fourier, gradients, kernels, maintenance, nystrom, sgd
+from reference import refit as reference
+from scipy.optimize import minimize
+
+import budgetjax as bj
+from budgetjax import losses
+
+D, N, K, BUDGET, GAMMA = 2, 240, 3, 20, 0.5
+LEVELS = (0.1, 0.5, 0.9)
+KERNEL = kernels.rbf(GAMMA)
+
+
+def points(n=N, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, D)).astype(np.float32)
+
+
+def outputs(X, noise=0.3, seed=1):
+    """Three noisy functions of the points."""
+    found = np.stack([np.sin(2 * X[:, 0]), X[:, 0] * X[:, 1], np.cos(X[:, 1])], axis=1)
+    random = np.random.default_rng(seed)
+    return (found + noise * random.normal(size=found.shape)).astype(np.float32)
+
+
+def weights_of(n=N):
+    return np.random.default_rng(2).choice([0, 0.3, 1, 1.7], n)
+
+
+def made(algorithm=bj.sgd, **more):
+    given = {"num_features": D, "budget": BUDGET, "num_classes": None}
+    given |= {"num_outputs": K}
+    if algorithm is bj.sgd:
+        given |= {"maintenance": bj.RemoveOldest()}
+    return algorithm.init(bj.RBF(GAMMA), **given | more)
+
+
+def close(found, expected):
+    largest = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * largest)
+
+
+# Steps against NumPy.
+
+
+@pytest.mark.parametrize("kind", ["squared-and-merge", "quantiles"])
+def test_steps_of_several_outputs_are_the_reference(kind, double):
+    X, rate, strength = points().astype(float), 0.1, 0.01
+    given = outputs(X).astype(float)
+    loss, theirs = optax.losses.l2_loss, gradients.squared
+    strategy, removes = bj.Merge(same_sign=False), maintenance.merge(False)
+    if kind == "quantiles":
+        # One target for all.
+        given = given[:, 0]
+        loss, theirs = losses.quantile(LEVELS), gradients.quantile(np.array(LEVELS))
+        strategy, removes = bj.RemoveOldest(), maintenance.remove_oldest
+    expected = sgd.run(
+        KERNEL,
+        X,
+        given,
+        budget=BUDGET,
+        maintenance=removes,
+        gradient=theirs,
+        learning_rate=lambda t: rate,
+        regularization=strength,
+        num_classes=K,
+        weights=weights_of(),
+    )
+    state = made(
+        loss=loss,
+        learning_rate=rate,
+        regularization=strength,
+        maintenance=strategy,
+        dtype=jnp.float64,
+    )
+    new, scores = bj.run(bj.sgd, state, X, given, weight=weights_of())
+    assert scores.shape == (N, K)
+    close(scores, expected.scores)
+    assert int(new.num_updates) == len(expected.updates)
+    mask = np.asarray(new.expansion.mask)[:-1]
+    close(np.asarray(bj.support(new).coefficients)[mask], expected.coefficients)
+    # The score of every output must have the sign of its target.
+    seen = weights_of() > 0
+    right = np.all(np.asarray(scores) * np.reshape(given, (N, -1)) > 0, axis=1)
+    assert int(new.num_mistakes) == np.sum(~right & seen)
+    # A step is a run of one.
+    one = bj.sgd.step(state, X[1], given[1], weights_of()[1])
+    two, _ = bj.run(bj.sgd, state, X[1:2], given[1:2], weight=weights_of()[1:2])
+    close(bj.predict(one, X[:5]), np.asarray(bj.predict(two, X[:5])))
+
+
+def test_features_of_several_outputs_are_the_reference(double):
+    X = points().astype(float)
+    Y, rate = outputs(X).astype(float), 0.2
+    rest = {
+        "gradient": gradients.squared,
+        "learning_rate": lambda t: rate,
+        "weights": weights_of(),
+        "num_classes": K,
+    }
+    learns = {"optimizer": optax.sgd(rate), "loss": optax.losses.l2_loss}
+    learns |= {"dtype": jnp.float64}
+    state = made(bj.nystrom, tolerance=0.01, **learns)
+    expected = nystrom.run(KERNEL, X, Y, budget=BUDGET, tolerance=0.01, **rest)
+    _, scores = bj.run(bj.nystrom, state, X, Y, weight=weights_of())
+    close(scores, expected.scores)
+    state = made(bj.fourier, **learns)
+    frequencies = np.asarray(state.expansion.vectors)[:-1:2]
+    expected = fourier.run(X, Y, frequencies=frequencies, **rest)
+    _, scores = bj.run(bj.fourier, state, X, Y, weight=weights_of())
+    close(scores, expected.scores)
+
+
+def test_columns_are_models_of_their_own():
+    """Every example enters under a squared loss: the vectors are the same."""
+    X, Y = points(), outputs(points())
+    together, scores = bj.run(bj.sgd, made(), X, Y)
+    for k in range(K):
+        alone, expected = bj.run(bj.sgd, made(num_outputs=1), X, Y[:, k])
+        np.testing.assert_allclose(scores[:, k], expected, atol=1e-5)
+    assert bj.predict(together, X).shape == (N, K)
+    np.testing.assert_array_equal(
+        bj.support(together).vectors, bj.support(alone).vectors
+    )
+
+
+def test_levels_are_leaves_and_sweep():
+    """New levels compile nothing; a grid of them is a sweep."""
+    X, y = points(), outputs(points())[:, 0]
+
+    def start(middle):
+        levels = jnp.stack([middle / 2, middle, (1 + middle) / 2])
+        return made(loss=losses.quantile(levels), learning_rate=0.1)
+
+    middles = jnp.array([0.3, 0.5])
+    result = bj.sweep(bj.sgd, jax.vmap(start)(middles), X, y)
+    for i, middle in enumerate(middles):
+        alone, _ = bj.run(bj.sgd, start(middle), X, y)
+        found = jax.tree.map(lambda leaf, i=i: leaf[i], result.states)
+        np.testing.assert_allclose(
+            bj.predict(found, X), bj.predict(alone, X), atol=1e-5
+        )
+
+
+# The refit.
+
+
+def refitted(targets, dtype=jnp.float64, **more):
+    X = points()
+    state, _ = bj.run(bj.sgd, made(dtype=dtype), X, outputs(X))
+    support = bj.support(state)
+    vectors = np.asarray(support.vectors)[np.asarray(support.mask)]
+    given = {"penalty": 3.0, "tolerance": 1e-20} | more
+    return X, vectors, bj.refit(state, X, targets, **given)
+
+
+def test_a_refit_of_several_outputs_is_the_reference(double):
+    Y = outputs(points())
+    X, vectors, state = refitted(Y, loss="squared", weight=weights_of())
+    expected = reference.coefficients(
+        KERNEL,
+        vectors,
+        X,
+        Y.astype(float),
+        loss="squared",
+        penalty=3.0,
+        weights=weights_of(),
+    )
+    scores = reference.rows(KERNEL, X, vectors) @ expected
+    np.testing.assert_allclose(bj.predict(state, X), scores, rtol=1e-7, atol=1e-7)
+
+
+def test_a_refit_of_rounded_quantiles_is_the_reference(double):
+    y, width = outputs(points())[:, 0], 0.05
+    loss = losses.smoothed(losses.quantile(LEVELS), width)
+    X, vectors, state = refitted(y, loss=loss)
+    for k, level in enumerate(LEVELS):
+        expected = reference.coefficients(
+            KERNEL,
+            vectors,
+            X,
+            y.astype(float)[:, None],
+            loss=reference.rounded_pinball(level, width),
+            penalty=3.0,
+        )
+        scores = reference.rows(KERNEL, X, vectors) @ expected[:, 0]
+        found = bj.predict(state, X)[:, k]
+        np.testing.assert_allclose(found, scores, rtol=1e-6, atol=1e-6)
+
+
+def pinball(y, found, level):
+    error = y - found
+    return np.sum(np.where(error > 0, level, level - 1) * error)
+
+
+def test_a_refit_of_quantiles_is_near_the_least_loss(double):
+    """Of the loss with its kink, by a solver that follows both sides of it."""
+    y = outputs(points())[:, 0].astype(float)
+    X, vectors, state = refitted(y, loss=losses.quantile(LEVELS), tolerance=1e-5)
+    root = reference.whitening(reference.rows(KERNEL, vectors, vectors))
+    F = reference.rows(KERNEL, X, vectors) @ root
+    found = np.asarray(bj.predict(state, X))
+    inverse = np.linalg.lstsq(F, found, rcond=None)[0]
+    width = F.shape[1]
+    for k, level in enumerate(LEVELS):
+
+        def objective(parts, level=level):
+            # y = F w + up - down, with both parts at least 0.
+            w, up, down = np.split(parts, [width, width + N])
+            value = w @ w / 2 + 3.0 * np.sum(level * up + (1 - level) * down)
+            slopes = np.full(N, 3.0 * level), np.full(N, 3.0 * (1 - level))
+            return value, np.concatenate([w, *slopes])
+
+        start = inverse[:, k]
+        left = y - F @ start
+        first = np.concatenate([start, np.maximum(left, 0), np.maximum(-left, 0)])
+        equal = {
+            "type": "eq",
+            "fun": lambda parts: (
+                F @ parts[:width] + parts[width : width + N] - parts[width + N :] - y
+            ),
+            "jac": lambda _: np.hstack([F, np.eye(N), -np.eye(N)]),
+        }
+        bounds = [(None, None)] * width + [(0, None)] * (2 * N)
+        least = minimize(
+            objective,
+            first,
+            jac=True,
+            method="SLSQP",
+            bounds=bounds,
+            constraints=[equal],
+            options={"maxiter": 50},
+        )
+        ours = start @ start / 2 + 3.0 * pinball(y, found[:, k], level)
+        assert ours < 1.01 * least.fun
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_intercepts_and_quantiles_of_raw_targets(unit):
+    """Targets far from 0, in units of their own, of a model that predicts them."""
+    X = points(2000)
+    y = unit * (outputs(X)[:, 0] + 50)
+    learned = (y - y.mean()) / y.std()
+    state, _ = bj.run(bj.sgd, made(loss=losses.quantile(LEVELS)), X[:N], learned[:N])
+    model = bj.Labelled(state, intercept=y.mean())
+    found = bj.refit(model, X, y, loss=losses.quantile(LEVELS), penalty=10 * unit)
+    assert found.intercept.shape == (K,)
+    predicted = bj.predict(found, X)
+    np.testing.assert_allclose(np.mean(y[:, None] < predicted, 0), LEVELS, atol=0.02)
+
+
+def test_a_penalty_is_chosen_by_the_losses_of_all_outputs():
+    X, Y = points(), outputs(points())
+    *_, chosen = refitted(
+        Y, jnp.float32, loss="squared", penalty=[1e-4, 3.0], tolerance=1e-5
+    )
+    *_, best = refitted(Y, jnp.float32, loss="squared", tolerance=1e-5)
+    np.testing.assert_allclose(bj.predict(chosen, X), bj.predict(best, X), atol=1e-3)
+
+
+def test_moving_vectors_lower_the_loss_of_all_outputs():
+    X, Y = points(), outputs(points())
+    found = [
+        refitted(Y, jnp.float32, loss="squared", move_vectors=moves, tolerance=1e-5)[2]
+        for moves in (False, True)
+    ]
+    errors = [np.mean((np.asarray(bj.predict(one, X)) - Y) ** 2) for one in found]
+    assert errors[1] < errors[0]
+
+
+@pytest.mark.parametrize("loss", [losses.absolute, losses.epsilon_insensitive(0.1)])
+def test_other_kinks(loss):
+    """They come within a hundredth of the loss with hardly any rounding."""
+    y = outputs(points())[:, 0]
+    X, _, state = refitted(y, jnp.float32, loss=loss, tolerance=1e-5)
+    rounded = losses.smoothed(loss, 1e-3)
+    *_, expected = refitted(y, jnp.float32, loss=rounded, tolerance=1e-6)
+    mean = lambda state: np.mean(loss(bj.predict(state, X)[:, 0], jnp.asarray(y)))  # noqa: E731
+    assert mean(state) < 1.01 * mean(expected)
+
+
+def test_targets_without_any_noise():
+    """There is no deviation for kinks to be rounded over."""
+    X = points()
+    state, _ = bj.run(bj.sgd, made(num_outputs=1), X, np.ones(N))
+    found = bj.refit(state, X, np.zeros(N), loss=losses.quantile(0.3))
+    np.testing.assert_allclose(bj.predict(found, X), 0, atol=1e-3)
+
+
+# Streams and files.
+
+
+def parts(X, Y):
+    return [(X[i : i + 70], Y[i : i + 70]) for i in range(0, len(X), 70)]
+
+
+def test_a_stream_of_several_outputs(tmp_path):
+    X = points()
+    Y = outputs(X) + np.array([5.0, 0.0, -3.0], np.float32)
+    means = Y.mean(axis=0)
+    given = {"intercept": means, "batch_rows": 64}
+    expected, scores = bj.run(bj.sgd, made(), X, Y - means)
+    model = bj.fit_stream(bj.sgd, made(), parts(X, Y), **given)
+    predicted = bj.predict(model, X)
+    raw = np.asarray(bj.predict(expected, X)) + means
+    np.testing.assert_allclose(predicted, raw, atol=1e-4)
+    away = np.asarray(scores) + means - Y
+    assert model.error == pytest.approx(np.mean(away**2), rel=1e-4)
+    # One more time, through a file, with a sample of the rows to be learned again.
+    path = tmp_path / "checkpoint"
+    more = given | {"reservoir": 50, "checkpoint": path, "every": 1}
+    whole = bj.fit_stream(bj.sgd, made(), parts(X, Y), **more)
+    again = bj.fit_stream(bj.sgd, made(), parts(X, Y), **more)
+    np.testing.assert_array_equal(bj.predict(whole, X), bj.predict(again, X))
+    bj.save(tmp_path / "model", whole)
+    loaded = bj.load(tmp_path / "model")
+    np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(whole, X))
+    solved = bj.refit(loaded, parts(X, Y), loss="squared")
+    assert np.mean((bj.predict(solved, X) - Y) ** 2) < model.error
+    assert solved.model.intercept.shape == (K,)
+
+
+def test_a_stream_of_one_target_for_all_quantiles(tmp_path):
+    X, y = points(), outputs(points())[:, 0]
+    start = made(loss=losses.quantile(LEVELS), learning_rate=0.1)
+    expected, _ = bj.run(bj.sgd, start, X, y)
+    model = bj.fit_stream(bj.sgd, start, parts(X, y), batch_rows=64)
+    np.testing.assert_allclose(bj.predict(model, X), bj.predict(expected, X), atol=1e-4)
+    bj.save(tmp_path / "model", model)
+    loaded = bj.load(tmp_path / "model")
+    levels = np.asarray(LEVELS, np.float32)
+    np.testing.assert_array_equal(loaded.state.loss.keywords["level"], levels)
+
+
+# What is refused.
+
+X_, Y_ = points(8), outputs(points(8))
+WRONG = {
+    "outputs of classes": (
+        lambda: made(num_classes=2),
+        "num_outputs must be 1 unless num_classes is None.*got 3",
+    ),
+    "no output": (lambda: made(num_outputs=0), "num_outputs must be at least 1"),
+    "half an output": (lambda: made(num_outputs=1.5), "num_outputs must be an integer"),
+    "too few levels": (
+        lambda: made(loss=losses.quantile([0.1, 0.9])),
+        r"sgd.init: loss must have scalars, or shape \(3,\).*got shape \(2,\)",
+    ),
+    "levels of one output": (
+        lambda: made(num_outputs=1, loss=losses.quantile([0.1, 0.9])),
+        r"loss must have scalars, got shape \(2,\); num_outputs=",
+    ),
+    "a level of 1": (lambda: losses.quantile([0.5, 1.0]), "level must be a number abo"),
+    "too few targets": (
+        lambda: bj.run(bj.sgd, made(), X_, Y_[:, :2]),
+        r"y must have shape \(8,\), one label.*, or \(8, 3\), one target.*\(8, 2\)",
+    ),
+    "targets of one output": (
+        lambda: bj.run(bj.sgd, made(num_outputs=1), X_, Y_),
+        r"y must have shape \(8,\), one label per row of X, got \(8, 3\)",
+    ),
+    "a target of a step": (
+        lambda: bj.sgd.step(made(), X_[0], Y_[0, :2]),
+        r"y must be a scalar label, or targets of shape \(3,\), got shape \(2,\)",
+    ),
+    "NaN": (
+        lambda: bj.run(bj.sgd, made(), X_, np.where(Y_[5, 1] == Y_, np.nan, Y_)),
+        "y must be finite in float32, got .*nan.* in row 5",
+    ),
+    "targets of a stream": (
+        lambda: bj.fit_stream(bj.sgd, made(), [(X_, Y_[:, :2])]),
+        r"y must have shape \(n,\) or \(n, 3\).*got \(8, 2\)",
+    ),
+    "NaN in a stream": (
+        lambda: bj.fit_stream(
+            bj.sgd, made(), [(X_, np.where(Y_[5, 1] == Y_, np.nan, Y_))]
+        ),
+        "y must be finite.*in row 5",
+    ),
+    "an intercept of a stream": (
+        lambda: bj.fit_stream(bj.sgd, made(), [(X_, Y_)], intercept=[1.0, 2.0]),
+        r"intercept must have shape \(3,\).*got \(2,\)",
+    ),
+    "kinks of what is read once": (
+        lambda: bj.refit(
+            bj.run(bj.sgd, made(num_outputs=1), points(), outputs(points())[:, 0])[0],
+            iter([(X_, Y_[:, 0])]),
+            loss=losses.absolute,
+        ),
+        "batches that can be read again.*a loss with kinks",
+    ),
+    "levels of a refit": (
+        lambda: bj.refit(
+            bj.run(bj.sgd, made(), points(), outputs(points()))[0],
+            *(X_, Y_),
+            loss=losses.quantile([0.1, 0.9]),
+        ),
+        r"loss must be one of .* with numbers of shape \(\) or \(3,\)",
+    ),
+    "labels of outputs": (
+        lambda: bj.refit(
+            bj.run(bj.sgd, made(), points(), outputs(points()))[0], X_, Y_
+        ),
+        "loss must be 'squared', 'huber' or another.*got 'squared_hinge'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_refused(name, as_installed):
+    make, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        make()
