@@ -7,6 +7,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax import losses
+from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.refitting import metric
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
@@ -175,3 +176,22 @@ def test_features_without_vectors_and_iterators_have_no_metric(as_installed):
         bj.refit(fourier, X, y, learn_metric=True)
     with pytest.raises(ValueError, match="batches that can be read again"):
         bj.refit(learner(), iter([(X, y)]), learn_metric=True)
+
+
+def test_the_default_classifier_learns_a_metric_where_it_is_better(as_installed):
+    X, y = stream()
+    model = BudgetedKernelClassifier(20, random_state=0)
+    plain = BudgetedKernelClassifier(20, random_state=0, learn_metric=False)
+    assert not hasattr(model, "feature_importances_")
+    scores = [each.fit(X[:N], y[:N]).score(X[N:], y[N:]) for each in (model, plain)]
+    assert scores[0] > scores[1] + 0.05
+
+    importances = model.feature_importances_
+    assert importances.shape == (8,)
+    np.testing.assert_allclose(importances.sum(), 1)
+    assert importances[:2].min() > importances[2:].max()
+    assert not hasattr(plain, "feature_importances_")
+    with pytest.raises(AttributeError, match="fit has learned no metric"):
+        plain.feature_importances_  # noqa: B018
+    with pytest.raises(ValueError, match="Classifier: learn_metric must be"):
+        plain.set_params(learn_metric="full").fit(X, y)

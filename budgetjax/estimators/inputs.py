@@ -135,6 +135,13 @@ def scale(X: Any) -> float:
     return scaling.gamma_of_distances(distances)
 
 
+def variances(X: Any) -> Float[np.ndarray, " features"]:
+    """The variance of each feature in the rows that the default gamma looks at."""
+    rows = _sample(X)
+    rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
+    return np.var(rows, axis=0, dtype=np.float64)
+
+
 def _sample(X: Any) -> Any:
     """The rows that the default gamma looks at."""
     return X[scaling.sampled(X.shape[0])]

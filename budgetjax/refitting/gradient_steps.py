@@ -28,7 +28,7 @@ def minimised(
     seed: int,
     report: Callable[[float], object],
     judge: Callable[[Any], float] | None = None,
-) -> tuple[Any, float, int]:
+) -> tuple[Any, int]:
     """The parameters after some passes, or the best of those after each pass.
 
     Args:
@@ -45,7 +45,7 @@ def minimised(
       judge: the error of parameters, by which the best are kept; None keeps the last.
 
     Returns:
-      The parameters, their error and the passes that they took.
+      The parameters, and the passes that they took.
     """
     counts = [block.weights.shape[0] for block in blocks()]
     optimizer = _adam(rate, epochs * sum(-(-count // batch) for count in counts))
@@ -67,7 +67,7 @@ def minimised(
         error = -np.inf if judge is None else judge(parameters)
         if error <= least:
             best, least, passes = parameters, error, epoch + 1
-    return best, least, passes
+    return best, passes
 
 
 @functools.cache

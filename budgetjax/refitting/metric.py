@@ -41,7 +41,7 @@ STRENGTH = 10.0
 # of usps are learned by heart, and with ten times as much letter loses.
 PRIOR = 10.0
 # Fewer steps than that leave the metric where it was: small data are passed over often.
-FEWEST_STEPS = 1000
+FEWEST_STEPS = 600
 # More features are mapped to so many: as accurate on usps and mnist, and the map of 784
 # would take most of the time.
 WIDEST = 64
@@ -86,7 +86,7 @@ def learned(
     learn: Callable[[], Iterator[Block]],
     blocks: Callable[[], Iterator[Block]],
     judge: Callable[[Callable[[np.ndarray], np.ndarray]], float],
-    below: float,
+    worth: Callable[[Callable[[np.ndarray], np.ndarray]], bool] | None,
     penalty: float,
     epochs: int,
     seed: int,
@@ -107,7 +107,7 @@ def learned(
       blocks: the same with those of all examples.
       judge: the error of a function from rows to scores, on the rows held out of
         `learn`.
-      below: the error to beat.
+      worth: whether such a function is good enough to go on; None for always.
       penalty: C.
       epochs: passes over `learn`.
       seed: seed of the order of examples in a block.
@@ -115,7 +115,7 @@ def learned(
 
     Returns:
       The vectors, the map, and the weights of the features, for the root of the first
-      vectors; None if no error was below that to beat.
+      vectors; None if they are not good enough.
     """
     rows = sum(block.weights.shape[0] for block in blocks())
     columns = next(iter(blocks())).targets.shape[1]
@@ -138,15 +138,15 @@ def learned(
     parameters = tuple(
         jnp.asarray(part) for part in (vectors / unit, weights, 0 * matrix)
     )
-    parameters, error, best = steps(
+    parameters, best = steps(
         parameters,
         blocks=learn,
         epochs=max(epochs, -(-FEWEST_STEPS * BATCH // rows)),
-        judge=lambda parameters: judge(lambda X: _scores(parameters, fixed, X)),
+        judge=lambda parameters: judge(functools.partial(_scores, parameters, fixed)),
     )
-    if not error < below:
+    if worth is not None and not worth(functools.partial(_scores, parameters, fixed)):
         return None
-    parameters, *_ = steps(parameters, blocks=blocks, epochs=-(-best // 2))
+    parameters, _ = steps(parameters, blocks=blocks, epochs=-(-best // 2))
     vectors, weights, change = (np.asarray(part) for part in parameters)
     vectors = np.where(mask[:, None], vectors * unit, original)
     return jnp.asarray(vectors), jnp.asarray(_moved(matrix, change)), weights

@@ -59,7 +59,7 @@ def moved(
     vectors = np.where(mask[:, None], original, 0)
     unit = unit_of(vectors[mask])
     strength = np.asarray(penalty * rows, vectors.dtype)
-    (vectors, _), *_ = minimised(
+    (vectors, _), _ = minimised(
         _objective,
         (jnp.asarray(vectors / unit), jnp.asarray(weights)),
         (of_problems(loss, len(weights), weights.dtype), basis, unit, strength),
