@@ -204,7 +204,7 @@ SMOOTH = {
 }
 
 
-def has_kinks(loss: Callable[..., Array]) -> bool:
+def has_kinks(loss: Any) -> bool:
     """Whether it is a loss of this module whose derivative jumps."""
     return getattr(loss, "func", loss) in SMOOTH
 

@@ -268,3 +268,19 @@ def gamma_of_distances(distances: Float[np.ndarray, "n n"]) -> float:
         return 0.0
     most = LARGEST_DISTANCE * np.median(positive)
     return float(2 / np.mean(np.minimum(distances, most)))
+
+
+def robust_deviation(
+    values: Float[np.ndarray, "n ..."],
+) -> Float[np.ndarray, "..."] | np.floating:
+    """The deviation of each column as of most of its values, whatever the others are.
+
+    By the median distance from the median; where that is 0, the standard deviation.
+    """
+    values = np.asarray(values, np.float64)
+    if not len(values):
+        return np.zeros(values.shape[1:])
+    away = np.abs(values - np.median(values, axis=0))
+    # The factor makes it the deviation of a normal distribution.
+    found = 1.4826 * np.median(away, axis=0)
+    return np.where(found > 0, found, np.std(values, axis=0))

@@ -14,6 +14,7 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -618,8 +619,13 @@ def test_refused_parameters_of_others():
             made("targets", algorithm="arow"),
             "algorithm must be one of fourier, .*'arow'",
         ),
-        (made("targets", loss="absolute"), "refit must be False .*'absolute'"),
-        (made("targets", loss=losses.quantile(0.5)), "refit must be False"),
+        (made("targets", quantile=1.0), "quantile must be a number above 0.*1"),
+        (made("targets", quantile=[]), "quantile must be a number or a list"),
+        (made("targets", quantile=[[0.5, 0.6]]), "quantile must be a number or a"),
+        (
+            made("targets", quantile=0.5, loss="absolute"),
+            "loss must be None with a quantile, got 'absolute'",
+        ),
         (made("targets", loss="hinge"), "loss must be one of squared.*'hinge'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -764,17 +770,63 @@ def test_the_average_predicts():
     assert np.max(np.abs(model.decision_function(X) - last)) > 0.01
 
 
-def test_a_quantile():
+def test_a_quantile_of_the_stream():
+    """Its steps are in units of the targets, without being told."""
     X, y = stream("targets", n=240)
-    model = made(
-        "targets",
-        maintenance=None,
-        loss=losses.quantile(0.9),
-        refit=False,
-        options={"learning_rate": 1e5},
-        epochs=20,
-    ).fit(X, y)
-    assert 0.8 < np.mean(y < model.predict(X)) < 0.97
+    model = made("targets", maintenance=None, quantile=0.9, refit=False, epochs=20)
+    assert 0.8 < np.mean(y < model.fit(X, y).predict(X)) < 0.98
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_several_quantiles(parts):
+    X, y = stream("targets", n=2000)
+    # In an order of the user's own.
+    levels = [0.9, 0.1, 0.5]
+    model = made("targets", maintenance=None, quantile=levels)
+    model = fed(model, X, y, (500, 1500)) if parts else model.fit(X, y)
+    found = model.predict(X)
+    assert found.shape == (2000, 3)
+    np.testing.assert_allclose(np.mean(y[:, None] < found, axis=0), levels, atol=0.02)
+    assert np.all(np.diff(found[:, [1, 2, 0]], axis=1) >= 0)
+    assert model.intercept_.shape == (3,)
+    # The noise is what is left: 1e5 of a deviation of 7e5.
+    assert 0.7 < model.score(X, y) < 0.95
+    with pytest.raises(ValueError, match="1d array"):
+        model.fit(X, np.stack([y, y], axis=1))
+
+
+def test_quantiles_never_cross():
+    """Where few rows, and none of the noise, say which is the larger."""
+    X, y = stream("targets")
+    levels = [0.4, 0.5, 0.6]
+    model = made("targets", quantile=levels).fit(X, y)
+    far = np.random.default_rng(1).normal(size=(500, 2)) * 3
+    raw = models.predict(model.model_, far)
+    assert np.any(np.diff(raw, axis=1) < 0)
+    np.testing.assert_array_equal(model.predict(far), np.sort(raw, axis=1))
+
+
+@pytest.mark.parametrize("parts", [False, True])
+def test_several_outputs(parts):
+    X, y = stream("targets", n=2000)
+    Y = np.stack([y, X[:, 0] * X[:, 1], np.cos(2 * X[:, 1])], axis=1)
+    model = made("targets", maintenance=None).set_params(budget=40)
+    model = fed(model, X, Y, (500, 1500)) if parts else model.fit(X, Y)
+    assert model.predict(X).shape == Y.shape
+    assert model.dual_coef_.shape == (3, 40)
+    assert np.all(r2_score(Y, model.predict(X), multioutput="raw_values") > 0.9)
+    with pytest.raises(ValueError, match=r"y must have 3 columns.*got shape \(2000,\)"):
+        model.partial_fit(X, y)
+    one = made("targets").fit(X[:60], Y[:60, :1])
+    assert one.predict(X[:60]).shape == (60,)
+
+
+def test_an_absolute_loss_is_refitted():
+    X, y = stream("targets", n=240)
+    y[::10] += 1e8
+    model = made("targets", maintenance=None, loss="absolute").set_params(budget=20)
+    good = np.arange(240) % 10 > 0
+    assert r2_score(y[good], model.fit(X, y).predict(X[good])) > 0.8
 
 
 # Beside scikit-learn.

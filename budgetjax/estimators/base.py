@@ -55,7 +55,7 @@ class Estimator(BaseEstimator):
 
     def _examples(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, **more: Any
-    ) -> tuple[Any, Shaped[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    ) -> tuple[Any, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Rows to learn, as an array or a CSR matrix, their targets and weights."""
         X, y = validate_data(
             self, X, y, reset=first, accept_sparse="csr", dtype=inputs.FLOATS, **more

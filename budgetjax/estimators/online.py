@@ -11,11 +11,12 @@ import scipy.special
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
 from sklearn.base import RegressorMixin, clone
+from sklearn.metrics import d2_pinball_score
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import checks, models, progress_bar, support_set
+from budgetjax import checks, losses, models, progress_bar, scaling, support_set
 from budgetjax.estimators import inputs, parameters
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
@@ -61,6 +62,11 @@ class OnlineEstimator(Estimator):
     progress: Any = False
 
     @property
+    def _loss(self) -> Any:
+        """The loss, by its name or as a function."""
+        return self.loss
+
+    @property
     def state_(self) -> Any:
         """The model that predicts, as a state of the algorithm."""
         return self._predicting().model
@@ -90,7 +96,7 @@ class OnlineEstimator(Estimator):
 
     @property
     def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
-        """Their coefficients, shape `(1, n_support_)`, or one row per class."""
+        """Their coefficients, shape `(1, n_support_)`, or a row per class or output."""
         support = models.support(self.model_)
         return np.asarray(support.coefficients)[np.asarray(support.mask)].T
 
@@ -129,6 +135,7 @@ class OnlineEstimator(Estimator):
         model = self._start(X, labels, gamma, seed, refits=refits)
         state, origin = model.model, inputs.origin(model)
         targets = models.coded(where, model, y)
+        state = self._in_units(state, targets, weights)
         with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
@@ -159,8 +166,12 @@ class OnlineEstimator(Estimator):
             refits, (seed, _) = self._checked_refit(X.shape[1]), self._seeds()
             model = self._start(X, labels, self.gamma, seed, refits=refits, first=True)
             size, dtype = usual_size(width), inputs.dtype_of(X)
-            empty = Reservoir.empty(width, dtype, y.dtype, size=size, seed=seed)
+            empty = Reservoir.empty(
+                *(width, dtype, y.dtype, y.shape[1:]), size=size, seed=seed
+            )
             kept = empty if refits else None
+            state = self._in_units(model.model, targets, weights)
+            model = model._replace(model=state)
         else:
             model, kept = self._model, self._reservoir
         origin, dtype = inputs.origin(model), models.dtype_of(model)
@@ -178,6 +189,25 @@ class OnlineEstimator(Estimator):
         """A seed for the algorithm, and a generator of orders."""
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
+
+    def _in_units(
+        self,
+        state: Any,
+        targets: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+    ) -> Any:
+        """The state with a usual learning rate in units of the targets, if it has one.
+
+        The gradient of a loss with kinks has no unit.
+        """
+        given = "learning_rate" in (self.options or {})
+        if given or not losses.has_kinks(getattr(state, "loss", losses.hinge)):
+            return state
+        rate = getattr(state, "learning_rate", None)
+        if rate is None:
+            return state
+        unit = _unit(targets, weights)
+        return state._replace(learning_rate=(rate * unit).astype(rate.dtype))
 
     def _checked_refit(self, num_features: int) -> bool:
         """Whether to refit; its parameters are checked before a stream is read."""
@@ -238,7 +268,7 @@ class OnlineEstimator(Estimator):
         settings = {
             "regularization": self.regularization,
             "maintenance": self.maintenance,
-            "loss": self.loss,
+            "loss": self._loss,
         }
         if not isinstance(options, dict) or options.keys() & settings:
             raise ValueError(
@@ -248,6 +278,7 @@ class OnlineEstimator(Estimator):
         algorithm, arguments, _ = parameters.chosen(
             *(where, self.algorithm, settings | options),
             num_classes=None if labels.classes is None else len(labels.classes),
+            num_outputs=np.size(labels.intercept),
             seed=seed,
             refits=refits,
         )
@@ -274,7 +305,7 @@ class OnlineEstimator(Estimator):
         state: Any,
         X: Any,
         origin: Float[np.ndarray, " features"],
-        targets: Shaped[np.ndarray, " n"],
+        targets: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         order: Int[np.ndarray, " n"],
         report: Callable[..., object] = lambda text, count: None,
@@ -296,7 +327,9 @@ class OnlineEstimator(Estimator):
         nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
         if not n:
             return model
-        targets = rows.y - model.intercept if model.intercept else rows.y
+        targets = rows.y
+        if np.any(model.intercept):
+            targets = targets - np.asarray(model.intercept)
         examples = rows.X, nowhere, targets, rows.weights
         state = self._run(model.model, *examples, np.arange(n), size=REPLAYED)
         # Before a prediction there is no time to try whether a metric is better.
@@ -310,7 +343,7 @@ class OnlineEstimator(Estimator):
         model: Labelled,
         X: Any,
         origin: Float[np.ndarray, " features"],
-        targets: Shaped[np.ndarray, " n"],
+        targets: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         seed: int,
         *,
@@ -323,6 +356,11 @@ class OnlineEstimator(Estimator):
             return model
         dtype = np.dtype(state.expansion.vectors.dtype)
         family = parameters.family_of(models.is_regressor(state))
+        loss = parameters.loss_of(self._where, family, self._loss).refit
+        # A loss without a square grows with the unit of the targets, as the square root
+        # of the norm does.
+        kinks = losses.has_kinks(loss)
+        unit = _unit(targets, weights) if kinks else 1.0
         # Threads that wait for each other make small factorisations ten times slower on
         # a busy machine; the large products are XLA's.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
@@ -330,8 +368,8 @@ class OnlineEstimator(Estimator):
                 # Rows are moved and targets centred: not by this model once more.
                 Labelled(state),
                 **_data(X, origin, targets, weights, dtype),
-                loss=parameters.loss_of(self._where, family, self.loss).refit,
-                penalty=self.penalty,
+                loss=loss,
+                penalty=np.multiply(self.penalty, unit),
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
@@ -346,7 +384,7 @@ class OnlineEstimator(Estimator):
 def _data(
     X: Any,
     origin: Float[np.ndarray, " features"],
-    targets: Shaped[np.ndarray, " n"],
+    targets: Shaped[np.ndarray, "n ..."],
     weights: Float[np.ndarray, " n"],
     dtype: np.dtype,
 ) -> dict[str, Any]:
@@ -578,27 +616,33 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         return scipy.special.softmax(logarithms, axis=1)
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     """Kernel regression with a bounded number of support vectors.
 
     It learns as `BudgetedKernelClassifier`, and has its parameters and attributes but
     for these. Targets can be in any unit: their mean, in a stream that of the targets
-    so far, is subtracted before they are learned, and added to predictions.
+    so far, is subtracted before they are learned, and added to predictions. Several
+    outputs, or quantiles, share the support vectors.
 
     Args:
       algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
         "fourier". See its `init`, such as `budgetjax.sgd.init`.
       loss: "squared" (None); "huber", squared up to an error of 1 and linear beyond it,
         in units of the target; "absolute"; or a function as for `budgetjax.sgd.init`,
-        such as `budgetjax.losses.quantile(0.9)`. The stream and the refit have it. The
-        refit needs a derivative without jumps: "absolute" and quantiles are for
-        `refit=False`.
+        such as `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit
+        have it. With a loss of kinks, such as "absolute", the usual learning rate and
+        the penalty are in units of the deviation of the targets.
+      quantile: a level above 0 and below 1, such as 0.9, to predict that quantile of
+        the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, one
+        column of predictions each. These never cross: each row's are sorted. `loss` is
+        None then.
       options: more arguments of the algorithm's `init`, a dict such as
         `{"learning_rate": 0.1}` for "sgd".
 
     Attributes:
       intercept_: what is added to the scores of `state_`: the mean of the targets, and
-        what the refit adds to it.
+        what the refit adds to it; one number, or one per output or quantile.
 
     Example:
       >>> import numpy as np
@@ -608,10 +652,45 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
       >>> model = BudgetedKernelRegressor(budget=20, random_state=0).fit(X, y)
       >>> bool(model.score(X, y) > 0.99)
       True
+      >>> y = y + np.random.default_rng(0).normal(size=500)
+      >>> several = BudgetedKernelRegressor(quantile=[0.1, 0.9], random_state=0)
+      >>> several.fit(X, y).predict(X).shape
+      (500, 2)
+
+    References:
+      Chernozhukov, Fernandez-Val and Galichon (2010), "Quantile and probability curves
+      without crossing", for the sorting. https://doi.org/10.3982/ECTA7880
     """
 
+    quantile: Any = None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.quantile is None
+        return tags
+
     @property
-    def intercept_(self) -> float:
+    def _loss(self) -> Any:
+        return self.loss if self.quantile is None else losses.quantile(self._levels)
+
+    @property
+    def _levels(self) -> Any:
+        """The level, or the levels, shape `(quantiles,)`."""
+        levels = np.asarray(self.quantile)
+        checks.fraction(self._where, "quantile", levels)
+        if levels.ndim > 1 or not levels.size:
+            raise ValueError(
+                f"{self._where}: quantile must be a number or a list of them, got "
+                f"{self.quantile!r}"
+            )
+        if self.loss is not None:
+            raise ValueError(
+                f"{self._where}: loss must be None with a quantile, got {self.loss!r}"
+            )
+        return levels if levels.size > 1 else float(levels.reshape(()))
+
+    @property
+    def intercept_(self) -> float | Float[np.ndarray, " outputs"]:
         """What is added to the scores of the state."""
         return self._predicting().intercept
 
@@ -622,16 +701,17 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
         Args:
           X: shape `(n, features)`.
-          y: real targets, shape `(n,)`.
+          y: real targets, shape `(n,)`, or `(n, outputs)`.
           sample_weight: shape `(n,)`.
 
         Returns:
           The estimator.
         """
-        X, y, weights = self._examples(X, y, sample_weight, first=True, y_numeric=True)
-        y = y.astype(np.float64)
+        X, y, weights = self._targeted(X, y, sample_weight, first=True)
         gamma = self._gamma(X, y, weights)
-        _, mean, total = _centred(y, weights, 0.0, 0.0)
+        y = self._columns(y)
+        zero = np.zeros(y.shape[1:])
+        _, mean, total = _centred(y, weights, zero, 0.0)
         self._learn(X, y, weights, gamma, Labelled(None, intercept=mean))
         self._total_weight = total
         return self
@@ -651,51 +731,113 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
           The estimator.
         """
         first = not hasattr(self, "_model")
-        X, y, weights = self._examples(X, y, sample_weight, first=first, y_numeric=True)
-        y = y.astype(np.float64)
-        so_far = (0.0, 0.0) if first else (self._model.intercept, self._total_weight)
-        targets, mean, total = _centred(y, weights, *so_far)
+        X, y, weights = self._targeted(X, y, sample_weight, first=first)
+        y = self._columns(y)
+        mean, total = np.zeros(y.shape[1:]), 0.0
+        if not first:
+            mean, total = np.asarray(self._model.intercept), self._total_weight
+            if y.shape[1:] != mean.shape:
+                raise ValueError(
+                    f"{self._where}: y must have {mean.size} columns, as in the first "
+                    f"call of partial_fit, got shape {y.shape}"
+                )
+        targets, mean, total = _centred(y, weights, mean, total)
         self._go_on(X, y, targets, weights, Labelled(None, intercept=mean))
         self._total_weight = total
         return self
 
-    def predict(self, X: Any) -> Float[np.ndarray, " n"]:
+    def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """The target of each row, O(n budget features).
 
         Args:
           X: shape `(n, n_features_in_)`.
 
         Returns:
-          Doubles, shape `(n,)`.
+          Doubles, shape `(n,)`, or `(n, outputs)`, or `(n, quantiles)`, in the order of
+          `quantile`, none below one of a smaller level.
 
         Raises:
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
         X = self._rows(X)
-        return models.predict(self.model_, X).astype(np.float64)
+        found = models.predict(self.model_, X).astype(np.float64)
+        if self.quantile is not None and found.ndim > 1:
+            found[:, np.argsort(self._levels)] = np.sort(found, axis=1)
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2, the mean over outputs; or for quantiles the mean of their D^2.
+
+        D^2 is the part of the pinball loss of constant quantiles that the model saves,
+        `sklearn.metrics.d2_pinball_score`.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+          y: as for `fit`.
+          sample_weight: shape `(n,)`.
+
+        Returns:
+          At most 1, which is best.
+        """
+        if self.quantile is None:
+            return super().score(X, y, sample_weight)
+        found = self.predict(X).reshape(len(y), -1)
+        given = zip(np.atleast_1d(self._levels), found.T, strict=True)
+        scores = [
+            d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
+            for level, column in given
+        ]
+        return float(np.mean(scores))
+
+    def _targeted(
+        self, X: Any, y: Any, sample_weight: Any, *, first: bool
+    ) -> tuple[Any, Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
+        """Rows, targets in double precision, and weights."""
+        several = self.quantile is None
+        more = {"y_numeric": True, "multi_output": several}
+        X, y, weights = self._examples(X, y, sample_weight, first=first, **more)
+        y = y.astype(np.float64)
+        return X, y[:, 0] if y.shape[1:] == (1,) else y, weights
+
+    def _columns(self, y: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+        """The targets, once per quantile if there are several."""
+        if self.quantile is None or np.ndim(self._levels) == 0:
+            return y
+        return np.repeat(y[:, None], len(self._levels), axis=1)
+
+
+def _unit(
+    targets: Shaped[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"]
+) -> float:
+    """The deviation of most targets, or 1 where none differ."""
+    found = scaling.robust_deviation(targets[weights > 0])
+    return float(np.sqrt(np.mean(found**2))) or 1.0
 
 
 def _centred(
-    y: Float[np.ndarray, " n"],
+    y: Float[np.ndarray, "n ..."],
     weights: Float[np.ndarray, " n"],
-    mean: float,
+    mean: Float[np.ndarray, "..."],
     total: float,
-) -> tuple[Float[np.ndarray, " n"], float, float]:
+) -> tuple[Float[np.ndarray, "n ..."], Any, float]:
     """Targets less the mean of all up to and including each.
 
     Args:
       y: the new targets.
       weights: weights of these.
-      mean: mean of the targets before.
+      mean: mean of the targets before, one number per column.
       total: total weight of the targets before.
 
     Returns:
       The targets, and mean and total weight after them.
     """
     totals = total + np.cumsum(weights)
+    # One column of them at a time: per row, not per output.
+    weights, sums = (one.reshape(-1, *[1] * (y.ndim - 1)) for one in (weights, totals))
     # The mean moves by a part of the distance: a large offset takes no digits.
     start = mean if total > 0 else y[np.argmax(weights > 0)]
-    moved = np.cumsum(weights * (y - start)) / np.where(totals > 0, totals, 1)
+    moved = np.cumsum(weights * (y - start), axis=0) / np.where(sums > 0, sums, 1)
     means = start + moved
-    return y - means, float(means[-1]), float(totals[-1])
+    last = means[-1] if y.ndim > 1 else float(means[-1])
+    return y - means, last, float(totals[-1])

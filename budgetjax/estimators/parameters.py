@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import optax
-from jax.tree_util import Partial
 
 from budgetjax import losses
 from budgetjax.online import registry
@@ -18,7 +17,7 @@ from budgetjax.online.maintenance import STRATEGIES
 
 
 class Loss(NamedTuple):
-    """A loss: as the stream takes it, and as the refit does, None where it cannot."""
+    """A loss: as the stream takes it, and as the refit does."""
 
     stream: Callable[..., Any]
     refit: Any
@@ -63,7 +62,7 @@ REGRESSOR = Family(
     losses={
         "squared": Loss(optax.losses.squared_error, "squared"),
         "huber": Loss(optax.losses.huber_loss, "huber"),
-        "absolute": Loss(losses.absolute, None),
+        "absolute": Loss(losses.absolute, losses.absolute),
     },
     targets=True,
     usual=("sgd", "sgd"),
@@ -75,14 +74,11 @@ def family_of(regression: bool) -> Family:
     return REGRESSOR if regression else CLASSIFIER
 
 
-# Losses whose derivative jumps: not for Newton's method.
-JUMPING = (
-    losses.absolute,
-    losses.quantile(0.5).func,
-    losses.epsilon_insensitive(0.0).func,
-)
 # Arguments of `init` that are no settings: they follow from the data and the model.
-OWN = ("kernel", "num_features", "num_classes", "budget", "capacity", "seed", "dtype")
+OWN = (
+    *("kernel", "num_features", "num_classes", "num_outputs"),
+    *("budget", "capacity", "seed", "dtype"),
+)
 
 
 class Choice(NamedTuple):
@@ -91,7 +87,7 @@ class Choice(NamedTuple):
     Attributes:
       algorithm: for example `budgetjax.arow`.
       arguments: for its `init`, all but kernel, number of features, budget and dtype.
-      refit_loss: for `budgetjax.refit`; None if it has no such loss.
+      refit_loss: for `budgetjax.refit`.
     """
 
     algorithm: Algorithm
@@ -105,6 +101,7 @@ def chosen(
     settings: Mapping[str, Any],
     *,
     num_classes: int | None,
+    num_outputs: int = 1,
     seed: int,
     refits: bool,
 ) -> Choice:
@@ -116,6 +113,7 @@ def chosen(
       settings: arguments of `init` by name; None is the default. A maintenance strategy
         and a loss can be named, and the loss is the refit's too.
       num_classes: None for real targets.
+      num_outputs: number of real targets per example.
       seed: seed of algorithms that draw.
       refits: whether a refit follows.
 
@@ -150,11 +148,6 @@ def chosen(
             f"{where}: loss must be {own!r} with algorithm={name!r} where there is no "
             f"refit, got {given!r}"
         )
-    if refits and loss.refit is None:
-        raise ValueError(
-            f"{where}: refit must be False with a loss whose derivative jumps, got "
-            f"loss={given!r}"
-        )
     if refits and arguments.get("average"):
         raise ValueError(
             f"{where}: average must be False before a refit, which replaces the "
@@ -169,7 +162,10 @@ def chosen(
         arguments["maintenance"] = STRATEGIES[strategy]()
     if "seed" in takes:
         arguments["seed"] = seed
-    return Choice(algorithm, arguments | {"num_classes": num_classes}, loss.refit)
+    arguments["num_classes"] = num_classes
+    if "num_outputs" in takes:
+        arguments["num_outputs"] = num_outputs
+    return Choice(algorithm, arguments, loss.refit)
 
 
 def loss_of(where: str, family: Family, given: Any) -> Loss:
@@ -179,7 +175,6 @@ def loss_of(where: str, family: Family, given: Any) -> Loss:
     if isinstance(given, str) and given in family.losses:
         return family.losses[given]
     if callable(given) and family.targets:
-        function = given.func if isinstance(given, Partial) else given
-        return Loss(given, None if function in JUMPING else given)
+        return Loss(given, given)
     known = ", ".join(family.losses) + (", or a function" if family.targets else "")
     raise ValueError(f"{where}: loss must be one of {known}, got {given!r}")

@@ -71,26 +71,6 @@ def scores(
     return np.asarray(features(basis, X)) @ weights.T
 
 
-def deviations(
-    basis: Basis,
-    blocks: Iterable[Block],
-    weights: Float[np.ndarray, "problems features"],
-) -> tuple[Float[np.ndarray, " problems"], Float[np.ndarray, " problems"]]:
-    """The standard deviations of targets less scores, and of targets; one pass."""
-    count, sums = 0.0, np.zeros((4, len(weights)))
-    for block in blocks:
-        targets = np.tile(block.targets, len(weights) // block.targets.shape[1])
-        targets = targets.astype(np.float64)
-        for i, away in enumerate((targets - scores(basis, weights, block.X), targets)):
-            sums[2 * i] += block.weights @ away
-            sums[2 * i + 1] += block.weights @ away**2
-        count += float(block.weights.sum(dtype=np.float64))
-    mean, square, whole_mean, whole_square = sums / count
-    variances = square - mean**2, whole_square - whole_mean**2
-    left, whole = (np.sqrt(np.maximum(one, 0)) for one in variances)
-    return left, whole
-
-
 def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision="highest")
 

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, losses, models, progress_bar
+from budgetjax import checks, losses, models, progress_bar, scaling
 from budgetjax.counter import Counter
 from budgetjax.kernels import Mapped
 from budgetjax.online import engine, registry
@@ -26,11 +26,14 @@ from budgetjax.refitting.passes import Block
 TOLERANCE = 1e-5
 # Maximum number of passes of Newton's method.
 MAX_PASSES = 100
-# Kinks of a loss are rounded over these parts of the deviation of what least squares
-# leaves of the targets, one after the other: from there at once, the last took half as
-# many passes again on cpusmall, and all 100 with a penalty of 100. Quantiles were no
-# better with a fifth of it, and at 0.1 and 0.9 worse with six times as much.
+# Kinks of a loss are rounded over these parts of the deviation of what a model leaves
+# of the targets, first that of least squares, one after the other: the last at once
+# took half as many passes again on cpusmall, and all 100 with a penalty of 100.
+# Quantiles were no better with a fifth of it, and those of 0.1 and 0.9 worse with six
+# times as much.
 WIDTHS = (0.4, 0.1, 0.05)
+# So many rows tell that deviation.
+DEVIATED = 65_536
 # Share of the examples that is held out to choose the penalty.
 HELD_OUT = 0.2
 # Fewer examples than these tell a metric from noise badly.
@@ -110,8 +113,7 @@ def refit(
         labels). Another function object is compiled anew; the numbers of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
         Quantiles and the other losses of `budgetjax.losses` with kinks are rounded over
-        a twentieth of the deviation of what least squares leaves of the targets, by
-        `losses.smoothed`.
+        a twentieth of the deviation of most errors, by `losses.smoothed`.
       penalty: C, or several to choose from: all are solved on four fifths of the
         examples, and the one of fewest mistakes on the others, or for regression least
         loss, is solved again with all. With 100 vectors 10 was within 0.4 points of
@@ -298,25 +300,31 @@ def _solved(
     minimise = functools.partial(
         newton.minimise, basis=basis, max_passes=MAX_PASSES, report=report
     )
-    rows = 0
+    rows, kinks = 0, losses.has_kinks(loss)
     if start is None:
         start, rows = newton.least_squares(basis, blocks(), penalties, columns)
-    *first, loss = _stages(loss, basis, blocks, start)
+
+    def rounded(weights: Any, width: float) -> Callable[..., Array]:
+        if not kinks:
+            return loss
+        return losses.smoothed(loss, width * _unexplained(basis, blocks(), weights))
+
+    *first, last = WIDTHS
     if rows >= SAMPLE * ENOUGH * basis.num_features:
         start, _, _ = minimise(
-            (first or [loss])[0],
+            rounded(start, first[0]),
             blocks=lambda: passes.sampled(blocks(), SAMPLE),
             weights=start,
             penalties=penalties * SAMPLE,
             tolerance=SAMPLE_TOLERANCE,
         )
-    rest = {"blocks": blocks, "penalties": penalties}
-    for rounder in first:
+    whole = {"blocks": blocks, "penalties": penalties}
+    for width in first if kinks else ():
         start, _, _ = minimise(
-            rounder, weights=start, tolerance=SAMPLE_TOLERANCE, **rest
+            rounded(start, width), **whole, weights=start, tolerance=SAMPLE_TOLERANCE
         )
     weights, value, converged = minimise(
-        loss, weights=start, tolerance=tolerance, **rest
+        rounded(start, last), **whole, weights=start, tolerance=tolerance
     )
     if not np.all(np.isfinite(value)):
         raise ValueError(
@@ -332,20 +340,27 @@ def _solved(
     return weights
 
 
-def _stages(
-    loss: Callable[..., Array],
+def _unexplained(
     basis: Basis,
-    blocks: Callable[[], Iterator[Block]],
-    start: Float[np.ndarray, "problems features"],
-) -> list[Callable[..., Array]]:
-    """The loss; or, where it has kinks, smooth ones that come nearer and nearer."""
-    if not losses.has_kinks(loss):
-        return [loss]
-    left, whole = newton.deviations(basis, blocks(), start)
+    blocks: Iterator[Block],
+    weights: Float[np.ndarray, "problems features"],
+) -> Float[np.ndarray, " problems"]:
+    """The deviation of targets less scores, as of most of the first rows."""
+    away, whole, count = [], [], 0
+    for block in blocks:
+        rows = np.flatnonzero(block.weights > 0)
+        scores = newton.scores(basis, weights, block.X)[rows]
+        targets = block.targets[rows]
+        whole.append(np.tile(targets, scores.shape[1] // targets.shape[1]))
+        away.append(whole[-1] - scores)
+        count += len(rows)
+        if count >= DEVIATED:
+            break
+    left, all_of_it = (
+        scaling.robust_deviation(np.concatenate(part)) for part in (away, whole)
+    )
     # Constant targets, and those that a model hits, have no deviation to go by.
-    unit = np.maximum(left, 1e-3 * whole)
-    unit = np.where(unit == 0, 1e-3, unit)
-    return [losses.smoothed(loss, width * unit) for width in WIDTHS]
+    return np.where(all_of_it > 0, np.maximum(left, 1e-3 * all_of_it), 1e-3)
 
 
 def _part(
