@@ -400,10 +400,13 @@ class Mapped(Kernel):
       kernel: for points of r features; for a metric `RBF(1.0)`.
       matrix: W, shape `(d, r)`, or `(d,)` for one factor per feature. A leaf: it can be
         traced, swept and learned.
+      mapped_vectors: whether Z is of mapped points already, `k(x W, z)`: only to
+        predict by a model of `budgetjax.compact`.
     """
 
     kernel: Kernel
     matrix: Any
+    mapped_vectors: bool = static(default=False)
 
     def __post_init__(self):
         check_kernel("Mapped", "kernel", self.kernel)
@@ -425,7 +428,8 @@ class Mapped(Kernel):
         return self.kernel.gaussian
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
-        return self.kernel.gram(self._mapped(X), self._mapped(Z))
+        Z = Z if self.mapped_vectors else self._mapped(Z)
+        return self.kernel.gram(self._mapped(X), Z)
 
     def diag(self, X, squares=None):
         return self.kernel.diag(self._mapped(X))

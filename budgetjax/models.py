@@ -6,6 +6,7 @@ these in a `Labelled`, which takes raw rows; or an object with one of them as it
 `model`, such as the solution of a solver.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import checks, kernels, losses
-from budgetjax.kernels import Kernel
+from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
 # Rows scored at once: their kernel rows fit in a CPU's cache.
@@ -223,6 +224,11 @@ def support(model: Any) -> Support:
         if model.scaling is None:
             return found
         return found._replace(vectors=model.scaling.undone(np.asarray(found.vectors)))
+    if is_compact(model):
+        raise ValueError(
+            "support: model must have support vectors in the space of the examples, "
+            "got a compact one, which has them mapped"
+        )
     if isinstance(model, KernelModel):
         coefficients = model.coefficients.reshape(len(model.vectors), -1)
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
@@ -286,6 +292,54 @@ def prune(model: Any, size: int) -> Any:
     )
 
 
+def compact(model: Any) -> Any:
+    """The model in as few numbers as predict the same; O(m d r).
+
+    Only the support vectors and their coefficients are kept, and under a
+    `budgetjax.Mapped` kernel to r < d features the vectors as mapped points: m r + d r
+    numbers in place of m d + d r. It predicts, and can be saved, but not learn: a map
+    that is still learned needs the vectors themselves.
+
+    Args:
+      model: a classifier with support vectors.
+
+    Returns:
+      A `KernelModel`; in a `Labelled` if that was given.
+
+    Raises:
+      ValueError: if the model has no support vectors, or is a regressor.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((20, 2), np.float32))
+      >>> state = bj.perceptron.init(kernel, num_features=20, budget=5)
+      >>> state = bj.perceptron.step(state, np.ones(20, np.float32), 1)
+      >>> bj.compact(state).vectors.shape
+      (1, 2)
+    """
+    model = _inner(model)
+    if isinstance(model, Labelled):
+        return model._replace(model=compact(model.model))
+    if is_compact(model):
+        return model
+    small = prune(model, max(1, int(np.sum(support(model).mask))))
+    kernel = small.kernel
+    if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
+        return small
+    features, rank = kernel.matrix.shape
+    if rank >= features:
+        return small
+    return small._replace(
+        kernel=dataclasses.replace(kernel, mapped_vectors=True),
+        vectors=jnp.matmul(small.vectors, kernel.matrix, precision="highest"),
+    )
+
+
+def is_compact(model: Any) -> bool:
+    """Whether the support vectors are mapped points."""
+    return getattr(getattr(model, "kernel", None), "mapped_vectors", False)
+
+
 def of_coefficients(
     kernel: Kernel,
     X: ArrayLike,
@@ -315,6 +369,9 @@ def num_features(where: str, model: Any) -> int:
             f"{where}: model must be the state of an online algorithm, or a model of a "
             f"solver, got {checks.named(model)}"
         )
+    kernel = getattr(model, "kernel", None)
+    if isinstance(kernel, Mapped) and kernel.mapped_vectors:
+        return kernel.matrix.shape[0]
     vectors = getattr(model, "expansion", model).vectors
     if vectors.ndim != 2:
         raise ValueError(
@@ -559,7 +616,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
 @functools.partial(jax.jit, static_argnames="columns")
 def _kernel_scores(
     kernel: Kernel,
-    vectors: Float[Array, "m d"],
+    vectors: Float[Array, "m r"],
     squares: Float[Array, " m"] | None,
     terms: Float[Array, "m both"],
     scale: Float[Array, ""] | None,

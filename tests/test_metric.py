@@ -195,3 +195,26 @@ def test_the_default_classifier_learns_a_metric_where_it_is_better(as_installed)
         plain.feature_importances_  # noqa: B018
     with pytest.raises(ValueError, match="Classifier: learn_metric must be"):
         plain.set_params(learn_metric="full").fit(X, y)
+
+
+def test_a_compact_model_predicts_the_same(tmp_path):
+    X, y = stream()
+    state = bj.refit(learner(), X[:N], y[:N], learn_metric=3)
+    model = bj.Labelled(state, classes=np.array(["a", "b", "c"]))
+    small = bj.compact(model)
+    assert small.model.vectors.shape == (20, 3)
+    for path, each in (("whole", model), ("small", small)):
+        bj.save(tmp_path / path, each)
+    sizes = [(tmp_path / path).stat().st_size for path in ("small", "whole")]
+    assert sizes[0] < 0.5 * sizes[1]
+    for each in (small, bj.load(tmp_path / "small"), bj.compact(small)):
+        np.testing.assert_array_equal(bj.predict(each, X), bj.predict(model, X))
+        np.testing.assert_allclose(
+            bj.decision_function(each, X), bj.decision_function(model, X), atol=1e-4
+        )
+    # Without a map to fewer features the vectors stay what they are.
+    assert bj.compact(learner()).vectors.shape == (20, 8)
+    with pytest.raises(ValueError, match="support: model must have support vectors in"):
+        bj.support(small)
+    with pytest.raises(ValueError, match=r"X must have shape \(n, 8\)"):
+        bj.predict(small, X[:, :3])
