@@ -56,6 +56,7 @@ from budgetjax.online.registry import register
 from budgetjax.online.sgd import sgd
 from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
 from budgetjax.program_cache import cache_compiled_programs
+from budgetjax.refitting.one_class import one_class
 from budgetjax.refitting.refit import refit
 from budgetjax.saving.model_files import load, save
 from budgetjax.scaling import default_gamma
@@ -143,6 +144,7 @@ __all__ = [
     "mpu",
     "norma",
     "nystrom",
+    "one_class",
     "passive_aggressive",
     "pegasos",
     "perceptron",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from budgetjax.estimators.batch import BudgetSVC, MPUClassifier, SBPClassifier
+    from budgetjax.estimators.one_class import BudgetedOneClass
     from budgetjax.estimators.online import (
         BudgetedKernelClassifier,
         BudgetedKernelRegressor,
@@ -14,6 +15,7 @@ __all__ = [
     "BudgetSVC",
     "BudgetedKernelClassifier",
     "BudgetedKernelRegressor",
+    "BudgetedOneClass",
     "MPUClassifier",
     "SBPClassifier",
 ]
@@ -30,4 +32,5 @@ def __getattr__(name: str) -> Any:
             "budgetjax.estimators needs scikit-learn: pip install 'budgetjax[sklearn]'"
         ) from error
     where = "online" if name.startswith("BudgetedKernel") else "batch"
+    where = "one_class" if name == "BudgetedOneClass" else where
     return getattr(importlib.import_module(f"{__name__}.{where}"), name)

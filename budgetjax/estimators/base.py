@@ -15,6 +15,9 @@ from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.models import Labelled
 
+# In the place of targets where there are none: they are 1 then.
+OF_ONE_CLASS = object()
+
 
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
@@ -57,9 +60,12 @@ class Estimator(BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, *, first: bool, **more: Any
     ) -> tuple[Any, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Rows to learn, as an array or a CSR matrix, their targets and weights."""
-        X, y = validate_data(
-            self, X, y, reset=first, accept_sparse="csr", dtype=inputs.FLOATS, **more
-        )
+        more |= {"reset": first, "accept_sparse": "csr", "dtype": inputs.FLOATS}
+        if y is OF_ONE_CLASS:
+            X = validate_data(self, X, **more)
+            y = np.ones(X.shape[0])
+        else:
+            X, y = validate_data(self, X, y, **more)
         dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
         inputs.check_range(self._where, X, dtype)
         weights = _check_sample_weight(

@@ -367,7 +367,7 @@ class OnlineEstimator(Estimator):
             found = refit(
                 # Rows are moved and targets centred: not by this model once more.
                 Labelled(state),
-                **_data(X, origin, targets, weights, dtype),
+                **data_of(X, origin, targets, weights, dtype),
                 loss=loss,
                 penalty=np.multiply(self.penalty, unit),
                 move_vectors=self.move_vectors,
@@ -381,7 +381,7 @@ class OnlineEstimator(Estimator):
         return model._replace(model=found.model, intercept=intercept)
 
 
-def _data(
+def data_of(
     X: Any,
     origin: Float[np.ndarray, " features"],
     targets: Shaped[np.ndarray, "n ..."],

@@ -211,6 +211,22 @@ def _moments(
     return gram + _times(weighted.T, features), products + _times(targets.T, weighted)
 
 
+def moments(
+    basis: Basis, blocks: Iterable[Block], columns: int
+) -> tuple[
+    Float[np.ndarray, "features features"], Float[np.ndarray, "columns features"], int
+]:
+    """`sum_i p_i p_i^T` and `sum_i t_i p_i` of each column, and the number of rows."""
+    width, dtype = basis.num_features, basis.root.dtype
+    sums = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
+    rows = 0
+    for block in blocks:
+        sums = _moments(sums, features(basis, block.X), *block[1:])
+        rows += block.weights.shape[0]
+    gram, products = (np.asarray(one) for one in sums)
+    return gram, products, rows
+
+
 def least_squares(
     basis: Basis,
     blocks: Iterable[Block],
@@ -222,13 +238,7 @@ def least_squares(
     They are a good start for other losses. One pass; all columns of a penalty share one
     matrix.
     """
-    width, dtype = basis.num_features, basis.root.dtype
-    moments = np.zeros((width, width), dtype), np.zeros((columns, width), dtype)
-    rows = 0
-    for block in blocks:
-        moments = _moments(moments, features(basis, block.X), *block[1:])
-        rows += block.weights.shape[0]
-    gram, products = (np.asarray(one) for one in moments)
+    gram, products, rows = moments(basis, blocks, columns)
     found = []
     for penalty in penalties[::columns]:
         twice = 2 * penalty

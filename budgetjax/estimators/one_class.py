@@ -1,0 +1,184 @@
+"""A detector of novelty with a bounded number of support vectors."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import OutlierMixin
+
+from budgetjax import checks, models
+from budgetjax.estimators.base import OF_ONE_CLASS
+from budgetjax.estimators.online import OnlineEstimator, data_of
+from budgetjax.models import Labelled
+from budgetjax.refitting.one_class import one_class
+
+
+class BudgetedOneClass(OutlierMixin, OnlineEstimator):
+    """A detector of novelty with a bounded number of support vectors.
+
+    It learns rows of one kind, and scores others by how near they are to where those
+    are many: `fit` streams the rows once, by `budgetjax.sgd` with targets 1, and then
+    solves for the coefficients and the threshold, by `budgetjax.one_class`.
+    `partial_fit` streams too, and solves on a sample of the rows so far before the next
+    prediction. Memory, and time per row, are bounded by the budget.
+
+    Args:
+      budget: maximum number of support vectors.
+      rate: share of rows like those learned that are to be called outliers, above 0 and
+        below 1.
+      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
+        `budgetjax.Matern(1.0)`.
+      gamma: parameter of "rbf" and "laplacian". "scale" is two over the mean squared
+        distance of the first rows that come, `budgetjax.default_gamma`.
+      maintenance: strategy for a full budget; see `BudgetedKernelClassifier`.
+      penalty: C of `budgetjax.one_class`.
+      epochs: passes of `fit` over the rows.
+      shuffle: whether each pass of `fit` is in a new random order.
+      random_state: seed of the orders.
+      progress: whether to show a bar.
+
+    Attributes:
+      offset_: the threshold, `score_samples(X) - decision_function(X)`.
+      state_, model_, origin_, support_vectors_, dual_coef_, n_support_, n_iter_,
+        n_features_in_, feature_names_in_: as `BudgetedKernelClassifier`.
+
+    Example:
+      >>> import numpy as np
+      >>> from budgetjax.estimators import BudgetedOneClass
+      >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+      >>> model = BudgetedOneClass(budget=30, random_state=0).fit(X)
+      >>> model.predict([[0.0, 0.0], [5.0, 5.0]]).tolist()
+      [1, -1]
+    """
+
+    def __init__(
+        self,
+        budget: Any = 100,
+        *,
+        rate: Any = 0.05,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        maintenance: Any = None,
+        penalty: Any = 10.0,
+        epochs: Any = 1,
+        shuffle: Any = True,
+        random_state: Any = None,
+        progress: Any = False,
+    ):
+        self.budget = budget
+        self.rate = rate
+        self.kernel = kernel
+        self.gamma = gamma
+        self.maintenance = maintenance
+        self.penalty = penalty
+        self.epochs = epochs
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.progress = progress
+
+    @property
+    def offset_(self) -> float:
+        """The threshold of the scores."""
+        return -float(np.asarray(self._predicting().intercept))
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None):
+        """Learns from nothing: passes over the rows, coefficients and threshold.
+
+        Args:
+          X: shape `(n, features)`, an array, a data frame or a sparse matrix.
+          y: not looked at.
+          sample_weight: shape `(n,)`, at least 0.
+
+        Returns:
+          The estimator.
+
+        Raises:
+          ValueError: if the data or a parameter does not fit.
+          ImportError: if `progress` needs tqdm.
+
+        Warns:
+          UserWarning: if features look unscaled.
+        """
+        X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
+        checks.fraction(self._where, "rate", self.rate)
+        self._learn(X, y, weights, self.gamma, Labelled(None))
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None):
+        """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
+
+        Args:
+          X: as for `fit`; any number of rows.
+          y: not looked at.
+          sample_weight: as for `fit`.
+
+        Returns:
+          The estimator.
+        """
+        first = not hasattr(self, "_model")
+        X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=first)
+        checks.fraction(self._where, "rate", self.rate)
+        labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
+        self._go_on(X, y, y, weights, labels)
+        return self
+
+    def decision_function(self, X: Any) -> Float[np.ndarray, " n"]:
+        """The scores less the threshold, below 0 for outliers; O(n budget features).
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Doubles, shape `(n,)`.
+
+        Raises:
+          NotFittedError: before `fit`.
+          ValueError: if X does not fit.
+        """
+        X = self._rows(X)
+        return models.decision_function(self.model_, X).astype(np.float64)
+
+    def score_samples(self, X: Any) -> Float[np.ndarray, " n"]:
+        """The scores, larger for rows that are like those learned.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Doubles, shape `(n,)`.
+        """
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> np.ndarray:
+        """1 for rows like those learned, -1 for outliers.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Integers, shape `(n,)`.
+        """
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def _refitted(
+        self,
+        model: Labelled,
+        X: Any,
+        origin: Float[np.ndarray, " features"],
+        targets: Any,
+        weights: Float[np.ndarray, " n"],
+        seed: int,
+        *,
+        learn_metric: Any,
+    ) -> Labelled:
+        """The model with the best coefficients and the threshold."""
+        dtype = np.dtype(model.model.expansion.vectors.dtype)
+        given = data_of(X, origin, targets, weights, dtype)
+        found = one_class(
+            model.model,
+            given["X"],
+            weight=given.get("weight"),
+            rate=self.rate,
+            penalty=self.penalty,
+        )
+        return model._replace(model=found.model, intercept=found.intercept)

@@ -1,0 +1,156 @@
+"""A model of one class, by which others are novel; see `one_class`."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from budgetjax import checks, models
+from budgetjax.models import Labelled
+from budgetjax.online import registry
+from budgetjax.refitting import newton, passes
+from budgetjax.refitting.newton import Basis
+from budgetjax.refitting.refit import _with_weights
+
+
+def one_class(
+    state: Any,
+    X: ArrayLike | Iterable[tuple[ArrayLike, ...]],
+    *,
+    weight: ArrayLike | None = None,
+    rate: float = 0.05,
+    penalty: float = 10.0,
+) -> Any:
+    r"""Coefficients and a threshold by which examples unlike these score below 0.
+
+    Keeps the support vectors of a model, and solves for the coefficients of least
+    :math:`\tfrac12 \|f\|^2 + \tfrac C2 \sum_i (f(x_i) - 1)^2`: a score near 1 where
+    examples are many and alike, and near 0 far from all of them. The threshold is such
+    that `rate` of the examples score below it, each by a model that has not seen it:
+    the coefficients without one example follow from its leverage, as in ridge
+    regression. So about as many new examples of the same kind score below 0.
+
+    A stream of targets 1 under a squared loss chooses good support vectors, as below.
+    The hinge loss, with which it is the one-class SVM, has enough of them too soon.
+
+    Cost: two passes, O(n B (d + B)), and O(B^3). Memory: B^2 numbers, and one per
+    example.
+
+    Args:
+      state: the state of any online algorithm with one column of coefficients; or the
+        result of `fit_stream`, for raw rows.
+      X: examples of the class, shape `(n, num_features)`; or batches as for `refit`,
+        whose targets are not looked at.
+      weight: shape `(n,)`, at least 0; 2 counts an example twice.
+      rate: share of examples to score below 0, between 0 and 1.
+      penalty: C, above 0.
+
+    Returns:
+      A `Labelled`, or the model given, with new coefficients and minus the threshold as
+      its intercept. `decision_function` is below 0 for what is novel.
+
+    Raises:
+      ValueError: if the examples or numbers do not fit the model, it has several
+        columns or no support vectors, or batches can be read once only.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> X = np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32)
+      >>> state = bj.sgd.init(
+      ...     bj.RBF(gamma=0.5), num_features=2, budget=30, num_classes=None)
+      >>> state, _ = bj.run(bj.sgd, state, X, np.ones(1000))
+      >>> model = bj.one_class(state, X, rate=0.1)
+      >>> bool(abs(np.mean(model.decision_function(X) < 0) - 0.1) < 0.03)
+      True
+      >>> bool(model.decision_function(np.array([[5.0, 5.0]]))[0] < 0)
+      True
+
+    References:
+      Kemmler, Rodner, Wacker and Denzler (2013), "One-class classification with
+      Gaussian processes", the mean as a score.
+      https://doi.org/10.1016/j.patcog.2013.06.005
+      Schoelkopf, Platt, Shawe-Taylor, Smola and Williamson (2001), "Estimating the
+      support of a high-dimensional distribution", for the one-class SVM.
+      https://doi.org/10.1162/089976601750264965
+
+    Differences from the papers: the span of a budget of support vectors, and a
+    threshold by scores that leave one out.
+    """
+    where = "one_class"
+    inner = models.innermost(state)
+    algorithm = registry.of_state(where, inner)
+    models.num_features(where, inner)
+    checks.fraction(where, "rate", rate)
+    checks.positive(where, "penalty", penalty)
+    if inner.expansion.num_columns > 1:
+        raise ValueError(
+            f"{where}: state must have one column of coefficients, got "
+            f"{inner.expansion.num_columns}"
+        )
+    if int(inner.expansion.num_active) == 0:
+        raise ValueError(f"{where}: state must have support vectors, got none")
+    model = state if inner is not state else Labelled(state)
+    # What it adds to scores is found anew.
+    model = models.with_intercept(model, -models.labelled(model).intercept)
+    rows, targets = _targets(where, X)
+    read, again = passes.data(where, model, rows, targets, weight, of_labels=False)
+    if not again:
+        raise ValueError(
+            f"{where}: X must be batches that can be read again, such as a list, got "
+            "an iterator"
+        )
+    root = jax.jit(algorithm.basis)(inner)
+    basis = Basis(inner.kernel, inner.expansion, root)
+    gram, products, _ = newton.moments(basis, read(), 1)
+    factor = np.linalg.cholesky(
+        np.eye(len(gram)) + penalty * np.asarray(gram, np.float64)
+    )
+    inverse = np.linalg.solve(factor, np.eye(len(gram)))
+    coefficients = penalty * inverse.T @ (inverse @ np.asarray(products[0], np.float64))
+    found, counts = [], []
+    for block in read():
+        features = np.asarray(newton.features(basis, block.X), np.float64)
+        present = block.weights > 0
+        features, weights = features[present], block.weights[present]
+        lengths = np.sum((features @ inverse.T) ** 2, axis=1)
+        # f without example i is (f - h) / (1 - h), for its leverage h and target 1.
+        leverage = penalty * weights * lengths
+        found.append((features @ coefficients - leverage) / (1 - leverage))
+        counts.append(weights)
+    threshold = _quantile(np.concatenate(found), np.concatenate(counts), rate)
+    new = _with_weights(algorithm, inner, basis, coefficients[None].astype(root.dtype))
+    return models.with_innermost(models.with_intercept(model, -threshold), new)
+
+
+def _targets(where: str, X: Any) -> tuple[Any, Any]:
+    """The examples, or batches of them, with targets 1."""
+    if hasattr(X, "ndim") or hasattr(X, "columns"):
+        return X, np.ones(X.shape[0])
+    if not isinstance(X, Iterable):
+        raise ValueError(f"{where}: X must be an array or batches, got {X!r}")
+    return (X if iter(X) is X else _Ones(X)), None
+
+
+class _Ones:
+    """Batches with targets 1."""
+
+    def __init__(self, batches: Iterable[Any]):
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.batches:
+            X, _, *weight = batch
+            yield X, np.ones(X.shape[0]), *weight
+
+
+def _quantile(
+    values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"], rate: float
+) -> float:
+    """The largest value with at most this share of the weight below it."""
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order].astype(np.float64))
+    at = np.searchsorted(below, rate * below[-1], side="right")
+    return float(values[order[min(at, len(order) - 1)]])
