@@ -1,0 +1,107 @@
+"""Test accuracy against the bytes of the model's file, beside published small models.
+
+    python benchmarks/model_size.py
+
+Pegasos with merging chooses the support vectors and `refit` learns coefficients, or a
+metric too, to so many features; `compact` keeps what predicts, and `save` writes it.
+Nothing is chosen: gamma is `default_gamma`. One order of the rows, as in `accuracy.py`.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import accuracy
+import measure
+import numpy as np
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+import budgetjax as bj
+
+BUDGETS = (10, 20, 50, 100, 200, 300, 500)
+# Features to map to; those of letter are 16, of usps 256. Letter's are standardised.
+RANKS: dict[str, tuple[int | bool, ...]] = {
+    "letter": (False, 8, True),
+    "usps": (False, 16, 32, 64),
+}
+# Gupta et al. (2017), "ProtoNN: compressed and accurate kNN for resource-scarce
+# devices", https://proceedings.mlr.press/v70/gupta17a.html.
+PUBLISHED = {"letter": (63_000, 97.10), "usps": (64_000, 94.92)}
+OUTPUT = Path(__file__).parent / "results" / "model-size.json"
+
+
+def sizes(name: str, budgets: list[int]) -> Iterator[dict[str, Any]]:
+    """Accuracy and bytes of every budget and rank."""
+    data = accuracy.load(name, standardise=name == "letter")
+    order = np.random.default_rng(1).permutation(len(data.y_train))
+    X, y = data.X_train[order], data.y_train[order]
+    for budget in tqdm(budgets, desc=name):
+        state = bj.pegasos.init(
+            bj.RBF(bj.default_gamma(X)),
+            num_features=X.shape[1],
+            num_classes=data.num_classes,
+            budget=budget,
+        )
+        state, _ = bj.run(bj.pegasos, state, X, y)
+        for rank in RANKS[name]:
+            model = bj.compact(bj.refit(state, X, y, learn_metric=rank, seed=1))
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "model")
+                bj.save(path, model)
+                size = path.stat().st_size
+            right = np.asarray(bj.predict(model, data.X_test)) == data.y_test
+            yield {
+                "data": name,
+                "B": budget,
+                "metric": {False: "none", True: "matrix"}.get(rank, f"rank {rank}"),
+                "bytes": size,
+                "accuracy %": 100 * float(np.mean(right)),
+            }
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """A panel for each data set, a line for each metric."""
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    figure = Figure(figsize=(4.2 * len(names), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for panel, name in zip(panels, names, strict=True):
+        own = [row for row in rows if row["data"] == name]
+        for metric in dict.fromkeys(row["metric"] for row in own):
+            line = [row for row in own if row["metric"] == metric]
+            label = "refit" if metric == "none" else f"metric, {metric}"
+            panel.plot(
+                [row["bytes"] / 1000 for row in line],
+                [row["accuracy %"] for row in line],
+                marker=".",
+                label=label,
+            )
+        size, percent = PUBLISHED[name]
+        panel.plot(size / 1000, percent, "k*", label="ProtoNN, published")
+        panel.set(title=name, xlabel="kB of the model's file", xscale="log")
+        panel.set_ylim(min(90, percent - 2), None)
+        panel.legend(frameon=False, loc="lower right")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("test accuracy, %")
+    figure.savefig(path, dpi=130)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Accuracy against bytes")
+    parser.add_argument("--data", nargs="+", choices=RANKS, default=list(RANKS))
+    parser.add_argument("--budgets", nargs="+", type=int, default=list(BUDGETS))
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    given = parser.parse_args()
+    rows = []
+    for name in given.data:
+        for row in sizes(name, given.budgets):
+            rows.append(row)
+            measure.save(rows, given.output)
+    measure.show(rows)
+    draw(rows, given.output.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
