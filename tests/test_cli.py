@@ -392,6 +392,18 @@ def test_the_refit_is_that_of_python(at):
     same(bj.load("model.st").state, expected)
 
 
+def test_a_metric_is_that_of_python(at, monkeypatch):
+    monkeypatch.setattr("budgetjax.refitting.refit.ENOUGH_FOR_METRIC", 200)
+    out = train("train.csv", "--algorithm", "arow", "--gamma", "0.4", "--metric")
+    streamed = python_stream(gamma=0.4)
+    X, y = data()
+    batch = [(streamed.scaling.apply(X), np.where(y == "yes", 1, -1))]
+    expected = bj.refit(streamed.state, batch, learn_metric="auto")
+    same(bj.load("model.st").state, expected)
+    kept = isinstance(expected.kernel, bj.Mapped)
+    assert out["metric"] == ("learned" if kept else "left out, as it is not better")
+
+
 def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
     train("train.csv")
     held = bj.load("model.st")
@@ -864,6 +876,11 @@ BAD = {
         (*LEARN, "--classes", "a,b", "--regression"),
         2,
         "--classes and --regression exclude each other.",
+    ),
+    "a metric without a refit": (
+        (*LEARN, "--metric", "--no-refit"),
+        2,
+        "--metric and --no-refit exclude each other.",
     ),
     "a test file of another kind": (
         (*LEARN, "--test", "test.libsvm"),

@@ -77,6 +77,12 @@ Examples:
     show_default=True,
     help="Penalty of errors in the refit; smaller gives a smoother model.",
 )
+@click.option(
+    "--metric",
+    is_flag=True,
+    help="Learn a linear map of the features too, in some 40 passes over the file; it "
+    "is kept if it predicts a held-out fifth of at least 1,000 rows better.",
+)
 @click.option("--regression", is_flag=True, help="Predict numbers, not classes.")
 @click.option(
     "--classes",
@@ -106,6 +112,7 @@ def train(
     epochs: int,
     refit: bool,
     penalty: float,
+    metric: bool,
     regression: bool,
     classes: str | None,
     test: str | None,
@@ -123,6 +130,8 @@ def train(
     started = time.perf_counter()
     asked = options.unique(settings, "--set")
     data.check_target(file, target, header)
+    if metric and not refit:
+        raise click.UsageError("--metric and --no-refit exclude each other.")
     if regression and classes is not None:
         raise click.UsageError("--classes and --regression exclude each other.")
     data.check_outputs({"--model": model, "--checkpoint": checkpoint}, file, test)
@@ -206,8 +215,13 @@ def train(
                     source,
                     loss=learner.refit_loss,
                     penalty=penalty,
+                    learn_metric="auto" if metric else False,
                     progress=shows_bar,
                 )
+            if metric:
+                none = "left out, as it is not better"
+                matrix = getattr(fitted.state.kernel, "matrix", None)
+                say("metric", none if matrix is None else "learned")
     except KeyboardInterrupt as interrupt:
         how = "nothing is written; --checkpoint FILE lets a run go on"
         if checkpoint is not None:
