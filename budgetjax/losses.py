@@ -121,20 +121,30 @@ OF_LABELS = (
     optax.losses.multiclass_hinge_loss,
     optax.losses.multiclass_perceptron_loss,
 )
+# Those whose scores are logarithms of odds, up to a number per example.
+OF_LOG_ODDS = (logistic, optax.losses.softmax_cross_entropy_with_integer_labels)
 
 
 def takes_labels(loss: Callable[..., Array]) -> bool:
     """Whether the targets of a loss are labels, as it says, or else any numbers."""
-    # JAX keeps a partial function of Python in a wrapper of its own.
-    while inner := getattr(loss, "func", getattr(loss, "fun", None)):
-        loss = inner
+    loss = _unwrapped(loss)
     return any(loss is known for known in OF_LABELS) or hasattr(loss, LABELS)
 
 
+def gives_log_odds(loss: Callable[..., Array]) -> bool:
+    """Whether the softmax, or sigmoid, of the scores of a loss are probabilities."""
+    return any(_unwrapped(loss) is known for known in OF_LOG_ODDS)
+
+
 def _named(loss: Callable[..., Array]) -> str:
+    return getattr(_unwrapped(loss), "__name__", repr(loss))
+
+
+def _unwrapped(loss: Callable[..., Array]) -> Callable[..., Array]:
+    # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
         loss = inner
-    return getattr(loss, "__name__", repr(loss))
+    return loss
 
 
 def absolute(

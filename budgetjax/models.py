@@ -81,6 +81,8 @@ class Labelled(NamedTuple):
         the learner, and for regressors.
       feature_names: names of the columns, where they are known.
       intercept: a number added to all scores, or shape `(num_outputs,)`.
+      calibration: the factor of the scores whose softmax, or sigmoid, is the
+        probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
     """
 
     model: Any
@@ -88,6 +90,7 @@ class Labelled(NamedTuple):
     classes: Shaped[np.ndarray, " classes"] | None = None
     feature_names: tuple[str, ...] | None = None
     intercept: float | Float[np.ndarray, " outputs"] = 0.0
+    calibration: float | None = None
 
     def decision_function(self, X: Any) -> Float[np.ndarray, " n *classes"]:
         """`budgetjax.decision_function` of this model."""
@@ -132,7 +135,7 @@ def decision_function(model: Any, X: Any) -> Any:
       ValueError: if the shape of `X` does not fit the model, or `X` is not finite;
         inside `jit` or `vmap` only shapes are checked.
     """
-    return _scores("decision_function", model, X)
+    return scores_of("decision_function", model, X)
 
 
 def predict(model: Any, X: Any) -> Any:
@@ -151,7 +154,7 @@ def predict(model: Any, X: Any) -> Any:
     Raises:
       ValueError: as `decision_function`.
     """
-    return decided(model, _scores("predict", model, X))
+    return decided(model, scores_of("predict", model, X))
 
 
 def decided(model: Any, scores: Any) -> Any:
@@ -279,7 +282,7 @@ def prune(model: Any, size: int) -> Any:
     if is_regressor(model):
         raise ValueError("prune: model must be a classifier, got a regressor")
     if isinstance(model, Labelled):
-        return model._replace(model=prune(model.model, size))
+        return model._replace(model=prune(model.model, size), calibration=None)
     vectors, coefficients, mask = map(np.asarray, support(model))
     active = np.flatnonzero(mask)
     lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
@@ -414,6 +417,15 @@ def with_intercept(model: Any, more: float | np.ndarray) -> Any:
     if isinstance(model, Labelled):
         return model._replace(intercept=model.intercept + more)
     return model._replace(model=with_intercept(model.model, more))
+
+
+def with_calibration(model: Any, factor: float | None) -> Any:
+    """The same, in a `Labelled`, with this calibration, or without one for None."""
+    if isinstance(model, Labelled):
+        return model._replace(calibration=factor)
+    if not isinstance(getattr(model, "model", None), Labelled):
+        return Labelled(model, calibration=factor)
+    return model._replace(model=model.model._replace(calibration=factor))
 
 
 def labelled(model: Any) -> Labelled:
@@ -564,7 +576,7 @@ def _check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
         )
 
 
-def _scores(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
+def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     """The scores of rows by a model of any kind."""
     model, features = _inner(model), num_features(where, model)
     if isinstance(model, Labelled):
@@ -604,7 +616,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
             # On the device once, however many models score it.
             rows = checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
         scores = [
-            np.asarray(_scores(where, part, rows, start))[:length] for part in parts
+            np.asarray(scores_of(where, part, rows, start))[:length] for part in parts
         ]
         found.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(found)

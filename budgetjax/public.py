@@ -1,6 +1,7 @@
 """The public names, imported together; see `budgetjax`."""
 
 from budgetjax import losses, stream
+from budgetjax.calibration import calibrated, probabilities
 from budgetjax.kernels import (
     RBF,
     Kernel,
@@ -128,6 +129,7 @@ __all__ = [
     "averaged",
     "budget_svm",
     "cache_compiled_programs",
+    "calibrated",
     "compact",
     "dcd",
     "decision_function",
@@ -149,6 +151,7 @@ __all__ = [
     "pegasos",
     "perceptron",
     "predict",
+    "probabilities",
     "projectron",
     "prune",
     "refit",

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, losses, models, progress_bar, scaling
+from budgetjax import calibration, checks, losses, models, progress_bar, scaling
 from budgetjax.counter import Counter
 from budgetjax.kernels import Mapped
 from budgetjax.online import engine, registry
@@ -69,6 +69,7 @@ def refit(
     learn_metric: bool | str | int = False,
     epochs: int = 20,
     tolerance: float = TOLERANCE,
+    calibrate: bool = False,
     seed: int = 0,
     progress: bool = False,
 ) -> Any:
@@ -132,16 +133,22 @@ def refit(
       epochs: passes of these steps, and of those of the metric.
       tolerance: a problem is solved when a step would gain less than this part of its
         objective.
+      calibrate: whether to fit what `budgetjax.probabilities` needs. The coefficients
+        are solved for on four fifths of the examples first, unless that is done for
+        several penalties or "auto" anyway, and the scores of the others are calibrated.
+        With `weight` the probabilities are those of the weighted examples.
       seed: seed of the choice of held-out examples, and of the order of steps.
       progress: show a bar, with the objective.
 
     Returns:
-      The state, or model, with new coefficients, and new vectors if they move.
+      The state, or model, with new coefficients, and new vectors if they move; in a
+      `Labelled` with `calibrate`.
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has no support
-        vectors, there are no examples, or several penalties, moving vectors, a metric
-        or a loss with kinks are asked for with batches that can be read once only.
+        vectors, there are no examples, or several penalties, moving vectors, a metric,
+        a calibration or a loss with kinks are asked for with batches that can be read
+        once only; or a calibration of a regressor.
       ImportError: if `progress` needs tqdm.
 
     Warns:
@@ -202,14 +209,18 @@ def refit(
             f"{where}: loss must be 'squared', 'huber' or another one of numbers for "
             f"several real outputs, got {loss!r}"
         )
+    calibrates = checks.flag(where, "calibrate", calibrate)
+    if calibrates and models.is_regressor(state):
+        raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
     kinks = losses.has_kinks(function)
     learns_metric = learn_metric is not False
-    if not again and (len(penalties) > 1 or moves or learns_metric or kinks):
+    rereads = len(penalties) > 1 or moves or learns_metric or kinks or calibrates
+    if not again and rereads:
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
-            "several penalties, moving vectors, a metric or a loss with kinks, got an "
-            "iterator"
+            "several penalties, moving vectors, a metric, a calibration or a loss with "
+            "kinks, got an iterator"
         )
     chooses = (
         learn_metric == "auto"
@@ -230,23 +241,33 @@ def refit(
         mistaken = functools.partial(_wrong, function, columns, of_classes)
         judge = functools.partial(_errors, mistaken, held)
         weights = worth = None
-        if len(penalties) > 1 or chooses:
+        # The scores of a model that has not learned the held-out examples.
+        unlearned: Any = None
+        alone = calibrates and not (learns or moves)
+        if len(penalties) > 1 or chooses or alone:
             weights = solve(basis, learn, each)
             errors = judge(functools.partial(newton.scores, basis, weights))
             best = int(np.argmin(errors))
             chosen = slice(best * columns, (best + 1) * columns)
             each, weights = each[chosen], weights[chosen]
+            unlearned = functools.partial(newton.scores, basis, weights)
             if chooses:
-                plain = functools.partial(newton.scores, basis, weights)
-                worth = functools.partial(_better, mistaken, held, plain)
+                worth = functools.partial(_better, mistaken, held, unlearned)
         mapped = None
+
+        def is_worth(scores: Callable[[np.ndarray], Any]) -> bool:
+            nonlocal unlearned
+            good = worth is None or worth(scores)
+            unlearned = scores if good else unlearned
+            return good
+
         if learns or chooses:
             mapped = _with_metric(
                 *(algorithm, state, basis, learn_metric, blocks),
                 loss=function,
                 learn=learn,
                 judge=lambda scores: float(judge(scores)[0]),
-                worth=worth,
+                worth=is_worth,
                 penalty=float(each[0]),
                 epochs=epochs,
                 seed=seed,
@@ -277,13 +298,41 @@ def refit(
                 assert algorithm.with_vectors is not None, "refused before"
                 state = jax.jit(algorithm.with_vectors)(state, vectors)
                 basis = _basis(algorithm, state, basis.constant)
-                weights = solve(basis, blocks, each)
+                weights = None
+                if calibrates:
+                    weights = solve(basis, learn, each)
+                    unlearned = functools.partial(newton.scores, basis, weights)
+                weights = solve(basis, blocks, each, weights)
     if basis.constant is not None:
         shift = weights[:, -1].astype(np.float64) * float(basis.constant)
         model = models.with_intercept(model, shift if columns > 1 else float(shift[0]))
         weights = weights[:, :-1]
     state = _with_weights(algorithm, state, basis, weights)
-    return models.with_innermost(model, state)
+    model = models.with_innermost(model, state)
+    if calibrates:
+        return models.with_calibration(model, _calibration(unlearned, held))
+    # That of other coefficients says nothing.
+    return model if model is state else models.with_calibration(model, None)
+
+
+def _calibration(
+    scores_of: Callable[[np.ndarray], Any], held: Callable[[], Iterator[Block]]
+) -> float:
+    """The calibration of these scores of the held-out examples."""
+    scores, codes, weights = [], [], []
+    for block in held():
+        rows = np.flatnonzero(block.weights)
+        targets = block.targets[rows]
+        several = targets.shape[1] > 1
+        found = np.asarray(scores_of(block.X))[rows]
+        scores.append(found if several else found[:, 0])
+        codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
+        weights.append(block.weights[rows])
+    return calibration.fitted(
+        np.concatenate(scores),
+        np.concatenate(codes).astype(np.int32),
+        np.concatenate(weights),
+    )
 
 
 def _solved(
