@@ -722,14 +722,34 @@ def test_probabilities(kind, algorithm, refit):
     np.testing.assert_allclose(np.sum(far, axis=1), 1, 1e-12)
 
 
-def test_probabilities_are_of_the_logistic_loss_only():
+@pytest.mark.parametrize("kind", KINDS[:2])
+def test_probabilities_of_a_refit_are_calibrated(kind):
+    X, y = stream(kind)
+    model = made(kind, class_weight="balanced").fit(X, y)
+    chances = model.predict_proba(X)
+    np.testing.assert_array_equal(model.classes_[chances.argmax(1)], model.predict(X))
+    np.testing.assert_array_equal(bj.probabilities(model.model_, X), chances)
+    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(chances))
+    assert np.all(np.isfinite(model.predict_log_proba(1e3 * X)))
+    names = np.array(["x", "y", "z"])[np.unique(y, return_inverse=True)[1]]
+    other = made(kind, class_weight="balanced").fit(X, names)
+    np.testing.assert_array_equal(other.predict_proba(X), chances)
+    parts = made(kind).partial_fit(X[:30], y[:30], classes=np.unique(y))
+    assert parts.predict_proba(X).shape == chances.shape
+    before = parts.predict_proba(X)
+    parts.partial_fit(X[30:], y[30:])
+    assert np.any(parts.predict_proba(X) != before)
+
+
+def test_probabilities_without_a_refit_are_of_the_logistic_loss():
     X, y = stream()
-    model = made("two").fit(X, y)
+    model = made("two", refit=False).fit(X, y)
     assert not hasattr(model, "predict_proba")
-    logistic = made("two", loss="logistic").fit(X, y)
+    assert not hasattr(model, "predict_log_proba")
     with pytest.raises(ValueError, match="loss must be 'hinge'"):
         made("two", loss="logistic", refit=False).partial_fit(X, y, y)
-    # Of the log-odds a calibrated model has as many as it says.
+    # Probabilities of a calibrated model are as frequent as they say.
+    logistic = made("two", loss="logistic").fit(X, y)
     assert np.mean(logistic.predict_proba(X)[:, 1]) == pytest.approx(
         np.mean(y == "beech"), abs=0.05
     )

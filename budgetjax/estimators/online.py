@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-import scipy.special
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
 from sklearn.base import RegressorMixin, clone
@@ -16,7 +15,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import checks, losses, models, progress_bar, scaling, support_set
+from budgetjax import (
+    calibration,
+    checks,
+    losses,
+    models,
+    progress_bar,
+    scaling,
+    support_set,
+)
 from budgetjax.estimators import inputs, parameters
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
@@ -60,6 +67,9 @@ class OnlineEstimator(Estimator):
     shuffle: Any = True
     random_state: Any = None
     progress: Any = False
+
+    # Whether a refit calibrates the scores for `predict_proba`.
+    _calibrates = False
 
     @property
     def _loss(self) -> Any:
@@ -147,7 +157,7 @@ class OnlineEstimator(Estimator):
                 self._model, *examples, seed, learn_metric=self.learn_metric
             )
         self._reservoir, self._solved = None, None
-        self._refits, self.n_iter_ = refits, epochs
+        self.n_iter_ = epochs
 
     def _go_on(
         self, X: Any, y: Any, targets: Any, weights: Any, labels: Labelled
@@ -181,7 +191,6 @@ class OnlineEstimator(Estimator):
             kept = kept.updated(inputs.dense(X, dtype, origin), y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
         self._reservoir, self._solved = kept, None
-        self._refits = kept is not None
         if first:
             self.n_iter_ = 1
 
@@ -248,6 +257,7 @@ class OnlineEstimator(Estimator):
                     random_state=seed,
                     progress=False,
                 )
+                model._calibrates = False
                 model.fit(X[learned], y[learned], weights[learned])
                 found.append(model.score(X[held], y[held], weights[held]))
         return FACTORS[int(np.argmax(found))] * usual
@@ -294,8 +304,11 @@ class OnlineEstimator(Estimator):
             **arguments,
         )
         inputs.warn_unscaled(where, X, origin, stacklevel=6)
+        # All classes are as probable until a refit calibrates the scores.
+        factor = 0.0 if refits and self._calibrates else None
         return labels._replace(
             model=state,
+            calibration=factor,
             scaling=inputs.moved(origin),
             feature_names=inputs.names_of(self),
         )
@@ -373,12 +386,16 @@ class OnlineEstimator(Estimator):
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
+                calibrate=self._calibrates,
                 seed=seed,
                 progress=self.progress,
             )
         self._variances = inputs.variances(X)
-        intercept = model.intercept + found.intercept
-        return model._replace(model=found.model, intercept=intercept)
+        return model._replace(
+            model=found.model,
+            intercept=model.intercept + found.intercept,
+            calibration=found.calibration,
+        )
 
 
 def data_of(
@@ -439,9 +456,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         removal does harm.
       regularization: lambda of the algorithm; None is 0.0001 for "pegasos" and "norma",
         0 for "sgd". Others have none.
-      loss: "hinge" (None), or "logistic", which gives probabilities. The stream has it
-        where the algorithm has a choice ("sgd", "norma", "nystrom", "fourier"), and the
-        refit, where the hinge is squared.
+      loss: "hinge" (None), or "logistic". The stream has it where the algorithm has a
+        choice ("sgd", "norma", "nystrom", "fourier"), and the refit, where the hinge is
+        squared.
       options: more arguments of the algorithm's `init`, a dict such as
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
@@ -486,6 +503,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
     """
 
     class_weight: Any = None
+
+    _calibrates = True
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -589,13 +608,18 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         by_class = compute_class_weight(self.class_weight, classes=classes, y=counted)
         return by_class[models.codes_of(classes, y)]
 
-    @available_if(lambda estimator: estimator.loss == "logistic")
+    @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
-        """The probability of each class, only with `loss="logistic"`.
+        """The probability of each class, after a refit or with `loss="logistic"`.
 
-        For two classes `1 / (1 + exp(-score))`. For more, after a refit, which has one
-        problem per class, these values divided by their sum; else the softmax of the
-        scores.
+        The softmax of the scores times a factor, for two classes the sigmoid, so that
+        the most probable class is the predicted one. The refit fits the factor on a
+        fifth of the rows that it holds out, and solves for the coefficients with all
+        rows then. Without a refit the factor is 1. Weights of rows and classes count:
+        probabilities are those of data in which a row of weight 2 stands twice, so with
+        `class_weight="balanced"` of data with equally many rows of each class.
+
+        `partial_fit` after `fit` goes on with the factor of `fit`.
 
         Args:
           X: shape `(n, n_features_in_)`.
@@ -604,19 +628,26 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
           Shape `(n, classes)`, in the order of `classes_`.
 
         Raises:
-          AttributeError: with another loss.
+          AttributeError: with `refit=False` and another loss.
           NotFittedError: before `fit`.
           ValueError: if X does not fit.
         """
-        scores = self.decision_function(X).astype(np.float64)
-        if scores.ndim == 1:
-            return scipy.special.expit(np.stack([-scores, scores], axis=1))
-        # By logarithms: all of them may underflow.
-        logarithms = scipy.special.log_expit(scores) if self._refits else scores
-        return scipy.special.softmax(logarithms, axis=1)
+        X = self._rows(X)
+        return calibration.probabilities(self.model_, X)
+
+    @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
+    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
+        """The logarithms of `predict_proba`, finite ones.
+
+        Args:
+          X: shape `(n, n_features_in_)`.
+
+        Returns:
+          Shape `(n, classes)`.
+        """
+        return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     """Kernel regression with a bounded number of support vectors.
 
