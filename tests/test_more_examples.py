@@ -192,6 +192,31 @@ def test_drift_has_electricity_in_time_order(tmp_path, monkeypatch):
     assert is_figure(tmp_path / "d.png")
 
 
+def test_novelty(as_installed, tmp_path, capsys):
+    novelty = example("novelty")
+    novelty["main"].__globals__.update(ROWS=1500)
+    path = tmp_path / "n.png"
+    novelty["main"](["--output", str(path)])
+    output = capsys.readouterr().out
+    inside, far, same, others = map(float, re.findall(r"(\S+)%", output))
+    assert inside < 12
+    assert same < 20
+    assert far > 50
+    assert others > 60
+    assert is_figure(path)
+
+
+def test_quantiles(as_installed, tmp_path, capsys):
+    path = tmp_path / "q.png"
+    example("quantiles")["main"](["--rows", "2000", "--output", str(path)])
+    output = capsys.readouterr().out
+    levels = re.findall(r"level (\S+): (\S+) of", output)
+    assert len(levels) == 9
+    for level, part in levels:
+        assert float(part) == pytest.approx(float(level), abs=0.05)
+    assert is_figure(path)
+
+
 def test_resuming_after_a_kill(tmp_path, quick_process):
     arguments = ("--rows", "200000", "--kills", "1")
     # It runs for longer than it compiles.
@@ -215,6 +240,8 @@ def test_resuming_after_a_kill(tmp_path, quick_process):
         ("sweep", ["--data", "cpusmall"], "cpusmall is for regression"),
         ("sweep", ["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
         ("drift", ["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
+        ("novelty", ["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
+        ("quantiles", ["--output", "no/such/folder/f.png"], "no folder no/such/fol"),
         ("drift", ["--rows", "90", "--window", "91"], "must be from 1 to 90 rows"),
     ],
 )

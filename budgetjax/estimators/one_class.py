@@ -59,7 +59,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         kernel: Any = "rbf",
         gamma: Any = "scale",
         maintenance: Any = None,
-        penalty: Any = 10.0,
+        penalty: Any = 1.0,
         epochs: Any = 1,
         shuffle: Any = True,
         random_state: Any = None,

