@@ -648,6 +648,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     """Kernel regression with a bounded number of support vectors.
 
