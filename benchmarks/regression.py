@@ -7,7 +7,9 @@ The root of the mean squared error on the test part, in the units of the target 
 Hyperparameters are chosen on a held-out part as in `accuracy.py`, of `TUNING_ROWS`
 rows. Targets are standardised for learning. Beside it stand scikit-learn's
 `SGDRegressor` on `Nystroem` features, one pass with averaging, and `KernelRidge` with
-all of the training data: what a kernel can do here. A run replaces its own rows of the
+all of the training data: what a kernel can do here; `HistGradientBoostingRegressor`;
+and `BudgetedKernelRegressor` as it is constructed, which sees the data more than once,
+with and without a learned metric. A run replaces its own rows of the
 results and keeps the rest.
 """
 
@@ -22,6 +24,7 @@ import numpy as np
 import optax
 from accuracy import Task, gammas_of, linear, parts_of, sgd, tested, tuned
 from jax.tree_util import Partial
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import SGDRegressor
@@ -29,6 +32,7 @@ from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets, losses
+from budgetjax.estimators import BudgetedKernelRegressor
 
 TUNING_ROWS = 4000
 GAMMAS = (0.06, 0.15, 0.4)
@@ -52,7 +56,21 @@ METHODS |= {
 }
 
 NYSTROEM, RIDGE = "scikit-learn Nystroem, SGDRegressor", "scikit-learn KernelRidge"
-ALL = [*METHODS, NYSTROEM, RIDGE]
+# Made of a budget and a seed; nothing is chosen.
+ESTIMATORS = {
+    "BudgetedKernelRegressor": lambda budget, seed: BudgetedKernelRegressor(
+        budget, random_state=seed
+    ),
+    "BudgetedKernelRegressor, no metric": lambda budget, seed: BudgetedKernelRegressor(
+        budget, learn_metric=False, random_state=seed
+    ),
+    "scikit-learn HistGradientBoosting": lambda _, seed: HistGradientBoostingRegressor(
+        random_state=seed
+    ),
+}
+# What has no budget.
+WHOLE = (RIDGE, "scikit-learn HistGradientBoosting")
+ALL = [*METHODS, *ESTIMATORS, NYSTROEM, RIDGE]
 
 
 @jax.jit
@@ -102,6 +120,15 @@ def ridge(data, parts, gammas):
     return [fitted(stream, gamma, alpha)], min(held), chosen
 
 
+def estimated(make, data, budget: int, orders: int) -> list[float]:
+    """Errors of an estimator, in some orders."""
+    errors = []
+    for seed in range(1, orders + 1):
+        model = make(budget, seed).fit(data.X_train, data.y_train)
+        errors.append(rms(model.predict(data.X_test) - data.y_test))
+    return errors
+
+
 def compare(budgets, methods, orders: int):
     """One row a method, budget and model."""
     data = datasets.load("cpusmall")
@@ -127,12 +154,15 @@ def compare(budgets, methods, orders: int):
     jobs = [
         (label, budget)
         for label in methods
-        for budget in (budgets if label != RIDGE else (n,))
+        for budget in (budgets if label not in WHOLE else (n,))
     ]
     for label, budget in (progress := tqdm(jobs)):
         progress.set_description(f"{label} {budget}")
         if label == RIDGE:
             yield row(label, budget, "exact", *ridge(data, parts, gammas))
+        elif label in ESTIMATORS:
+            errors = estimated(ESTIMATORS[label], data, budget, orders)
+            yield row(label, budget, "last", errors, np.nan, {})
         elif label == NYSTROEM:
             peer = nystroem(data, parts, gammas, budget, orders)
             yield row(label, budget, "average", *peer)

@@ -72,7 +72,8 @@ def test_the_objective_is_that_of_numpy(shape, double):
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
     unit = np.float64(0.5)
     parameters = (expansion.vectors / unit, jnp.asarray(W), jnp.asarray(change))
-    fixed = (basis, unit, jnp.asarray(first), np.float64(rows), np.float64(penalty))
+    units = unit, np.float64(1)
+    fixed = (basis, units, jnp.asarray(first), np.float64(rows), np.float64(penalty))
     objective = metric._objective(losses.hinge)
     batch = (jnp.asarray(X[10:], float), jnp.asarray(targets), jnp.asarray(weights))
     value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
@@ -159,6 +160,11 @@ def test_real_targets_and_features_far_from_0():
         assert np.isfinite(error)
         if away == 0:
             assert error < 0.5 * np.var(t)
+            # The unit of the targets makes no difference.
+            run, _ = bj.run(bj.sgd, state, X[:N], 64 * t[:N])
+            more = bj.refit(run, X[:N], 64 * t[:N], loss="squared", learn_metric=True)
+            scores = np.asarray(bj.predict(more, X[N:])) / 64
+            np.testing.assert_allclose(scores, bj.predict(found, X[N:]), atol=1e-2)
 
 
 @pytest.mark.parametrize("given", [0, -1, 9, 1.5, "full", None, [2]])
