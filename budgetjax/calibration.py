@@ -52,9 +52,21 @@ def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)
     """
-    factor = _factor("probabilities", model)
-    scores = models.scores_of("probabilities", model, X)
-    return _softmax(factor * _columns(np.asarray(scores)))
+    _factor(model)  # first of all: scores take time
+    return of_scores(model, models.scores_of("probabilities", model, X))
+
+
+def of_scores(model: Any, scores: Any) -> Float[np.ndarray, "n classes"]:
+    """The probabilities for these scores of a model."""
+    return _softmax(_factor(model) * _columns(np.asarray(scores)))
+
+
+def gives_probabilities(model: Any) -> bool:
+    """Whether a classifier has a calibration, or the logistic loss."""
+    if models.labelled(model).calibration is not None:
+        return True
+    loss = getattr(models.innermost(model), "loss", losses.hinge)
+    return losses.gives_log_odds(loss)
 
 
 def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
@@ -115,15 +127,14 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     return models.with_calibration(model, fitted(scores, codes, weights))
 
 
-def _factor(where: str, model: Any) -> float:
+def _factor(model: Any) -> float:
     """The calibration of a classifier, or 1 if its loss is the logistic one."""
+    where = "probabilities"
     if models.is_regressor(model):
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
-    found = models.labelled(model).calibration
-    if found is not None:
-        return found
-    if losses.gives_log_odds(getattr(models.innermost(model), "loss", losses.hinge)):
-        return 1.0
+    if gives_probabilities(model):
+        found = models.labelled(model).calibration
+        return 1.0 if found is None else found
     kind = checks.named(models.innermost(model))
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "

@@ -234,6 +234,13 @@ def test_scores_of_two_classes(at, monkeypatch):
     assert [row[0] for row in rows] == model.predict(X).tolist()
     scores = [np.float32(row[1]) for row in rows]
     np.testing.assert_array_equal(scores, model.decision_function(X))
+    good("predict", "model.st", "test.csv", "--probabilities", "-o", "out.csv")
+    with open("out.csv", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["prediction", "probability_no", "probability_yes"]
+    assert [row[0] for row in rows] == model.predict(X).tolist()
+    chances = np.array([row[1:] for row in rows]).astype(np.float64)
+    np.testing.assert_allclose(chances, bj.probabilities(model, X), rtol=1e-4)
 
 
 def test_scores_of_three_classes(at):
@@ -1041,6 +1048,21 @@ BAD = {
         ("predict", "height.st", "test-height.csv", "--scores"),
         2,
         "--scores: height.st predicts numbers, without scores.",
+    ),
+    "probabilities of a regressor": (
+        ("predict", "height.st", "test-height.csv", "--probabilities"),
+        2,
+        "--probabilities: height.st predicts numbers.",
+    ),
+    "probabilities without a calibration": (
+        ("predict", "python.st", "test.csv", "--probabilities"),
+        2,
+        "--probabilities: python.st is not calibrated: train it with --refit.",
+    ),
+    "scores and probabilities": (
+        ("predict", "model.st", "test.csv", "--scores", "--probabilities"),
+        2,
+        "--scores and --probabilities exclude each other.",
     ),
     "the output is the data": (
         ("predict", "model.st", "test.csv", "-o", "test.csv"),

@@ -37,6 +37,11 @@ Examples:
     is_flag=True,
     help="Write CSV with a header: the prediction, and the score of every class.",
 )
+@click.option(
+    "--probabilities",
+    is_flag=True,
+    help="Write CSV with a header: the prediction, and the probability of every class.",
+)
 @options.quiet
 def predict(
     model: str,
@@ -47,6 +52,7 @@ def predict(
     zero_based: bool,
     output: str,
     scores: bool,
+    probabilities: bool,
     quiet: bool,
 ) -> None:
     """Predict the rows of FILE with MODEL.
@@ -66,6 +72,8 @@ def predict(
     chosen = models.opened(model)
     if scores and chosen.classes is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
+    if probabilities:
+        _check_probabilities(model, chosen, scores)
     strict = target is not None
     if not strict and chosen.target not in (None, *ignore) and data.has_columns(file):
         names = data.opened(file, None, header=header).feature_names
@@ -76,7 +84,8 @@ def predict(
         zero_based=zero_based,
     )
     tally = _Tally(file, chosen, strict)
-    lines = _lines(chosen, source, tally, scores, options.shows_bar(quiet))
+    more = "score" if scores else "probability" if probabilities else None
+    lines = _lines(chosen, source, tally, more, options.shows_bar(quiet))
     if to_file:
         data.write(output, (line.encode() for line in lines))
     else:
@@ -84,6 +93,20 @@ def predict(
             sys.stdout.write(line)
     if not quiet:
         click.echo(tally.text(), err=not to_file)
+
+
+def _check_probabilities(path: str, model: Model, scores: bool) -> None:
+    """Refuses models without probabilities, before a row is read."""
+    from budgetjax import calibration
+
+    if scores:
+        raise click.UsageError("--scores and --probabilities exclude each other.")
+    if model.classes is None:
+        raise click.UsageError(f"--probabilities: {path} predicts numbers.")
+    if not calibration.gives_probabilities(model.model):
+        raise click.UsageError(
+            f"--probabilities: {path} is not calibrated: train it with --refit."
+        )
 
 
 class _Tally:
@@ -127,21 +150,24 @@ class _Tally:
 
 
 def _lines(
-    model: Model, source: Any, tally: _Tally, scores: bool, shows: bool
+    model: Model, source: Any, tally: _Tally, more: str | None, shows: bool
 ) -> Iterator[str]:
-    """The output, in pieces."""
-    from budgetjax import checks, models, progress_bar
+    """The output, in pieces; `more` is what follows a prediction."""
+    from budgetjax import calibration, checks, models, progress_bar
 
-    if scores and model.classes is not None:
-        names = [f"score_{data.label(one)}" for one in model.classes.tolist()]
-        yield _csv([["prediction", *(names if len(names) > 2 else ["score"])]])
+    if more is not None and model.classes is not None:
+        names = [f"{more}_{data.label(one)}" for one in model.classes.tolist()]
+        single = more == "score" and len(names) == 2
+        yield _csv([["prediction", *([more] if single else names)]])
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
             checks.check_finite(source.name, X, tally.rows, source.feature_names)
-            if scores:
+            if more is not None:
                 values = model.model.decision_function(X)
                 predicted = models.decided(model.model, values)
+                if more == "probability":
+                    values = calibration.of_scores(model.model, values)
                 values = values.reshape(len(X), -1)
                 columns = [map(str, column) for column in values.T]
             else:

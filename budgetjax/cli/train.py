@@ -216,6 +216,7 @@ def train(
                     loss=learner.refit_loss,
                     penalty=penalty,
                     learn_metric="auto" if metric else False,
+                    calibrate=not regression,
                     progress=shows_bar,
                 )
             if metric:
