@@ -395,7 +395,7 @@ def test_the_refit_is_that_of_python(at):
     scaled = streamed.scaling.apply(X)
     codes = np.where(y == "yes", 1, -1)
     batch = [(scaled, codes)]
-    expected = bj.refit(streamed.state, batch, penalty=3.0)
+    expected = bj.refit(streamed.state, batch, penalty=3.0, calibrate=True).model
     same(bj.load("model.st").state, expected)
 
 
