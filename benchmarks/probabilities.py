@@ -1,0 +1,167 @@
+"""Probabilities: log loss, Brier score and calibration, beside scikit-learn's.
+
+    python benchmarks/probabilities.py
+    python benchmarks/probabilities.py --data letter --budgets 100 --seeds 1
+
+`predict_proba` of `BudgetedKernelClassifier(budget)`, beside two classifiers on
+Nystroem features, as many and with the same gamma: `CalibratedClassifierCV` around
+`LinearSVC` with the same penalty, and `LogisticRegression`. Features are standardised.
+
+The Brier score is the mean squared distance of the probabilities from the row of 0 and
+1 of the label, summed over the classes. The expected calibration error takes the
+largest probability of each row, in 15 bins of equally many rows, and is the mean
+distance of its mean from the share of right predictions. Means over the seeds, which
+are those of the classifiers; seconds are of the wall clock, in a second `fit`.
+
+A run keeps what the file of results holds already; `--again` measures it anew.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import measure
+import numpy as np
+import threadpoolctl
+from default_classifier import PENALTY, load
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+import budgetjax as bj
+from budgetjax.estimators import BudgetedKernelClassifier
+
+DATA = ("usps", "letter", "ijcnn1", "a9a")
+RESULTS = Path(__file__).parent / "results"
+BINS = 15
+OURS, SVC, LOGISTIC = "budgetjax", "calibrated LinearSVC", "LogisticRegression"
+
+
+def models(X, budget: int, seed: int) -> dict[str, Any]:
+    """The classifiers to compare."""
+
+    def features():
+        gamma = bj.default_gamma(X)
+        return Nystroem(gamma=gamma, n_components=budget, random_state=seed)
+
+    svc = LinearSVC(C=PENALTY, fit_intercept=False, dual="auto")
+    return {
+        OURS: BudgetedKernelClassifier(budget, random_state=seed),
+        SVC: make_pipeline(features(), CalibratedClassifierCV(svc)),
+        LOGISTIC: make_pipeline(features(), LogisticRegression(C=PENALTY)),
+    }
+
+
+def bins(chances, codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean largest probability, the share of right ones and the rows per bin."""
+    largest, right = chances.max(axis=1), chances.argmax(axis=1) == codes
+    parts = np.array_split(np.argsort(largest, kind="stable"), BINS)
+    means = [(largest[rows].mean(), right[rows].mean(), len(rows)) for rows in parts]
+    return tuple(np.array(column) for column in zip(*means, strict=True))
+
+
+def scores(chances, codes) -> dict[str, Any]:
+    """What the probabilities are worth."""
+    label = chances[np.arange(len(codes)), codes]
+    # Both rivals can give a class 0.
+    logarithms = np.log(np.maximum(label, 1e-15))
+    away = chances - np.eye(chances.shape[1])[codes]
+    confidence, share, rows = bins(chances, codes)
+    return {
+        "log loss": -float(np.mean(logarithms)),
+        "Brier score": float(np.mean(np.sum(away**2, axis=1))),
+        "calibration error": float(np.abs(confidence - share) @ rows / rows.sum()),
+        "accuracy %": 100 * float(np.mean(chances.argmax(axis=1) == codes)),
+    }
+
+
+def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
+    """One row per classifier: means over the seeds."""
+    data = load(name)
+    codes = np.searchsorted(np.unique(data.y_train), data.y_test)
+    # Compiled before the clock starts.
+    models(data.X_train, budget, 0)[OURS].fit(data.X_train, data.y_train)
+    found: dict[str, list[Any]] = {}
+    curves = {}
+    for seed in range(seeds):
+        for kind, model in models(data.X_train, budget, seed).items():
+            start = time.perf_counter()
+            model.fit(data.X_train, data.y_train)
+            seconds = time.perf_counter() - start
+            chances = model.predict_proba(data.X_test)
+            row = scores(chances, codes) | {"seconds": seconds}
+            found.setdefault(kind, []).append(row)
+            confidence, share, _ = bins(chances, codes)
+            curves.setdefault(kind, [confidence.tolist(), share.tolist()])
+    return [
+        {"data": name, "B": budget, "model": kind}
+        | {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+        | {"curve": curves[kind]}
+        for kind, rows in found.items()
+    ]
+
+
+def draw(rows: list[dict[str, Any]], budget: int, path: Path) -> None:
+    """Reliability: the share of right predictions against the probability."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = [name for name in DATA if any(row["data"] == name for row in rows)]
+    figure, axes = plt.subplots(
+        *(1, len(names)), figsize=(3.2 * len(names), 4.0), squeeze=False
+    )
+    for axis, name in zip(axes[0], names, strict=True):
+        axis.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=0)
+        low = 1.0
+        for row in rows:
+            if (row["data"], row["B"]) == (name, budget):
+                axis.plot(*row["curve"], "o-", markersize=3, label=row["model"])
+                low = min(low, *row["curve"][0], *row["curve"][1])
+        axis.set(xlim=(low - 0.03, 1.01), ylim=(low - 0.03, 1.01), title=name)
+        axis.set_aspect("equal")
+        axis.set_xlabel("largest probability")
+    axes[0][0].set_ylabel("share of right predictions")
+    axes[0][0].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"{budget} vectors or components, {BINS} bins of equally many rows")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Probabilities")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--budgets", nargs="+", type=int, default=[100, 500])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--again", action="store_true", help="measure all anew")
+    parser.add_argument("--output", type=Path, default=RESULTS / "probabilities.json")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    # Threads that wait for each other make small factorisations slow.
+    threadpoolctl.threadpool_limits(1, user_api="blas")
+    known = []
+    if given.output.exists():
+        known = json.loads(given.output.read_text())["rows"]
+    for budget in given.budgets:
+        for name in given.data:
+            key = {"data": name, "B": budget}
+            same = [row for row in known if key.items() <= row.items()]
+            if same and not given.again:
+                continue
+            known = [row for row in known if row not in same]
+            known += measured(name, budget, given.seeds)
+            measure.save(known, given.output)
+    shown = [{k: v for k, v in row.items() if k != "curve"} for row in known]
+    measure.show(shown)
+    draw(known, given.budgets[0], given.output.with_name("reliability.png"))
+
+
+if __name__ == "__main__":
+    main()
