@@ -62,8 +62,9 @@ def bins(chances, codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mean largest probability, the share of right ones and the rows per bin."""
     largest, right = chances.max(axis=1), chances.argmax(axis=1) == codes
     parts = np.array_split(np.argsort(largest, kind="stable"), BINS)
-    means = [(largest[rows].mean(), right[rows].mean(), len(rows)) for rows in parts]
-    return tuple(np.array(column) for column in zip(*means, strict=True))
+    means = np.array([largest[rows].mean() for rows in parts])
+    shares = np.array([right[rows].mean() for rows in parts])
+    return means, shares, np.array([len(rows) for rows in parts])
 
 
 def scores(chances, codes) -> dict[str, Any]:

@@ -167,3 +167,8 @@ def test_a_model_of_a_stream_keeps_its_labels_and_file(tmp_path):
     read = bj.load(tmp_path / "model.safetensors")
     assert read.model.calibration == model.model.calibration
     np.testing.assert_array_equal(bj.probabilities(read, raw), chances)
+    # It goes on learning, and its scores are then others.
+    more = bj.fit_stream(
+        bj.perceptron, model, [(raw, words)], standardise=True, batch_rows=30
+    )
+    assert more.model.calibration is None

@@ -117,7 +117,8 @@ def extended(
     if len(numbers) == MOST_POINTS:
         numbers, errors = numbers[1::2], errors[1::2]
     return model._replace(
-        model=model.model._replace(model=state, scaling=scaling),
+        # A calibration is that of the scores before.
+        model=model.model._replace(model=state, scaling=scaling, calibration=None),
         rows=np.append(numbers, model.num_rows + rows),
         errors=np.append(errors, total / max(num_scored, 1)),
         num_scored=num_scored,
