@@ -72,7 +72,7 @@ def test_the_objective_is_that_of_numpy(shape, double):
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
     unit = np.float64(0.5)
     parameters = (expansion.vectors / unit, jnp.asarray(W), jnp.asarray(change))
-    units = unit, np.float64(1)
+    units = unit, np.float64(1), np.float64(1)
     fixed = (basis, units, jnp.asarray(first), np.float64(rows), np.float64(penalty))
     objective = metric._objective(losses.hinge)
     batch = (jnp.asarray(X[10:], float), jnp.asarray(targets), jnp.asarray(weights))
