@@ -27,6 +27,7 @@ RANKS: dict[str, tuple[int | bool, ...]] = {
     "letter": (False, 8, True),
     "usps": (False, 16, 32, 64),
 }
+NAMES: dict[int | bool, str] = {False: "none", True: "matrix"}
 # Gupta et al. (2017), "ProtoNN: compressed and accurate kNN for resource-scarce
 # devices", https://proceedings.mlr.press/v70/gupta17a.html.
 PUBLISHED = {"letter": (63_000, 97.10), "usps": (64_000, 94.92)}
@@ -56,7 +57,7 @@ def sizes(name: str, budgets: list[int]) -> Iterator[dict[str, Any]]:
             yield {
                 "data": name,
                 "B": budget,
-                "metric": {False: "none", True: "matrix"}.get(rank, f"rank {rank}"),
+                "metric": NAMES.get(rank, f"rank {rank}"),
                 "bytes": size,
                 "accuracy %": 100 * float(np.mean(right)),
             }

@@ -47,7 +47,7 @@ def crescents(axes: Any) -> None:
     scores = scores.reshape(grid[0].shape)
     axes.contourf(*grid, scores, levels=[0, np.inf], colors=[COLORS[4]], alpha=0.3)
     axes.contour(*grid, scores, levels=[0], colors=[COLORS[0]])
-    axes.plot(*X[:ROWS:8].T, ".", color="0.6", markersize=2)
+    axes.plot(*np.transpose(X[:ROWS:8]), ".", color="0.6", markersize=2)
     axes.plot(*model.support_vectors_.T, "o", color=COLORS[5], markersize=3.5)
     axes.set_title(f"{model.n_support_} vectors of {ROWS:,} rows, and the threshold")
     axes.set(xticks=[], yticks=[])
