@@ -29,6 +29,8 @@ from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.passes import Block
 
+# From rows to scores.
+Scores = Callable[[np.ndarray], Any]
 # Examples per step. Twice as many as for moving vectors take half of the time.
 BATCH = 256
 # The first rate of Adam. Vectors, in units of the deviation of their features, move by
@@ -91,13 +93,13 @@ def learned(
     loss: Callable[[Array, Array], Array],
     learn: Callable[[], Iterator[Block]],
     blocks: Callable[[], Iterator[Block]],
-    judge: Callable[[Callable[[np.ndarray], np.ndarray]], float],
-    worth: Callable[[Callable[[np.ndarray], np.ndarray]], bool] | None,
+    judge: Callable[[Scores], float],
+    worth: Callable[[Scores], bool] | None,
     penalty: float,
     epochs: int,
     seed: int,
     report: Callable[[str], object],
-) -> tuple[Float[Array, "rows d"], Float[Array, "d ..."], np.ndarray] | None:
+) -> tuple[Float[Array, "rows d"], Float[Array, "d ..."], np.ndarray, Scores] | None:
     """Support vectors, map and weights of a smaller objective.
 
     Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 (r + C)) per step, for a
@@ -120,8 +122,9 @@ def learned(
       report: called with a message after every epoch.
 
     Returns:
-      The vectors, the map, and the weights of the features, for the root of the first
-      vectors; None if they are not good enough.
+      The vectors, the map, the weights of the features, for the root of the first
+      vectors, and the scores of the model that has not learned the rows held out; None
+      if that is not good enough.
     """
     rows = sum(block.weights.shape[0] for block in blocks())
     columns = next(iter(blocks())).targets.shape[1]
@@ -155,13 +158,14 @@ def learned(
         epochs=epochs,
         judge=lambda parameters: judge(functools.partial(_scores, parameters, fixed)),
     )
-    if worth is not None and not worth(functools.partial(_scores, parameters, fixed)):
+    unlearned = functools.partial(_scores, parameters, fixed)
+    if worth is not None and not worth(unlearned):
         return None
     parameters, _ = steps(parameters, blocks=blocks, epochs=-(-best // 2))
     vectors, weights, change = (np.asarray(part) for part in parameters)
     vectors = np.where(mask[:, None], vectors * unit, original)
     weights = weights * units[1]
-    return jnp.asarray(vectors), jnp.asarray(_moved(matrix, change)), weights
+    return jnp.asarray(vectors), jnp.asarray(_moved(matrix, change)), weights, unlearned
 
 
 def _unit_of_targets(blocks: Iterable[Block]) -> float:

@@ -254,31 +254,24 @@ def refit(
             if chooses:
                 worth = functools.partial(_better, mistaken, held, unlearned)
         mapped = None
-
-        def is_worth(scores: Callable[[np.ndarray], Any]) -> bool:
-            nonlocal unlearned
-            good = worth is None or worth(scores)
-            unlearned = scores if good else unlearned
-            return good
-
         if learns or chooses:
             mapped = _with_metric(
                 *(algorithm, state, basis, learn_metric, blocks),
                 loss=function,
                 learn=learn,
                 judge=lambda scores: float(judge(scores)[0]),
-                worth=is_worth,
+                worth=worth,
                 penalty=float(each[0]),
                 epochs=epochs,
                 seed=seed,
                 report=report,
             )
-        if mapped is not None and losses.takes_labels(function):
+        if mapped is not None and of_labels:
             # The logistic loss has these weights, for the root of the first vectors.
-            state, weights = mapped
+            state, weights, unlearned = mapped
         else:
             if mapped is not None:
-                (state, _), weights = mapped, None
+                (state, _, unlearned), weights = mapped, None
                 basis = _basis(algorithm, state, basis.constant)
             if again:
                 weights = solve(basis, blocks, each, weights)
@@ -494,10 +487,11 @@ def _with_metric(
     form: bool | str | int,
     blocks: Callable[[], Iterator[Block]],
     **rest: Any,
-) -> tuple[Any, Float[np.ndarray, "columns features"]] | None:
+) -> tuple[Any, Float[np.ndarray, "columns features"], Callable] | None:
     """The state with a learned metric and its vectors, and weights of the features.
 
-    The weights are for the root of the basis. None if the metric is not worth it.
+    The weights are for the root of the basis. The third are the scores of the model
+    that has not learned the held-out examples. None if the metric is not worth it.
     """
     _, width = state.expansion.vectors.shape
     dtype = state.expansion.vectors.dtype
@@ -506,10 +500,10 @@ def _with_metric(
     found = metric.learned(basis._replace(kernel=inner), matrix, blocks=blocks, **rest)
     if found is None:
         return None
-    vectors, matrix, weights = found
+    vectors, matrix, weights, unlearned = found
     assert algorithm.with_vectors is not None, "refused before"
     state = state._replace(kernel=Mapped(inner, matrix))
-    return jax.jit(algorithm.with_vectors)(state, vectors), weights
+    return jax.jit(algorithm.with_vectors)(state, vectors), weights, unlearned
 
 
 def _with_weights(
