@@ -162,9 +162,13 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
         `(num_outputs,)`, for a model with one output per level. A leaf, which can be
         swept.
     """
-    given = np.asarray(level) if isinstance(level, Sequence) else level
-    checks.fraction("losses.quantile", "level", given)
-    return Partial(_pinball, level=given)
+    if isinstance(level, list | tuple):
+        given = np.asarray(level)
+        numbers = given.size and np.issubdtype(given.dtype, np.number)
+        if numbers and np.all((given > 0) & (given < 1)):
+            return Partial(_pinball, level=given)
+    checks.fraction("losses.quantile", "level", level)
+    return Partial(_pinball, level=level)
 
 
 def _pinball(score, y, level):
