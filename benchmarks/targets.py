@@ -165,6 +165,9 @@ def quantiles(budget: int) -> Iterator[dict[str, Any]]:
         X, y = X[order], y[order]
         makers = {
             "BudgetedKernelRegressor": lambda: BudgetedKernelRegressor(
+                budget, quantile=LEVELS, random_state=0
+            ),
+            "BudgetedKernelRegressor, no metric": lambda: BudgetedKernelRegressor(
                 budget, quantile=LEVELS, learn_metric=False, random_state=0
             ),
             "BudgetedKernelRegressor, vectors move": lambda: BudgetedKernelRegressor(
@@ -214,7 +217,7 @@ def outputs(budget: int) -> Iterator[dict[str, Any]]:
             return np.stack([model.predict(X) for model in self.models], axis=1)
 
     def one() -> Any:
-        return BudgetedKernelRegressor(budget, learn_metric=False, random_state=0)
+        return BudgetedKernelRegressor(budget, random_state=0)
 
     for method, make in {"one model of 8 outputs": one, "8 models": Each}.items():
         model, seconds = fitted(make, X, Y)
