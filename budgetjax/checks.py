@@ -191,7 +191,7 @@ def flag(where: str, name: str, value: Any) -> bool:
 def _number(expected: str, test: Callable[[np.ndarray], Any]):
     """A check: `value` itself, unless it is known and is not as expected."""
 
-    def check(where: str, name: str, value: ArrayLike) -> ArrayLike:
+    def check(where: str, name: str, value: Any) -> ArrayLike:
         if isinstance(value, Tracer):
             return value
         try:
