@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 import budgetjax as bj
 from budgetjax import losses, support_set
 from budgetjax.online.span import RIDGE, of
-from budgetjax.refitting import moving_vectors, newton, passes
+from budgetjax.refitting import held_out, moving_vectors, newton, passes
 
 # The module: the package has the function of the same name.
 module = importlib.import_module("budgetjax.refitting.refit")
@@ -388,7 +388,7 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
     assert best != penalties[0]
     state = model(num_classes, dtype=jnp.float64)
     problem = {"weight": weight, "loss": loss, "seed": 5}
-    monkeypatch.setattr(module, "HELD_OUT", 0.5)
+    monkeypatch.setattr(held_out, "HELD_OUT", 0.5)
     chosen = bj.refit(state, X, y, penalty=penalties, **problem)
     alone = bj.refit(state, X, y, penalty=best, **problem)
     scores = [np.asarray(bj.decision_function(one, X)) for one in (chosen, alone)]

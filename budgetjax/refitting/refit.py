@@ -11,14 +11,14 @@ import numpy as np
 import optax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Float
 
-from budgetjax import calibration, checks, losses, models, progress_bar, scaling
+from budgetjax import checks, losses, models, progress_bar, scaling
 from budgetjax.counter import Counter
 from budgetjax.kernels import Mapped
 from budgetjax.online import engine, registry
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.refitting import metric, moving_vectors, newton, passes
+from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 
@@ -34,8 +34,6 @@ MAX_PASSES = 100
 WIDTHS = (0.4, 0.1, 0.05)
 # So many rows tell that deviation.
 DEVIATED = 65_536
-# Share of the examples that is held out to choose the penalty.
-HELD_OUT = 0.2
 # Fewer examples than these tell a metric from noise badly.
 ENOUGH_FOR_METRIC = 1000
 # The first Newton steps see one of so many examples, up to a larger tolerance, if these
@@ -231,15 +229,15 @@ def refit(
     columns = state.expansion.num_columns
     of_classes = columns > 1 and not models.is_regressor(state)
     learn, held = (
-        functools.partial(_part, blocks, seed, keep) for keep in (False, True)
+        functools.partial(held_out.part, blocks, seed, keep) for keep in (False, True)
     )
     with progress_bar.reporting(where, progress, "passes") as report:
         constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
         basis = _basis(algorithm, state, constant)
         each = np.repeat(penalties, columns).astype(basis.root.dtype)
         solve = functools.partial(_solved, function, float(tolerance), columns, report)
-        mistaken = functools.partial(_wrong, function, columns, of_classes)
-        judge = functools.partial(_errors, mistaken, held)
+        mistaken = functools.partial(held_out.wrong, function, columns, of_classes)
+        judge = functools.partial(held_out.errors, mistaken, held)
         weights = worth = None
         # The scores of a model that has not learned the held-out examples.
         unlearned: Any = None
@@ -252,7 +250,7 @@ def refit(
             each, weights = each[chosen], weights[chosen]
             unlearned = functools.partial(newton.scores, basis, weights)
             if chooses:
-                worth = functools.partial(_better, mistaken, held, unlearned)
+                worth = functools.partial(held_out.better, mistaken, held, unlearned)
         mapped = None
         if learns or chooses:
             mapped = _with_metric(
@@ -303,29 +301,9 @@ def refit(
     state = _with_weights(algorithm, state, basis, weights)
     model = models.with_innermost(model, state)
     if calibrates:
-        return models.with_calibration(model, _calibration(unlearned, held))
+        return models.with_calibration(model, held_out.calibrated(unlearned, held))
     # That of other coefficients says nothing.
     return model if model is state else models.with_calibration(model, None)
-
-
-def _calibration(
-    scores_of: Callable[[np.ndarray], Any], held: Callable[[], Iterator[Block]]
-) -> float:
-    """The calibration of these scores of the held-out examples."""
-    scores, codes, weights = [], [], []
-    for block in held():
-        rows = np.flatnonzero(block.weights)
-        targets = block.targets[rows]
-        several = targets.shape[1] > 1
-        found = np.asarray(scores_of(block.X))[rows]
-        scores.append(found if several else found[:, 0])
-        codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
-        weights.append(block.weights[rows])
-    return calibration.fitted(
-        np.concatenate(scores),
-        np.concatenate(codes).astype(np.int32),
-        np.concatenate(weights),
-    )
 
 
 def _solved(
@@ -403,73 +381,6 @@ def _unexplained(
     )
     # Constant targets, and those that a model hits, have no deviation to go by.
     return np.where(all_of_it > 0, np.maximum(left, 1e-3 * all_of_it), 1e-3)
-
-
-def _part(
-    blocks: Callable[[], Iterator[Block]], seed: int, keep: bool
-) -> Iterator[Block]:
-    """The blocks with weights of the held-out examples only, or of the others."""
-    random = np.random.default_rng(seed)
-    for block in blocks():
-        held = random.random(block.weights.shape[0]) < HELD_OUT
-        yield block._replace(weights=block.weights * (held == keep))
-
-
-def _errors(
-    mistaken: Callable[[Block, Callable[[np.ndarray], Any]], np.ndarray],
-    blocks: Callable[[], Iterator[Block]],
-    scores_of: Callable[[np.ndarray], Any],
-) -> Float[np.ndarray, " models"]:
-    """The mistakes of one model or more, or for regression their losses."""
-    total = np.zeros(1)
-    for block in blocks():
-        weights = block.weights.astype(np.float64)
-        total = total + weights @ mistaken(block, scores_of)
-    return total
-
-
-def _better(
-    mistaken: Callable[[Block, Callable[[np.ndarray], Any]], np.ndarray],
-    blocks: Callable[[], Iterator[Block]],
-    old: Callable[[np.ndarray], Any],
-    new: Callable[[np.ndarray], Any],
-) -> bool:
-    """Whether a model has less error than another, and not by chance.
-
-    By more than one and a half standard deviations of the difference; of mistakes this
-    is the test of McNemar. With one, satimage is predicted worse by a learned metric.
-    """
-    gain = variance = 0.0
-    for block in blocks():
-        before, after = (mistaken(block, each) for each in (old, new))
-        each = block.weights[:, None] * (before.astype(np.float64) - after)
-        gain += float(np.sum(each))
-        variance += float(np.sum(each**2))
-    return gain > 1.5 * variance**0.5
-
-
-def _wrong(
-    loss: Callable[[Array, Array], Array],
-    columns: int,
-    of_classes: bool,
-    block: Block,
-    scores_of: Callable[[np.ndarray], Any],
-) -> Shaped[np.ndarray, "size models"]:
-    """Where one model or more are mistaken, or for regression their losses.
-
-    With `of_classes` the largest of several scores decides.
-    """
-    scores = np.asarray(scores_of(block.X))
-    scores = scores.reshape(len(scores), -1, columns)
-    targets = block.targets[:, None]
-    if of_classes:
-        return np.argmax(scores, 2) != np.argmax(targets, 2)
-    if losses.takes_labels(loss):
-        return (scores * targets <= 0)[..., 0]
-    numbers = newton.of_problems(loss, columns, block.X.dtype)
-    each: Any = jax.vmap(moving_vectors.values, (None, 1, None), 1)
-    found = each(numbers, jnp.asarray(scores), jnp.asarray(block.targets))
-    return np.sum(np.asarray(found), axis=2)
 
 
 def _basis(
