@@ -66,7 +66,7 @@ def sizes(name: str, budgets: list[int]) -> Iterator[dict[str, Any]]:
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """A panel for each data set, a line for each metric."""
     names = list(dict.fromkeys(row["data"] for row in rows))
-    figure = Figure(figsize=(4.2 * len(names), 3.6), layout="constrained")
+    figure = Figure(figsize=(4.2 * len(names), 4.2), layout="constrained")
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
         own = [row for row in rows if row["data"] == name]
@@ -83,7 +83,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         panel.plot(size / 1000, percent, "k*", label="ProtoNN, published")
         panel.set(title=name, xlabel="kB of the model's file", xscale="log")
         panel.set_ylim(min(90, percent - 2), None)
-        panel.legend(frameon=False, loc="lower right")
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": 2}
+        panel.legend(frameon=False, **below)
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("test accuracy, %")
     figure.savefig(path, dpi=130)

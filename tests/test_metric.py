@@ -184,6 +184,22 @@ def test_features_without_vectors_and_iterators_have_no_metric(as_installed):
         bj.refit(learner(), iter([(X, y)]), learn_metric=True)
 
 
+def test_numbers_that_say_nothing_leave_a_metric_finite():
+    X, y = stream()
+    state = learner()
+    broken = X[:N].copy()
+    broken[7, 3] = np.nan
+    with pytest.raises(ValueError, match="X must be finite, got nan in row 7, col"):
+        bj.refit(state, broken, y[:N], learn_metric=True)
+    constant = X[:N].copy()
+    constant[:, 2:] = 1
+    for given, labels in ((X[:N], np.full(N, 2)), (constant, y[:N])):
+        found = bj.refit(state, given, labels, learn_metric=True)
+        assert np.all(np.isfinite(found.kernel.matrix))
+        right = np.asarray(bj.predict(found, given)) == labels
+        assert np.mean(right) > (0.6 if given is constant else 0.999)
+
+
 def test_the_default_classifier_learns_a_metric_where_it_is_better(as_installed):
     X, y = stream()
     model = BudgetedKernelClassifier(20, random_state=0)

@@ -12,7 +12,9 @@ from budgetjax import calibration, losses
 from budgetjax.refitting import moving_vectors, newton
 from budgetjax.refitting.passes import Block
 
-# Share of the examples that is held out to choose the penalty.
+# A function from rows to scores, of one model or more.
+Scores = Callable[[np.ndarray], Any]
+# Share of the examples that is held out to choose.
 HELD_OUT = 0.2
 
 
@@ -26,54 +28,20 @@ def part(
         yield block._replace(weights=block.weights * (held == keep))
 
 
-def errors(
-    mistaken: Callable[[Block, Callable[[np.ndarray], Any]], np.ndarray],
-    blocks: Callable[[], Iterator[Block]],
-    scores_of: Callable[[np.ndarray], Any],
-) -> Float[np.ndarray, " models"]:
-    """The mistakes of one model or more, or for regression their losses."""
-    total = np.zeros(1)
-    for block in blocks():
-        weights = block.weights.astype(np.float64)
-        total = total + weights @ mistaken(block, scores_of)
-    return total
-
-
-def better(
-    mistaken: Callable[[Block, Callable[[np.ndarray], Any]], np.ndarray],
-    blocks: Callable[[], Iterator[Block]],
-    old: Callable[[np.ndarray], Any],
-    new: Callable[[np.ndarray], Any],
-) -> bool:
-    """Whether a model has less error than another, and not by chance.
-
-    By more than one and a half standard deviations of the difference; of mistakes this
-    is the test of McNemar. With one, satimage is predicted worse by a learned metric.
-    """
-    gain = variance = 0.0
-    for block in blocks():
-        before, after = (mistaken(block, each) for each in (old, new))
-        each = block.weights[:, None] * (before.astype(np.float64) - after)
-        gain += float(np.sum(each))
-        variance += float(np.sum(each**2))
-    return gain > 1.5 * variance**0.5
-
-
-def wrong(
+def mistakes(
     loss: Callable[[Array, Array], Array],
-    columns: int,
-    of_classes: bool,
+    classifies: bool,
     block: Block,
-    scores_of: Callable[[np.ndarray], Any],
+    scores_of: Scores,
 ) -> Shaped[np.ndarray, "size models"]:
     """Where one model or more are mistaken, or for regression their losses.
 
-    With `of_classes` the largest of several scores decides.
+    The largest of several scores of a classifier decides.
     """
-    scores = np.asarray(scores_of(block.X))
+    scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
     scores = scores.reshape(len(scores), -1, columns)
     targets = block.targets[:, None]
-    if of_classes:
+    if classifies and columns > 1:
         return np.argmax(scores, 2) != np.argmax(targets, 2)
     if losses.takes_labels(loss):
         return (scores * targets <= 0)[..., 0]
@@ -83,9 +51,40 @@ def wrong(
     return np.sum(np.asarray(found), axis=2)
 
 
-def calibrated(
-    scores_of: Callable[[np.ndarray], Any], held: Callable[[], Iterator[Block]]
-) -> float:
+def errors(
+    mistakes: Callable[[Block, Scores], np.ndarray],
+    blocks: Callable[[], Iterator[Block]],
+    scores_of: Scores,
+) -> Float[np.ndarray, " models"]:
+    """The mistakes of one model or more, or for regression their losses."""
+    total = np.zeros(1)
+    for block in blocks():
+        weights = block.weights.astype(np.float64)
+        total = total + weights @ mistakes(block, scores_of)
+    return total
+
+
+def better(
+    mistakes: Callable[[Block, Scores], np.ndarray],
+    blocks: Callable[[], Iterator[Block]],
+    old: Scores,
+    new: Scores,
+) -> bool:
+    """Whether a model has less error than another, and not by chance.
+
+    By more than one and a half standard deviations of the difference; of mistakes this
+    is the test of McNemar. With one, satimage is predicted worse by a learned metric.
+    """
+    gain = variance = 0.0
+    for block in blocks():
+        before, after = (mistakes(block, each) for each in (old, new))
+        each = block.weights[:, None] * (before.astype(np.float64) - after)
+        gain += float(np.sum(each))
+        variance += float(np.sum(each**2))
+    return gain > 1.5 * variance**0.5
+
+
+def calibrated(scores_of: Scores, held: Callable[[], Iterator[Block]]) -> float:
     """The calibration of these scores of the held-out examples."""
     scores, codes, weights = [], [], []
     for block in held():

@@ -25,12 +25,11 @@ from jaxtyping import Array, Float
 from budgetjax import losses
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting.gradient_steps import minimised
+from budgetjax.refitting.held_out import Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.passes import Block
 
-# From rows to scores.
-Scores = Callable[[np.ndarray], Any]
 # Examples per step. Twice as many as for moving vectors take half of the time.
 BATCH = 256
 # The first rate of Adam. Vectors, in units of the deviation of their features, move by

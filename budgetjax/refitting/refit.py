@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from budgetjax.kernels import Mapped
 from budgetjax.online import engine, registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
+from budgetjax.refitting.held_out import Scores
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 
@@ -181,17 +182,15 @@ def refit(
     """
     where = "refit"
     model, state = state, models.innermost(state)
-    # What predicts raw targets has an intercept, which is learned too.
-    shifts = models.is_regressor(state) and model is not state
     algorithm = registry.of_state(where, state)
-    width = models.num_features(where, state)
     function = _loss(where, loss, state.expansion.num_columns)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     checks.positive(where, "tolerance", tolerance)
     checks.size(where, "epochs", epochs)
     checks.size(where, "seed", seed, at_least=0)
-    checked_metric(where, learn_metric, width)
+    checked_metric(where, learn_metric, models.num_features(where, state))
     moves = checks.flag(where, "move_vectors", move_vectors)
+    calibrates = checks.flag(where, "calibrate", calibrate)
     learns = learn_metric is not False and learn_metric != "auto"
     if (moves or learns) and algorithm.with_vectors is None:
         name = "move_vectors" if moves else "learn_metric"
@@ -201,20 +200,17 @@ def refit(
         )
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    of_labels = losses.takes_labels(function)
+    of_labels, is_regressor = losses.takes_labels(function), models.is_regressor(state)
     if of_labels and models.target_shape(state):
         raise ValueError(
             f"{where}: loss must be 'squared', 'huber' or another one of numbers for "
             f"several real outputs, got {loss!r}"
         )
-    calibrates = checks.flag(where, "calibrate", calibrate)
-    if calibrates and models.is_regressor(state):
+    if calibrates and is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
-    kinks = losses.has_kinks(function)
-    learns_metric = learn_metric is not False
-    rereads = len(penalties) > 1 or moves or learns_metric or kinks or calibrates
-    if not again and rereads:
+    rereads = moves or calibrates or learn_metric is not False
+    if not again and (rereads or len(penalties) > 1 or losses.has_kinks(function)):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors, a metric, a calibration or a loss with "
@@ -226,108 +222,196 @@ def refit(
         and state.kernel.stationary
         and sum(np.sum(block.weights > 0) for block in blocks()) >= ENOUGH_FOR_METRIC
     )
-    columns = state.expansion.num_columns
-    of_classes = columns > 1 and not models.is_regressor(state)
-    learn, held = (
-        functools.partial(held_out.part, blocks, seed, keep) for keep in (False, True)
-    )
+    # What predicts raw targets has an intercept, which is learned too.
+    shifts = is_regressor and model is not state
+    constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
     with progress_bar.reporting(where, progress, "passes") as report:
-        constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
-        basis = _basis(algorithm, state, constant)
-        each = np.repeat(penalties, columns).astype(basis.root.dtype)
-        solve = functools.partial(_solved, function, float(tolerance), columns, report)
-        mistaken = functools.partial(held_out.wrong, function, columns, of_classes)
-        judge = functools.partial(held_out.errors, mistaken, held)
-        weights = worth = None
+        problem = _Problem(
+            algorithm=algorithm,
+            loss=function,
+            blocks=blocks,
+            learn=functools.partial(held_out.part, blocks, seed, False),
+            held=functools.partial(held_out.part, blocks, seed, True),
+            mistakes=functools.partial(held_out.mistakes, function, not is_regressor),
+            tolerance=float(tolerance),
+            epochs=epochs,
+            seed=seed,
+            report=report,
+        )
+        basis, chosen = _basis(algorithm, state, constant), penalties[0]
         # The scores of a model that has not learned the held-out examples.
+        weights = found = None
         unlearned: Any = None
-        alone = calibrates and not (learns or moves)
-        if len(penalties) > 1 or chooses or alone:
-            weights = solve(basis, learn, each)
-            errors = judge(functools.partial(newton.scores, basis, weights))
-            best = int(np.argmin(errors))
-            chosen = slice(best * columns, (best + 1) * columns)
-            each, weights = each[chosen], weights[chosen]
-            unlearned = functools.partial(newton.scores, basis, weights)
-            if chooses:
-                worth = functools.partial(held_out.better, mistaken, held, unlearned)
-        mapped = None
+        if len(penalties) > 1 or chooses or (calibrates and not (learns or moves)):
+            chosen, weights, unlearned = _chosen(problem, basis, penalties)
         if learns or chooses:
-            mapped = _with_metric(
-                *(algorithm, state, basis, learn_metric, blocks),
-                loss=function,
-                learn=learn,
-                judge=lambda scores: float(judge(scores)[0]),
-                worth=worth,
-                penalty=float(each[0]),
-                epochs=epochs,
-                seed=seed,
-                report=report,
-            )
-        if mapped is not None and of_labels:
+            rival = unlearned if chooses else None
+            found = _with_metric(problem, state, basis, learn_metric, chosen, rival)
+        if found is not None and of_labels:
             # The logistic loss has these weights, for the root of the first vectors.
-            state, weights, unlearned = mapped
+            state, weights, unlearned = found
         else:
-            if mapped is not None:
-                (state, _, unlearned), weights = mapped, None
-                basis = _basis(algorithm, state, basis.constant)
+            if found is not None:
+                (state, _, unlearned), weights = found, None
+                basis = _basis(algorithm, state, constant)
             if again:
-                weights = solve(basis, blocks, each, weights)
+                weights = _solved(problem, basis, blocks, [chosen], weights)
             else:
+                each = _per_column(basis, penalties)
                 weights = newton.one_pass(function, basis, blocks(), each, report)
             if moves:
-                vectors = moving_vectors.moved(
-                    function,
-                    basis,
-                    blocks,
-                    weights,
-                    float(each[0]),
-                    epochs=epochs,
-                    seed=seed,
-                    report=report,
-                )
-                assert algorithm.with_vectors is not None, "refused before"
-                state = jax.jit(algorithm.with_vectors)(state, vectors)
-                basis = _basis(algorithm, state, basis.constant)
-                weights = None
+                state = _with_moved_vectors(problem, state, basis, weights, chosen)
+                basis, weights = _basis(algorithm, state, constant), None
                 if calibrates:
-                    weights = solve(basis, learn, each)
-                    unlearned = functools.partial(newton.scores, basis, weights)
-                weights = solve(basis, blocks, each, weights)
-    if basis.constant is not None:
-        shift = weights[:, -1].astype(np.float64) * float(basis.constant)
-        model = models.with_intercept(model, shift if columns > 1 else float(shift[0]))
+                    _, weights, unlearned = _chosen(problem, basis, [chosen])
+                weights = _solved(problem, basis, blocks, [chosen], weights)
+    if constant is not None:
+        shift = weights[:, -1].astype(np.float64) * float(constant)
+        several = len(weights) > 1
+        model = models.with_intercept(model, shift if several else float(shift[0]))
         weights = weights[:, :-1]
     state = _with_weights(algorithm, state, basis, weights)
     model = models.with_innermost(model, state)
     if calibrates:
-        return models.with_calibration(model, held_out.calibrated(unlearned, held))
+        found = held_out.calibrated(unlearned, problem.held)
+        return models.with_calibration(model, found)
     # That of other coefficients says nothing.
     return model if model is state else models.with_calibration(model, None)
 
 
+class _Problem(NamedTuple):
+    """What the phases of a refit share.
+
+    Attributes:
+      algorithm: that of the state.
+      loss: a function of a score and a target, both scalars.
+      blocks: reads all examples.
+      learn: reads the same blocks, with weights of the examples that are not held out.
+      held: the same, with weights of the others.
+      mistakes: those of the scores of a block; see `held_out.mistakes`.
+      tolerance: as in `refit`, as the next two.
+      epochs: of steps.
+      seed: of the order of steps.
+      report: called with a message after every pass.
+    """
+
+    algorithm: Algorithm
+    loss: Callable[[Array, Array], Array]
+    blocks: Callable[[], Iterator[Block]]
+    learn: Callable[[], Iterator[Block]]
+    held: Callable[[], Iterator[Block]]
+    mistakes: Callable[[Block, Scores], np.ndarray]
+    tolerance: float
+    epochs: int
+    seed: int
+    report: Callable[[str], object]
+
+
+def _basis(
+    algorithm: Algorithm, state: Any, constant: Float[Array, ""] | None
+) -> Basis:
+    """The features of the support vectors of a state."""
+    root = jax.jit(algorithm.basis)(state)
+    return Basis(state.kernel, state.expansion, root, constant)
+
+
+def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:
+    """A penalty for every problem: each for all columns of coefficients."""
+    each = np.repeat(penalties, basis.expansion.num_columns)
+    return each.astype(basis.root.dtype)
+
+
+def _chosen(
+    problem: _Problem, basis: Basis, penalties: list[float]
+) -> tuple[float, Float[np.ndarray, "columns features"], Scores]:
+    """The penalty of least error on the held-out examples.
+
+    With the weights and the scores of the model that has learned the others.
+    """
+    weights = _solved(problem, basis, problem.learn, penalties)
+    scores = functools.partial(newton.scores, basis, weights)
+    best = int(np.argmin(held_out.errors(problem.mistakes, problem.held, scores)))
+    weights = np.split(weights, len(penalties))[best]
+    return penalties[best], weights, functools.partial(newton.scores, basis, weights)
+
+
+def _with_metric(
+    problem: _Problem,
+    state: Any,
+    basis: Basis,
+    form: bool | str | int,
+    penalty: float,
+    rival: Scores | None,
+) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
+    """The state with a learned metric and its vectors, and weights of the features.
+
+    The weights are for the root of the basis. The third are the scores of the model
+    that has not learned the held-out examples. None if the rival's are as good.
+    """
+    algorithm, mistakes, held = problem.algorithm, problem.mistakes, problem.held
+    _, width = state.expansion.vectors.shape
+    dtype = state.expansion.vectors.dtype
+    inner = state.kernel.kernel if isinstance(state.kernel, Mapped) else state.kernel
+    found = metric.learned(
+        basis._replace(kernel=inner),
+        metric.start(state.kernel, form, width, dtype, problem.blocks),
+        loss=problem.loss,
+        learn=problem.learn,
+        blocks=problem.blocks,
+        judge=lambda scores: float(held_out.errors(mistakes, held, scores)[0]),
+        worth=rival and functools.partial(held_out.better, mistakes, held, rival),
+        penalty=penalty,
+        epochs=problem.epochs,
+        seed=problem.seed,
+        report=problem.report,
+    )
+    if found is None:
+        return None
+    vectors, matrix, weights, unlearned = found
+    assert algorithm.with_vectors is not None, "refused before"
+    state = state._replace(kernel=Mapped(inner, matrix))
+    return jax.jit(algorithm.with_vectors)(state, vectors), weights, unlearned
+
+
+def _with_moved_vectors(
+    problem: _Problem,
+    state: Any,
+    basis: Basis,
+    weights: Float[np.ndarray, "columns features"],
+    penalty: float,
+) -> Any:
+    """The state with vectors of a smaller objective, whose coefficients are not."""
+    vectors = moving_vectors.moved(
+        *(problem.loss, basis, problem.blocks, weights, penalty),
+        epochs=problem.epochs,
+        seed=problem.seed,
+        report=problem.report,
+    )
+    assert problem.algorithm.with_vectors is not None, "refused before"
+    return jax.jit(problem.algorithm.with_vectors)(state, vectors)
+
+
 def _solved(
-    loss: Callable[[Array, Array], Array],
-    tolerance: float,
-    columns: int,
-    report: Callable[[str], object],
+    problem: _Problem,
     basis: Basis,
     blocks: Callable[[], Iterator[Block]],
-    penalties: Float[np.ndarray, " problems"],
+    penalties: list[float],
     start: Float[np.ndarray, "problems features"] | None = None,
 ) -> Float[np.ndarray, "problems features"]:
     """The weights of least objective."""
     minimise = functools.partial(
-        newton.minimise, basis=basis, max_passes=MAX_PASSES, report=report
+        newton.minimise, basis=basis, max_passes=MAX_PASSES, report=problem.report
     )
-    rows, kinks = 0, losses.has_kinks(loss)
+    each, columns = _per_column(basis, penalties), basis.expansion.num_columns
+    rows, kinks = 0, losses.has_kinks(problem.loss)
     if start is None:
-        start, rows = newton.least_squares(basis, blocks(), penalties, columns)
+        start, rows = newton.least_squares(basis, blocks(), each, columns)
 
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
-            return loss
-        return losses.smoothed(loss, width * _unexplained(basis, blocks(), weights))
+            return problem.loss
+        deviation = _unexplained(basis, blocks(), weights)
+        return losses.smoothed(problem.loss, width * deviation)
 
     *first, last = WIDTHS
     if rows >= SAMPLE * ENOUGH * basis.num_features:
@@ -335,16 +419,16 @@ def _solved(
             rounded(start, first[0]),
             blocks=lambda: passes.sampled(blocks(), SAMPLE),
             weights=start,
-            penalties=penalties * SAMPLE,
+            penalties=each * SAMPLE,
             tolerance=SAMPLE_TOLERANCE,
         )
-    whole = {"blocks": blocks, "penalties": penalties}
+    whole = {"blocks": blocks, "penalties": each}
     for width in first if kinks else ():
         start, _, _ = minimise(
             rounded(start, width), **whole, weights=start, tolerance=SAMPLE_TOLERANCE
         )
     weights, value, converged = minimise(
-        rounded(start, last), **whole, weights=start, tolerance=tolerance
+        rounded(start, last), **whole, weights=start, tolerance=problem.tolerance
     )
     if not np.all(np.isfinite(value)):
         raise ValueError(
@@ -355,7 +439,7 @@ def _solved(
         warnings.warn(
             f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
             f"converged in {MAX_PASSES} passes",
-            stacklevel=4,
+            stacklevel=3,
         )
     return weights
 
@@ -381,40 +465,6 @@ def _unexplained(
     )
     # Constant targets, and those that a model hits, have no deviation to go by.
     return np.where(all_of_it > 0, np.maximum(left, 1e-3 * all_of_it), 1e-3)
-
-
-def _basis(
-    algorithm: Algorithm, state: Any, constant: Float[Array, ""] | None
-) -> Basis:
-    """The features of the support vectors of a state."""
-    root = jax.jit(algorithm.basis)(state)
-    return Basis(state.kernel, state.expansion, root, constant)
-
-
-def _with_metric(
-    algorithm: Algorithm,
-    state: Any,
-    basis: Basis,
-    form: bool | str | int,
-    blocks: Callable[[], Iterator[Block]],
-    **rest: Any,
-) -> tuple[Any, Float[np.ndarray, "columns features"], Callable] | None:
-    """The state with a learned metric and its vectors, and weights of the features.
-
-    The weights are for the root of the basis. The third are the scores of the model
-    that has not learned the held-out examples. None if the metric is not worth it.
-    """
-    _, width = state.expansion.vectors.shape
-    dtype = state.expansion.vectors.dtype
-    matrix = metric.start(state.kernel, form, width, dtype, blocks)
-    inner = state.kernel.kernel if isinstance(state.kernel, Mapped) else state.kernel
-    found = metric.learned(basis._replace(kernel=inner), matrix, blocks=blocks, **rest)
-    if found is None:
-        return None
-    vectors, matrix, weights, unlearned = found
-    assert algorithm.with_vectors is not None, "refused before"
-    state = state._replace(kernel=Mapped(inner, matrix))
-    return jax.jit(algorithm.with_vectors)(state, vectors), weights, unlearned
 
 
 def _with_weights(
