@@ -1,0 +1,119 @@
+"""What runs on a CPU lowers for GPUs and TPUs: no operation that they lack."""
+
+import functools
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import registry
+from compiling import quick_to_compile
+
+import budgetjax as bj
+from budgetjax import examples, losses
+from budgetjax.online import engine, sweep
+
+PLATFORMS = ("cuda", "tpu")
+PROGRAM = type(jax.jit(lambda: None))
+
+
+def lowered(program: Any, *given, **named):
+    """The text of a program for these platforms."""
+    traced = program.trace(*given, **named)
+    return traced.lower(lowering_platforms=PLATFORMS).as_text()
+
+
+@registry.some
+def test_a_stream(row):
+    state = row.roomy()
+    given = examples.stream("test", state, *row.stream(), None)
+    # Blocks as an accelerator takes them.
+    assert "while" in lowered(engine.run_checked, row.algorithm, state, *given, 256)
+
+
+# One without a matrix over pairs of vectors, and one with it.
+SWEPT = ("pegasos-merge", "arow-multiclass")
+SWEPT_ROWS = [row for row in registry.ROWS if row.name in SWEPT]
+
+
+@functools.partial(registry.each, rows=SWEPT_ROWS)
+@pytest.mark.parametrize("together", [True, False])
+def test_a_sweep(row, together):
+    states = jax.vmap(lambda budget: row.roomy(budget=budget))(jnp.array([5, 9]))
+    one = jax.tree.map(lambda leaf: leaf[0], states)
+    given = examples.stream("test", one, *row.stream(), None)
+    program = row.algorithm, tuple(jax.devices()[:1]), together, 256, states
+    assert "while" in lowered(sweep._sharded, *program, *given)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The programs that a test calls from Python; each is lowered as it is called."""
+    found = set()
+
+    def watched(program):
+        @functools.wraps(program)
+        def call(*given, **named):
+            shapes = jax.tree.map(lambda leaf: np.shape(leaf), (given, named))
+            if (key := (program, str(shapes))) not in found:
+                lowered(program, *given, **named)
+                found.add(key)
+            return program(*given, **named)
+
+        return call
+
+    modules = [sys.modules[name] for name in sys.modules if name.startswith("budgetj")]
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, PROGRAM):
+                monkeypatch.setattr(module, name, watched(value))
+    jit = jax.jit
+    monkeypatch.setattr(jax, "jit", lambda *given, **more: watched(jit(*given, **more)))
+    return found
+
+
+def test_what_accelerators_lack_is_found():
+    """The checks here can fail: Schur's decomposition is there for CPUs alone."""
+    with pytest.raises(NotImplementedError, match="schur"):
+        lowered(jax.jit(jax.scipy.linalg.schur), jnp.eye(3))
+
+
+def refitted(classes, **options):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(100, 3)).astype(np.float32)
+    y = random.integers(3, size=100)
+    learner = bj.pegasos if classes else bj.sgd
+    state = learner.init(bj.RBF(0.5), num_features=3, budget=8, num_classes=classes)
+    state, _ = bj.run(learner, state, X, y)
+    with quick_to_compile():
+        return bj.decision_function(bj.refit(state, X, y, epochs=1, **options), X)
+
+
+def test_a_refit(programs):
+    refitted(3, move_vectors=True)
+    refitted(3, learn_metric=True)
+    refitted(None, loss=losses.quantile(0.5))
+    assert len(programs) > 15
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    {
+        bj.smo: {"kernel": bj.RBF(0.5)},
+        bj.sbp: {"kernel": bj.RBF(0.5), "slack": 0.1},
+        bj.sdca: {"kernel": bj.RBF(0.5)},
+        bj.kernel_pegasos: {"kernel": bj.RBF(0.5)},
+        bj.mpu: {},
+        bj.dcd: {},
+        bj.linear_pegasos: {},
+    }.items(),
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_solution(solver, options, programs):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 3)).astype(np.float32)
+    with quick_to_compile():
+        bj.solve(solver, X, np.sign(X[:, 0]), **options, max_steps=2)
+    assert len(programs) > 2
