@@ -347,14 +347,17 @@ def rival_row(label: str, task: Task, gammas, parts, data, orders) -> dict[str, 
     }
 
 
-def compare(names, budgets, methods, quick: bool, known: set[tuple[str, int, str]]):
+def compare(
+    names, budgets, methods, quick: bool, units, known: set[tuple[str, int, str]]
+):
     """One row a data set, budget, method and model, but for what is known."""
     limit, orders = (TUNING_ROWS // 4, 1) if quick else (TUNING_ROWS, ORDERS)
     progress = tqdm(total=len(names) * len(budgets) * len(methods))
     for name in names:
         progress.set_description(name)
         data, standardise = scaling(name, limit)
-        parts, gammas = parts_of(data, limit), gammas_of(data, DATA[name], quick)
+        parts = parts_of(data, limit)
+        gammas = gammas_of(data, units or DATA[name], quick and not units)
         n, d = data.X_train.shape
         for budget, label in itertools.product(budgets, methods):
             progress.set_description(f"{name} {budget} {label}")
@@ -479,6 +482,9 @@ def main():
     parser.add_argument(
         "--missing", action="store_true", help="only what the file does not hold"
     )
+    parser.add_argument(
+        "--units", nargs="+", type=float, help="gammas to try, in place of the data's"
+    )
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", 2)
@@ -494,6 +500,7 @@ def main():
             arguments.budgets,
             arguments.methods,
             arguments.quick,
+            arguments.units,
             known,
         ):
             updated(output, row, place)

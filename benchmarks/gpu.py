@@ -1,0 +1,285 @@
+"""What an accelerator gains: single streams, many models, matrix products.
+
+    python benchmarks/gpu.py
+    python benchmarks/gpu.py --quick
+
+Streams are timed by block length, and once more with the loops of XLA captured in
+command buffers; sweeps by the number of models; what is made of matrix products beside
+the rate of a plain product, PyTorch's too if it is there, and beside scikit-learn on
+the same machine's processor. Every figure is a median, compilation excluded.
+
+Results are kept as they come, in `results/gpu-<device>.json`: a run that was stopped
+goes on where it was, and no case is begun after `--minutes`. With `--quick` all of it
+is small, to be tried on a CPU.
+"""
+
+import argparse
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import measure
+import numpy as np
+import speed
+from sklearn.kernel_approximation import Nystroem, RBFSampler
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+from tqdm import tqdm
+
+import budgetjax as bj
+
+# Loops whose body is captured once and replayed without the processor's help.
+CAPTURED = "--xla_gpu_enable_command_buffer=+WHILE"
+STREAMS = ("ijcnn1", "covtype", "mnist")
+BLOCKS = (64, 256, 1024, 4096)
+MODELS = (64, 256, 1024)
+LIMITS = ("product", "product, highest precision", "product, PyTorch")
+
+# A row of the results without its figures, and what measures them.
+Case = tuple[dict[str, Any], Callable[[], dict[str, float]]]
+
+
+@functools.cache
+def stream(name: str, rows: int):
+    X, y, _, _, gamma, regularization = speed.load(name, rows)
+    return jnp.asarray(X), y, gamma, regularization
+
+
+def learner(name: str, gamma: float, regularization: float, d: int, budget: int):
+    """The algorithm and an empty model."""
+    if name == "AROW":
+        return bj.arow, bj.arow.init(bj.RBF(gamma), num_features=d, budget=budget)
+    return speed.learner(name, gamma, regularization, d, budget)
+
+
+def streams(quick: bool) -> Iterator[Case]:
+    """Microseconds per example of one stream, by block length."""
+
+    def measured(name, which, budget, block) -> dict[str, float]:
+        X, y, gamma, regularization = stream(name, rows)
+        n, d = X.shape
+        algorithm, state = learner(which, gamma, regularization, d, budget)
+        learn = measure.learning(algorithm, state, X, y, block)
+        final, _ = learn()
+        predict = functools.partial(bj.decision_function, final, X)
+        seconds = measure.medians({"learn": learn, "predict": predict}, 3)
+        return {
+            "updates %": 100 * int(final.num_updates) / n,
+            **{f"{key} us": value / n * 1e6 for key, value in seconds.items()},
+        }
+
+    rows = 1000 if quick else 20_000
+    captured = CAPTURED in os.environ.get("XLA_FLAGS", "")
+    for name in STREAMS[:1] if quick else STREAMS:
+        for budget in (20,) if quick else (100, 500):
+            for which in ("oldest", "merge", "AROW"):
+                every = which == "merge" and budget < 500 and not captured
+                for block in BLOCKS if every else (256,):
+                    given = name, which, budget, block
+                    key: dict[str, Any] = {"data": name, "learner": which}
+                    key |= {"B": budget, "block": block}
+                    key |= {"part": "stream", "captured": captured}
+                    yield key, functools.partial(measured, *given)
+
+
+def sweeps(quick: bool) -> Iterator[Case]:
+    """Nanoseconds per model and example of many models on one stream."""
+
+    def measured(which, models) -> dict[str, float]:
+        X, y, *_ = stream("ijcnn1", rows)
+        grid = bj.grid(
+            gamma=speed.SWEEP_GAMMAS,
+            regularization=speed.SWEEP_REGULARIZATIONS,
+            copy=range(models // 64),
+        )
+        states = grid.init(
+            lambda gamma, regularization, copy: speed.learner(
+                which, gamma, regularization, X.shape[1], 20 if quick else 100
+            )[1]
+        )
+        run = functools.partial(bj.sweep, bj.pegasos, states, X, y)
+        return {"ns": measure.median(run, 3) / (len(y) * models) * 1e9}
+
+    rows = 500 if quick else 20_000
+    for which in ("smallest", "merge"):
+        for models in MODELS[:1] if quick else MODELS:
+            key = {"part": "sweep", "learner": which, "models": models}
+            yield key, functools.partial(measured, which, models)
+
+
+def limits(quick: bool) -> Iterator[Case]:
+    """The rate of a product of two square matrices, in 10^12 operations a second."""
+    size = 512 if quick else 8192
+
+    def rate(multiply: Callable[[], Any]) -> dict[str, float]:
+        return {"seconds": (spent := measure.median(multiply, 5)), **tera(spent)}
+
+    def tera(spent) -> dict[str, float]:
+        return {"10^12/s": 2 * size**3 / spent / 1e12}
+
+    def of_jax(precision) -> dict[str, float]:
+        A = jax.random.normal(jax.random.key(0), (size, size))
+        multiply = jax.jit(functools.partial(jnp.matmul, precision=precision))
+        return rate(lambda: multiply(A, A))
+
+    def of_torch() -> dict[str, float]:
+        import torch  # pyright: ignore[reportMissingImports]
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        A = torch.randn(size, size, device=device)
+        # A number of the result waits for all of it.
+        return rate(lambda: float((A @ A)[0, 0]))
+
+    calls = [lambda: of_jax(None), lambda: of_jax("highest"), of_torch]
+    for name, call in zip(LIMITS, calls, strict=True):
+        if "PyTorch" not in name or find_spec("torch"):
+            yield {"part": "product", "what": name}, call
+
+
+def products(quick: bool) -> Iterator[Case]:
+    """Seconds of what is made of matrix products, beside scikit-learn's processor."""
+    rows, budget = (1000, 20) if quick else (20_000, 500)
+
+    def figures(call, rival, operations=0.0) -> dict[str, float]:
+        spent = measure.median(call, 3)
+        found = {"seconds": spent}
+        if operations:
+            found["10^12/s"] = operations / spent / 1e12
+        if rival is not None:
+            start = time.perf_counter()
+            rival()
+            found["scikit-learn seconds"] = time.perf_counter() - start
+        return found
+
+    def state(X, y, gamma, regularization):
+        start = speed.learner("merge", gamma, regularization, X.shape[1], budget)[1]
+        return bj.run(bj.pegasos, start, X, y)[0]
+
+    def nystroem(gamma):
+        return Nystroem(gamma=gamma, n_components=budget, random_state=0)
+
+    def predictions(X, y, gamma, regularization):
+        model = state(X, y, gamma, regularization)
+        vectors, host = np.asarray(model.expansion.vectors[:budget]), np.asarray(X)
+        return figures(
+            functools.partial(bj.decision_function, model, X),
+            lambda: rbf_kernel(host, vectors, gamma) @ np.ones(budget, np.float32),
+            2 * X.size * budget,
+        )
+
+    def fourier(X, y, gamma, _):
+        model = bj.fourier.init(
+            bj.RBF(gamma), num_features=X.shape[1], budget=2 * budget
+        )
+        sampler = RBFSampler(gamma=gamma, n_components=2 * budget, random_state=0)
+        sampler.fit(host := np.asarray(X))
+        # A pair of features, a sine and a cosine, takes one product.
+        return figures(
+            functools.partial(bj.decision_function, model, X),
+            lambda: sampler.transform(host),
+            2 * X.size * budget,
+        )
+
+    def nystrom(X, y, gamma, _):
+        model = bj.nystrom.init(
+            bj.RBF(gamma),
+            num_features=X.shape[1],
+            budget=budget,
+            landmarks=X[:budget],
+        )
+        peer = nystroem(gamma).fit(host := np.asarray(X))
+        return figures(
+            functools.partial(bj.decision_function, model, X),
+            lambda: peer.transform(host),
+            2 * X.size * budget,
+        )
+
+    def refit(X, y, gamma, regularization, **options):
+        model = state(X, y, gamma, regularization)
+        peer = make_pipeline(nystroem(gamma), LinearSVC(C=10.0, fit_intercept=False))
+        return figures(
+            lambda: bj.refit(model, X, y, **options).expansion,
+            None if options else lambda: peer.fit(np.asarray(X), y),
+        )
+
+    def metric(X, y, gamma, regularization):
+        return refit(X, y, gamma, regularization, learn_metric=True, epochs=2)
+
+    def solver(which, X, y, gamma, _):
+        more: Any = {"penalty": 1.0} if which is bj.smo else {"slack": 0.1}
+        steps: Any = {"max_steps": 20 if quick else 500, "tolerance": None}
+
+        def call():
+            return bj.solve(which, X, y, kernel=bj.RBF(gamma), **steps, **more).history
+
+        return figures(call, None, 2 * float(call().work[-1]) * X.shape[1])
+
+    calls = {
+        "predictions": predictions,
+        "Fourier features": fourier,
+        "Nystrom features": nystrom,
+        "refit": refit,
+        "metric, 2 passes": metric,
+        "SMO, kernel rows": functools.partial(solver, bj.smo),
+        "SBP, kernel rows": functools.partial(solver, bj.sbp),
+    }
+    for name in STREAMS[:1] if quick else ("covtype", "mnist"):
+        for what, call in calls.items():
+            key = {"part": "product", "what": what, "data": name, "B": budget}
+            yield key, lambda call=call, name=name: call(*stream(name, rows))
+
+
+def run(cases: list[Case], output: Path, deadline: float) -> None:
+    """Measures what the file does not hold, and keeps each figure as it comes."""
+    rows = json.loads(output.read_text())["rows"] if output.exists() else []
+    for key, call in tqdm(cases, disable=None):
+        if any(key.items() <= row.items() for row in rows):
+            continue
+        if time.monotonic() > deadline:
+            print(f"{output}: stopped after its minutes; the same command goes on")
+            break
+        rows.append(key | call())
+        measure.save(rows, output)
+        jax.clear_caches()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="What an accelerator gains")
+    parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--minutes", type=float, default=9.0)
+    parser.add_argument("--streams", action="store_true", help="single streams only")
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    deadline = time.monotonic() + 60 * given.minutes
+    device = jax.devices()[0].device_kind.lower().replace(" ", "-")
+    name = f"gpu-{device}{'-quick' if given.quick else ''}.json"
+    output = given.output or Path(__file__).parent / "results" / name
+    cases = [] if given.streams else [*limits(given.quick), *sweeps(given.quick)]
+    cases += [] if given.streams else products(given.quick)
+    run([*cases, *streams(given.quick)], output, deadline)
+    if jax.default_backend() == "gpu" and not given.streams:
+        # XLA reads its flags once.
+        flags = f"{os.environ.get('XLA_FLAGS', '')} {CAPTURED}"
+        left = max(0.0, deadline - time.monotonic()) / 60
+        command = [sys.executable, __file__, "--streams", "--output", str(output)]
+        command += ["--minutes", str(left), *(["--quick"] if given.quick else [])]
+        # Beside the memory that this process keeps.
+        more = {"XLA_FLAGS": flags, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        subprocess.run(command, check=True, env=os.environ | more)
+    rows = json.loads(output.read_text())["rows"]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        measure.show([row for row in rows if row["part"] == part])
+
+
+if __name__ == "__main__":
+    main()
