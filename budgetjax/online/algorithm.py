@@ -106,6 +106,9 @@ class Algorithm(NamedTuple):
         they cannot move.
       restarted: `restarted(state) -> state`, after either: what it remembers of
         coefficients and kernel values besides, computed anew.
+      safe_margin: `safe_margin(state) -> margin`, a number for a state that is not
+        traced: an example with at least this margin does not violate, which a caller
+        can tell without a compiled program. None where more than the margin decides.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Algorithm(NamedTuple):
     with_weights: Callable[[Any, Array, Array], Any] = with_weights
     with_vectors: Callable[[Any, Array], Any] | None = with_vectors
     restarted: Callable[[Any], Any] = restarted
+    safe_margin: Callable[[Any], float] | None = None
 
     def step(
         self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None

@@ -438,4 +438,5 @@ arow = Algorithm(
     update,
     with_vectors=with_vectors,
     restarted=restarted,
+    safe_margin=lambda state: 1.0,
 )

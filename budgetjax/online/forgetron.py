@@ -1,5 +1,6 @@
 """The self-tuned Forgetron; see `init`."""
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -170,4 +171,10 @@ def update(
     return state._replace(slack=c - damage), edits
 
 
-forgetron = Algorithm("forgetron", init, violates, update)
+forgetron = Algorithm(
+    "forgetron",
+    init,
+    violates,
+    update,
+    safe_margin=lambda state: math.nextafter(0, 1),
+)

@@ -160,4 +160,6 @@ def update(
     return state._replace(maintenance=maintenance), edits
 
 
-passive_aggressive = Algorithm("passive_aggressive", init, violates, update)
+passive_aggressive = Algorithm(
+    "passive_aggressive", init, violates, update, safe_margin=lambda state: 1.0
+)

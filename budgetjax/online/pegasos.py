@@ -109,4 +109,5 @@ pegasos = Algorithm(
     gradient_descent.decay,
     with_weights=gradient_descent.with_weights,
     restarted=gradient_descent.restarted,
+    safe_margin=lambda state: 1.0,
 )

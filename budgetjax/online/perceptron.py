@@ -1,5 +1,6 @@
 """The kernel Perceptron on a budget, with any maintenance; see `init`."""
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -143,4 +144,10 @@ def update(
     return state._replace(maintenance=maintenance), edits
 
 
-perceptron = Algorithm("perceptron", init, violates, update)
+perceptron = Algorithm(
+    "perceptron",
+    init,
+    violates,
+    update,
+    safe_margin=lambda state: math.nextafter(float(state.margin), math.inf),
+)

@@ -1,5 +1,6 @@
 """The Projectron and Projectron++; see `init`."""
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -187,4 +188,11 @@ def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     )
 
 
-projectron = Algorithm("projectron", init, violates, update, with_vectors=with_vectors)
+projectron = Algorithm(
+    "projectron",
+    init,
+    violates,
+    update,
+    with_vectors=with_vectors,
+    safe_margin=lambda state: 1.0 if state.margin_updates else math.nextafter(0, 1),
+)

@@ -1,0 +1,332 @@
+"""River estimators: river's own checks, and the model of `run`, however rows come."""
+
+import copy
+import pickle
+
+import chex
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import registry
+from compare import FLOAT32, assert_same
+from river import checks, compose, datasets, evaluate, metrics, preprocessing
+
+import budgetjax as bj
+from budgetjax import losses
+from budgetjax.river import BudgetedClassifier, BudgetedOneClass, BudgetedRegressor
+
+# Programs of few kinds: a Perceptron compiles fastest.
+PERCEPTRON = {"algorithm": "perceptron", "budget": 10, "maintenance": "remove_oldest"}
+SGD = {"budget": 10, "maintenance": "remove_oldest"}
+
+
+class Novelty:
+    """Rows of one kind and a few others, as river's download of credit cards."""
+
+    def take(self, number):
+        random = np.random.default_rng(0)
+        for i in range(min(number, 1000)):
+            novel = i % 50 == 49
+            row = random.normal(size=6) + 6 * novel
+            yield dict(zip("abcdef", row.tolist(), strict=True)), novel
+
+
+def checked():
+    """Every check of river, for every estimator."""
+    swapped, datasets.CreditCard = datasets.CreditCard, Novelty
+    try:
+        for model, which in (
+            (BudgetedClassifier(**PERCEPTRON), "check"),
+            # A learner of two classes only has a check of its own.
+            (BudgetedClassifier("forgetron", classes=(False, True)), "binary"),
+            (BudgetedRegressor(**SGD), "check"),
+            (BudgetedOneClass(**SGD), "check"),
+        ):
+            seen = {}
+            for check in checks.yield_checks(model):
+                if which not in check.__name__:
+                    continue
+                number = seen[check.__name__] = seen.get(check.__name__, 0) + 1
+                name = f"{type(model).__name__}-{check.__name__}-{number}"
+                yield pytest.param(model, check, id=f"{name}@{model.algorithm}")
+    finally:
+        datasets.CreditCard = swapped
+
+
+@pytest.mark.parametrize(("model", "check"), list(checked()))
+def test_river_checks(model, check):
+    assert check.__name__ not in model._unit_test_skips()
+    check(model.clone())
+
+
+def rows_of(n=150, seed=0):
+    """Rows as river has them, as a matrix, and labels."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 3)).astype(np.float32)
+    y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] > 0, 1, -1)
+    names = ("a", "b", "c")
+    return [dict(zip(names, map(float, row), strict=True)) for row in X], X, y
+
+
+LEARNERS = [
+    pytest.param(*given, id="-".join(map(str, given[:1])))
+    for given in (
+        ("perceptron", {"maintenance": bj.RemoveOldest()}),
+        # Its scores decay between the rows that change it.
+        ("pegasos", {"regularization": 0.01, "maintenance": bj.RemoveOldest()}),
+        ("projectron", {"threshold": 0.1}),
+    )
+]
+
+
+@pytest.mark.parametrize(("algorithm", "options"), LEARNERS)
+def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm, options):
+    rows, X, y = rows_of()
+    record = getattr(bj, algorithm)
+    empty = record.init(bj.RBF(0.5), num_features=3, budget=10, **options)
+    expected, scores = bj.run(record, empty, X, y)
+
+    def model():
+        settings = {"gamma": 0.5, "budget": 10, "classes": (-1, 1)} | options
+        return BudgetedClassifier(algorithm, **settings)
+
+    one, alone, many = model(), model(), model()
+    found, shares = [], []
+    for x, label in zip(rows, y.tolist(), strict=True):
+        alone.learn_one(x, label)
+        shares.append(one.predict_proba_one(x)[1])
+        found.append(one.predict_one(x))
+        one.learn_one(x, label)
+    frame = pd.DataFrame(rows)
+    for part in (slice(0, 1), slice(1, 70), slice(70, None)):
+        many.learn_many(frame[part], pd.Series(y[part]))
+    for each in (one, alone, many):
+        assert_same((each.state,), (expected,), FLOAT32)
+    assert int(one.state.num_updates) < 140, "some rows change nothing"
+    # To the last bit, where nobody asks in between.
+    chex.assert_trees_all_equal(alone.state, many.state)
+    np.testing.assert_allclose(shares, 1 / (1 + np.exp(-scores)), atol=1e-4)
+    sure = np.abs(scores) > 1e-4
+    np.testing.assert_array_equal(
+        np.where(scores > 0, 1, -1)[sure], np.array(found)[sure]
+    )
+
+
+def test_several_classes_are_a_run_and_may_come_late():
+    rows, X, _ = rows_of()
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
+    empty = bj.perceptron.init(
+        bj.RBF(1 / 3),
+        num_features=3,
+        budget=10,
+        num_classes=3,
+        maintenance=bj.RemoveOldest(),
+    )
+    expected, _ = bj.run(bj.perceptron, empty, X, y)
+    known = BudgetedClassifier(**PERCEPTRON, classes=("none", "one", "two"))
+    late = BudgetedClassifier(**PERCEPTRON)
+    for x, label in zip(rows, y, strict=True):
+        known.learn_one(x, known.classes[label])
+        late.predict_one(x)
+        late.learn_one(x, label)
+    assert_same((known.state,), (expected,), FLOAT32)
+    assert known.predict_proba_one(rows[0]).keys() == {"none", "one", "two"}
+    assert late.labels == tuple(dict.fromkeys(y.tolist()))
+    assert late.state.expansion.num_columns == 4
+    shares = late.predict_proba_many(pd.DataFrame(rows))
+    assert shares.shape == (150, 3)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert np.mean(late.predict_many(pd.DataFrame(rows)) == y) > 0.6
+
+
+def test_a_third_label_leaves_the_scores_of_two_as_they_are():
+    rows, _, y = rows_of(40)
+    model = BudgetedClassifier(**PERCEPTRON)
+    for x, label in zip(rows, y.tolist(), strict=True):
+        model.learn_one(x, label)
+    before = [model.predict_proba_one(x) for x in rows]
+    model.learn_one(rows[0], "third", w=0)
+    assert model.state.expansion.num_columns == 1
+    model._target("third")
+    assert model.state.expansion.num_columns == 4
+    for x, old in zip(rows, before, strict=True):
+        new = model.predict_proba_one(x)
+        assert new[1] / (new[1] + new[-1]) == pytest.approx(old[1], rel=1e-5)
+    model = BudgetedClassifier("forgetron", classes=(False, True))
+    model.learn_one({"a": 1.0}, True)
+    with pytest.raises(ValueError, match="num_classes must be 2"):
+        model.learn_one({"a": 1.0}, "third")
+    assert model.labels == (False, True)
+
+
+def test_features_that_come_and_go_are_zeros_of_a_run():
+    rows, X, y = rows_of()
+    random = np.random.default_rng(0)
+    there = random.random(X.shape) < 0.7
+    # The third feature comes with the fifth row, the second with the third.
+    there[:4, 2] = there[:2, 1] = False
+    there[0, 0] = there[2, 1] = there[4, 2] = True
+    model = BudgetedClassifier(**PERCEPTRON, gamma=0.5, classes=(-1, 1))
+    for x, kept, label in zip(rows, there, y.tolist(), strict=True):
+        names = [name for name, keep in zip("abc", kept, strict=True) if keep]
+        model.predict_one({name: x[name] for name in names} | {"unknown": 9.0})
+        model.learn_one({name: x[name] for name in reversed(names)}, label)
+    assert model.features == ("a", "b", "c")
+    state = model.state
+    # 1 column, then 2, then 4.
+    assert state.expansion.vectors.shape == (11, 4)
+    empty = bj.perceptron.init(
+        bj.RBF(0.5), num_features=4, budget=10, maintenance=bj.RemoveOldest()
+    )
+    wide = np.pad(np.where(there, X, 0), ((0, 0), (0, 1)))
+    assert_same((state,), (bj.run(bj.perceptron, empty, wide, y)[0],), FLOAT32)
+    frame = pd.DataFrame(rows).where(there)
+    again = model.clone()
+    again.learn_many(frame, pd.Series(y))
+    assert again.features == ("a", "b", "c")
+
+
+def test_a_regressor_is_a_run_and_weights_count():
+    rows, X, y = rows_of(80)
+    target = np.sin(X[:, 0]) + 0.5 * y
+    weight = np.random.default_rng(0).integers(0, 3, 80)
+    empty = bj.sgd.init(
+        bj.RBF(1 / 3),
+        num_features=3,
+        budget=10,
+        num_classes=None,
+        maintenance=bj.RemoveOldest(),
+    )
+    expected, scores = bj.run(bj.sgd, empty, X, target, weight=weight)
+    one, many = BudgetedRegressor(**SGD), BudgetedRegressor(**SGD)
+    found = []
+    for x, number, w in zip(rows, target.tolist(), weight.tolist(), strict=True):
+        found.append(one.predict_one(x))
+        one.learn_one(x, number, w)
+    many.learn_many(pd.DataFrame(rows), pd.Series(target), pd.Series(weight))
+    assert_same((one.state,), (expected,), FLOAT32)
+    assert_same((many.state,), (expected,), FLOAT32)
+    np.testing.assert_allclose(found, scores, atol=1e-4)
+    assert np.all(
+        many.predict_many(pd.DataFrame(rows)) == [*map(many.predict_one, rows)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [(bj.Laplacian(0.5), {}), ("rbf", {"average": True})],
+    ids=["Laplacian", "average"],
+)
+def test_what_numpy_does_not_score_is_scored_by_a_program(kernel, options):
+    rows, X, y = rows_of(30)
+    model = BudgetedRegressor(**SGD, kernel=kernel, **options)
+    model.learn_many(pd.DataFrame(rows), pd.Series(y))
+    state = bj.averaged(model.state) if options else model.state
+    expected = bj.decision_function(state, X)
+    found = [model.predict_one(x) for x in rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_pipelines_and_scores_of_river():
+    def model():
+        return compose.Pipeline(
+            preprocessing.StandardScaler(), BudgetedClassifier(**PERCEPTRON)
+        )
+
+    rows = list(datasets.Phishing().take(400))
+    scored = evaluate.progressive_val_score(rows, model(), metrics.Accuracy())
+    by_hand, pipeline = metrics.Accuracy(), model()
+    for x, y in rows:
+        if (guess := pipeline.predict_one(x)) is not None:
+            by_hand.update(y, guess)
+        pipeline.learn_one(x, y)
+    assert scored.get() == by_hand.get() > 0.7
+    frame = pd.DataFrame([x for x, _ in rows])
+    pipeline.learn_many(frame, pd.Series([y for _, y in rows]))
+    assert set(pipeline.predict_many(frame)) == {False, True}
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
+    ids=["deepcopy", "pickle"],
+)
+def test_copies_go_on_as_the_model_does(copied):
+    rows, _, y = rows_of(80)
+    model = BudgetedClassifier(**PERCEPTRON)
+    for x, label in zip(rows[:40], y[:40].tolist(), strict=True):
+        model.predict_one(x)
+        model.learn_one(x, label)
+    # A row waits.
+    other, state = copied(model), model.state
+    for x, label in zip(rows[40:], y[40:].tolist(), strict=True):
+        model.learn_one(x, label)
+    assert int(state.num_seen) == 40, "what was given stays as it is"
+    for x, label in zip(rows[40:], y[40:].tolist(), strict=True):
+        other.learn_one(x, label)
+    chex.assert_trees_all_equal(other.state, model.state)
+    assert model.clone().state is None
+    assert model._raw_memory_usage > model.clone()._raw_memory_usage
+
+
+def test_a_detector_and_a_threshold_of_river():
+    detector = BudgetedOneClass(**SGD)
+    assert detector.score_one({"a": 1.0}) == 1
+    found = metrics.ROCAUC()
+    for x, novel in Novelty().take(300):
+        found.update(novel, detector.score_one(x))
+        detector.learn_one(x)
+    assert found.get() > 0.9
+    many = detector.clone()
+    many.learn_many(pd.DataFrame([x for x, _ in Novelty().take(300)]))
+    assert_same((many.state,), (detector.state,), FLOAT32)
+
+
+def test_errors_leave_the_model_as_it_was():
+    model = BudgetedClassifier(**PERCEPTRON)
+    assert model.predict_one({"a": 1.0}) is None
+    assert model.predict_proba_one({"a": 1.0}) == {}
+    model.learn_one({"a": 1.0}, True)
+    model.learn_one({"a": -1.0}, False)
+    for value in (np.nan, "text", None, 1e30):
+        with pytest.raises(ValueError, match=r"finite number .* for 'b'"):
+            model.learn_one({"a": 1.0, "b": value}, False)
+        with pytest.raises(ValueError, match="for 'a'"):
+            model.predict_one({"a": value})
+    with pytest.raises(ValueError, match="w must be finite and at least 0, got -1"):
+        model.learn_one({"a": 1.0}, True, w=-1)
+    with pytest.raises(ValueError, match="y must be finite, got nan"):
+        BudgetedRegressor(**SGD).learn_one({"a": 1.0}, np.nan)
+    assert int(model.state.num_seen) == 2
+    assert model.features == ("a",)
+    for settings, text in (
+        ({"kernel": "poly"}, "kernel must be one of rbf, laplacian, linear"),
+        ({"kernel": bj.Linear(), "gamma": 1.0}, "with gamma=None"),
+        ({"gamma": -1.0}, "gamma must be a finite number above 0"),
+        ({"algorithm": "trees"}, "algorithm must be one of"),
+        ({"margins": 1.0}, "settings of arow must be among"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            BudgetedClassifier(**settings).learn_one({"a": 1.0}, True)
+
+
+@pytest.mark.parametrize("row", list(registry.firsts()), ids=lambda row: row.name)
+def test_a_safe_margin_never_violates(row):
+    """What lets a row wait: a learner without this promise learns every row at once."""
+    if row.algorithm.safe_margin is None:
+        assert row.algorithm.name in ("sgd", "norma", "fourier", "nystrom")
+        return
+    state = row.roomy()
+    safe = row.algorithm.safe_margin(state)
+    columns, random = state.expansion.num_columns, np.random.default_rng(0)
+    scores = random.normal(size=(200, columns)).astype(np.float32)
+    y = random.integers(0, columns, 200) if columns > 1 else random.choice([-1, 1], 200)
+    # At the safe margin itself too.
+    scores[0], y[0] = (2 * np.eye(columns)[0] if columns > 1 else safe), columns == 1
+    given = scores, y.astype(np.int32 if columns > 1 else np.float32)
+    margins = np.asarray(jax.vmap(losses.margin)(*given), np.float64)
+    violates = jax.vmap(lambda *one: row.algorithm.violates(state, *one))(*given)
+    assert not np.any(violates[margins >= safe])
+    assert np.any(margins >= safe)
+    assert np.any(violates)
