@@ -75,9 +75,20 @@ def test_the_objective_is_that_of_numpy(shape, double):
     units = unit, np.float64(1), np.float64(1)
     fixed = (basis, units, jnp.asarray(first), np.float64(rows), np.float64(penalty))
     objective = metric._objective(losses.hinge)
-    batch = (jnp.asarray(X[10:], float), jnp.asarray(targets), jnp.asarray(weights))
+    batch = (
+        jnp.int32(3),
+        jnp.asarray(X[10:], float),
+        jnp.asarray(targets),
+        jnp.asarray(weights),
+    )
     value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
     np.testing.assert_allclose(value, expected, rtol=1e-10)
+    # A batch of fewer examples than vectors has the same norm in the mean.
+    alone = [
+        metric._parts(parameters, fixed, batch[1][:4], jnp.int32(i))[0]
+        for i in range(11)
+    ]
+    np.testing.assert_allclose(np.mean(alone), norm, rtol=1e-10)
     # And its slope along a direction is that of differences.
     along = [jnp.asarray(random.normal(size=leaf.shape)) for leaf in parameters]
 

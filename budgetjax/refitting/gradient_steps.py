@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 
 from budgetjax.refitting.passes import Block
 
-# `objective(parameters, fixed, X, targets, weights)`, the mean over a batch.
-Objective = Callable[[Any, Any, Array, Array, Array], Array]
+# `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
+# `first` is where its first example stands in its block: a random number.
+Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
 
 
 def minimised(
@@ -90,7 +91,7 @@ def _steps(
 
     def body(carry, rows):
         parameters, memory = carry
-        batch = (array[rows] for array in block)
+        batch = rows[0], *(array[rows] for array in block)
         value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
         # Optimisers of optax mix types of numbers.
         with jax.numpy_dtype_promotion("standard"):

@@ -101,7 +101,7 @@ def learned(
 ) -> tuple[Float[Array, "rows d"], Float[Array, "d ..."], np.ndarray, Scores] | None:
     """Support vectors, map and weights of a smaller objective.
 
-    Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 (r + C)) per step, for a
+    Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 C) per step, for a
     map to r features; a factor per feature is r = d without the products d r.
 
     Args:
@@ -184,17 +184,17 @@ def _moved(matrix: Any, change: Any) -> Any:
     return matrix + MAP_RATE / len(change) ** 0.5 * change
 
 
-def _parts(parameters: Any, fixed: Any, X: Array) -> tuple[Array, Array]:
+def _parts(parameters: Any, fixed: Any, X: Array, first: Array) -> tuple[Array, Array]:
     """`||w||^2` and the scores."""
     vectors, weights, change = parameters
     basis, (unit, pace, _), matrix, *_ = fixed
     mapped = basis._replace(kernel=Mapped(basis.kernel, _moved(matrix, change)))
-    return norm_and_scores(mapped, vectors * unit, weights * pace, X)
+    return norm_and_scores(mapped, vectors * unit, weights * pace, X, first)
 
 
 @jax.jit
 def _scores(parameters: Any, fixed: Any, X: Array) -> Float[Array, "n columns"]:
-    return _parts(parameters, fixed, X)[1]
+    return _parts(parameters, fixed, X, jnp.int32(0))[1]
 
 
 @functools.cache
@@ -203,10 +203,15 @@ def _objective(loss: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     of_labels = losses.takes_labels(loss)
 
     def objective(
-        parameters: Any, fixed: Any, X: Array, targets: Array, weights: Array
+        parameters: Any,
+        fixed: Any,
+        first: Array,
+        X: Array,
+        targets: Array,
+        weights: Array,
     ) -> Float[Array, ""]:
         _, (*_, target_unit), _, rows, strength = fixed
-        norm, scores = _parts(parameters, fixed, X)
+        norm, scores = _parts(parameters, fixed, X, first)
         if not of_labels:
             numbers = of_problems(loss, scores.shape[1], scores.dtype)
             each = jnp.sum(values(numbers, scores, targets), axis=1)

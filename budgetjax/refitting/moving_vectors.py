@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import kernels, support_set
 from budgetjax.refitting.gradient_steps import minimised
@@ -84,12 +84,12 @@ def unit_of(vectors: Float[np.ndarray, "active d"]) -> np.floating:
 
 
 def _objective(
-    parameters: Any, fixed: Any, X: Array, targets: Array, weights: Array
+    parameters: Any, fixed: Any, first: Array, X: Array, targets: Array, weights: Array
 ) -> Float[Array, ""]:
     """The objective of a batch, per row and penalty."""
     vectors, feature_weights = parameters
     loss, basis, unit, strength = fixed
-    norm, scores = norm_and_scores(basis, vectors * unit, feature_weights, X)
+    norm, scores = norm_and_scores(basis, vectors * unit, feature_weights, X, first)
     losses = jnp.sum(weights[:, None] * values(loss, scores, targets), axis=1)
     return norm / (2 * strength) + jnp.mean(losses)
 
@@ -107,17 +107,28 @@ def norm_and_scores(
     vectors: Float[Array, "rows d"],
     weights: Float[Array, "columns features"],
     X: Float[Array, "n d"],
+    first: Integer[Array, ""],
 ) -> tuple[Float[Array, ""], Float[Array, "n columns"]]:
-    """`||w||^2` and the scores with moved vectors and coefficients `root w`."""
+    """`||w||^2` and the scores with moved vectors and coefficients `root w`.
+
+    Of more vectors than examples the products of so many, from `first` on around, with
+    all stand for the norm, in proportion; in the mean over `first` they are it.
+    """
     moving = support_set.with_vectors(basis.expansion, vectors)
     weights, bias = jnp.split(weights, [basis.root.shape[1]], axis=1)
     coefficients = jnp.matmul(basis.root, weights.T, precision="highest")
-    rows = support_set.kernel_rows(basis.kernel, moving, X, kernels.squared_norms(X))
-    rows = jnp.where(moving.mask[None], rows, 0)
-    gram = support_set.gram(basis.kernel, moving)
-    responses = jnp.matmul(gram, coefficients, precision="highest")
-    scores = jnp.matmul(rows, coefficients, precision="highest")
-    norm = jnp.sum(coefficients * responses)
+
+    def responses(X, squares):
+        rows = support_set.kernel_rows(basis.kernel, moving, X, squares)
+        rows = jnp.where(moving.mask[None], rows, 0)
+        return jnp.matmul(rows, coefficients, precision="highest")
+
+    scores = responses(X, kernels.squared_norms(X))
+    count = len(vectors)
+    some = (first + jnp.arange(min(count, len(X)), dtype=first.dtype)) % count
+    own = jnp.where(moving.mask[some, None], coefficients[some], 0)
+    parts = own * responses(moving.vectors[some], moving.squares[some])
+    norm = count / len(some) * jnp.sum(parts)
     if basis.constant is None:
         return norm, scores
     return norm + jnp.sum(bias**2), scores + basis.constant * bias.T
