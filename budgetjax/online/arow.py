@@ -242,16 +242,18 @@ def update(
     loss = jnp.maximum(1 - losses.margin(now, y), 0)
     root = model.span.root
     p = jnp.matmul(root, kernel_row, precision="highest")
-    unit = jnp.eye(p.shape[0], dtype=p.dtype)
-    covariance = (1 - state.drift) * model.covariance + state.drift * unit
-    s = jnp.matmul(covariance, p, precision="highest")
+    # The covariance after the drift is not made for its product alone.
+    known, unit = 1 - state.drift, jnp.eye(p.shape[0], dtype=p.dtype)
+    product = jnp.matmul(model.covariance, p, precision="highest")
+    s = known * product + state.drift * p
     # S is at most I: so it is where rounding has made K, and with it S, not positive.
     v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
     columns = 1 if score.shape[0] == 1 else 2
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
     noise = state.confidence / newcomer.weight
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
-    covariance = covariance - (beta * s)[:, None] * s[None]
+    drifted = known * model.covariance + state.drift * unit
+    covariance = drifted - (beta * s)[:, None] * s[None]
     step = Spread(
         jnp.matmul(s, root, precision="highest"), loss * beta * losses.direction(now, y)
     )
@@ -406,8 +408,9 @@ def _exchanged(
     covariance = model.covariance + u[:, None] * half[None] + half[:, None] * u[None]
     covariance = jnp.where(slot == NOWHERE, model.covariance, covariance)
 
-    changed = span.replace(model.span, slot, gone, solution, kernel_row, kernel_self)
-    changed = span.orthonormal(changed, gone.direction, num_active)
+    changed = span.replaced(
+        model.span, slot, gone, solution, kernel_row, kernel_self, num_active
+    )
     return Model(changed, covariance, terms, mask), Spread(shares, left)
 
 

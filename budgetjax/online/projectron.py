@@ -175,8 +175,15 @@ def update(
     row = support_set.row(expansion, newcomer._replace(coefficients=own), slot)
     spread = Spread(jnp.where(enters, 0, tau * d), own)
     gone = span.leaving(state.span, jnp.where(enters, slot, mask.shape[0] - 1))
-    changed = span.replace(state.span, slot, gone, d, kernel_row, newcomer.kernel_self)
-    changed = span.orthonormal(changed, gone.direction, expansion.num_active)
+    changed = span.replaced(
+        state.span,
+        slot,
+        gone,
+        d,
+        kernel_row,
+        newcomer.kernel_self,
+        expansion.num_active,
+    )
     return state._replace(span=changed), Edits((row,), (spread,))
 
 

@@ -179,35 +179,68 @@ def leaving(span: Span, slot: Integer[Array, ""]) -> Leaving:
     return Leaving(direction, _times(direction, span.root), pivot)
 
 
-def replace(
+def replaced(
     span: Span,
     slot: Integer[Array, ""],
     gone: Leaving,
     solution: Float[Array, " rows"],
     kernel_row: Float[Array, " rows"],
     kernel_self: Float[Array, ""],
+    num_active: Integer[Array, ""],
 ) -> Span:
     """The span with a newcomer in a slot, free or not; O(B^2).
 
+    Two directions of `R` are made orthonormal under `K` again. One is the newcomer's:
+    dividing what is beyond the span by its small length has magnified the errors of
+    all. The other is a row, in turn. With `E = R K R^T - I`, a direction `u`, of length
+    1, loses its parts along the others, `E u`, and its own is scaled away to first
+    order.
+
     Args:
       span: the span before.
-      slot: where the newcomer goes. `NOWHERE` leaves the span as it is.
+      slot: where the newcomer goes. `NOWHERE` leaves the vectors as they are.
       gone: what is in the slot, of `leaving`.
       solution: the newcomer's projection onto the span before.
       kernel_row: `k(x_j, x)` of the newcomer, 0 where free.
       kernel_self: `k(x, x)`.
+      num_active: how many vectors there are.
     """
-    entered = slot != NOWHERE
     here, _, others = _apart(slot, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
     left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
-    gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
-    reach = bounded(jnp.diagonal(gram), left * jnp.where(here, 1, -others))
-    # Column `slot` of R - u u^T R is 0.
-    change = reach - jnp.where(here, 0, gone.reach)
-    root = jnp.where(here[None], 0, span.root) + gone.direction[:, None] * change[None]
-    root = jnp.where(entered, root, span.root)
-    return Span(gram, root, span.turn + entered.astype(jnp.int32))
+    selves = jnp.where(here, (1 + RIDGE) * kernel_self, jnp.diagonal(span.gram))
+    # All at once: two rows written one after the other are two copies of the matrix.
+    gram = jnp.where(here[None], kernel_row[:, None], span.gram)
+    gram = jnp.where(here[:, None], kernel_row[None], gram)
+    gram = jnp.where(here[:, None] & here[None], selves[None], gram)
+
+    # The root with the newcomer is S + u z^T, S that without column `slot`. The matrix
+    # itself is read and written once, at the end.
+    entered = slot != NOWHERE
+    u, stays = gone.direction, jnp.where(here, 0, gone.reach)
+    own = bounded(selves, left * jnp.where(here, 1, -others))
+    z = jnp.where(entered, own - stays, 0)
+    turn = span.turn + entered.astype(jnp.int32)
+    i = turn % jnp.maximum(num_active, 1)
+    row = jnp.where(here, 0, span.root[i]) + u[i] * z
+    first = stays + jnp.sum(u * u) * z
+    # Orthogonal to the first, or what both reach would be taken out twice.
+    other = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
+    length = jnp.sqrt(jnp.sum(other * other))
+    length = jnp.where(length > 0.1, length, jnp.inf)
+    both = jnp.stack([u, other / length], axis=1)
+    reach = jnp.stack([first, (row - u[i] * first) / length], axis=1)
+
+    image = _times(gram, reach)
+    away = jnp.where(here[:, None], 0, image)
+    errors = _times(span.root, away) + u[:, None] * _times(z, image)[None] - both
+    parts = errors - _times(both, _times(both.T, errors)) / 2
+    along = jnp.where(here[None], 0, _times(parts.T, span.root))
+    along = along + _times(parts.T, u)[:, None] * z[None]
+    lost = reach.T - bounded(selves, reach.T - along)
+    root = jnp.where(here[None], 0, span.root) + u[:, None] * z[None]
+    root = root - both[:, :1] * lost[:1] - both[:, 1:] * lost[1:]
+    return Span(gram, root, turn)
 
 
 def bounded(
@@ -272,32 +305,6 @@ def shares(
     column = gone.reach * gone.pivot + solution * (solution[slot] / beyond)
     diagonal = jnp.where(column[slot] > 0, column[slot], 1)
     return -jnp.where(here, -solution[slot] / beyond, column) / diagonal
-
-
-def orthonormal(
-    span: Span, direction: Float[Array, " rows"], num_active: Integer[Array, ""]
-) -> Span:
-    """The span with two directions of `R` made orthonormal under `K` again; O(B^2).
-
-    One is the newcomer's: dividing what is beyond the span by its small length has
-    magnified the errors of all. The other is a row, in turn.
-
-    With `E = R K R^T - I`, a direction `u`, of length 1, loses its parts along the
-    others, `E u`, and its own is scaled away to first order.
-    """
-    i = span.turn % jnp.maximum(num_active, 1)
-    rows = jnp.arange(direction.shape[0], dtype=jnp.int32)
-    # Orthogonal to the first, or what both reach would be taken out twice.
-    other = (rows == i).astype(direction.dtype) - direction * direction[i]
-    length = jnp.sqrt(jnp.sum(other * other))
-    other = jnp.where(length > 0.1, other / jnp.where(length > 0.1, length, 1), 0)
-    both = jnp.stack([direction, other], axis=1)
-    reach = _times(span.root.T, both)
-    errors = _times(span.root, _times(span.gram, reach)) - both
-    parts = errors - _times(both, _times(both.T, errors)) / 2
-    before, selves = reach.T, jnp.diagonal(span.gram)
-    lost = before - bounded(selves, before - _times(parts.T, span.root))
-    return span._replace(root=span.root - _times(both, lost))
 
 
 def crossed(

@@ -77,10 +77,15 @@ class Project(Maintenance):
         target = jnp.where(stays, target, kernel_row)
 
         after = mask | here
-        changed = span.replace(
-            self.span, slot, gone, solution, kernel_row, newcomer.kernel_self
+        changed = span.replaced(
+            self.span,
+            slot,
+            gone,
+            solution,
+            kernel_row,
+            newcomer.kernel_self,
+            expansion.num_active,
         )
-        changed = span.orthonormal(changed, gone.direction, expansion.num_active)
         shares = jnp.where(after, shares, 0)
         shares = span.refined(changed, jnp.where(after, target, 0), shares, after)
         shares = jnp.where(after & full, shares, 0)
