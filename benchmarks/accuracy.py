@@ -485,8 +485,17 @@ def main():
     parser.add_argument(
         "--units", nargs="+", type=float, help="gammas to try, in place of the data's"
     )
+    parser.add_argument(
+        "--few",
+        type=int,
+        default=rivals.FEW,
+        help="rows to tune scikit-learn's exact solvers on",
+    )
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    for label, rival in RIVALS.items():
+        if rival.rows == rivals.FEW:
+            RIVALS[label] = rival._replace(rows=arguments.few)
     jax.config.update("jax_num_cpu_devices", 2)
     name = "accuracy-quick.json" if arguments.quick else "accuracy.json"
     output = arguments.output or Path(__file__).parent / "results" / name
