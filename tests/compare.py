@@ -29,7 +29,7 @@ def kept(state):
     def keep(path, leaf):
         name = jax.tree_util.keystr(path)
         leaf = np.asarray(leaf)
-        if name.endswith((".gram", ".root", ".covariance")):
+        if name.endswith((".gram", ".root", ".certainty")):
             return leaf[:-1, :-1]
         rows = ".expansion" in name or ".responses" in name
         return leaf[:-1] if rows and leaf.ndim else leaf

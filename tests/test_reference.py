@@ -496,7 +496,8 @@ def test_equals_numpy(case, double):
         if case.algorithm is bj.arow:
             assert int(state.num_moves) == expected.moves
             root = state.span.root
-            covariance = root.T @ state.covariance @ root
+            left = np.eye(len(root)) - state.certainty
+            covariance = root.T @ left @ root
             assert_close(covariance[np.ix_(slots, slots)], expected.covariance)
 
 

@@ -674,7 +674,7 @@ def test_moving_vectors_lower_the_objective(name):
     assert not more
     jax.tree.map(np.testing.assert_array_equal, again, moved)
     if name == "arow":
-        S = np.asarray(moved.covariance)
+        S = np.eye(len(mask)) - np.asarray(moved.certainty)
         np.testing.assert_allclose(S, S.T, atol=1e-5)
         values = np.linalg.eigvalsh(S.astype(np.float64))
         assert np.all((values > -1e-4) & (values < 1 + 1e-4))

@@ -36,7 +36,8 @@ class State(NamedTuple):
       counts: the coefficients of Pegasos, unscaled, by which `maintenance` decides,
         shape `(rows, columns)`, or None.
       span: the span of the support vectors, with an orthonormal basis.
-      covariance: S of the weights in that basis, shape `(rows, rows)`.
+      certainty: I - S, with S the covariance of the weights in that basis, shape
+        `(rows, rows)`: 0 where nothing is known.
       confidence: r.
       drift: the share of S that an update forgets.
       moves: allowed moves per B and per doubling of the stream.
@@ -52,7 +53,7 @@ class State(NamedTuple):
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
     span: Span
-    covariance: Float[Array, "rows rows"]
+    certainty: Float[Array, "rows rows"]
     confidence: Float[Array, ""]
     drift: Float[Array, ""]
     moves: Float[Array, ""]
@@ -174,7 +175,7 @@ def init(
         maintenance=strategy,
         counts=counts,
         span=basis,
-        covariance=jnp.eye(expansion.ages.shape[0], dtype=kind),
+        certainty=jnp.zeros_like(basis.root),
         confidence=checks.as_leaf(
             where, "confidence", confidence, kind, checks.positive
         ),
@@ -196,13 +197,13 @@ class Model(NamedTuple):
 
     Attributes:
       span: the span of the support vectors.
-      covariance: S.
+      certainty: I - S.
       terms: the coefficients.
       mask: True where a slot is active.
     """
 
     span: Span
-    covariance: Float[Array, "rows rows"]
+    certainty: Float[Array, "rows rows"]
     terms: Float[Array, "rows columns"]
     mask: Bool[Array, " rows"]
 
@@ -242,18 +243,16 @@ def update(
     loss = jnp.maximum(1 - losses.margin(now, y), 0)
     root = model.span.root
     p = jnp.matmul(root, kernel_row, precision="highest")
-    # The covariance after the drift is not made for its product alone.
-    known, unit = 1 - state.drift, jnp.eye(p.shape[0], dtype=p.dtype)
-    product = jnp.matmul(model.covariance, p, precision="highest")
-    s = known * product + state.drift * p
+    # The drift forgets a share of what is known, I - S.
+    kept = 1 - state.drift
+    s = p - kept * jnp.matmul(model.certainty, p, precision="highest")
     # S is at most I: so it is where rounding has made K, and with it S, not positive.
     v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
     columns = 1 if score.shape[0] == 1 else 2
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
     noise = state.confidence / newcomer.weight
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
-    drifted = known * model.covariance + state.drift * unit
-    covariance = drifted - (beta * s)[:, None] * s[None]
+    certainty = kept * model.certainty + (beta * s)[:, None] * s[None]
     step = Spread(
         jnp.matmul(s, root, precision="highest"), loss * beta * losses.direction(now, y)
     )
@@ -272,7 +271,7 @@ def update(
         maintenance=moved.maintenance,
         counts=moved.counts,
         span=model.span,
-        covariance=covariance,
+        certainty=certainty,
         num_moves=num_moves,
     )
     return new, Edits(rows, spreads)
@@ -284,7 +283,7 @@ def _moved(
     """Step 1, where it is allowed and asked for, and the number of moves."""
     expansion = state.expansion
     kernel_row = jnp.where(expansion.mask, newcomer.kernel_row, 0)
-    model = Model(state.span, state.covariance, expansion.terms, expansion.mask)
+    model = Model(state.span, state.certainty, expansion.terms, expansion.mask)
     if state.counts is None:
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
         row = support_set.row(expansion, newcomer, nowhere)
@@ -399,19 +398,17 @@ def _exchanged(
     left = model.terms[place]
     terms = jnp.where(here[:, None], 0, model.terms) + shares[:, None] * left[None]
 
-    # With P = I - (1 - cosine) u u^T.
-    cosine = span.cosine(slot, gone, solution, kernel_row, kernel_self)
-    u = gone.direction
-    reach = jnp.matmul(model.covariance, u, precision="highest")
-    own = (1 - cosine**2) + (1 - cosine) ** 2 * jnp.dot(u, reach, precision="highest")
-    half = own * u / 2 - (1 - cosine) * reach
-    covariance = model.covariance + u[:, None] * half[None] + half[:, None] * u[None]
-    covariance = jnp.where(slot == NOWHERE, model.covariance, covariance)
+    # S <- P S P^T + I - P P^T is I - S <- P (I - S) P^T, P = I - (1 - cosine) u u^T.
+    lost = 1 - span.cosine(slot, gone, solution, kernel_row, kernel_self)
+    lost, u = jnp.where(slot == NOWHERE, 0, lost), gone.direction
+    reach = lost * jnp.matmul(model.certainty, u, precision="highest")
+    half = lost * jnp.dot(u, reach, precision="highest") * u / 2 - reach
+    certainty = model.certainty + u[:, None] * half[None] + half[:, None] * u[None]
 
     changed = span.replaced(
         model.span, slot, gone, solution, kernel_row, kernel_self, num_active
     )
-    return Model(changed, covariance, terms, mask), Spread(shares, left)
+    return Model(changed, certainty, terms, mask), Spread(shares, left)
 
 
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
