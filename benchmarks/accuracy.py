@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import matplotlib as mpl
 import measure
 import numpy as np
 import optax
 import rivals
 from jax.tree_util import Partial
+from matplotlib.figure import Figure
 from rivals import RIVALS
 from tqdm import tqdm
 
@@ -213,17 +213,16 @@ LABELS = (*METHODS, *RIVALS)
 SHOWN = (
     "Pegasos, remove random",
     "Pegasos, merge",
-    "Projectron++",
-    "Nystrom",
     "AROW",
     "Pegasos, merge, refit",
     "Pegasos, merge, refit, vectors moved",
     "Pegasos, merge, metric",
     "scikit-learn Nystroem, LinearSVC",
-    "scikit-learn SVC, few rows",
 )
 FULL = "scikit-learn SVC"
-PANELS = 4  # side by side
+TICKS = (0.2, 0.5, 1, 2, 5, 10, 15, 20, 30, 50)
+PANELS = 3  # side by side
+ENOUGH = 4  # methods with several budgets, to draw a data set
 
 
 @jax.jit
@@ -434,37 +433,56 @@ def table(rows) -> str:
 
 
 def draw(rows, path: Path) -> None:
-    """Accuracy of last iterates against the budget, with the whole SVM as a line."""
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
-    names = list(dict.fromkeys(row["data"] for row in rows))
-    lines = -(-len(names) // PANELS)
-    figure, panels = plt.subplots(
-        lines, PANELS, figsize=(3.4 * PANELS, 3.4 * lines + 1), squeeze=False
-    )
-    for panel in panels.flat[len(names) :]:
+    """Errors of last iterates against the budget, with the whole SVM as a line."""
+    drawn: dict[str, dict[str, list]] = {}
+    for row in rows:
+        if row["model"] == "last" and row["method"] in SHOWN:
+            lines = drawn.setdefault(row["data"], {})
+            lines.setdefault(row["method"], []).append(row)
+    for name, lines in list(drawn.items()):
+        drawn[name] = {label: line for label, line in lines.items() if len(line) > 1}
+        if len(drawn[name]) < ENOUGH:
+            del drawn[name]
+    full = {row["data"]: row for row in rows if row["method"] == FULL}
+    height = -(-len(drawn) // PANELS)
+    figure = Figure(figsize=(3.6 * PANELS, 3 * height + 0.8), layout="constrained")
+    panels = figure.subplots(height, PANELS, squeeze=False)
+    for panel in panels.flat[len(drawn) :]:
         panel.remove()
-    for panel, name in zip(panels.flat, names, strict=False):
-        own = [row for row in rows if row["data"] == name and row["model"] == "last"]
-        for label in SHOWN:
-            drawn = [row for row in own if row["method"] == label]
+    legend = {}
+    for panel, (name, lines) in zip(panels.flat, drawn.items(), strict=False):
+        for label, line in lines.items():
             budgets, means, spreads = (
-                [row[key] for row in drawn] for key in ("B", "accuracy %", "deviation")
+                [row[key] for row in line] for key in ("B", "accuracy %", "deviation")
             )
-            panel.errorbar(budgets, means, spreads, label=label, marker=".", capsize=2)
-        for row in own:
-            if row["method"] == FULL:
-                panel.axhline(row["accuracy %"], color="black", label=FULL)
-        budgets = sorted({row["B"] for row in own if row["B"]})
-        panel.set(title=name, xlabel="budget", xscale="log")
+            legend[label] = panel.errorbar(
+                budgets,
+                [100 - mean for mean in means],
+                spreads,
+                color=f"C{SHOWN.index(label)}",
+                marker=".",
+                capsize=2,
+            )
+        if name in full:
+            error = 100 - full[name]["accuracy %"]
+            legend[FULL] = panel.axhline(error, color="black", linestyle=":")
+        budgets = sorted({row["B"] for line in lines.values() for row in line})
+        panel.set(title=name, xlabel="budget", xscale="log", yscale="log")
         panel.set_xticks(budgets, budgets)
         panel.minorticks_off()
+        low, high = panel.get_ylim()
+        panel.set_yticks([tick for tick in TICKS if low <= tick <= high])
+        panel.yaxis.set_major_formatter("{x:g}")
     for panel in panels[:, 0]:
-        panel.set_ylabel("test accuracy, %")
-    legend = panels[0, 0].get_legend_handles_labels()
-    figure.legend(*legend, loc="lower center", ncols=4, frameon=False)
-    figure.tight_layout(rect=(0, 0.13, 1, 1))
+        panel.set_ylabel("test error, %")
+    order = [label for label in (*SHOWN, FULL) if label in legend]
+    figure.legend(
+        [legend[label] for label in order],
+        order,
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
     figure.savefig(path, dpi=130)
 
 
