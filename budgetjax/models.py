@@ -96,7 +96,7 @@ class Labelled(NamedTuple):
         """`budgetjax.decision_function` of this model."""
         return decision_function(self, X)
 
-    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+    def predict(self, X: Any) -> Shaped[np.ndarray, "n ..."]:
         """`budgetjax.predict` of this model."""
         return predict(self, X)
 

@@ -59,6 +59,7 @@ from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
 from budgetjax.program_cache import cache_compiled_programs
 from budgetjax.refitting.one_class import one_class
 from budgetjax.refitting.refit import refit
+from budgetjax.saving.export import export
 from budgetjax.saving.model_files import load, save
 from budgetjax.scaling import default_gamma
 from budgetjax.solvers.kernel.budget_svm import budget_svm
@@ -134,6 +135,7 @@ __all__ = [
     "dcd",
     "decision_function",
     "default_gamma",
+    "export",
     "fit_stream",
     "forgetron",
     "fourier",

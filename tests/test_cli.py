@@ -16,6 +16,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -1105,6 +1106,17 @@ BAD = {
         2,
         "Invalid value for '--budget': '10,20,10' has a number twice.",
     ),
+    "no format of an export": (
+        ("export", "model.st", "-o", "model.pt"),
+        2,
+        "--output must end in .onnx, .stablehlo, got model.pt.",
+    ),
+    "an export of many models": (
+        ("export", "stacked.st", "-o", "model.onnx"),
+        1,
+        "stacked.st: model must be a single one, got a stack of shape (2,); use "
+        "jax.vmap",
+    ),
     "no such command": (("learn", "train.csv"), 2, "No such command 'learn'."),
 }
 
@@ -1377,6 +1389,17 @@ def test_info(at, models):
     assert said["progressive error"].endswith("(root of the mean square)")
 
 
+def test_export(at, models):
+    said = good("export", models / "model.st", "-o", at / "model.onnx")
+    assert said == f"exported: {at / 'model.onnx'}\n"
+    session = onnxruntime.InferenceSession(at / "model.onnx")
+    X = data(TESTED, seed=1)[0].astype(np.float32)
+    labels, chances = session.run(["label", "probabilities"], {"X": X})
+    model = bj.load(models / "model.st")
+    assert labels.tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(chances, bj.probabilities(model, X), atol=1e-5)
+
+
 def own_loss(score, y):
     return (score - y) ** 2
 
@@ -1500,7 +1523,9 @@ def test_help_loads_nothing_heavy():
     ]
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "sweep", "info", "plot"])
+@pytest.mark.parametrize(
+    "command", ["train", "predict", "sweep", "info", "plot", "export"]
+)
 def test_help_is_for_newcomers(command):
     text = good(command, "--help")
     assert text.startswith(f"Usage: budgetjax {command} [OPTIONS] ")

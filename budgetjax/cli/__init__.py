@@ -1,4 +1,4 @@
-"""The command line: `budgetjax train`, `predict`, `sweep`, `info` and `plot`.
+"""The command line: `budgetjax train`, `predict`, `sweep`, `info`, `plot`, `export`.
 
 Modules here import what is heavy (JAX, pyarrow, matplotlib) inside the functions that
 need it, so that `--help` and a wrong option are answered at once.

@@ -8,6 +8,7 @@ import click
 
 from budgetjax import __version__
 from budgetjax.cli import INTERRUPTED
+from budgetjax.cli.export import export
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
 from budgetjax.cli.predict import predict
@@ -106,5 +107,5 @@ def budgetjax() -> None:
     """
 
 
-for _command in (train, predict, sweep, info, plot):
+for _command in (train, predict, sweep, info, plot, export):
     budgetjax.add_command(_command)

@@ -66,7 +66,7 @@ class StreamModel(NamedTuple):
         """`budgetjax.decision_function` of this model."""
         return models.decision_function(self, X)
 
-    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+    def predict(self, X: Any) -> Shaped[np.ndarray, "n ..."]:
         """`budgetjax.predict` of this model."""
         return models.predict(self, X)
 

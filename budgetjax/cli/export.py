@@ -1,0 +1,40 @@
+"""`budgetjax export`: a model for machines without this package."""
+
+import click
+
+from budgetjax.cli import data
+
+EXAMPLES = """\b
+Examples:
+  budgetjax export iris.safetensors --output iris.onnx
+  budgetjax export iris.safetensors --output iris.stablehlo
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("model")
+@click.option(
+    "--output",
+    "-o",
+    required=True,
+    metavar="OUT",
+    help="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
+)
+def export(model: str, output: str) -> None:
+    """Write what MODEL predicts by to a file that runs without budgetjax.
+
+    It takes raw rows and gives labels, scores and, if MODEL is calibrated,
+    probabilities; or numbers. Scaling and labels are part of it.
+    """
+    from budgetjax.saving import export as exporting
+
+    if not output.lower().endswith(tuple(exporting.FORMATS)):
+        raise click.UsageError(
+            f"--output must end in {', '.join(exporting.FORMATS)}, got {output}."
+        )
+    data.check_outputs({"--output": output}, model)
+
+    from budgetjax.cli import models
+
+    exporting.export(output, models.opened(model).value)
+    click.echo(f"exported: {output}")

@@ -1,0 +1,86 @@
+"""Predictors for machines without this package; see `export`."""
+
+import os
+import sys
+from typing import Any
+
+from budgetjax.saving import model_files, onnx_graph, stablehlo
+from budgetjax.saving.predictor import predictor
+
+FORMATS = {".onnx": onnx_graph.serialized, ".stablehlo": stablehlo.archive}
+
+
+def export(path: str | os.PathLike[str], model: Any) -> None:
+    """Writes what predicts to a file that runs without budgetjax.
+
+    The scaling of rows, the labels and the calibration are part of it. It takes raw
+    rows X in the type of the model, float32 unless that has learned in float64, shape
+    `(n, num_features)` for any n, and gives, by name:
+
+    - of a classifier `label`, shape `(n,)`; `scores`, as `budgetjax.decision_function`;
+      and, if it is calibrated or has learned with the logistic loss, `probabilities`,
+      shape `(n, classes)`;
+    - of a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`.
+
+    These are the names of skl2onnx. Rows are not checked: a NaN gives anything. A call
+    makes a matrix of n rows and a column per support vector, so many rows are best
+    given in parts. Distances are computed about the mean of the support vectors, so
+    that they keep their digits far from 0; but numbers that float32 cannot tell apart,
+    such as a time in milliseconds, are best moved before.
+
+    A file `NAME.onnx` is read by onnxruntime and others (opset 21, IR version 10); its
+    labels are int64, booleans, doubles or text. The kernel must be one of budgetjax, or
+    made of these.
+
+    A file `NAME.stablehlo` needs JAX alone, on a CPU, CUDA or a TPU, and holds any
+    kernel. It is a zip archive of `program`, by `jax.export`, whose `label` is an index
+    of `classes` in `about.json`:
+
+    .. code-block:: python
+
+        import json, zipfile, jax.export
+        with zipfile.ZipFile("model.stablehlo") as file:
+            program = jax.export.deserialize(bytearray(file.read("program")))
+            about = json.loads(file.read("about.json"))
+        found = program.call(X)
+        labels = [about["classes"][i] for i in found["label"]]
+
+    JAX reads such programs for half a year at least after the version that wrote them.
+
+    Args:
+      path: the file, `NAME.onnx` or `NAME.stablehlo`, which is replaced if it exists.
+      model: a model as for `budgetjax.decision_function`, or a fitted estimator of
+        `budgetjax.estimators`. Of `BudgetedOneClass` the values are its scores, below 0
+        for outliers.
+
+    Raises:
+      ValueError: if the name ends otherwise; the model is no single one, or not fitted;
+        labels are neither numbers nor text; or ONNX has no such kernel.
+      OSError: if the file cannot be written; what was there before is unchanged.
+      ImportError: if onnx, or flatbuffers for StableHLO, is not installed.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp, numpy as np, pathlib, tempfile
+      >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.onnx"
+      >>> state = bj.perceptron.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
+      >>> state = bj.perceptron.step(state, jnp.array([1.0, 2.0]), 1)
+      >>> bj.export(path, state)
+      >>> import onnxruntime
+      >>> session = onnxruntime.InferenceSession(path)
+      >>> rows = np.array([[1.0, 2.0]], np.float32)
+      >>> session.run(["label"], {"X": rows})[0].tolist()
+      [1]
+
+    References:
+      StableHLO by `jax.export`: https://docs.jax.dev/en/latest/export/export.html.
+      ONNX: https://onnx.ai/onnx/operators/.
+    """
+    name = os.fspath(path)
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix not in FORMATS:
+        raise ValueError(
+            f"export: path must end in {' or '.join(FORMATS)}, got {name!r}"
+        )
+    version = sys.modules["budgetjax"].__version__
+    data = FORMATS[suffix]("export", predictor("export", model), version)
+    model_files.replace("export", name, [data])

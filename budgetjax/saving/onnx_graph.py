@@ -1,0 +1,333 @@
+"""A predictor as a graph of ONNX, which any of its runtimes runs; see `export`."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from budgetjax.kernels import (
+    RBF,
+    Kernel,
+    Laplacian,
+    Linear,
+    Mapped,
+    Matern,
+    Normalized,
+    Polynomial,
+    Product,
+    RationalQuadratic,
+    Sigmoid,
+    Stationary,
+    Sum,
+)
+from budgetjax.models import KernelModel
+from budgetjax.online.fourier import Waves
+from budgetjax.saving.predictor import Predictor, label_array
+
+# Of 2024: the graph needs nothing newer, and older runtimes read it.
+OPSET, IR_VERSION = 21, 10
+
+
+def serialized(where: str, predictor: Predictor, version: str) -> bytes:
+    """The bytes of a checked ONNX model."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError(
+            f"{where} needs onnx: pip install 'budgetjax[export]'"
+        ) from error
+    graph = Graph(where, onnx, predictor.dtype)
+    _outputs(graph, predictor)
+    made = onnx.helper.make_graph(
+        graph.nodes,
+        "budgetjax",
+        [graph.value("X", predictor.dtype, ["rows", predictor.num_features])],
+        graph.outputs,
+        graph.constants,
+    )
+    model = onnx.helper.make_model(
+        made,
+        producer_name="budgetjax",
+        producer_version=version,
+        ir_version=IR_VERSION,
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+    )
+    if predictor.feature_names is not None:
+        names = json.dumps(predictor.feature_names)
+        onnx.helper.set_model_props(model, {"feature_names": names})
+    onnx.checker.check_model(model, full_check=True)
+    return model.SerializeToString()
+
+
+class Graph:
+    """A graph that grows: a call adds an operation and gives the name of its result."""
+
+    def __init__(self, where: str, onnx: Any, dtype: np.dtype):
+        self.where, self.onnx, self.dtype = where, onnx, dtype
+        self.nodes, self.constants, self.outputs = [], [], []
+
+    def __call__(
+        self, operation: str, *inputs: Any, name: str = "", **attributes: Any
+    ) -> str:
+        """Adds an operation; inputs are names, or numbers in the type of the rows."""
+        name = name or f"{operation}_{len(self.nodes)}"
+        names = [
+            one if isinstance(one, str) else self.constant(np.asarray(one, self.dtype))
+            for one in inputs
+        ]
+        node = self.onnx.helper.make_node(operation, names, [name], **attributes)
+        self.nodes.append(node)
+        return name
+
+    def constant(self, value: np.ndarray) -> str:
+        """Adds an array in its own type."""
+        name = f"constant_{len(self.constants)}"
+        tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name)
+        # `ascontiguousarray` makes a scalar a row.
+        del tensor.dims[:]
+        tensor.dims.extend(value.shape)
+        self.constants.append(tensor)
+        return name
+
+    def axes(self, *numbers: int) -> str:
+        """Adds numbers of axes, or indices."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def value(self, name: str, dtype: Any, shape: list[Any]) -> Any:
+        """The description of an input or output."""
+        kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return self.onnx.helper.make_tensor_value_info(name, kind, shape)
+
+    def output(self, name: str, dtype: Any, *columns: int) -> None:
+        """Announces a result."""
+        self.outputs.append(self.value(name, dtype, ["rows", *columns]))
+
+
+def _outputs(graph: Graph, predictor: Predictor) -> None:
+    """The scores, and what follows from them."""
+    X, dtype, units = "X", predictor.dtype, predictor.units
+    if units is not None:
+        X = graph("Sub", graph("Sub", X, units.mean), units.rest)
+        X = graph("Mul", X, units.factor)
+    parts = [_scores(graph, part, X) for part in predictor.parts]
+    scores = parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
+    if np.any(predictor.intercept):
+        scores = graph("Add", scores, predictor.intercept)
+    columns = predictor.num_columns
+    if predictor.ranks is not None:
+        scores = _sorted(graph, scores, columns)
+        scores = graph("Gather", scores, graph.axes(*predictor.ranks.tolist()), axis=1)
+    shape = () if columns == 1 else (columns,)
+
+    def flat(name: str) -> None:
+        shaped = graph.axes(-1, *shape)
+        graph("Reshape", scores, shaped, name=name)
+        graph.output(name, dtype, *shape)
+
+    if predictor.labels is None:
+        return flat("variable")
+    labels = label_array(graph.where, predictor.labels)
+    if columns == 1:
+        best = graph("Greater", graph("Reshape", scores, graph.axes(-1)), 0)
+        best = graph("Cast", best, to=graph.onnx.TensorProto.INT64)
+    else:
+        best = graph("ArgMax", scores, axis=1, keepdims=0)
+    graph("Gather", graph.constant(labels), best, name="label", axis=0)
+    graph.output("label", labels.dtype)
+    flat("scores")
+    if predictor.factor is not None:
+        each = graph("Mul", scores, predictor.factor)
+        if columns == 1:
+            each = graph("Concat", graph("Mul", each, 0), each, axis=1)
+        graph("Softmax", each, name="probabilities", axis=1)
+        graph.output("probabilities", dtype, len(labels))
+    return None
+
+
+def _sorted(graph: Graph, scores: str, columns: int) -> str:
+    """The columns of each row in ascending order."""
+    names = [f"sorted_{len(graph.nodes)}", f"order_{len(graph.nodes)}"]
+    inputs = [scores, graph.axes(columns)]
+    node = graph.onnx.helper.make_node("TopK", inputs, names, axis=1, largest=0)
+    graph.nodes.append(node)
+    return names[0]
+
+
+def _scores(graph: Graph, part: KernelModel, X: str) -> str:
+    """The scores of scaled rows, one column each."""
+    gram = _gram(graph, part.kernel, X, np.asarray(part.vectors, np.float64))
+    scores = graph("MatMul", gram, part.coefficients)
+    return graph("Add", scores, part.bias) if np.any(part.bias) else scores
+
+
+def _number(value: Any) -> float:
+    return float(np.asarray(value))
+
+
+def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
+    """`k(X[i], Z[j])` for all pairs."""
+    kind = type(kernel)
+    if kind in _OF_PRODUCTS:
+        return _OF_PRODUCTS[kind](graph, kernel, graph("MatMul", X, Z.T))
+    if kind not in _GRAMS:
+        known = ", ".join(sorted(one.__name__ for one in (*_GRAMS, *_OF_PRODUCTS)))
+        raise ValueError(
+            f"{graph.where}: kernel must be made of {known} to be written as ONNX, got "
+            f"{kind.__name__}; a file NAME.stablehlo holds any"
+        )
+    return _GRAMS[kind](graph, kernel, X, Z)
+
+
+def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
+    """`k(x, x)` of every row, one column, or a number where all have the same."""
+    kind = type(kernel)
+    if isinstance(kernel, Stationary):
+        return 1.0
+    if isinstance(kernel, Sum | Product):
+        parts = [_self(graph, part, X) for part in (kernel.left, kernel.right)]
+        return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
+    if isinstance(kernel, Mapped):
+        return _self(graph, kernel.kernel, _mapped(graph, kernel, X))
+    if isinstance(kernel, Normalized):
+        known = _positive(graph, _self(graph, kernel.kernel, X))
+        return graph("Where", known, 1, 0)
+    return _OF_PRODUCTS[kind](graph, kernel, _squares(graph, X))
+
+
+def _squares(graph: Graph, X: str) -> str:
+    return graph("ReduceSumSquare", X, graph.axes(1), keepdims=1)
+
+
+def _positive(graph: Graph, values: Any) -> str:
+    return graph("Greater", values, 0)
+
+
+def _linear(graph: Graph, kernel: Linear, products: str) -> str:
+    return products
+
+
+def _polynomial(graph: Graph, kernel: Polynomial, products: str) -> str:
+    base = graph("Mul", products, _number(kernel.gamma))
+    base = graph("Add", base, _number(kernel.coef0))
+    return graph("Pow", base, _number(kernel.degree))
+
+
+def _sigmoid(graph: Graph, kernel: Sigmoid, products: str) -> str:
+    inner = graph("Mul", products, _number(kernel.gamma))
+    return graph("Tanh", graph("Add", inner, _number(kernel.coef0)))
+
+
+def _differences(graph: Graph, X: str, Z: np.ndarray) -> str:
+    """All differences, shape `(n, m, d)`."""
+    return graph("Sub", graph("Unsqueeze", X, graph.axes(1)), Z[None])
+
+
+def _distances(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> tuple[str, str]:
+    """`||x - z||^2`, and `||x||^2 + ||z||^2`, about the mean of the vectors.
+
+    Far from 0 float32 loses the digits of the expanded ones; see `budgetjax.RBF`.
+    """
+    centre = np.mean(Z, axis=0).astype(graph.dtype)
+    X, Z = graph("Sub", X, centre), Z - centre
+    sums = graph("Add", _squares(graph, X), np.sum(Z * Z, axis=1)[None])
+    if kernel.exact:
+        differences = _differences(graph, X, Z)
+        axis = graph.axes(2)
+        return graph("ReduceSumSquare", differences, axis, keepdims=0), sums
+    expanded = graph("Add", sums, graph("MatMul", X, -2 * Z.T))
+    return graph("Max", expanded, 0), sums
+
+
+def _rbf(graph: Graph, kernel: RBF, X: str, Z: np.ndarray) -> str:
+    distances, _ = _distances(graph, kernel, X, Z)
+    return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
+
+
+def _laplacian(graph: Graph, kernel: Laplacian, X: str, Z: np.ndarray) -> str:
+    differences = _differences(graph, X, Z)
+    distances = graph("ReduceL1", differences, graph.axes(2), keepdims=0)
+    return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
+
+
+def _matern(graph: Graph, kernel: Matern, X: str, Z: np.ndarray) -> str:
+    squares, sums = _distances(graph, kernel, X, Z)
+    # Of equal points a rounding is left, as in `budgetjax.Matern`.
+    rounding = graph("Mul", sums, 4 * float(np.finfo(graph.dtype).eps))
+    roots = graph("Where", graph("Greater", squares, rounding), squares, 0)
+    factor = (2 * kernel.nu) ** 0.5 / _number(kernel.length_scale)
+    s = graph("Mul", graph("Sqrt", roots), factor)
+    decay = graph("Exp", graph("Neg", s))
+    if kernel.nu == 0.5:
+        return decay
+    polynomial = graph("Add", s, 1)
+    if kernel.nu == 2.5:
+        third = graph("Div", graph("Mul", s, s), 3)
+        polynomial = graph("Add", polynomial, third)
+    return graph("Mul", polynomial, decay)
+
+
+def _quadratic(graph: Graph, kernel: RationalQuadratic, X: str, Z: np.ndarray) -> str:
+    squares, _ = _distances(graph, kernel, X, Z)
+    alpha = _number(kernel.alpha)
+    width = 2 * alpha * _number(kernel.length_scale) ** 2
+    base = graph("Add", graph("Div", squares, width), 1)
+    return graph("Pow", base, -alpha)
+
+
+def _sum(graph: Graph, kernel: Sum, X: str, Z: np.ndarray) -> str:
+    parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
+    return graph("Add", *parts)
+
+
+def _product(graph: Graph, kernel: Product, X: str, Z: np.ndarray) -> str:
+    parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
+    return graph("Mul", *parts)
+
+
+def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
+    gram = _gram(graph, kernel.kernel, X, Z)
+    if isinstance(kernel.kernel, Stationary):
+        return gram
+    selves = np.asarray(kernel.kernel.diag(Z.astype(graph.dtype)), np.float64)
+    norms = np.where(selves > 0, 1 / np.sqrt(np.where(selves > 0, selves, 1)), 0)
+    own = _self(graph, kernel.kernel, X)
+    positive = _positive(graph, own)
+    root = graph("Sqrt", graph("Where", positive, own, 1))
+    inverse = graph("Where", positive, graph("Reciprocal", root), 0)
+    return graph("Mul", graph("Mul", gram, inverse), norms[None])
+
+
+def _mapped(graph: Graph, kernel: Mapped, X: str) -> str:
+    matrix = np.asarray(kernel.matrix)
+    return graph("Mul" if matrix.ndim == 1 else "MatMul", X, matrix)
+
+
+def _mapped_gram(graph: Graph, kernel: Mapped, X: str, Z: np.ndarray) -> str:
+    if not kernel.mapped_vectors:
+        matrix = np.asarray(kernel.matrix, np.float64)
+        Z = Z * matrix if matrix.ndim == 1 else Z @ matrix
+    return _gram(graph, kernel.kernel, _mapped(graph, kernel, X), Z)
+
+
+def _waves(graph: Graph, kernel: Waves, X: str, Z: np.ndarray) -> str:
+    angles = graph("Sub", graph("MatMul", X, Z.T), np.asarray(kernel.phases))
+    return graph("Mul", graph("Cos", angles), _number(kernel.amplitude))
+
+
+_OF_PRODUCTS: dict[type, Callable[[Graph, Any, str], str]] = {
+    Linear: _linear,
+    Polynomial: _polynomial,
+    Sigmoid: _sigmoid,
+}
+_GRAMS: dict[type, Callable[[Graph, Any, str, np.ndarray], str]] = {
+    RBF: _rbf,
+    Laplacian: _laplacian,
+    Matern: _matern,
+    RationalQuadratic: _quadratic,
+    Sum: _sum,
+    Product: _product,
+    Normalized: _normalized,
+    Mapped: _mapped_gram,
+    Waves: _waves,
+}

@@ -1,0 +1,166 @@
+"""What a model of any kind predicts by: the numbers that an exported file has."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from budgetjax import calibration, models
+from budgetjax.kernels import Linear
+from budgetjax.models import KernelModel, LinearModel
+
+CLASSIFIER = ("label", "scores", "probabilities")
+REGRESSOR = ("variable",)
+
+
+class Units(NamedTuple):
+    """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
+
+    The mean is the sum of two numbers, so that the second takes the digits that the
+    type of the rows has not.
+    """
+
+    mean: np.ndarray
+    rest: np.ndarray
+    factor: np.ndarray
+
+
+class Predictor(NamedTuple):
+    """A model of raw rows, with all that its predictions need.
+
+    Attributes:
+      parts: models of scaled rows, whose scores stand side by side.
+      units: scaling of the rows, or None.
+      intercept: what is added to the scores, shape `(columns,)`.
+      labels: the labels in the order of the scores; None for a regressor.
+      factor: what makes probabilities of the scores, or None.
+      ranks: the place of each column among the sorted ones, where columns are
+        quantiles, which do not cross; or None.
+      feature_names: names of the columns, where known.
+      num_features: columns of a row.
+      dtype: type of the rows and of all numbers.
+    """
+
+    parts: tuple[KernelModel, ...]
+    units: Units | None
+    intercept: np.ndarray
+    labels: np.ndarray | None
+    factor: float | None
+    ranks: np.ndarray | None
+    feature_names: tuple[str, ...] | None
+    num_features: int
+    dtype: np.dtype
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of what it gives, as skl2onnx has them."""
+        if self.labels is None:
+            return REGRESSOR
+        return CLASSIFIER if self.factor is not None else CLASSIFIER[:2]
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the scores."""
+        return len(self.intercept)
+
+
+def predictor(where: str, model: Any) -> Predictor:
+    """What a model, or a fitted estimator, predicts by.
+
+    Raises:
+      ValueError: if it is an estimator that is not fitted, no model, or many.
+    """
+    if hasattr(model, "get_params") and not hasattr(model, "model_"):
+        raise ValueError(
+            f"{where}: model must be a model or a fitted estimator of budgetjax, got "
+            f"{type(model).__name__}, which has no model"
+        )
+    levels = np.asarray(getattr(model, "quantile", None))
+    model = models.labelled(getattr(model, "model_", model))
+    num_features, dtype = models.num_features(where, model), models.dtype_of(model)
+    parts = model.model if type(model.model) is tuple else (model.model,)
+    parts = tuple(_terms(models.innermost(part)) for part in parts)
+    columns = sum(part.coefficients.shape[1] for part in parts)
+    return Predictor(
+        parts,
+        _units(where, model, dtype),
+        np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
+        models.labels_of(model),
+        _factor(model),
+        # As the estimator sorts them.
+        np.argsort(np.argsort(levels)) if levels.ndim and columns > 1 else None,
+        model.feature_names,
+        num_features,
+        dtype,
+    )
+
+
+def _units(where: str, model: models.Labelled, dtype: np.dtype) -> Units | None:
+    if model.scaling is None:
+        return None
+    mean, constant = model.scaling.mean, model.scaling.constant
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        first = mean.astype(dtype)
+        factor = np.where(constant, 0, 1 / model.scaling.deviation).astype(dtype)
+        units = Units(first, (mean - first).astype(dtype), factor)
+    if not all(np.all(np.isfinite(part)) for part in units):
+        raise ValueError(
+            f"{where}: model must have a scaling in the range of {dtype}, got means up "
+            f"to {np.max(np.abs(mean)):g} and deviations from "
+            f"{np.min(model.scaling.deviation[~constant], initial=np.inf):g}"
+        )
+    return units
+
+
+def _factor(model: Any) -> float | None:
+    if models.is_regressor(model) or not calibration.gives_probabilities(model):
+        return None
+    return 1.0 if model.calibration is None else model.calibration
+
+
+def _terms(model: Any) -> KernelModel:
+    """The terms that are not 0, and at least one, with one column per score.
+
+    A linear model is one vector, its weights, under the linear kernel.
+    """
+    if isinstance(model, LinearModel):
+        weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
+        return _of(Linear(), weights, one, np.reshape(model.bias, (1,)))
+    vectors, kernel = (
+        np.asarray(getattr(model, "expansion", model).vectors),
+        model.kernel,
+    )
+    if isinstance(model, KernelModel):
+        coefficients = np.asarray(model.coefficients).reshape(len(vectors), -1)
+        bias = np.reshape(model.bias, (-1,))
+    else:
+        scale = np.asarray(model.expansion.scale)
+        coefficients = scale * np.asarray(model.expansion.coefficients)
+        bias = np.zeros(1)
+    if kernel.of_examples:
+        kept = np.any(coefficients != 0, axis=1)
+        kept[:1] |= not np.any(kept)
+        vectors, coefficients = vectors[kept], coefficients[kept]
+    if not len(vectors):
+        vectors = np.zeros((1, vectors.shape[1]), vectors.dtype)
+        coefficients = np.zeros((1, coefficients.shape[1]))
+    return _of(kernel, vectors, coefficients, bias)
+
+
+def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
+    dtype = vectors.dtype
+    bias = np.broadcast_to(bias, coefficients.shape[1:])
+    return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
+
+
+def label_array(where: str, labels: np.ndarray) -> np.ndarray:
+    """Labels as int64, booleans, doubles, or text in an array of objects."""
+    values = labels.tolist()
+    if all(isinstance(one, str) for one in values):
+        return np.array(values, object)
+    if labels.dtype.kind in "iu":
+        return labels.astype(np.int64)
+    if labels.dtype.kind in "bf":
+        return labels.astype(bool if labels.dtype.kind == "b" else np.float64)
+    raise ValueError(
+        f"{where}: labels must be numbers or text, got {models.listed(labels)}"
+    )

@@ -1,0 +1,86 @@
+"""A predictor as a program of StableHLO, which JAX alone runs; see `export`."""
+
+import io
+import json
+import zipfile
+
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from budgetjax.kernels import Mapped
+from budgetjax.models import KernelModel
+from budgetjax.saving.predictor import Predictor, label_array
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def archive(where: str, predictor: Predictor, version: str) -> bytes:
+    """The bytes of a zip archive of `program` and `about.json`."""
+    try:
+        import flatbuffers  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{where} needs flatbuffers: pip install 'budgetjax[export]'"
+        ) from error
+    (rows,) = jax.export.symbolic_shape("rows")
+    given = jax.ShapeDtypeStruct((rows, predictor.num_features), predictor.dtype)
+
+    def program(X: Array) -> dict[str, Array]:
+        return _outputs(predictor, X)
+
+    exported = jax.export.export(jax.jit(program), platforms=PLATFORMS)(given)
+    labels = predictor.labels
+    about = {
+        "classes": None if labels is None else label_array(where, labels).tolist(),
+        "feature_names": predictor.feature_names,
+        "num_features": predictor.num_features,
+        "dtype": str(predictor.dtype),
+        "budgetjax": version,
+        "jax": jax.__version__,
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("program", bytes(exported.serialize()))
+        made.writestr("about.json", json.dumps(about, indent=1))
+    return file.getvalue()
+
+
+def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
+    """The scores, and what follows from them, by the names of the outputs."""
+    units = predictor.units
+    if units is not None:
+        X = (X - units.mean[None] - units.rest[None]) * units.factor[None]
+    columns = [_scores(part, X) for part in predictor.parts]
+    scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
+    if predictor.ranks is not None:
+        scores = jnp.sort(scores, axis=1)[:, predictor.ranks]
+    binary = predictor.num_columns == 1
+    flat = scores[:, 0] if binary else scores
+    if predictor.labels is None:
+        return {"variable": flat}
+    best = flat > 0 if binary else jnp.argmax(scores, axis=1)
+    found = {"label": best.astype(jnp.int32), "scores": flat}
+    if predictor.factor is not None:
+        each = jnp.concatenate([0 * scores, scores], axis=1) if binary else scores
+        factor = jnp.asarray(predictor.factor, scores.dtype)
+        found["probabilities"] = jax.nn.softmax(factor * each, axis=1)
+    return found
+
+
+def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n columns"]:
+    """The scores of scaled rows, about the mean of the vectors where that is allowed.
+
+    Far from 0 float32 loses the digits of distances; see `budgetjax.RBF`.
+    """
+    kernel, vectors = part.kernel, np.asarray(part.vectors)
+    while isinstance(kernel, Mapped) and kernel.mapped_vectors:
+        X = jnp.matmul(X, jnp.asarray(kernel.matrix, X.dtype), precision="highest")
+        kernel = kernel.kernel
+    if kernel.stationary:
+        centre = np.mean(vectors, axis=0, dtype=np.float64).astype(vectors.dtype)
+        X, vectors = X - centre[None], vectors - centre[None]
+    gram = kernel.gram(X, jnp.asarray(vectors))
+    scores = jnp.matmul(gram, jnp.asarray(part.coefficients), precision="highest")
+    return scores + jnp.asarray(part.bias)[None]

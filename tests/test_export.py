@@ -1,0 +1,316 @@
+"""What is exported predicts the same, where budgetjax cannot be imported."""
+
+import json
+import subprocess
+import sys
+import zipfile
+
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pytest
+from test_models import X, learned
+
+import budgetjax as bj
+from budgetjax import scaling
+from budgetjax.estimators import BudgetedKernelRegressor, SBPClassifier
+
+# Raw rows: far from 0, on scales of their own.
+RAW = (1000 + X * np.array([1e-2, 30.0, 4.0], np.float32)[: X.shape[1]]).astype(
+    np.float32
+)
+SCALING = scaling.Scaling.empty(X.shape[1]).updated(RAW)
+NAMES = np.array(["ant", "bee", "a longer word"])
+COLUMNS = tuple(f"column {i}" for i in range(X.shape[1]))
+
+
+def kernel_model(kernel, columns=3):
+    """Coefficients at random of every fourth row."""
+    coefficients = np.random.default_rng(0).normal(size=(len(X[::4]), columns))
+    return bj.KernelModel(
+        kernel,
+        jnp.asarray(X[::4]),
+        jnp.asarray(coefficients[:, 0] if columns == 1 else coefficients, jnp.float32),
+        jnp.asarray(0.25 if columns == 1 else [0.1, -0.2, 0.3], jnp.float32),
+    )
+
+
+def linear_model(seed):
+    weights = np.random.default_rng(seed).normal(size=X.shape[1])
+    return bj.LinearModel(jnp.asarray(weights, jnp.float32), jnp.float32(0.5))
+
+
+def with_terms(state):
+    """The state of a learner with weights at random, in all of its columns."""
+    terms = np.random.default_rng(0).normal(size=state.expansion.terms.shape)
+    terms[-1] = 0
+    vectors = np.resize(X, state.expansion.vectors.shape)
+    expansion = state.expansion._replace(
+        vectors=jnp.asarray(vectors),
+        squares=jnp.asarray(np.sum(vectors**2, axis=1)),
+        ages=jnp.arange(len(terms), dtype=jnp.int32),
+        terms=jnp.asarray(terms, jnp.float32),
+        scale=jnp.float32(0.5),
+    )
+    if state.kernel.of_examples:
+        return state._replace(expansion=expansion)
+    return state._replace(expansion=expansion._replace(vectors=state.expansion.vectors))
+
+
+def regressor(columns):
+    return with_terms(
+        bj.sgd.init(
+            bj.RBF(0.3),
+            num_features=X.shape[1],
+            budget=7,
+            num_classes=None,
+            num_outputs=columns,
+        )
+    )
+
+
+def estimator():
+    found = SBPClassifier()
+    found._model = bj.Labelled((linear_model(3), kernel_model(bj.RBF(0.4), 1)) * 2)
+    found._model = found._model._replace(classes=np.array([2, 3, 5, 8]))
+    return found
+
+
+def quantiles():
+    found = BudgetedKernelRegressor(quantile=[0.9, 0.1, 0.5])
+    found._model = bj.Labelled(regressor(3), intercept=np.array([1.0, 2.0, 3.0]))
+    found._reservoir = None
+    found.n_features_in_ = X.shape[1]
+    return found
+
+
+def fourier():
+    return with_terms(bj.fourier.init(bj.RBF(0.3), num_features=X.shape[1], budget=8))
+
+
+# The models, whether they take raw rows.
+MODELS = {
+    "a state": lambda: learned(2),
+    "a state of three classes": lambda: learned(3),
+    "labels": lambda: bj.Labelled(
+        learned(3), SCALING, NAMES, COLUMNS, intercept=0.1, calibration=1.7
+    ),
+    "a stream": lambda: bj.StreamModel(
+        bj.Labelled(learned(2), SCALING, NAMES[:2].astype(object), calibration=0.5)
+    ),
+    "a regressor": lambda: bj.Labelled(regressor(1), SCALING, intercept=10.0),
+    "outputs": lambda: bj.Labelled(regressor(2), intercept=np.array([5.0, -5.0])),
+    "a linear model": lambda: linear_model(0),
+    "flags": lambda: bj.Labelled(linear_model(0), SCALING, np.array([False, True])),
+    "features": fourier,
+    "a solution": lambda: kernel_model(bj.RBF(0.4), 1),
+    "one per class": estimator,
+    "quantiles": quantiles,
+}
+SCRIPT = """
+import json, pathlib, sys, zipfile
+sys.modules["budgetjax"] = None  # importing it raises
+import jax.export
+import numpy as np
+import onnxruntime
+
+folder = pathlib.Path(sys.argv[1])
+for path in sorted(folder.glob("*.stablehlo")):
+    X = np.load(path.with_suffix(".npy"))
+    with zipfile.ZipFile(path) as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+        about = json.loads(file.read("about.json"))
+    found = {name: np.asarray(value) for name, value in program.call(X).items()}
+    if "label" in found:
+        found["label"] = np.array([about["classes"][i] for i in found["label"]])
+    assert program.platforms == ("cpu", "cuda", "tpu")
+    assert list(program.call(X[:1])) == list(found)  # any number of rows
+    np.savez(path.with_suffix(".stablehlo.npz"), **found)
+    session = onnxruntime.InferenceSession(path.with_suffix(".onnx"))
+    names = [output.name for output in session.get_outputs()]
+    found = dict(zip(names, session.run(names, {"X": X})))
+    for output in session.get_outputs():
+        assert session.run([output.name], {"X": X[:1]})[0].shape[0] == 1
+        assert output.shape[1:] == list(found[output.name].shape[1:])
+    if "label" in found and found["label"].dtype == object:
+        found["label"] = found["label"].astype(str)
+    np.savez(path.with_suffix(".onnx.npz"), **found)
+assert not [name for name in sys.modules if name.startswith("budgetjax.")]
+"""
+
+
+def rows_of(model):
+    scales = getattr(model, "model", model)
+    return RAW if bj.models.labelled(scales).scaling is not None else X
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A folder of all models, with what they predict in another process."""
+    folder = tmp_path_factory.mktemp("exported")
+    for name, make in MODELS.items():
+        model = make()
+        bj.export(folder / f"{name}.onnx", model)
+        bj.export(folder / f"{name}.stablehlo", model)
+        np.save(folder / f"{name}.npy", rows_of(getattr(model, "model_", model)))
+    command = [sys.executable, "-c", SCRIPT, str(folder)]
+    subprocess.run(command, check=True, timeout=300)
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".stablehlo"])
+@pytest.mark.parametrize("name", MODELS)
+def test_it_predicts_the_same_without_this_package(exported, name, suffix):
+    model = MODELS[name]()
+    rows = np.load(exported / f"{name}.npy")
+    found = np.load(exported / f"{name}{suffix}.npz")
+    predicts = getattr(model, "model_", model)
+    expected = {}
+    if bj.models.is_regressor(predicts):
+        expected["variable"] = model.predict(rows)
+        assert set(found) == {"variable"}
+    else:
+        expected["scores"] = bj.decision_function(predicts, rows)
+        if bj.calibration.gives_probabilities(predicts):
+            expected["probabilities"] = bj.probabilities(predicts, rows)
+        assert set(found) == {"label", *expected}
+        near = np.abs(np.sort(np.atleast_2d(expected["scores"].T).T, axis=1))
+        sure = np.abs(near[:, -1]) > 1e-4
+        labels = np.asarray(bj.predict(predicts, rows))
+        np.testing.assert_array_equal(found["label"][sure], labels[sure])
+        assert found["label"].dtype.kind == labels.dtype.kind.replace("O", "U")
+    for part, values in expected.items():
+        assert found[part].shape == values.shape
+        size = np.max(np.abs(values))
+        np.testing.assert_allclose(found[part], values, atol=1e-5 * size, rtol=0)
+
+
+METRIC = np.array([[0.7], [-1.2]], np.float32)
+KERNELS = {
+    "linear": bj.Linear(),
+    "polynomial": bj.Polynomial(3, 0.2, 0.5),
+    "sigmoid": bj.Sigmoid(0.1, 0.2),
+    "exact": bj.RBF(0.4, exact=True),
+    "laplacian": bj.Laplacian(0.3),
+    "matern 1/2": bj.Matern(1.5, 0.5),
+    "matern 3/2": bj.Matern(1.5),
+    "matern 5/2": bj.Matern(1.5, 2.5, exact=True),
+    "rational quadratic": bj.RationalQuadratic(1.5, 0.7),
+    "sum and product": bj.Normalized(
+        bj.Linear() * bj.RBF(0.3)
+        + bj.Mapped(bj.Polynomial(2), METRIC) * bj.Normalized(bj.Linear())
+    ),
+    "factors": bj.Mapped(bj.Normalized(bj.RBF(0.5)), METRIC[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_onnx_has_every_kernel(tmp_path, name):
+    model = kernel_model(KERNELS[name])
+    bj.export(tmp_path / "model.onnx", model)
+    # The rows of vectors too, where distances are 0.
+    gram = KERNELS[name].gram(X.astype(np.float64), X[::4].astype(np.float64))
+    expected = np.asarray(gram) @ np.asarray(model.coefficients)
+    expected = expected + np.asarray(model.bias)
+    actual = scores(tmp_path / "model.onnx", X)
+    size = np.max(np.abs(expected))
+    np.testing.assert_allclose(actual, expected, atol=1e-5 * size, rtol=0)
+
+
+def scores(path, rows):
+    """The scores of a file of either kind."""
+    if path.suffix == ".onnx":
+        return onnxruntime.InferenceSession(path).run(["scores"], {"X": rows})[0]
+    with zipfile.ZipFile(path) as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+    return program.call(rows)["scores"]
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".stablehlo"])
+def test_distances_keep_their_digits_far_from_0(tmp_path, suffix):
+    """At a mean of 1000 the kernel as it is expanded is off by 0.3."""
+    vectors = np.round(8 * X) / 8
+    model = kernel_model(bj.RBF(0.4))._replace(vectors=vectors[::4])
+    bj.export(path := tmp_path / f"near{suffix}", model)
+    near = scores(path, vectors)
+    bj.export(path, model._replace(vectors=vectors[::4] + 1024))
+    np.testing.assert_allclose(scores(path, vectors + 1024), near, atol=1e-5)
+    np.testing.assert_allclose(near, bj.decision_function(model, vectors), atol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".stablehlo"])
+def test_a_compact_model_and_an_empty_one(tmp_path, suffix):
+    model = kernel_model(bj.Mapped(bj.RBF(0.4), METRIC))
+    bj.export(path := tmp_path / f"model{suffix}", bj.compact(model))
+    expected = bj.decision_function(model, X)
+    np.testing.assert_allclose(scores(path, X), expected, atol=1e-5)
+    bj.export(path, bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5))
+    assert not np.any(scores(path, X))
+
+
+class Own(bj.Kernel):
+    """A kernel of the user's own."""
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        return jnp.tanh(X @ Z.T)
+
+    def diag(self, X, squares=None):
+        return jnp.ones(X.shape[0])
+
+
+def test_a_kernel_of_ones_own_is_stablehlo(tmp_path):
+    for kernel in (Own(), bj.Normalized(bj.RBF(1.0) + Own())):
+        with pytest.raises(
+            ValueError, match=r"^export: kernel must be made of .*got Own; .*stablehlo"
+        ):
+            bj.export(tmp_path / "model.onnx", kernel_model(kernel))
+    bj.export(tmp_path / "model.stablehlo", kernel_model(Own()))
+    assert [path.name for path in tmp_path.iterdir()] == ["model.stablehlo"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "message"),
+    [
+        ("model.pt", 0, r"path must end in \.onnx or \.stablehlo, got .*model\.pt'"),
+        (
+            "model.onnx",
+            SBPClassifier(),
+            "model must be a model or a fitted .* got SBPClassifier",
+        ),
+        ("model.onnx", {}, "model must be the state of an online .* got"),
+        (
+            "model.onnx",
+            bj.Labelled(linear_model(0), classes=np.array(["a", 1], object)),
+            "labels must be numbers or text, got 'a', 1",
+        ),
+        (
+            "model.stablehlo",
+            bj.Labelled(
+                linear_model(0), SCALING._replace(mean=np.full(X.shape[1], 1e100))
+            ),
+            "model must have a scaling in the range of float32, got means up to 1e",
+        ),
+    ],
+)
+def test_what_cannot_be_exported(tmp_path, name, model, message):
+    with pytest.raises(ValueError, match=f"^export: {message}"):
+        bj.export(tmp_path / name, model)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("module", ["onnx", "flatbuffers"])
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    name = {"onnx": "model.onnx", "flatbuffers": "model.stablehlo"}[module]
+    needs = rf"^export needs {module}: pip install 'budgetjax\[export\]'"
+    with pytest.raises(ImportError, match=needs):
+        bj.export(tmp_path / name, linear_model(0))
+
+
+def test_onnx_has_the_names_of_columns(tmp_path):
+    path = tmp_path / "model.onnx"
+    bj.export(path, MODELS["labels"]())
+    about = onnxruntime.InferenceSession(path).get_modelmeta()
+    assert json.loads(about.custom_metadata_map["feature_names"]) == list(COLUMNS)
+    assert about.producer_name == "budgetjax"
