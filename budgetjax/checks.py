@@ -5,7 +5,9 @@ has no value yet, so these functions let it through.
 """
 
 import dataclasses
+import math
 import numbers
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
+
+# Bytes that every device has.
+SMALL = 2**26
 
 
 @jax.tree_util.register_static
@@ -181,6 +186,18 @@ def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
     return value
 
 
+def seed(where: str, value: Any) -> ArrayLike:
+    """`value` if it is an integer, or one drawn by a key of `jax.random`."""
+    if isinstance(value, jax.Array):
+        # Keys as `jax.random.PRNGKey` makes them are two words.
+        raw = value.dtype == jnp.uint32 and value.shape == (2,)
+        key = jax.random.wrap_key_data(value) if raw else value
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+            drawn = jax.random.bits(key, (), jnp.uint32)
+            return jax.lax.bitcast_convert_type(drawn, jnp.int32)
+    return scalar_integer(where, "seed", value)
+
+
 def flag(where: str, name: str, value: Any) -> bool:
     """`value` if it is a yes or no that is not traced, else a `ValueError`."""
     if not isinstance(value, bool | np.bool):
@@ -236,6 +253,37 @@ def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
     if value < at_least:
         raise ValueError(f"{where}: {name} must be at least {at_least}, got {value}")
     return int(value)
+
+
+def memory() -> float:
+    """Bytes of memory of the first device, infinite where nothing tells."""
+    known = jax.local_devices()[0].memory_stats()
+    if known and "bytes_limit" in known:
+        return known["bytes_limit"]
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
+def check_memory(where: str, capacity: int, arrays: Any) -> None:
+    """Raises if arrays for so many slots are larger than all memory there is.
+
+    Args:
+      where: the caller's name, for the message.
+      capacity: slots of the support set.
+      arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with shape and type.
+    """
+    leaves = jax.tree.leaves(arrays)
+    needed = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
+    # Asking the system takes longer than to make small arrays.
+    if needed > SMALL and needed > (available := memory()):
+        largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
+        raise ValueError(
+            f"{where}: budget must be one whose arrays fit into memory, "
+            f"{available / 2**30:,.1f} GiB, got {capacity:,}, with "
+            f"{needed / 2**30:,.1f} GiB of arrays, the largest of shape {largest.shape}"
+        )
 
 
 def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:

@@ -206,7 +206,8 @@ def empty(
 
     Raises:
       ValueError: if a size is not an integer of at least 1, the budget is above the
-        capacity, or the budget is traced and there is no capacity.
+        capacity, the budget is traced and there is no capacity, or the arrays would not
+        fit into memory.
     """
     features = checks.size(where, "num_features", num_features)
     known = checks.concrete(budget)
@@ -235,8 +236,12 @@ def empty(
     if known is None:
         budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)
 
+    rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
+    terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
+    checks.check_memory(where, capacity, (rows, terms))
+
     def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
-        return checks.on_device(np.full(shape, value), dtype)
+        return checks.on_device(np.full(shape, value, dtype), dtype)
 
     return Expansion(
         vectors=filled(capacity + 1, features),

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import budgetjax as bj
-from budgetjax import losses
+from budgetjax import checks, losses
 
 D, N, CLASSES = 3, 12, 4
 NAN = float("nan")
@@ -148,6 +148,7 @@ FOR_SEEDS = [
         ("seed", value, ("integer",))
         for value in (1.5, True, np.array([1, 2]), NAN, "0", None)
     ),
+    ("seed", jax.random.split(jax.random.key(0)), ("integer",)),
     ("seed", 2**40, ("32 bits", str(2**40))),
 ]
 FOR_AVERAGES = [
@@ -1028,3 +1029,31 @@ def test_what_is_not_finite_has_no_score():
         lambda: bj.decision_function(state, with_value(NAN, 4, 2)),
         ("decision_function: X must be finite", "got nan in row 4, column 2"),
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("pegasos", {"maintenance": bj.Project()}),
+        ("pegasos", {"maintenance": bj.MergeBestPair()}),
+        ("arow", {}),
+        ("projectron", {}),
+        ("nystrom", {}),
+        ("pegasos", {"num_features": 10_000, "maintenance": bj.Merge()}),
+    ],
+)
+def test_a_budget_beyond_all_memory_is_refused(monkeypatch, name, arguments):
+    monkeypatch.setattr(checks, "memory", lambda: 2**27)
+    expected = (
+        rf"^{name}\.init: budget must be one whose arrays fit into memory, 0\.1 GiB, "
+        r"got 9,000, with 0\.[3-9] GiB of arrays, the largest of shape \(9001, "
+    )
+    with pytest.raises(ValueError, match=expected):
+        init(name, budget=9000, **arguments)
+    init(name, budget=5)
+
+
+def test_the_memory_of_this_machine():
+    assert checks.memory() > 2**27
+    with pytest.raises(ValueError, match=r"fit into memory, .* got 1,000,000,000"):
+        init("pegasos", budget=10**9, num_features=10**6)

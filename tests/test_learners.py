@@ -440,3 +440,27 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
     np.testing.assert_allclose(
         bj.support(mapped).vectors @ matrix, bj.support(plain).vectors, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
+def test_a_key_is_a_seed(make):
+    def phases(seed):
+        state = bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4, seed=seed)
+        return np.asarray(state.expansion.vectors)
+
+    first = phases(make(0))
+    np.testing.assert_array_equal(first, phases(jax.random.key(0)))
+    assert not np.any(np.isclose(first[:4], phases(make(1))[:4]))
+    keys = jax.random.split(jax.random.key(7))
+    swept = jax.vmap(
+        lambda key: bj.perceptron.init(
+            bj.RBF(1.0),
+            num_features=2,
+            budget=4,
+            maintenance=bj.RemoveRandom(),
+            seed=key,
+        )
+    )(keys)
+    one, other = np.asarray(swept.maintenance.seed)
+    assert one != other
+    assert one.dtype == np.int32

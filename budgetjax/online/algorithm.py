@@ -78,7 +78,7 @@ class Algorithm(NamedTuple):
       merges with a Gaussian kernel and projects with any other.
     * `average`: True to keep the average of all iterates beside the last one, or the
       first round of the average; see `budgetjax.averaged`.
-    * `seed`: an integer, for what is drawn at random.
+    * `seed`: an integer, or a key of `jax.random`, for what is drawn at random.
     * `capacity`: slots to allocate, at least the budget; None for the budget. One
       capacity for several budgets lets `jax.vmap` sweep them.
     * `dtype`: the float type of vectors, coefficients and kernel parameters.

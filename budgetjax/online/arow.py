@@ -162,7 +162,7 @@ def init(
     if landmarks is not None:
         shared["expansion"], basis = given(where, kernel, expansion, landmarks)
     else:
-        basis = span.empty(expansion.ages.shape[0], kind)
+        basis = span.empty(where, expansion.ages.shape[0], kind)
         if isinstance(maintenance, MultiMerge):
             raise ValueError(
                 f"{where}: maintenance must keep a full budget full, got "

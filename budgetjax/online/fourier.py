@@ -128,9 +128,7 @@ def init(
     rows = expansion.ages.shape[0]
     slots = jnp.arange(rows, dtype=jnp.int32)
     active = slots < expansion.budget
-    key = jax.random.key(
-        jnp.asarray(checks.scalar_integer(where, "seed", seed), jnp.int32)
-    )
+    key = jax.random.key(jnp.asarray(checks.seed(where, seed), jnp.int32))
     # Each frequency has a draw of its own, so that the first are those of any budget.
     draw = jax.random.normal if isinstance(kernel, RBF) else jax.random.cauchy
     drawn = jax.vmap(

@@ -96,7 +96,9 @@ def init(
         average=average,
     )
     rows = shared["expansion"].ages.shape[0]
-    root = jnp.zeros((rows, rows), kind)
+    matrix = jax.ShapeDtypeStruct((rows, rows), kind)
+    checks.check_memory(where, rows - 1, matrix)
+    root = jnp.zeros(matrix.shape, kind)
     if landmarks is not None:
         shared["expansion"], basis = given(
             where, shared["kernel"], shared["expansion"], landmarks

@@ -120,7 +120,7 @@ def init(
     )
     return State(
         **shared,
-        span=span.empty(shared["expansion"].ages.shape[0], dtype),
+        span=span.empty(where, shared["expansion"].ages.shape[0], dtype),
         threshold=checks.as_leaf(
             where, "threshold", threshold, dtype, checks.non_negative
         ),

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import support_set
+from budgetjax import checks, support_set
 from budgetjax.kernels import Kernel
 from budgetjax.support_set import NOWHERE, Expansion
 
@@ -63,8 +63,10 @@ def check_dtype(where: str, dtype) -> None:
         )
 
 
-def empty(rows: int, dtype) -> Span:
-    """The span of no vectors."""
+def empty(where: str, rows: int, dtype) -> Span:
+    """The span of no vectors; `where` names the caller if it is too large."""
+    matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
+    checks.check_memory(where, rows - 1, (matrix, matrix))
     gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
     return Span(gram, root, jnp.zeros((), jnp.int32))
 

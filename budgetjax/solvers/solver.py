@@ -45,7 +45,7 @@ class Solver(NamedTuple):
     - `fit_bias`: whether to add a bias. In kernel solvers it is not regularised. In
       linear ones it is the weight of a constant feature of the value `bias_scale`, rho,
       and part of the norm like all weights.
-    - `seed`: integer seed of the random draws or orders.
+    - `seed`: seed of the random draws or orders: an integer, or a key of `jax.random`.
     - `kernel`: positive definite.
     - `batch_size`: examples per step.
     - `cache_size`: mebibytes for kernel rows, which are kept for the next time they are

@@ -1,5 +1,6 @@
 """Maintenance: how a full budget makes room, by removal, merging or projection."""
 
+import jax
 from jax.typing import ArrayLike
 
 from budgetjax import checks
@@ -54,4 +55,10 @@ def started(
             f"{where}: maintenance must be a strategy such as RemoveOldest(), got "
             f"{strategy!r}"
         )
-    return strategy.start(kernel, expansion, checks.scalar_integer(where, "seed", seed))
+    seed = checks.seed(where, seed)
+    rows = expansion.ages.shape[0]
+    if rows * rows > checks.SMALL // 8:
+        # Before a matrix of all pairs is asked for; tracing alone takes time.
+        arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)
+        checks.check_memory(where, rows - 1, arrays)
+    return strategy.start(kernel, expansion, seed)

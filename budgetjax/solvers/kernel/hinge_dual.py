@@ -90,7 +90,7 @@ def start(
         lost=zeros,
         num_visits=jnp.int32(0),
         num_updates=jnp.int32(0),
-        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        key=jax.random.key(checks.seed(where, seed)),
         digest=training_set.digest(y),
         fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
     )

@@ -166,7 +166,7 @@ def init(
         mean_coefficients=zeros,
         mean_responses=zeros,
         num_updates=jnp.int32(0),
-        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        key=jax.random.key(checks.seed(where, seed)),
         digest=training_set.digest(y),
         fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
     )

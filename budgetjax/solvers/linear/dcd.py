@@ -141,7 +141,7 @@ def init(
         order=everything(problem.squares.shape[0]),
         bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
         tolerance=jnp.full((), TOLERANCE, dtype),
-        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        key=jax.random.key(checks.seed(where, seed)),
         problem=problem,
     )
 

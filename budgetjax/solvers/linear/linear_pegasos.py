@@ -110,7 +110,7 @@ def init(
         coefficients=jnp.zeros_like(problem.squares),
         penalty=checks.as_leaf(where, "penalty", penalty, dtype, checks.positive),
         num_blocks=jnp.zeros((), dtype),
-        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        key=jax.random.key(checks.seed(where, seed)),
         problem=problem,
         batch_size=Static(checks.size(where, "batch_size", batch_size)),
     )

@@ -170,7 +170,7 @@ def init(
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),
-        key=jax.random.key(checks.scalar_integer(where, "seed", seed)),
+        key=jax.random.key(checks.seed(where, seed)),
         problem=problem,
     )
 
