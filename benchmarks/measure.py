@@ -16,7 +16,7 @@ import jax
 from budgetjax import examples
 from budgetjax.online import engine
 
-PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn")
+PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn", "river")
 
 
 def median(call: Callable[[], Any], repeats: int) -> float:

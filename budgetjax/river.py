@@ -1,7 +1,8 @@
 """River estimators: the online learners, one row at a time and in mini-batches.
 
 Any order of `learn_one` and `learn_many` gives the model of `budgetjax.run` on the same
-rows, up to the rounding of sums. A row costs little, because
+rows, up to the rounding of sums, if the labels are two or known at the start. A row
+costs little, because
 
 * rows wait, and up to 64 of them are learned by one compiled program;
 * a prediction needs the rows before it. It is made in NumPy, by the arrays of the
@@ -23,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, models, support_set
+from budgetjax import checks, kernels, models, support_set
 from budgetjax.estimators import parameters
 from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
 from budgetjax.models import Labelled
@@ -426,7 +427,7 @@ def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
 
 
 def _grown(state: Any, empty: Any, columns: int) -> Any:
-    """The state in the shapes of an empty one, with zeros where that has them.
+    """The state in the shapes of an empty one, with what that has where it is larger.
 
     One column of coefficients, of two classes, becomes two: what it says for a class is
     half of it in that column, and against the other half in the other.
@@ -445,7 +446,10 @@ def _grown(state: Any, empty: Any, columns: int) -> Any:
         more = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
         return jnp.pad(parts, more).reshape(new.shape)
 
-    return jax.tree.map(grow, state, empty)
+    new = jax.tree.map(grow, state, empty)
+    # Columns that are not zeros are those of random features.
+    squares = kernels.squared_norms(new.expansion.vectors)
+    return new._replace(expansion=new.expansion._replace(squares=squares))
 
 
 class BudgetedClassifier(Online, base.MiniBatchClassifier):
@@ -461,8 +465,8 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
     Args:
       algorithm: name of the algorithm: "arow", "pegasos", "passive_aggressive",
         "projectron", "perceptron", "sgd", "norma", "forgetron" (two labels only), or,
-        on features of the kernel, "nystrom" and "fourier"; or one of
-        `budgetjax.register`.
+        on features of the kernel, "nystrom" and "fourier", which draws the frequencies
+        of features that come later then; or one of `budgetjax.register`.
       budget: maximum number of support vectors.
       kernel: "rbf", "laplacian" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".

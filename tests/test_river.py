@@ -330,3 +330,16 @@ def test_a_safe_margin_never_violates(row):
     assert not np.any(violates[margins >= safe])
     assert np.any(margins >= safe)
     assert np.any(violates)
+
+
+def test_random_features_have_frequencies_for_new_columns():
+    model = BudgetedClassifier("fourier", budget=4, gamma=1.0)
+    model._widen(["a"])
+    before = model.state.expansion.vectors
+    model._widen(["b"])
+    expansion = model.state.expansion
+    np.testing.assert_array_equal(expansion.vectors[:, :1], before)
+    assert np.all(expansion.vectors[:4, 1] != 0)
+    np.testing.assert_allclose(
+        expansion.squares, np.sum(expansion.vectors**2, axis=1), rtol=1e-6
+    )

@@ -1,0 +1,226 @@
+"""River's streams: rows per second and progressive accuracy beside river's learners.
+
+    python benchmarks/in_river.py
+
+Every row is predicted and then learned, by `evaluate.progressive_val_score`, in time
+order. All learners have their default parameters, with 100 support vectors for ours and
+`StandardScaler` before all but the trees and naive Bayes; the rows "gamma chosen" try
+1/4, 1, 4 and 16 times the default gamma on the first fifth of the rows. Accuracies are
+of all rows, and of the last four fifths. Programs are compiled before the clock runs;
+it counts processor seconds, with the time that river itself takes for scaling and
+counting. The table goes to the terminal and to `benchmarks/results/river.json`.
+BUDGETJAX_DATA names a folder with electricity. With `--streams` the others stay.
+"""
+
+import argparse
+import json
+import runpy
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import measure
+import numpy as np
+import pandas as pd
+from river import (
+    datasets,
+    evaluate,
+    forest,
+    linear_model,
+    metrics,
+    multiclass,
+    naive_bayes,
+    neighbors,
+    preprocessing,
+    tree,
+)
+from river.datasets import synth
+from tqdm import tqdm
+
+from budgetjax.datasets import load
+from budgetjax.river import BudgetedClassifier
+
+BUDGET = 100
+FACTORS = (0.25, 1, 4, 16)
+DRIFT = {"drift": 0.01}
+Rows = list[tuple[dict[Any, Any], Any]]
+
+
+class Stream(NamedTuple):
+    """Rows in time order; `drifts` says what is known of their change."""
+
+    rows: Rows
+    drifts: str
+
+
+def listed(X: np.ndarray, y: np.ndarray) -> Rows:
+    rows = X.astype(float).tolist()
+    return [
+        (dict(enumerate(x)), label) for x, label in zip(rows, y.tolist(), strict=True)
+    ]
+
+
+def electricity() -> Rows:
+    data = load("electricity")
+    X = np.concatenate([data.X_train, data.X_test])[:10_000]
+    y = np.concatenate([data.y_train, data.y_test])[:10_000]
+    return listed(X, y)
+
+
+def turning() -> Rows:
+    example = Path(__file__).parents[1] / "examples" / "drift.py"
+    stream = runpy.run_path(str(example))["rotating"](9_000, seed=0)
+    return listed(stream.X, stream.y)
+
+
+def jump(before: Any, after: Any) -> Rows:
+    """A stream that goes over into another, in some 500 rows in the middle."""
+    stream = synth.ConceptDriftStream(before, after, seed=0, position=2_500, width=500)
+    return list(stream.take(5_000))
+
+
+def streams() -> dict[str, Callable[[], Stream]]:
+    agrawal = synth.Agrawal
+    return {
+        "Phishing": lambda: Stream(list(datasets.Phishing()), ""),
+        "Bananas": lambda: Stream(list(datasets.Bananas()), ""),
+        "ImageSegments": lambda: Stream(list(datasets.ImageSegments()), ""),
+        "electricity": lambda: Stream(electricity(), "real"),
+        "SEA": lambda: Stream(
+            jump(synth.SEA(0, 0.1, seed=0), synth.SEA(2, 0.1, seed=1)), "one change"
+        ),
+        "Agrawal": lambda: Stream(jump(agrawal(0, 0), agrawal(5, 1)), "one change"),
+        "RandomRBFDrift": lambda: Stream(
+            list(
+                synth.RandomRBFDrift(
+                    0, 0, n_classes=4, change_speed=0.002, n_drift_centroids=50
+                ).take(5_000)
+            ),
+            "all the time",
+        ),
+        "turning checkerboard": lambda: Stream(turning(), "in the middle third"),
+    }
+
+
+def scaled(model: Any) -> Any:
+    return preprocessing.StandardScaler() | model
+
+
+def ours(algorithm: str, **options: Any) -> Callable[[bool], Any]:
+    return lambda several: scaled(
+        BudgetedClassifier(algorithm, budget=BUDGET, **options)
+    )
+
+
+def linear(two: Any, several: Any) -> Callable[[bool], Any]:
+    return lambda many: scaled((several if many else two)())
+
+
+LEARNERS: dict[str, Callable[[bool], Any]] = {
+    "Perceptron": ours("perceptron"),
+    "passive-aggressive": ours("passive_aggressive"),
+    "AROW": ours("arow"),
+    "AROW, drift=0.01": ours("arow", **DRIFT),
+    "logistic regression": linear(
+        linear_model.LogisticRegression, linear_model.SoftmaxRegression
+    ),
+    "ALMA": linear(
+        linear_model.ALMAClassifier,
+        lambda: multiclass.OneVsRestClassifier(linear_model.ALMAClassifier()),
+    ),
+    "naive Bayes": lambda several: naive_bayes.GaussianNB(),
+    "Hoeffding tree": lambda several: tree.HoeffdingTreeClassifier(),
+    "Hoeffding adaptive tree": lambda several: tree.HoeffdingAdaptiveTreeClassifier(
+        seed=0
+    ),
+    "nearest neighbours": lambda several: scaled(neighbors.KNNClassifier()),
+    "adaptive random forest": lambda several: forest.ARFClassifier(seed=0),
+}
+
+
+def scored(model: Any, rows: Rows) -> dict[str, float]:
+    """The accuracies, and rows per second of a processor."""
+    fifth, accuracies = len(rows) // 5, []
+    start = time.process_time()
+    for part in (rows[:fifth], rows[fifth:]):
+        accuracies.append(
+            evaluate.progressive_val_score(part, model, metrics.Accuracy())
+        )
+    seconds = time.process_time() - start
+    first, rest = (100 * accuracy.get() for accuracy in accuracies)
+    return {
+        "accuracy %": first / 5 + 4 * rest / 5,
+        "after a fifth %": rest,
+        "rows/s": len(rows) / seconds,
+    }
+
+
+def chosen(rows: Rows, options: dict[str, Any]) -> dict[str, float]:
+    """AROW, with the gamma that predicts the first fifth of the rows best."""
+    usual, fifth = 1 / len(rows[0][0]), rows[: len(rows) // 5]
+    models = [ours("arow", gamma=f * usual, **options)(False) for f in FACTORS]
+    found = [scored(model, fifth)["accuracy %"] for model in models]
+    best = FACTORS[int(np.argmax(found))]
+    model = ours("arow", gamma=best * usual, **options)(False)
+    return scored(model, rows) | {"gamma": best * usual}
+
+
+def learning(rows: Rows) -> list[dict[str, Any]]:
+    """Rows per second where nobody asks for predictions."""
+    X = pd.DataFrame([x for x, _ in rows])
+    X = (X - X.mean()) / X.std().replace(0, 1)
+    y = pd.Series([y for _, y in rows])
+    dictionaries, labels = X.to_dict("records"), y.tolist()
+    table = []
+    for name in ("passive-aggressive", "AROW"):
+        one, many = (LEARNERS[name](False)[-1] for _ in range(2))
+        many.clone().learn_many(X[:200], y[:200])
+        start = time.process_time()
+        for x, label in zip(dictionaries, labels, strict=True):
+            one.learn_one(x, label)
+        one.predict_one(dictionaries[0])
+        middle = time.process_time()
+        for first in range(0, len(y), 1_000):
+            part = slice(first, first + 1_000)
+            many.learn_many(X[part], y[part])
+        many.predict_one(dictionaries[0])
+        end = time.process_time()
+        both = {"learn_one": middle - start, "learn_many": end - middle}
+        for method, seconds in both.items():
+            row = {"stream": "electricity", "learner": f"{name}, {method} alone"}
+            table.append(row | {"rows/s": len(y) / seconds})
+    return table
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Streams of river")
+    results = Path(__file__).parent / "results" / "river.json"
+    parser.add_argument("--output", type=Path, default=results)
+    parser.add_argument("--streams", nargs="*", default=list(streams()))
+    arguments = parser.parse_args()
+    table = []
+    if arguments.output.exists():
+        known = json.loads(arguments.output.read_text())["rows"]
+        table = [row for row in known if row["stream"] not in arguments.streams]
+    for name in arguments.streams:
+        stream = streams()[name]()
+        several = len({y for _, y in stream.rows}) > 2
+        facts = {"stream": name, "rows": len(stream.rows), "drift": stream.drifts}
+        for learner, make in tqdm(LEARNERS.items(), desc=name):
+            # Every label is among these rows, and all programs are compiled then.
+            scored(make(several), stream.rows[:500])
+            row = scored(make(several), stream.rows)
+            table.append(facts | {"learner": learner} | row)
+        for options in ({}, DRIFT):
+            label = "AROW" + (", drift=0.01" if options else "") + ", gamma chosen"
+            table.append(facts | {"learner": label} | chosen(stream.rows, options))
+        if name == "electricity":
+            table += learning(stream.rows)
+        measure.show(table[-len(LEARNERS) - 6 :])
+        measure.save(table, arguments.output)
+    measure.report(table, arguments.output)
+
+
+if __name__ == "__main__":
+    main()
