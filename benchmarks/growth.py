@@ -1,0 +1,188 @@
+"""How time and memory grow with the budget, features, classes, models and rows.
+
+    python benchmarks/growth.py
+    python benchmarks/growth.py --axes budget classes
+
+One quantity grows at a time, from 100 support vectors, 20 features and two classes. The
+labels are random, so that nearly every example changes the model: the worst case, in
+which an example costs what the tables of algorithms say, with its maintenance. Rows
+alone are those of a checkerboard, where few examples do. Models are those of one sweep.
+
+Microseconds per example, and per model, of a run whose program is compiled: the median
+of three. Memory is what XLA reserves for that run: its arguments, results and
+temporaries. The slope is that of log time over log quantity in the upper half of a
+line. A run keeps what the file of results holds already; `--again` measures it anew.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import measure
+import numpy as np
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+import budgetjax as bj
+from budgetjax import datasets, examples
+from budgetjax.online import engine, sweep
+
+AXES: dict[str, tuple[int, ...]] = {
+    "budget": (20, 50, 100, 200, 500, 1000, 2000),
+    "features": (2, 8, 32, 128, 784),
+    "classes": (2, 3, 10, 30, 100),
+    "models": (1, 4, 16, 64, 256, 1024),
+    "rows": (10_000, 100_000, 1_000_000, 10_000_000),
+}
+BASE = {"budget": 100, "features": 20, "classes": 2, "models": 1, "rows": 2000}
+LEARNERS = {
+    "Perceptron, remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
+    "Pegasos, merge": (bj.pegasos, {"regularization": 1e-4}),
+    "AROW": (bj.arow, {}),
+}
+# Ten million rows of it take minutes, and its time per row is known by then.
+MANY_ROWS = {"AROW": 1_000_000}
+OUTPUT = Path(__file__).parent / "results" / "growth.json"
+
+
+def stream(axis: str, size: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    if axis == "rows":
+        return datasets.checkerboard(size["rows"], seed=0)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(size["rows"], size["features"])).astype(np.float32)
+    y = random.integers(size["classes"], size=size["rows"], dtype=np.int32)
+    return X, y if size["classes"] > 2 else 2 * y - 1
+
+
+def measured(axis: str, value: int, learner: str) -> dict[str, float]:
+    """Time per example and model, and the memory of the run."""
+    size = BASE | {axis: value}
+    algorithm, arguments = LEARNERS[learner]
+    X, y = stream(axis, size)
+    gamma = 8.0 if axis == "rows" else 0.5 / X.shape[1]
+
+    def init(gamma):
+        return algorithm.init(
+            bj.RBF(gamma),
+            num_features=X.shape[1],
+            budget=size["budget"],
+            num_classes=size["classes"],
+            **arguments,
+        )
+
+    if axis == "models":
+        states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
+        one = jax.tree.map(lambda leaf: leaf[0], states)
+        together = sweep.side_by_side(states)
+        given = examples.stream("growth", one, X, y, None)
+        block = engine.block_length("growth", None, size["budget"])
+        program = sweep._sharded.lower(
+            algorithm, tuple(jax.devices()[:1]), together, block, states, *given
+        ).compile()
+        run = lambda: program(states, *given)  # noqa: E731
+    else:
+        state = init(gamma)
+        given = examples.stream("growth", state, X, y, None)
+        block = engine.block_length("growth", None, size["budget"])
+        lowered = engine.run_checked.lower(algorithm, state, *given, block)
+        program = lowered.compile()
+        run = lambda: program(state, *given)  # noqa: E731
+    seconds = measure.median(run, 1 if value >= 10_000_000 else 3)
+    memory = program.memory_analysis()
+    total = sum(
+        getattr(memory, f"{part}_size_in_bytes")
+        for part in ("argument", "output", "temp")
+    )
+    return {
+        "us": 1e6 * seconds / (size["rows"] * size["models"]),
+        "MiB": total / 2**20,
+    }
+
+
+def slopes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Of every line, in its upper half."""
+    for axis in AXES:
+        for learner in LEARNERS:
+            line = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
+            if len(line) < 3:
+                continue
+            upper = line[len(line) // 2 - 1 :]
+            found: dict[str, Any] = {"axis": axis, "learner": learner}
+            for name in ("us", "MiB"):
+                values, costs = np.log([[r["value"], r[name]] for r in upper]).T
+                found[f"slope of {name}"] = float(np.polyfit(values, costs, 1)[0])
+            yield found
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Time above, memory below; a panel for each axis."""
+    figure = Figure(figsize=(2.9 * len(AXES), 5.4), layout="constrained")
+    panels = figure.subplots(2, len(AXES))
+    handles = {}
+    for column, axis in enumerate(AXES):
+        for line, name in enumerate(("us", "MiB")):
+            panel = panels[line, column]
+            for color, learner in enumerate(LEARNERS):
+                own = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
+                values = [[r["value"] for r in own], [r[name] for r in own]]
+                [handles[learner]] = panel.plot(*values, ".-", color=f"C{color}")
+            panel.set(xscale="log", yscale="log", xlabel=axis)
+            panel.grid(alpha=0.3)
+    panels[0, 0].set_ylabel("microseconds per example")
+    panels[0, list(AXES).index("models")].set_ylabel("per model too")
+    panels[1, 0].set_ylabel("MiB of the run")
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+    )
+    figure.savefig(path, dpi=130)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Growth of time and memory")
+    parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
+    parser.add_argument(
+        "--learners", nargs="+", choices=LEARNERS, default=list(LEARNERS)
+    )
+    parser.add_argument("--most", type=int, help="no value above it")
+    parser.add_argument("--again", action="store_true", help="measure all anew")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    given = parser.parse_args()
+    rows = json.loads(given.output.read_text())["rows"] if given.output.exists() else []
+    cases = [
+        {"axis": axis, "learner": learner, "value": value}
+        for axis in given.axes
+        for learner in given.learners
+        for value in AXES[axis]
+        if value <= (given.most or value)
+        and not (axis == "rows" and value > MANY_ROWS.get(learner, value))
+    ]
+    for key in tqdm(cases, disable=None):
+        known = [row for row in rows if key.items() <= row.items()]
+        if known and not given.again:
+            continue
+        rows = [row for row in rows if row not in known]
+        rows.append(key | measured(**key))
+        rows.sort(
+            key=lambda row: (
+                list(AXES).index(row["axis"]),
+                list(LEARNERS).index(row["learner"]),
+                row["value"],
+            )
+        )
+        measure.save(rows, given.output)
+        jax.clear_caches()
+    measure.show(rows)
+    measure.show(list(slopes(rows)))
+    draw(rows, given.output.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
