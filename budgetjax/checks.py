@@ -22,7 +22,7 @@ SMALL = 2**26
 
 
 @jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Static:
     """A yes or no, or a size, that belongs to the structure of a state.
 
@@ -34,13 +34,19 @@ class Static:
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __repr__(self) -> str:
+        return repr(self.value)
+
 
 @jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Name:
     """The name of an algorithm, which belongs to the structure of its states."""
 
     value: str
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 def algorithm_of(where: str) -> Name:

@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
+from budgetjax import shown
+
 
 class Dataset(NamedTuple):
     """A data set, split.
@@ -28,6 +30,8 @@ class Dataset(NamedTuple):
     y_test: Shaped[np.ndarray, " m"]
     num_classes: int
     name: str
+
+    __repr__ = shown.short
 
 
 FOLDER_VARIABLE = "BUDGETJAX_DATA"

@@ -17,7 +17,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import checks, kernels, losses
+from budgetjax import checks, kernels, losses, shown
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -42,6 +42,8 @@ class KernelModel(NamedTuple):
     coefficients: Float[Array, " m *classes"]
     bias: Float[Array, "*classes"]
 
+    __repr__ = shown.short
+
     def decision_function(self, X: Any) -> Float[Array, " n *classes"]:
         """`budgetjax.decision_function` of this model."""
         return decision_function(self, X)
@@ -61,6 +63,8 @@ class LinearModel(NamedTuple):
 
     weights: Float[Array, " d"]
     bias: Float[Array, ""]
+
+    __repr__ = shown.short
 
     def decision_function(self, X: Any) -> Float[Array, " n"]:
         """`budgetjax.decision_function` of this model."""
@@ -92,6 +96,8 @@ class Labelled(NamedTuple):
     intercept: float | Float[np.ndarray, " outputs"] = 0.0
     calibration: float | None = None
 
+    __repr__ = shown.short
+
     def decision_function(self, X: Any) -> Float[np.ndarray, " n *classes"]:
         """`budgetjax.decision_function` of this model."""
         return decision_function(self, X)
@@ -113,6 +119,8 @@ class Support(NamedTuple):
     vectors: Float[Array | np.ndarray, "*models capacity features"]
     coefficients: Float[Array | np.ndarray, "*models capacity columns"]
     mask: Bool[Array | np.ndarray, "*models capacity"]
+
+    __repr__ = shown.short
 
 
 def decision_function(model: Any, X: Any) -> Any:

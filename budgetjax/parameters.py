@@ -6,6 +6,8 @@ from typing import Any, dataclass_transform
 
 import jax
 
+from budgetjax import shown
+
 
 def static(*, default: Any) -> Any:
     """A field of the tree's structure: it is no leaf, so `jit` knows its value."""
@@ -23,9 +25,11 @@ class Parameters:
     `__post_init__` are for what users construct, and are not made then.
     """
 
+    __repr__ = shown.short
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        dataclasses.dataclass(frozen=True)(cls)
+        dataclasses.dataclass(frozen=True, repr=False)(cls)
         fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
         fixed = [field.name for field in fields if field.metadata.get("static")]
         names = [field.name for field in fields if field.name not in fixed]

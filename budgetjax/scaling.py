@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Bool, Float, Shaped
 
-from budgetjax import checks
+from budgetjax import checks, shown
 
 # The ratio of standard deviations, or of the mean to them, that is warned about.
 TOO_UNEVEN = 100
@@ -39,6 +39,8 @@ class Scaling(NamedTuple):
     num_rows: int
     mean: Float[np.ndarray, " features"]
     variance: Float[np.ndarray, " features"]
+
+    __repr__ = shown.short
 
     @classmethod
     def empty(cls, num_features: int) -> "Scaling":

@@ -17,7 +17,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, kernels
+from budgetjax import checks, kernels, shown
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 
@@ -86,6 +86,8 @@ class Expansion(NamedTuple):
     num_active: Integer[Array, ""]
     budget: Integer[Array, ""]
     average: Average | None = None
+
+    __repr__ = shown.short
 
     @property
     def num_columns(self) -> int:

@@ -1376,7 +1376,7 @@ def test_info(at, models):
         columns:            a, b
         features:           2
         support vectors:    10 of at most 10
-        kernel:             RBF(gamma={usual_gamma():.4g}, exact=False)
+        kernel:             RBF(gamma={usual_gamma():.6g}, exact=False)
         regularization:     0.0001
         num seen:           600
         num mistakes:       {int(model.state.num_mistakes)}

@@ -94,31 +94,9 @@ def _of_model(model: Any) -> list[tuple[str, str]]:
     if is_record(type(model)):
         for name, part in zip(model._fields, model, strict=True):
             if name == "kernel":
-                lines.append((name, _kernel(part)))
+                lines.append((name, repr(part)))
             elif hasattr(part, "__array__") and np.ndim(part) == 0:
                 number = np.asarray(part).item()
                 shown = f"{number:,.6g}" if type(number) is float else f"{number:,}"
                 lines.append((name.replace("_", " "), shown))
     return lines
-
-
-def _kernel(kernel: Any) -> str:
-    """A kernel with its parameters, as it is written in Python."""
-    from budgetjax.saving.names import fields_of
-
-    parts = [
-        f"{name}={_parameter(getattr(kernel, name))}"
-        for name in fields_of(type(kernel))
-    ]
-    return f"{type(kernel).__name__}({', '.join(parts)})"
-
-
-def _parameter(value: Any) -> str:
-    from budgetjax.kernels import Kernel
-
-    if isinstance(value, Kernel):
-        return _kernel(value)
-    if not hasattr(value, "dtype"):
-        return str(value)
-    array = np.asarray(value)
-    return f"{array.item():.4g}" if array.ndim == 0 else f"{array.size} values"

@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, counter, examples, kernels, support_set
+from budgetjax import checks, counter, examples, kernels, shown, support_set
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
@@ -53,6 +53,7 @@ def restarted(state: Any) -> Any:
     return state._replace(maintenance=again(strategy, state.kernel, state.expansion))
 
 
+@shown.documented
 class Algorithm(NamedTuple):
     """An online algorithm: its name, and pure functions over its state.
 
@@ -122,6 +123,9 @@ class Algorithm(NamedTuple):
     with_vectors: Callable[[Any, Array], Any] | None = with_vectors
     restarted: Callable[[Any], Any] = restarted
     safe_margin: Callable[[Any], float] | None = None
+
+    def __repr__(self) -> str:
+        return f"Algorithm({self.name!r})"
 
     def step(
         self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, losses, support_set
+from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
@@ -61,6 +61,8 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
+
+    __repr__ = shown.short
 
 
 def init(

@@ -11,7 +11,7 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, losses, support_set
+from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
@@ -66,6 +66,8 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
+
+    __repr__ = shown.short
 
 
 def start(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, losses
+from budgetjax import checks, losses, shown
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
@@ -41,6 +41,8 @@ class State(NamedTuple):
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
+
+    __repr__ = shown.short
 
 
 def init(

@@ -1,6 +1,7 @@
 """Many models at once on one stream, and the grid they come from."""
 
 import functools
+import html
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import checks, examples
+from budgetjax import checks, examples, shown
 from budgetjax.online import engine
 from budgetjax.online.algorithm import Algorithm
 
@@ -34,6 +35,8 @@ class Sweep(NamedTuple):
     states: Any
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
+
+    __repr__ = shown.short
 
     @property
     def error(self) -> Float[Array, " models"]:
@@ -237,6 +240,15 @@ class Table(NamedTuple):
             )
             for line in cells
         )
+
+    def _repr_html_(self) -> str:
+        """The table as notebooks show it."""
+        lines = [("th", self.names), *(("td", map(_shown, row)) for row in self.rows)]
+        cells = (
+            "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in line)
+            for tag, line in lines
+        )
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
 
 
 def _shown(value: Any) -> str:

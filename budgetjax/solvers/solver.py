@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, progress_bar
+from budgetjax import checks, progress_bar, shown
 from budgetjax.solvers.linear.rows import sparse_rows
 
 
@@ -29,6 +29,7 @@ class Objective(NamedTuple):
     dual: Float[Array, ""]
 
 
+@shown.documented
 class Solver(NamedTuple):
     """A solver of a problem on a whole training set: pure functions over its state.
 
@@ -85,6 +86,9 @@ class Solver(NamedTuple):
     max_steps: int = 10_000
     callback_every: int = 100
 
+    def __repr__(self) -> str:
+        return f"Solver({self.name!r})"
+
 
 class Record(NamedTuple):
     """What a run has reached, as its callback sees it.
@@ -129,6 +133,8 @@ class Solution(NamedTuple):
     history: History
     state: Any
     converged: bool
+
+    __repr__ = shown.short
 
 
 def solve(

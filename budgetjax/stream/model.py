@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
-from budgetjax import models
+from budgetjax import models, shown
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
@@ -36,6 +36,8 @@ class StreamModel(NamedTuple):
     num_scored: int = 0
     total_error: float = 0.0
     reservoir: Reservoir | None = None
+
+    __repr__ = shown.short
 
     @property
     def state(self) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, models
+from budgetjax import checks, models, shown
 from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
@@ -70,6 +70,8 @@ class State(NamedTuple):
     num_updates: Integer[Array, ""]
     momentum: Momentum | None
     digest: Integer[Array, ""]
+
+    __repr__ = shown.short
 
 
 def init(

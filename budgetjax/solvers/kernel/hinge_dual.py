@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
-from budgetjax import checks, models
+from budgetjax import checks, models, shown
 from budgetjax.checks import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
@@ -60,6 +60,8 @@ class State(NamedTuple):
     key: Key[Array, ""]
     digest: Integer[Array, ""]
     fit_bias: Static
+
+    __repr__ = shown.short
 
 
 def start(

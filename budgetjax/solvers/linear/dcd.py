@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Key
 
-from budgetjax import checks
+from budgetjax import checks, shown
 from budgetjax.checks import Name
 from budgetjax.models import LinearModel
 from budgetjax.solvers.linear import patterns
@@ -55,6 +55,8 @@ class State(NamedTuple):
     tolerance: Float[Array, ""]
     key: Key[Array, ""]
     problem: Problem
+
+    __repr__ = shown.short
 
 
 def init(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int32, Key
 
-from budgetjax import checks
+from budgetjax import checks, shown
 from budgetjax.checks import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
@@ -40,6 +40,8 @@ class State(NamedTuple):
     key: Key[Array, ""]
     problem: Problem
     batch_size: Static
+
+    __repr__ = shown.short
 
 
 def init(

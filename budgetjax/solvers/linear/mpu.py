@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Key
 
-from budgetjax import checks, models
+from budgetjax import checks, models, shown
 from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
@@ -61,6 +61,8 @@ class State(NamedTuple):
     settled: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
+
+    __repr__ = shown.short
 
 
 def init(

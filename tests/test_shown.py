@@ -1,0 +1,67 @@
+"""What is printed of states, models and tables, and under `help`."""
+
+import pydoc
+
+import jax
+import numpy as np
+import pytest
+
+import budgetjax as bj
+from budgetjax.online import ALGORITHMS
+from budgetjax.solvers import SOLVERS
+
+
+def test_a_state_is_printed_in_one_line():
+    kernel = bj.Mapped(bj.RBF(0.123456789), np.ones((784, 3), np.float32))
+    state = bj.sgd.init(
+        kernel, num_features=784, budget=100, maintenance=bj.Project(), average=True
+    )
+    text = repr(state)
+    assert text.startswith(
+        "State(algorithm='sgd', kernel=Mapped(kernel=RBF(gamma=0.123457, exact=False), "
+        "matrix=float32[784, 3], mapped_vectors=False), expansion=Expansion(vectors="
+        "float32[101, 784], "
+    )
+    assert "num_seen=0," in text
+    assert "Array(" not in text
+    assert "\n" not in text
+    model = bj.Labelled(
+        state, classes=np.array(["a", "b"]), feature_names=tuple("x" * 784)
+    )
+    assert repr(model).startswith(f"Labelled(model={text}, scaling=None, ")
+    assert "classes=['a', 'b'], feature_names=('x', 'x', 'x', ... 784 in all)" in repr(
+        model
+    )
+
+
+def test_traced_and_stacked_values_have_shapes():
+    def init(gamma):
+        return bj.perceptron.init(
+            bj.RBF(gamma), num_features=2, budget=3, maintenance=bj.RemoveOldest()
+        )
+
+    texts = []
+    jax.eval_shape(lambda gamma: texts.append(repr(init(gamma))), 1.0)
+    assert "RBF(gamma=float32[], exact=False)" in texts[0]
+    states = jax.vmap(init)(np.ones(2, np.float32))
+    assert "vectors=float32[2, 4, 2]" in repr(states)
+
+
+def test_a_table_in_a_notebook():
+    table = bj.Table(("<gamma>", "error"), ((0.1, 0.25), (1.0, 0.123456)))
+    assert table._repr_html_() == (
+        "<table><tr><th>&lt;gamma&gt;</th><th>error</th></tr>"
+        "<tr><td>0.1</td><td>0.25</td></tr><tr><td>1</td><td>0.1235</td></tr></table>"
+    )
+
+
+@pytest.mark.parametrize("name", [*ALGORITHMS, *SOLVERS])
+def test_help_is_about_the_algorithm(name):
+    record = getattr(bj, name)
+    text = pydoc.render_doc(record, renderer=pydoc.plaintext)
+    assert f"{name}.init(" in text
+    assert "Example:" in text
+    assert "builtins.tuple" not in text
+    # The class keeps its own.
+    assert "Attributes:" in type(record).__doc__
+    assert repr(record) == f"{type(record).__name__}({name!r})"
