@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import gc
+import json
 import os
 import re
 import signal
@@ -1382,6 +1383,31 @@ def test_info(at, models):
         num mistakes:       {int(model.state.num_mistakes)}
         num updates:        {int(model.state.num_updates)}
         """)
+    found = json.loads(good("info", models / "model.st", "--json"))
+    state = model.state
+    assert found == {
+        "type": "StreamModel",
+        "written_by": f"budgetjax {bj.__version__}, JAX {jax.__version__}",
+        "algorithm": "pegasos",
+        "maintenance": "Merge",
+        "classes": ["no", "yes"],
+        "file_of_training": "train.csv",
+        "target_of_training": "kind",
+        "refit_of_training": True,
+        "rows_read": 300,
+        "progressive_error": model.error,
+        "scaling": "every feature to deviation 1",
+        "columns": ["a", "b"],
+        "features": 2,
+        "support_vectors": {"active": 10, "budget": 10},
+        "kernel": f"RBF(gamma={usual_gamma():.6g}, exact=False)",
+        "regularization": float(state.regularization),
+        "num_seen": 600,
+        "num_mistakes": int(state.num_mistakes),
+        "num_updates": int(state.num_updates),
+    }
+    for name in ("stacked.st", "height.st", "curve.st", "batch.st"):
+        assert json.loads(good("info", models / name, "--json"))
     said = report(good("info", models / "stacked.st"))
     assert said["models"] == "2, stacked"
     said = report(good("info", models / "height.st"))

@@ -1,5 +1,6 @@
 """`budgetjax info`: what a model file holds."""
 
+import json
 from typing import Any
 
 import click
@@ -7,13 +8,18 @@ import numpy as np
 
 from budgetjax.cli import data, targets
 
+# A name, the text of it, and, where that is not the text, its value for programs.
+Line = tuple[str, str] | tuple[str, str, Any]
 # The width of the names in the report.
 NAMES = 20
 
 
 @click.command()
 @click.argument("model")
-def info(model: str) -> None:
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write one JSON object, for programs."
+)
+def info(model: str, as_json: bool) -> None:
     """Say what is in MODEL, one "name: value" per line.
 
     MODEL is a file of "budgetjax train", a checkpoint, or a file of budgetjax.save.
@@ -21,30 +27,35 @@ def info(model: str) -> None:
     from budgetjax.saving import model_files
 
     header = model_files.header(model)
-    for name, text in [*_of_header(header), *_of_contents(model)]:
-        click.echo(f"{name + ':':<{NAMES}}{text}")
+    lines = [*_of_header(header), *_of_contents(model)]
+    if as_json:
+        found = {line[0].replace(" ", "_"): line[-1] for line in lines}
+        click.echo(json.dumps(found, indent=2, default=str))
+    else:
+        for name, text, *_ in lines:
+            click.echo(f"{name + ':':<{NAMES}}{text}")
 
 
-def _of_header(header: dict[str, Any]) -> list[tuple[str, str]]:
+def _of_header(header: dict[str, Any]) -> list[Line]:
     """What can be said without making the model."""
     about, notes = header["about"], header["notes"]
-    lines = [
+    lines: list[Line] = [
         ("type", about["type"]),
         ("written by", f"budgetjax {header['budgetjax']}, JAX {header['jax']}"),
     ]
     for name in ("algorithm", "maintenance"):
         if name in about:
             lines.append((name, about[name]))
-    if about.get("labels"):
-        words = [data.label(label) for label in about["labels"]]
-        lines.append(("classes", f"{len(words):,}: {data.listed(words)}"))
+    if labels := about.get("labels"):
+        words = [data.label(label) for label in labels]
+        lines.append(("classes", f"{len(words):,}: {data.listed(words)}", labels))
     for name in ("file", "target", "refit"):
         if notes.get(name) is not None:
-            lines.append((f"{name} of training", str(notes[name])))
+            lines.append((f"{name} of training", str(notes[name]), notes[name]))
     return lines
 
 
-def _of_contents(path: str) -> list[tuple[str, str]]:
+def _of_contents(path: str) -> list[Line]:
     """What the model itself tells."""
     from budgetjax import models
     from budgetjax.saving import model_files
@@ -57,46 +68,62 @@ def _of_contents(path: str) -> list[tuple[str, str]]:
             raise
         # A function of the user's own: only Python can make this model.
         return [("not shown", str(error))]
-    lines = []
+    lines: list[Line] = []
     if isinstance(value, StreamModel):
         error = targets.shown_error(value.error, models.is_regressor(value))
         scaled = "none" if value.scaling is None else "every feature to deviation 1"
         lines = [
-            ("rows read", f"{value.num_rows:,}"),
-            ("progressive error", error),
+            ("rows read", f"{value.num_rows:,}", value.num_rows),
+            ("progressive error", error, value.error if value.num_rows else None),
             ("scaling", scaled),
         ]
     if "batch_rows" in notes:
-        lines.append(("checkpoint", f"after {notes['rows']:,} rows of a stream"))
+        after = f"after {notes['rows']:,} rows of a stream"
+        lines.append(("checkpoint", after, notes["rows"]))
     model = getattr(value, "model_", value)
     if columns := models.labelled(model).feature_names:
-        lines.append(("columns", data.listed(columns)))
+        lines.append(("columns", data.listed(columns), columns))
     lines += _of_model(models.innermost(model))
     parameters = getattr(value, "get_params", dict)()
-    return lines + [(name, str(given)) for name, given in parameters.items()]
+    return lines + [(name, str(given), given) for name, given in parameters.items()]
 
 
-def _of_model(model: Any) -> list[tuple[str, str]]:
+def _of_model(model: Any) -> list[Line]:
     """Sizes and numbers of a state, or of the model of a solver."""
     from budgetjax.saving.names import is_record
 
     expansion = getattr(model, "expansion", None)
     vectors = getattr(expansion or model, "vectors", None)
     rows = getattr(model, "weights", None) if vectors is None else vectors
-    lines = [] if rows is None else [("features", f"{rows.shape[-1]:,}")]
+    lines: list[Line] = []
+    if rows is not None:
+        lines.append(("features", f"{rows.shape[-1]:,}", rows.shape[-1]))
     if expansion is not None and np.ndim(expansion.num_active):
-        lines.append(("models", f"{np.size(expansion.num_active):,}, stacked"))
+        number = np.size(expansion.num_active)
+        lines.append(("models", f"{number:,}, stacked", number))
     elif expansion is not None:
         active, budget = int(expansion.num_active), int(expansion.budget)
-        lines.append(("support vectors", f"{active:,} of at most {budget:,}"))
+        text = f"{active:,} of at most {budget:,}"
+        lines.append(("support vectors", text, {"active": active, "budget": budget}))
     elif vectors is not None:
-        lines.append(("support vectors", f"{vectors.shape[-2]:,}"))
+        number = vectors.shape[-2]
+        lines.append(("support vectors", f"{number:,}", {"active": number}))
     if is_record(type(model)):
         for name, part in zip(model._fields, model, strict=True):
             if name == "kernel":
                 lines.append((name, repr(part)))
+            elif _is_key(part):
+                continue
             elif hasattr(part, "__array__") and np.ndim(part) == 0:
                 number = np.asarray(part).item()
                 shown = f"{number:,.6g}" if type(number) is float else f"{number:,}"
-                lines.append((name.replace("_", " "), shown))
+                lines.append((name.replace("_", " "), shown, number))
     return lines
+
+
+def _is_key(part: Any) -> bool:
+    """Whether this is the key of random draws, which is no number."""
+    import jax
+
+    dtype = getattr(part, "dtype", None)
+    return dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)
