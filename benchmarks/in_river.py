@@ -55,7 +55,8 @@ class Stream(NamedTuple):
 
 
 def listed(X: np.ndarray, y: np.ndarray) -> Rows:
-    rows = X.astype(float).tolist()
+    """Rows of labels -1 and +1, of which river's linear models take no -1."""
+    rows, y = X.astype(float).tolist(), y > 0
     return [
         (dict(enumerate(x)), label) for x, label in zip(rows, y.tolist(), strict=True)
     ]
