@@ -76,9 +76,11 @@ class View(NamedTuple):
         self, row: Float[np.ndarray, " features"], tick: int
     ) -> Float[np.ndarray, " columns"]:
         """The scores of one row after so many quiet rows; O(rows features)."""
-        distances = self.squares + row.dot(row) - 2 * self.vectors.dot(row)
-        kernel_row = np.exp(-self.gamma * np.maximum(distances, 0))
-        return self.scales[tick] * kernel_row.dot(self.coefficients)
+        # The caller raises where the model has overflowed.
+        with np.errstate(over="ignore", invalid="ignore"):
+            distances = self.squares + row.dot(row) - 2 * self.vectors.dot(row)
+            kernel_row = np.exp(-self.gamma * np.maximum(distances, 0))
+            return self.scales[tick] * kernel_row.dot(self.coefficients)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -369,9 +371,11 @@ class Online(base.Estimator):
         return scores
 
     def _check_finite(self, scores: np.ndarray) -> None:
-        if not math.isfinite(float(np.add.reduce(scores, axis=None))):
+        if not all(map(math.isfinite, scores.flat)):
             why = engine.cause(self._state, jnp.asarray(self._X[:1]))
-            raise ValueError(f"{self._where}: every score must be finite, got a {why}")
+            raise ValueError(
+                f"{self._where}: every score must be finite, got {scores}: {why}"
+            )
 
     def _scores_one(self, x: Mapping[Any, Any]) -> np.ndarray:
         """The scores of a row, after all rows so far."""

@@ -298,6 +298,13 @@ def test_errors_leave_the_model_as_it_was():
         model.learn_one({"a": 1.0}, True, w=-1)
     with pytest.raises(ValueError, match="y must be finite, got nan"):
         BudgetedRegressor(**SGD).learn_one({"a": 1.0}, np.nan)
+    regressor, (rows, _, _) = BudgetedRegressor(**SGD, learning_rate=1e30), rows_of(9)
+    for x in rows[:8]:
+        regressor.learn_one(x, 1.0)
+    with pytest.raises(
+        ValueError, match=r"must be finite, got .* coefficients overflow"
+    ):
+        regressor.predict_one(rows[8])
     assert int(model.state.num_seen) == 2
     assert model.features == ("a",)
     for settings, text in (
