@@ -10,11 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from test_models import X, learned
 
 import budgetjax as bj
 from budgetjax import scaling
 from budgetjax.estimators import BudgetedKernelRegressor, SBPClassifier
+from budgetjax.saving.predictor import predictor
 
 # Raw rows: far from 0, on scales of their own.
 RAW = (1000 + X * np.array([1e-2, 30.0, 4.0], np.float32)[: X.shape[1]]).astype(
@@ -77,6 +81,26 @@ def estimator():
     return found
 
 
+def pipeline():
+    """Two scalings before a third one."""
+    found = estimator()
+    found._model = found._model._replace(scaling=SCALING._replace(mean=np.ones(2)))
+    doubled = StandardScaler(with_mean=False).fit(2 * X)
+    found = make_pipeline(StandardScaler().fit(RAW), doubled, found)
+    found[-1].n_features_in_ = X.shape[1]
+    return found
+
+
+def shared():
+    """One per class, with most vectors in common."""
+    found, first = estimator(), kernel_model(bj.RBF(0.4), 1)
+    second = first._replace(
+        vectors=first.vectors[2:], coefficients=first.coefficients[:-2]
+    )
+    found._model = found._model._replace(model=(first, second) * 2)
+    return found
+
+
 def quantiles():
     found = BudgetedKernelRegressor(quantile=[0.9, 0.1, 0.5])
     found._model = bj.Labelled(regressor(3), intercept=np.array([1.0, 2.0, 3.0]))
@@ -106,7 +130,9 @@ MODELS = {
     "features": fourier,
     "a solution": lambda: kernel_model(bj.RBF(0.4), 1),
     "one per class": estimator,
+    "shared vectors": shared,
     "quantiles": quantiles,
+    "a pipeline": pipeline,
 }
 SCRIPT = """
 import json, pathlib, sys, zipfile
@@ -141,8 +167,9 @@ assert not [name for name in sys.modules if name.startswith("budgetjax.")]
 
 
 def rows_of(model):
-    scales = getattr(model, "model", model)
-    return RAW if bj.models.labelled(scales).scaling is not None else X
+    if hasattr(model, "steps"):
+        return RAW
+    return RAW if bj.models.labelled(model).scaling is not None else X
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +192,8 @@ def test_it_predicts_the_same_without_this_package(exported, name, suffix):
     model = MODELS[name]()
     rows = np.load(exported / f"{name}.npy")
     found = np.load(exported / f"{name}{suffix}.npz")
+    if name == "a pipeline":
+        rows, model = model[:-1].transform(rows.astype(np.float64)), model[-1]
     predicts = getattr(model, "model_", model)
     expected = {}
     if bj.models.is_regressor(predicts):
@@ -249,6 +278,12 @@ def test_a_compact_model_and_an_empty_one(tmp_path, suffix):
     assert not np.any(scores(path, X))
 
 
+def test_classes_share_their_vectors():
+    (part,) = predictor("test", shared()).parts
+    assert part.coefficients.shape == (len(X[::4]), 4)
+    assert len(predictor("test", estimator()).parts) == 4
+
+
 class Own(bj.Kernel):
     """A kernel of the user's own."""
 
@@ -277,6 +312,16 @@ def test_a_kernel_of_ones_own_is_stablehlo(tmp_path):
             "model.onnx",
             SBPClassifier(),
             "model must be a model or a fitted .* got SBPClassifier",
+        ),
+        (
+            "model.onnx",
+            make_pipeline(PCA(), SBPClassifier()),
+            "model must have nothing but StandardScaler .* got PCA",
+        ),
+        (
+            "model.onnx",
+            make_pipeline(StandardScaler(), SBPClassifier()),
+            "model must be fitted, got a new pipeline",
         ),
         ("model.onnx", {}, "model must be the state of an online .* got"),
         (

@@ -49,9 +49,10 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
 
     Args:
       path: the file, `NAME.onnx` or `NAME.stablehlo`, which is replaced if it exists.
-      model: a model as for `budgetjax.decision_function`, or a fitted estimator of
-        `budgetjax.estimators`. Of `BudgetedOneClass` the values are its scores, below 0
-        for outliers.
+      model: a model as for `budgetjax.decision_function`; a fitted estimator of
+        `budgetjax.estimators`, also in a pipeline of scikit-learn behind a
+        `StandardScaler`. Of `BudgetedOneClass` the values are its scores, below 0 for
+        outliers.
 
     Raises:
       ValueError: if the name ends otherwise; the model is no single one, or not fitted;

@@ -2,11 +2,13 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from budgetjax import calibration, models
 from budgetjax.kernels import Linear
 from budgetjax.models import KernelModel, LinearModel
+from budgetjax.scaling import Scaling
 
 CLASSIFIER = ("label", "scores", "probabilities")
 REGRESSOR = ("variable",)
@@ -69,6 +71,7 @@ def predictor(where: str, model: Any) -> Predictor:
     Raises:
       ValueError: if it is an estimator that is not fitted, no model, or many.
     """
+    model, before = _after_scalers(where, model)
     if hasattr(model, "get_params") and not hasattr(model, "model_"):
         raise ValueError(
             f"{where}: model must be a model or a fitted estimator of budgetjax, got "
@@ -76,9 +79,11 @@ def predictor(where: str, model: Any) -> Predictor:
         )
     levels = np.asarray(getattr(model, "quantile", None))
     model = models.labelled(getattr(model, "model_", model))
+    for scaler in reversed(before):
+        model = _behind(scaler, model)
     num_features, dtype = models.num_features(where, model), models.dtype_of(model)
     parts = model.model if type(model.model) is tuple else (model.model,)
-    parts = tuple(_terms(models.innermost(part)) for part in parts)
+    parts = _together(tuple(_terms(models.innermost(part)) for part in parts))
     columns = sum(part.coefficients.shape[1] for part in parts)
     return Predictor(
         parts,
@@ -91,6 +96,39 @@ def predictor(where: str, model: Any) -> Predictor:
         model.feature_names,
         num_features,
         dtype,
+    )
+
+
+def _after_scalers(where: str, model: Any) -> tuple[Any, list[Any]]:
+    """The last step of a pipeline of scikit-learn, and the scalers before it."""
+    steps = [step for _, step in getattr(model, "steps", [("", model)])]
+    before = [step for step in steps[:-1] if step not in (None, "passthrough")]
+    for step in before:
+        if type(step).__name__ != "StandardScaler":
+            raise ValueError(
+                f"{where}: model must have nothing but StandardScaler before it in a "
+                f"pipeline, got {type(step).__name__}"
+            )
+        if not hasattr(step, "n_features_in_"):
+            raise ValueError(f"{where}: model must be fitted, got a new pipeline")
+    return steps[-1], before
+
+
+def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
+    """The model of rows before a `StandardScaler`: two scalings are one."""
+    zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
+    mean = scaler.mean_ if scaler.with_mean else zeros
+    deviation = scaler.scale_ if scaler.with_std else ones
+    own = model.scaling or Scaling(1, zeros, ones)
+    names = getattr(scaler, "feature_names_in_", None)
+    return model._replace(
+        scaling=Scaling(
+            own.num_rows,
+            mean + deviation * own.mean,
+            # What has been constant is 0 behind its own scaling.
+            np.where(own.constant, 0, deviation**2 * own.variance),
+        ),
+        feature_names=model.feature_names if names is None else tuple(names.tolist()),
     )
 
 
@@ -144,6 +182,27 @@ def _terms(model: Any) -> KernelModel:
         vectors = np.zeros((1, vectors.shape[1]), vectors.dtype)
         coefficients = np.zeros((1, coefficients.shape[1]))
     return _of(kernel, vectors, coefficients, bias)
+
+
+def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
+    """Models of one kernel as one, in which equal vectors are one row."""
+    kernel, *others = (part.kernel for part in parts)
+    if not others or not all(_same(kernel, other) for other in others):
+        return parts
+    stacked = np.concatenate([part.vectors for part in parts])
+    vectors, places = np.unique(stacked, axis=0, return_inverse=True)
+    coefficients = np.zeros((len(vectors), len(parts)), stacked.dtype)
+    columns = np.repeat(np.arange(len(parts)), [len(part.vectors) for part in parts])
+    terms = np.concatenate([part.coefficients[:, 0] for part in parts])
+    np.add.at(coefficients, (places.reshape(-1), columns), terms)
+    bias = np.concatenate([part.bias for part in parts])
+    return (_of(kernel, vectors, coefficients, bias),)
+
+
+def _same(kernel: Any, other: Any) -> bool:
+    leaves, structure = jax.tree.flatten(kernel)
+    more, same = jax.tree.flatten(other)
+    return structure == same and all(map(np.array_equal, leaves, more))
 
 
 def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
