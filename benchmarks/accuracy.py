@@ -347,10 +347,10 @@ def rival_row(label: str, task: Task, gammas, parts, data, orders) -> dict[str, 
 
 
 def compare(
-    names, budgets, methods, quick: bool, units, known: set[tuple[str, int, str]]
+    names, budgets, methods, quick, orders, units, known: set[tuple[str, int, str]]
 ):
     """One row a data set, budget, method and model, but for what is known."""
-    limit, orders = (TUNING_ROWS // 4, 1) if quick else (TUNING_ROWS, ORDERS)
+    limit, orders = (TUNING_ROWS // 4, 1) if quick else (TUNING_ROWS, orders)
     progress = tqdm(total=len(names) * len(budgets) * len(methods))
     for name in names:
         progress.set_description(name)
@@ -500,6 +500,7 @@ def main():
     parser.add_argument(
         "--missing", action="store_true", help="only what the file does not hold"
     )
+    parser.add_argument("--orders", type=int, default=ORDERS, help="of the rows")
     parser.add_argument(
         "--units", nargs="+", type=float, help="gammas to try, in place of the data's"
     )
@@ -527,6 +528,7 @@ def main():
             arguments.budgets,
             arguments.methods,
             arguments.quick,
+            arguments.orders,
             arguments.units,
             known,
         ):
