@@ -300,7 +300,8 @@ def slot_of(
 def past(ages: Integer[Array, " rows"]) -> Integer[Array, " rows"]:
     """Ages before those of any round to come, in their order; O(B^2)."""
     rows = ages.shape[0]
-    ranks = jnp.sum(ages[:, None] > ages[None], axis=1, dtype=jnp.int32)
+    # One after the other: a matrix of all pairs would be in the memory of every run.
+    ranks = jax.lax.map(lambda age: jnp.sum(age > ages, dtype=jnp.int32), ages)
     return jnp.where(ages == FREE, FREE, ranks - rows)
 
 
