@@ -161,8 +161,7 @@ def main():
         for axis in given.axes
         for learner in given.learners
         for value in AXES[axis]
-        if value <= (given.most or value)
-        and value <= MOST.get((learner, axis), value)
+        if value <= (given.most or value) and value <= MOST.get((learner, axis), value)
     ]
     for key in tqdm(cases, disable=None):
         known = [row for row in rows if key.items() <= row.items()]
