@@ -433,7 +433,10 @@ def table(rows) -> str:
 
 
 def draw(rows, path: Path) -> None:
-    """Errors of last iterates against the budget, with the whole SVM as a line."""
+    """Errors of last iterates against the budget, with the whole SVM as a line.
+
+    Of data with a few lines at least; a part of the results may have none.
+    """
     drawn: dict[str, dict[str, list]] = {}
     for row in rows:
         if row["model"] == "last" and row["method"] in SHOWN:
@@ -443,6 +446,8 @@ def draw(rows, path: Path) -> None:
         drawn[name] = {label: line for label, line in lines.items() if len(line) > 1}
         if len(drawn[name]) < ENOUGH:
             del drawn[name]
+    if not drawn:
+        return
     full = {row["data"]: row for row in rows if row["method"] == FULL}
     height = -(-len(drawn) // PANELS)
     figure = Figure(figsize=(3.6 * PANELS, 3 * height + 0.8), layout="constrained")
