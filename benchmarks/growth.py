@@ -15,6 +15,7 @@ line. A run keeps what the file of results holds already; `--again` measures it 
 """
 
 import argparse
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,14 +84,14 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         program = sweep._sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
-        run = lambda: program(states, *given)  # noqa: E731
+        run = functools.partial(program, states, *given)
     else:
         state = init(gamma)
         given = examples.stream("growth", state, X, y, None)
         block = engine.block_length("growth", None, size["budget"])
         lowered = engine.run_checked.lower(algorithm, state, *given, block)
         program = lowered.compile()
-        run = lambda: program(state, *given)  # noqa: E731
+        run = functools.partial(program, state, *given)
     seconds = measure.median(run, 1 if value >= 10_000_000 else 3)
     memory = program.memory_analysis()
     total = sum(

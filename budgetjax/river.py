@@ -100,12 +100,23 @@ def _learned(
 class Online(base.Estimator):
     """The rows that wait, and the model, of all three estimators."""
 
-    algorithm: str
-    budget: int
-    kernel: str | Kernel
-    gamma: float | None
-    seed: int
-    options: dict[str, Any]
+    def __init__(
+        self,
+        algorithm: str = "sgd",
+        *,
+        budget: int = 100,
+        kernel: str | Kernel = "rbf",
+        gamma: float | None = None,
+        seed: int = 0,
+        **options: Any,
+    ):
+        self.algorithm = algorithm
+        self.budget = budget
+        self.kernel = kernel
+        self.gamma = gamma
+        self.seed = seed
+        self.options = options
+        self._start()
 
     def _start(self) -> None:
         """Nothing has been learned."""
@@ -506,14 +517,10 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
         seed: int = 0,
         **options: Any,
     ):
-        self.algorithm = algorithm
-        self.budget = budget
-        self.kernel = kernel
-        self.gamma = gamma
         self.classes = classes
-        self.seed = seed
-        self.options = options
-        self._start()
+        super().__init__(
+            algorithm, budget=budget, kernel=kernel, gamma=gamma, seed=seed, **options
+        )
 
     def _start(self) -> None:
         super()._start()
@@ -690,24 +697,6 @@ class BudgetedRegressor(Online, base.MiniBatchRegressor):
       See `budgetjax.sgd.init`.
     """
 
-    def __init__(
-        self,
-        algorithm: str = "sgd",
-        *,
-        budget: int = 100,
-        kernel: str | Kernel = "rbf",
-        gamma: float | None = None,
-        seed: int = 0,
-        **options: Any,
-    ):
-        self.algorithm = algorithm
-        self.budget = budget
-        self.kernel = kernel
-        self.gamma = gamma
-        self.seed = seed
-        self.options = options
-        self._start()
-
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: int | float = 1.0) -> None:
         """Learns one row; see `BudgetedClassifier.learn_one`.
 
@@ -783,24 +772,6 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
     References:
       See `budgetjax.sgd.init`.
     """
-
-    def __init__(
-        self,
-        algorithm: str = "sgd",
-        *,
-        budget: int = 100,
-        kernel: str | Kernel = "rbf",
-        gamma: float | None = None,
-        seed: int = 0,
-        **options: Any,
-    ):
-        self.algorithm = algorithm
-        self.budget = budget
-        self.kernel = kernel
-        self.gamma = gamma
-        self.seed = seed
-        self.options = options
-        self._start()
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """Learns one row; see `BudgetedClassifier.learn_one`.
