@@ -120,21 +120,24 @@ def slopes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Time above, memory below; a panel for each axis."""
-    figure = Figure(figsize=(2.9 * len(AXES), 5.4), layout="constrained")
-    panels = figure.subplots(2, len(AXES))
+    """Time above, memory below; a panel for each axis that was measured."""
+    axes = list(dict.fromkeys(row["axis"] for row in rows))
+    figure = Figure(figsize=(2.9 * len(axes), 5.4), layout="constrained")
+    panels = figure.subplots(2, len(axes), squeeze=False)
     handles = {}
-    for column, axis in enumerate(AXES):
+    for column, axis in enumerate(axes):
         for line, name in enumerate(("us", "MiB")):
             panel = panels[line, column]
             for color, learner in enumerate(LEARNERS):
                 own = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
                 values = [[r["value"] for r in own], [r[name] for r in own]]
-                [handles[learner]] = panel.plot(*values, ".-", color=f"C{color}")
+                if own:
+                    [handles[learner]] = panel.plot(*values, ".-", color=f"C{color}")
             panel.set(xscale="log", yscale="log", xlabel=axis)
             panel.grid(alpha=0.3)
     panels[0, 0].set_ylabel("microseconds per example")
-    panels[0, list(AXES).index("models")].set_ylabel("per model too")
+    if "models" in axes:
+        panels[0, axes.index("models")].set_ylabel("per model too")
     panels[1, 0].set_ylabel("MiB of the run")
     figure.legend(
         list(handles.values()),
