@@ -1,7 +1,6 @@
 """Classifiers that solve a support vector machine, one problem per class."""
 
 import dataclasses
-import inspect
 import warnings
 from typing import Any, ClassVar
 
@@ -10,14 +9,14 @@ from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.models import Labelled
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.linear.mpu import mpu
-from budgetjax.solvers.solver import Solver, solve
+from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
+from budgetjax.solvers.solver import Solver
 
 
 class OneVersusRest(Classifier):
@@ -72,36 +71,16 @@ class OneVersusRest(Classifier):
         inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
         if kernel is not None:
             X = inputs.dense(X, inputs.dtype_of(X), origin)
-        takes = inspect.signature(self._solver.init).parameters
         random = check_random_state(arguments.pop("random_state", None))
-        solved, steps = [], []
-        for label in classes[1:] if len(classes) == 2 else classes:
-            if "seed" in takes:
-                arguments["seed"] = int(random.randint(2**31 - 1))
-            signs = np.where(y == label, 1, -1).astype(np.int32)
-            found = solve(self._solver, X, signs, **arguments)
-            if "rows" in takes:
-                # Kernel rows know nothing of classes, which share them.
-                arguments["rows"] = found.state.rows
-            steps.append(int(found.history.step[-1]))
-            solved.append((label, found.model, found.converged))
-        late = [label for label, _, converged in solved if not converged]
-        if late:
-            warnings.warn(
-                f"{self._where}: {len(late)} of {len(solved)} models have a gap above "
-                f"tolerance, the first of class {models.listed(np.array(late[:1]))}; "
-                "raise max_steps, or tolerance",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        one, *others = (model for _, model, _ in solved)
-        self._model = Labelled(
-            (one, *others) if others else one,
-            inputs.moved(origin),
-            classes,
-            inputs.names_of(self),
+        solutions = one_versus_rest(
+            self._solver, X, y, classes, random=random, **arguments
         )
-        self.n_iter_ = max(steps)
+        if late := unfinished(solutions, classes):
+            warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
+        self._model = Labelled(
+            joined(solutions), inputs.moved(origin), classes, inputs.names_of(self)
+        )
+        self.n_iter_ = max(int(one.history.step[-1]) for one in solutions)
         return self
 
 

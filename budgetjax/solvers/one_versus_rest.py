@@ -1,0 +1,66 @@
+"""Solvers of two classes on several: one problem per class against the rest."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from budgetjax import models
+from budgetjax.solvers.solver import Solution, Solver, solve
+
+
+def one_versus_rest(
+    solver: Solver,
+    X: Any,
+    y: Shaped[np.ndarray, " n"],
+    classes: Shaped[np.ndarray, " classes"],
+    *,
+    random: np.random.RandomState,
+    **arguments: Any,
+) -> tuple[Solution, ...]:
+    """The solution of each class against the rest, or one for two classes.
+
+    The problems share kernel rows, which know nothing of classes.
+
+    Args:
+      solver: for example `budgetjax.smo`.
+      X: the training set, shape `(n, d)`; see `Solver`.
+      y: labels of any kind, shape `(n,)`.
+      classes: the labels, at least two; of two, the second is +1.
+      random: source of the seeds of solvers that draw.
+      **arguments: arguments of `solve`.
+
+    Raises:
+      ValueError: as `solve`.
+    """
+    takes = inspect.signature(solver.init).parameters
+    found = []
+    for label in classes[1:] if len(classes) == 2 else classes:
+        if "seed" in takes:
+            arguments["seed"] = int(random.randint(2**31 - 1))
+        signs = np.where(y == label, 1, -1).astype(np.int32)
+        found.append(solve(solver, X, signs, **arguments))
+        if "rows" in takes:
+            arguments["rows"] = found[-1].state.rows
+    return tuple(found)
+
+
+def joined(solutions: tuple[Solution, ...]) -> Any:
+    """What a `Labelled` holds: the model of two classes, or one model per class."""
+    first, *others = (solution.model for solution in solutions)
+    return (first, *others) if others else first
+
+
+def unfinished(
+    solutions: tuple[Solution, ...], classes: Shaped[np.ndarray, " classes"]
+) -> str | None:
+    """What to say of solutions that are not close enough, or None."""
+    late = [i for i, one in enumerate(solutions) if not one.converged]
+    if not late:
+        return None
+    first = models.listed(classes[-len(solutions) :][late[:1]])
+    return (
+        f"{len(late)} of {len(solutions)} models have a gap above tolerance, the first "
+        f"of class {first}; raise max_steps, or tolerance"
+    )
