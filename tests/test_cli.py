@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import gc
+import inspect
 import json
 import os
 import re
@@ -30,8 +31,9 @@ import budgetjax as bj
 from budgetjax import cli
 from budgetjax import models as scorer
 from budgetjax.cli import data as cli_data
-from budgetjax.cli import learners, main
+from budgetjax.cli import learners, main, options, solving, targets
 from budgetjax.cli.commands import budgetjax as group
+from budgetjax.cli.job import Job
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep import _figure
 from budgetjax.refitting import passes
@@ -44,7 +46,7 @@ from budgetjax.stream.readers import formats
 N, TESTED = 300, 60
 # Small models that share compiled programs; and a learner that is quick to compile.
 SMALL = ("--budget", "10")
-QUICK = ("--algorithm", "perceptron", "--set", "maintenance=remove-smallest")
+QUICK = ("--learner", "perceptron", "--set", "maintenance=remove-smallest")
 
 
 def data(n=N, seed=0):
@@ -128,7 +130,8 @@ def train(file, *more):
     """A small model of a file, in `model.st`; the report."""
     named = () if "--target" in more or "." not in file else ("--target", "kind")
     named = named if Path(file).suffix not in (".libsvm", ".three") else ()
-    return report(good("train", file, "-m", "model.st", *SMALL, *named, *more))
+    small = () if set(more) & set(options.SOLVERS) else SMALL
+    return report(good("train", file, "-m", "model.st", *small, *named, *more))
 
 
 def values(path):
@@ -185,6 +188,7 @@ def test_the_report_of_train(at):
     assert model_files.read("model.st")[1] == {
         "file": "train.csv",
         "target": "kind",
+        "solver": None,
         "refit": True,
     }
 
@@ -391,7 +395,7 @@ def test_the_stream_is_that_of_python(at):
 
 
 def test_the_refit_is_that_of_python(at):
-    train("train.csv", "--algorithm", "arow", "--gamma", "0.4", "--penalty", "3")
+    train("train.csv", "--learner", "arow", "--gamma", "0.4", "--penalty", "3")
     streamed = python_stream(gamma=0.4)
     X, y = data()
     scaled = streamed.scaling.apply(X)
@@ -403,7 +407,7 @@ def test_the_refit_is_that_of_python(at):
 
 def test_a_metric_is_that_of_python(at, monkeypatch):
     monkeypatch.setattr("budgetjax.refitting.refit.ENOUGH_FOR_METRIC", 200)
-    out = train("train.csv", "--algorithm", "arow", "--gamma", "0.4", "--metric")
+    out = train("train.csv", "--learner", "arow", "--gamma", "0.4", "--metric")
     streamed = python_stream(gamma=0.4)
     X, y = data()
     batch = [(streamed.scaling.apply(X), np.where(y == "yes", 1, -1))]
@@ -479,7 +483,7 @@ def test_epochs_settings_and_classes(at):
     ],
 )
 def test_other_algorithms(at, algorithm, more):
-    said = train("train.csv", "--algorithm", algorithm, "--no-refit", *more)
+    said = train("train.csv", "--learner", algorithm, "--no-refit", *more)
     assert said["learner"].startswith(f"{algorithm}, at most 10 support vectors")
     name = model_files.header("model.st")["about"]["algorithm"]
     assert name == algorithm.replace("-", "_")
@@ -487,13 +491,116 @@ def test_other_algorithms(at, algorithm, more):
     assert (scaling is None) == ("--no-standardise" in more)
 
 
-def test_every_algorithm_can_be_named():
-    from budgetjax import online
+def test_every_learner_can_be_named():
+    from budgetjax import online, solvers
     from budgetjax.online import registry
 
+    text = "".join(good("train", "--help").split())
     for name in online.ALGORITHMS:
         assert registry.named("test", name) is getattr(bj, name)
-        assert name.replace("_", "-") in good("train", "--help")
+        assert name.replace("_", "-") in text
+    for name in solvers.SOLVERS:
+        option = name.replace("_", "-")
+        assert learners.solver(option) is getattr(bj, name)
+        assert option in text
+
+
+# Solvers.
+
+
+def solver_job(name, settings=(), **more):
+    about = targets.Look(np.array(["no", "yes"]), N, "")
+    job = Job(None, about, name, dict(settings), None, True, None, 0, print, False)
+    return job._replace(**more)
+
+
+def test_every_solver_is_given_its_arguments():
+    for name in options.SOLVERS:
+        solver = learners.solver(name)
+        arguments = solving._arguments(solver_job(name), solver, 70)
+        takes = inspect.signature(solver.init).parameters
+        assert ("penalty" in arguments) == (name != "sbp")
+        assert arguments.get("budget") == (70 if name == "budget-svm" else None)
+        lacks = [
+            key
+            for key, one in takes.items()
+            if one.default is one.empty and key not in arguments
+        ]
+        assert lacks == ["X", "y", *([] if solver.linear else ["kernel"])]
+    job = solver_job("dcd", {"loss": "squared-hinge"}, penalty=3.0)
+    arguments = solving._arguments(job, bj.dcd, 100)
+    assert arguments == {"loss": "squared_hinge", "penalty": 3.0}
+
+
+def test_solvers_have_the_defaults_of_their_estimators():
+    from budgetjax import estimators
+    from budgetjax.solvers.one_versus_rest import USUAL
+
+    of = {"sbp": estimators.SBPClassifier, "mpu": estimators.MPUClassifier}
+    assert set(of) == set(USUAL)
+    for name, usual in USUAL.items():
+        defaults = of[name]().get_params()
+        assert usual == {key: defaults[key] for key in usual}
+    for one in (estimators.BudgetSVC(), estimators.MPUClassifier()):
+        assert one.penalty == solving.PENALTY
+
+
+def test_a_solver_of_a_file_is_that_of_python(at):
+    said = train("train.three", "--learner", "smo", "--penalty", "3", "--gamma", "0.4")
+    assert list(said) == (
+        ["data", "classes", "scaling", "kernel", "learner", "read"]
+        + ["support vectors", "model", "time"]
+    )
+    assert said["learner"] == "smo, penalty 3"
+    assert said["read"] == "300 rows, all of them in memory"
+    model = bj.load("model.st")
+    X, _ = data()
+    y = np.digitize(X[:, 0], [-0.4, 0.4])
+    scaled = Scaling.empty(2).updated(X).apply(X)
+    for label, one in enumerate(model.model):
+        signs = np.where(y == label, 1, -1)
+        expected = bj.solve(bj.smo, scaled, signs, kernel=bj.RBF(0.4), penalty=3.0)
+        same(one, expected.model)
+    output = good("predict", "model.st", "test.three", "-o", "out.txt")
+    X, _ = data(TESTED, seed=1)
+    assert [int(one) for one in values("out.txt")] == model.predict(X).tolist()
+    assert float(re.findall(r"[\d.]+", output)[0]) > 90
+    said = report(good("info", "model.st"))
+    assert said["solver of training"] == "smo"
+    assert said["models"] == "3, one per class; the first:"
+    assert said["scaling"] == "every feature to deviation 1"
+    good("export", "model.st", "-o", "model.onnx")
+    session = onnxruntime.InferenceSession("model.onnx")
+    (labels,) = session.run(["label"], {"X": X.astype(np.float32)})
+    assert labels.tolist() == model.predict(X).tolist()
+
+
+def test_a_linear_solver_leaves_libsvm_text_sparse(at):
+    from scipy.sparse import csr_array
+
+    from budgetjax.estimators import MPUClassifier
+
+    train("train.three", "--learner", "mpu", "--no-standardise", "--seed", "5")
+    model = bj.load("model.st")
+    X, _ = data()
+    y = np.digitize(X[:, 0], [-0.4, 0.4])
+    expected = MPUClassifier(random_state=5).fit(csr_array(X), y).model_
+    same(model.model, expected.model)
+    good("predict", "model.st", "test.three", "--scores", "-o", "out.csv")
+    X, _ = data(TESTED, seed=1)
+    _, *rows = Path("out.csv").read_text().splitlines()
+    assert [int(row.split(",")[0]) for row in rows] == model.predict(X).tolist()
+
+
+def test_a_file_too_large_for_a_solver_is_refused(at, monkeypatch):
+    monkeypatch.setattr(learners, "_memory", lambda: 300 * 2 * solving.BYTES - 1)
+    result = run("train", "train.libsvm", "-m", "new.st", "--learner", "mpu")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "budgetjax: error: out of memory for all rows of train.libsvm, which "
+        "--no-standardise keeps sparse, which needs 0.0 GiB; this computer has 0.0 "
+        "GiB\n"
+    )
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
@@ -919,27 +1026,63 @@ BAD = {
         "Invalid value for '--gamma': 'inf' is not a finite number.",
     ),
     "no such algorithm": (
-        (*LEARN, "--algorithm", "svm"),
+        (*LEARN, "--learner", "svm"),
         2,
         None,
     ),
     "an algorithm for classes": (
         ("train", "train-height.csv", "--target", "height", "--regression", "-m")
-        + ("new.st", "--algorithm", "pegasos"),
+        + ("new.st", "--learner", "pegasos"),
         2,
-        "--algorithm, --set: algorithm must be one of fourier, norma, nystrom, sgd, "
+        "--learner, --set: the learner must be one of fourier, norma, nystrom, sgd, "
         "got 'pegasos'",
     ),
     "an algorithm for two classes": (
-        ("train", "train.three", "-m", "new.st", "--algorithm", "forgetron"),
+        ("train", "train.three", "-m", "new.st", "--learner", "forgetron"),
         1,
         None,
     ),
     "no such setting": (
-        (*LEARN, "--algorithm", "arow", "--set", "rate=3"),
+        (*LEARN, "--learner", "arow", "--set", "rate=3"),
         2,
-        "--algorithm, --set: settings of arow must be among confidence, drift, moves, "
+        "--learner, --set: settings of arow must be among confidence, drift, moves, "
         "maintenance, landmarks, got rate=3",
+    ),
+    "no such argument of a solver": (
+        (*LEARN[:-2], "--learner", "smo", "--set", "slack=1"),
+        2,
+        "--set: arguments of smo must be among fit_bias, batch_size, cache_size, "
+        "tolerance, max_steps, got slack=1",
+    ),
+    "a budget of a solver without one": (
+        (*LEARN, "--learner", "smo"),
+        2,
+        "--budget is not for --learner smo.",
+    ),
+    "epochs of a solver": (
+        (*LEARN, "--learner", "budget-svm", "--epochs", "2"),
+        2,
+        "--epochs is not for --learner budget-svm.",
+    ),
+    "no refit of a solver": (
+        (*LEARN, "--learner", "budget-svm", "--no-refit"),
+        2,
+        "--refit is not for --learner budget-svm.",
+    ),
+    "a penalty of a solver without one": (
+        (*LEARN[:-2], "--learner", "sbp", "--penalty", "2"),
+        2,
+        "--penalty is not for --learner sbp.",
+    ),
+    "a kernel of a linear solver": (
+        (*LEARN[:-2], "--learner", "dcd", "--gamma", "2"),
+        2,
+        "--gamma is not for --learner dcd.",
+    ),
+    "a solver in a sweep": (
+        ("sweep", "train.csv", "--target", "kind", "--learner", "smo"),
+        2,
+        None,
     ),
     "a setting without a value": (
         (*LEARN, "--set", "confidence"),
@@ -1261,7 +1404,7 @@ def test_sweep(at):
 
 def test_sweep_of_settings_and_of_the_first_rows(at):
     output = good(
-        *("sweep", "train.libsvm", "--algorithm", "pegasos", "--rows", "100"),
+        *("sweep", "train.libsvm", "--learner", "pegasos", "--rows", "100"),
         *("--gamma", "0.5", "--set", "regularization=0.1,0.01", *SMALL),
         *("--set", "maintenance=remove-smallest"),
     )

@@ -1200,8 +1200,8 @@ BAD_LIBSVM = [
     Bad(
         "rows-that-no-memory-holds",
         file("a", "1 2:1\n1 9999999999:1\n"),
-        "a: indices must be at most 134,217,728, as rows are dense in memory, got "
-        "9,999,999,999 in row 1",
+        "a: indices must be at most 134,217,728, so that a row and a model fit in "
+        "memory, got 9,999,999,999 in row 1",
     ),
     Bad("empty", file("a", ""), "a: the file must have rows, got none"),
     Bad("comments", file("a", "# 1 2:3\n\n"), "a: the file must have rows, got none"),

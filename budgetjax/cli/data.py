@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -22,33 +22,50 @@ def extension(path: str) -> str:
     return ".parquet" if os.path.isdir(path) else end.lower()
 
 
+def is_libsvm(path: str) -> bool:
+    """Whether a file is LIBSVM text: what no other format is."""
+    return extension(path) not in (*TABLES, ARRAYS)
+
+
 def has_columns(path: str) -> bool:
     """Whether the columns of a file have names."""
     return extension(path) in TABLES
 
 
+class Columns(NamedTuple):
+    """How to read a file, by the options of that.
+
+    Attributes:
+      target: column of y, or for `.npy` another file; None for LIBSVM text, and where
+        there is none.
+      ignore: columns that are neither target nor features.
+      header: whether a CSV file begins with the names of its columns.
+      zero_based: whether the indices of LIBSVM text start at 0.
+    """
+
+    target: str | None = None
+    ignore: tuple[str, ...] = ()
+    header: bool = True
+    zero_based: bool = False
+
+
 def opened(
     path: str,
-    target: str | None,
-    ignore: Sequence[str] = (),
+    columns: Columns,
     *,
-    header: bool = True,
     features: Sequence[str] | None = None,
     num_features: int | None = None,
-    zero_based: bool = False,
+    sparse: bool = False,
 ) -> Any:
     """A file as `budgetjax.stream.Batches`.
 
     Args:
       path: path of the file.
-      target: the column of y, or for `.npy` another file; None for LIBSVM text, and
-        where there is none.
-      ignore: columns that are neither target nor features.
-      header: whether a CSV file begins with the names of its columns.
+      columns: how to read it.
       features: the columns of X in their order, None for all others.
       num_features: largest index of LIBSVM text that a model has seen; what is beyond
         it is left out. None takes the largest of the file.
-      zero_based: whether the indices of LIBSVM text start at 0.
+      sparse: whether rows of LIBSVM text are to stay sparse.
 
     Raises:
       click.UsageError: if columns are named, and the file has none.
@@ -60,36 +77,42 @@ def opened(
     if path == "-":
         raise click.UsageError("FILE cannot be standard input: it is read repeatedly.")
     formats.check_format(path)
-    if zero_based and (kind in TABLES or kind == ARRAYS):
+    if columns.zero_based and not is_libsvm(path):
         raise click.UsageError(f"--zero-based is for LIBSVM text, and {path} is none.")
-    if not header and kind not in TEXT:
+    if not columns.header and kind not in TEXT:
         raise click.UsageError(f"--no-header is for CSV, and {path} is none.")
     if kind in TABLES:
-        read = _table if header else _bare
-        if features is None and ignore:
-            names = read(path, target, None).feature_names
-            for name in ignore:
-                if name not in names:
+        read = _table if columns.header else _bare
+        if features is None and columns.ignore:
+            known = read(path, columns.target, None).feature_names
+            for name in columns.ignore:
+                if name not in known:
                     raise ValueError(
-                        f"{path}: --ignore must be among the columns {listed(names)}, "
+                        f"{path}: --ignore must be among the columns {listed(known)}, "
                         f"got {name}"
                     )
-            features = [name for name in names if name not in ignore]
-        return read(path, target, features)
-    for option, given in (("--target", target), ("--ignore", ignore)):
+            features = [name for name in known if name not in columns.ignore]
+        return read(path, columns.target, features)
+    for option, given in (("--target", columns.target), ("--ignore", columns.ignore)):
         if given and not (option == "--target" and kind == ARRAYS):
             raise click.UsageError(
                 f"{option}: the columns of {path} have no names; tables that have "
                 f"them end in {', '.join(TABLES)}."
             )
     if kind == ARRAYS:
-        return formats.read(path, target=target)
+        return formats.read(path, target=columns.target)
     return formats.libsvm(
         path,
         num_features=num_features,
-        zero_based=zero_based,
+        zero_based=columns.zero_based,
         ignore_beyond=num_features is not None,
+        sparse=sparse,
     )
+
+
+def names(path: str, columns: Columns) -> Sequence[str]:
+    """The names of all columns of a file that has them."""
+    return opened(path, Columns(header=columns.header)).feature_names
 
 
 def _table(path: str, target: str | None, features: Any) -> Any:
@@ -117,35 +140,29 @@ def _bare(path: str, target: str | None, features: Any) -> Any:
 
 def like(
     path: str,
-    target: str | None,
+    columns: Columns,
     features: Sequence[str] | None,
     num_features: int,
-    ignore: Sequence[str] = (),
     *,
-    header: bool = True,
-    zero_based: bool = False,
+    sparse: bool = False,
 ) -> Any:
     """A file with the columns of a model, by their names where both have names.
 
     Raises:
       ValueError: if it lacks one, or has another number of them.
     """
-    if not has_columns(path) or ignore:
+    if not has_columns(path) or columns.ignore:
         features = None
-    if features is not None and header:
-        names = opened(path, None).feature_names
-        lacks = [repr(name) for name in features if name not in names]
+    if features is not None and columns.header:
+        known = names(path, columns)
+        lacks = [repr(name) for name in features if name not in known]
         if lacks:
             raise ValueError(
                 f"{path}: must have the columns that the model was trained on, and "
                 f"lacks {listed(lacks)}"
             )
     source = opened(
-        *(path, target, ignore),
-        header=header,
-        features=features,
-        num_features=num_features,
-        zero_based=zero_based,
+        path, columns, features=features, num_features=num_features, sparse=sparse
     )
     if source.num_features != num_features:
         hint = ""
@@ -158,13 +175,12 @@ def like(
     return source
 
 
-def check_target(path: str, target: str | None, header: bool) -> None:
+def check_target(path: str, columns: Columns) -> None:
     """Raises unless the target is named where a file needs that."""
-    if target is not None:
+    if columns.target is not None:
         return
     if has_columns(path):
-        names = opened(path, None, header=header).feature_names
-        what = f"which of the columns {listed(names)}"
+        what = f"which of the columns {listed(names(path, columns))}"
     elif extension(path) == ARRAYS:
         what = "in which .npy file what"
     else:

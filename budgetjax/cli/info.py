@@ -49,7 +49,7 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
     if labels := about.get("labels"):
         words = [data.label(label) for label in labels]
         lines.append(("classes", f"{len(words):,}: {data.listed(words)}", labels))
-    for name in ("file", "target", "refit"):
+    for name in ("file", "target", "solver", "refit"):
         if notes.get(name) is not None:
             lines.append((f"{name} of training", str(notes[name]), notes[name]))
     return lines
@@ -69,20 +69,25 @@ def _of_contents(path: str) -> list[Line]:
         # A function of the user's own: only Python can make this model.
         return [("not shown", str(error))]
     lines: list[Line] = []
+    model = getattr(value, "model_", value)
+    whole = models.labelled(model)
     if isinstance(value, StreamModel):
         error = targets.shown_error(value.error, models.is_regressor(value))
-        scaled = "none" if value.scaling is None else "every feature to deviation 1"
         lines = [
             ("rows read", f"{value.num_rows:,}", value.num_rows),
             ("progressive error", error, value.error if value.num_rows else None),
-            ("scaling", scaled),
         ]
+    if isinstance(value, StreamModel | models.Labelled):
+        scaled = "none" if whole.scaling is None else "every feature to deviation 1"
+        lines.append(("scaling", scaled))
     if "batch_rows" in notes:
         after = f"after {notes['rows']:,} rows of a stream"
         lines.append(("checkpoint", after, notes["rows"]))
-    model = getattr(value, "model_", value)
-    if columns := models.labelled(model).feature_names:
+    if columns := whole.feature_names:
         lines.append(("columns", data.listed(columns), columns))
+    if type(whole.model) is tuple:
+        number = len(whole.model)
+        lines.append(("models", f"{number}, one per class; the first:", number))
     lines += _of_model(models.innermost(model))
     parameters = getattr(value, "get_params", dict)()
     return lines + [(name, str(given), given) for name, given in parameters.items()]

@@ -1,11 +1,14 @@
 """Empty models, from what a command line says of them."""
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 import numpy as np
+
+from budgetjax.solvers import SOLVERS
 
 
 def chosen(
@@ -19,7 +22,7 @@ def chosen(
     """What a command line asks for, an `estimators.parameters.Choice`.
 
     Args:
-      name: one of `options.ALGORITHMS`; None for the usual one.
+      name: one of `options.ONLINE`; None for the usual one.
       num_classes: None for regression.
       settings: arguments of the algorithm by name; a list of numbers is swept.
       seed: seed of algorithms that draw.
@@ -35,20 +38,37 @@ def chosen(
         raise click.UsageError(
             "--set average: a model file predicts by the last model."
         )
-    words = {
-        key: given.replace("-", "_") if isinstance(given, str) else given
-        for key, given in settings.items()
-    }
     try:
         return parameters.chosen(
-            *("--algorithm, --set", name and name.replace("-", "_"), words),
+            *("--learner, --set", name and name.replace("-", "_"), words(settings)),
             num_classes=num_classes,
             seed=seed,
             refits=refits,
         )
     except ValueError as error:
         text = str(error).replace("refit must be False", "--no-refit is needed")
+        text = text.replace("algorithm must", "the learner must")
         raise click.UsageError(text) from error
+
+
+def solver(name: str) -> Any:
+    """The solver of this name, as `--learner` takes it."""
+    name = name.replace("-", "_")
+    module = importlib.import_module(f"budgetjax.solvers.{SOLVERS[name]}.{name}")
+    return getattr(module, name)
+
+
+def takes_sparse(name: str | None) -> bool:
+    """Whether this learner, as `--learner` takes it, can have sparse rows."""
+    return name is not None and SOLVERS.get(name.replace("-", "_")) == "linear"
+
+
+def words(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings whose words are spelled as in Python."""
+    return {
+        key: given.replace("-", "_") if isinstance(given, str) else given
+        for key, given in settings.items()
+    }
 
 
 def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
@@ -83,12 +103,21 @@ def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
 
     leaves = jax.tree.leaves(jax.eval_shape(init))
     needed = more + sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    check_memory(f"for {what}", needed)
+    return jax.jit(init)()
+
+
+def check_memory(what: str, needed: int) -> None:
+    """Raises if so many bytes are more than the computer has.
+
+    Raises:
+      MemoryError: with the two sizes.
+    """
     if needed > (memory := _memory()):
         raise MemoryError(
-            f"for {what}, which needs {needed / 2**30:,.1f} GiB; this computer has "
+            f"{what}, which needs {needed / 2**30:,.1f} GiB; this computer has "
             f"{memory / 2**30:,.1f} GiB"
         )
-    return jax.jit(init)()
 
 
 def _memory() -> float:

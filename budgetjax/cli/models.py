@@ -39,3 +39,11 @@ def opened(path: str) -> Model:
     num_features = models.num_features(path, model)
     classes, target = models.labels_of(model), (notes or {}).get("target")
     return Model(value, model, classes, num_features, target)
+
+
+def takes_sparse(model: Any) -> bool:
+    """Whether a `Labelled` scores sparse rows without making them dense."""
+    from budgetjax import models
+
+    linear = isinstance(models.innermost(model), models.LinearModel)
+    return linear and model.scaling is None

@@ -1,15 +1,18 @@
 """Options that several commands take, and the types of their values."""
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from budgetjax import online
+from budgetjax import online, solvers
+from budgetjax.cli.data import Columns
 
-# As `--algorithm` takes them; the names in Python have underscores.
-ALGORITHMS = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
+# As `--learner` takes them; the names in Python have underscores.
+ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
+SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
 
 
@@ -125,12 +128,29 @@ def unique(values: Sequence[tuple[str, Any]], option: str) -> dict[str, Any]:
     return found
 
 
+def is_given(name: str) -> bool:
+    """Whether an option of the running command is on its command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
 def shows_bar(quiet: bool) -> bool:
     """Whether to show progress: not where it would end up in a file."""
     return not quiet and sys.stderr.isatty()
 
 
-columns = shared(
+def columns(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of how to read a file, which become its argument `columns`."""
+
+    @functools.wraps(command)
+    def with_columns(**given: Any) -> Any:
+        own = {name: given.pop(name) for name in Columns._fields}
+        return command(columns=Columns(**own), **given)
+
+    return _columns(with_columns)
+
+
+_columns = shared(
     click.option("--target", metavar="COLUMN", help=TARGET),
     click.option(
         "--ignore",
@@ -151,13 +171,20 @@ columns = shared(
     ),
 )
 
-algorithm = click.option(
-    "--algorithm",
-    type=click.Choice(ALGORITHMS),
-    metavar="NAME",
-    help=f"The learner: {', '.join(ALGORITHMS)}.  "
-    "[default: pegasos before a refit, else arow; regression: sgd]",
-)
+
+def learner(*solvers: str) -> Callable[[Callable], Callable]:
+    """The option of which learner: an online one, or one of these solvers."""
+    text = f"What learns, row by row: {', '.join(ONLINE)}"
+    if solvers:
+        text += f"; or, with all rows in memory: {', '.join(solvers)}"
+    usual = "[default: pegasos before a refit, else arow; regression: sgd]"
+    return click.option(
+        "--learner",
+        type=click.Choice((*ONLINE, *solvers)),
+        metavar="NAME",
+        help=f"{text}.  {usual}",
+    )
+
 
 standardise = click.option(
     "--standardise/--no-standardise",

@@ -46,10 +46,7 @@ Examples:
 def predict(
     model: str,
     file: str,
-    target: str | None,
-    ignore: tuple[str, ...],
-    header: bool,
-    zero_based: bool,
+    columns: data.Columns,
     output: str,
     scores: bool,
     probabilities: bool,
@@ -74,14 +71,17 @@ def predict(
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
     if probabilities:
         _check_probabilities(model, chosen, scores)
-    strict = target is not None
-    if not strict and chosen.target not in (None, *ignore) and data.has_columns(file):
-        names = data.opened(file, None, header=header).feature_names
-        target = chosen.target if chosen.target in names else None
+    strict = columns.target is not None
+    if (
+        not strict
+        and chosen.target not in (None, *columns.ignore)
+        and data.has_columns(file)
+        and chosen.target in data.names(file, columns)
+    ):
+        columns = columns._replace(target=chosen.target)
     source = data.like(
-        *(file, target, chosen.model.feature_names, chosen.num_features, ignore),
-        header=header,
-        zero_based=zero_based,
+        *(file, columns, chosen.model.feature_names, chosen.num_features),
+        sparse=models.takes_sparse(chosen.model),
     )
     tally = _Tally(file, chosen, strict)
     more = "score" if scores else "probability" if probabilities else None
@@ -162,20 +162,21 @@ def _lines(
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
-            checks.check_finite(source.name, X, tally.rows, source.feature_names)
+            if not hasattr(X, "tocsr"):
+                checks.check_finite(source.name, X, tally.rows, source.feature_names)
             if more is not None:
                 values = model.model.decision_function(X)
                 predicted = models.decided(model.model, values)
                 if more == "probability":
                     values = calibration.of_scores(model.model, values)
-                values = values.reshape(len(X), -1)
+                values = values.reshape(len(values), -1)
                 columns = [map(str, column) for column in values.T]
             else:
                 predicted, columns = model.model.predict(X), []
             tally.add(predicted, rest[0] if rest else None)
             columns.insert(0, map(data.label, predicted))
             yield _csv(zip(*columns, strict=True))
-            report("", len(X))
+            report("", len(predicted))
 
 
 def _csv(rows: Iterable[Iterable[str]]) -> str:

@@ -20,7 +20,7 @@ EXAMPLES = """\b
 Examples:
   budgetjax sweep iris.csv --target species
   budgetjax sweep a9a.libsvm --gamma 0.01,0.03,0.1 --budget 50,100,200
-  budgetjax sweep large.csv --target y --algorithm pegasos \\
+  budgetjax sweep large.csv --target y --learner pegasos \\
     --set regularization=1e-3,1e-4,1e-5 --rows 50000 --output large.png
 """
 
@@ -40,13 +40,13 @@ Examples:
     show_default=True,
     help="Maximum number of support vectors.",
 )
-@options.algorithm
+@options.learner()
 @click.option(
     "--set",
     "settings",
     type=options.Setting(several=True),
     multiple=True,
-    help="Values of an argument of the algorithm, such as regularization=1e-3,1e-4.  "
+    help="Values of an argument of the learner, such as regularization=1e-3,1e-4.  "
     "[repeatable]",
 )
 @options.standardise
@@ -67,13 +67,10 @@ Examples:
 @options.quiet
 def sweep(
     file: str,
-    target: str | None,
-    ignore: tuple[str, ...],
-    header: bool,
-    zero_based: bool,
+    columns: data.Columns,
     gamma: list[float] | None,
     budget: list[int],
-    algorithm: str | None,
+    learner: str | None,
     settings: tuple[tuple[str, Any], ...],
     standardise: bool,
     rows: int,
@@ -93,16 +90,16 @@ def sweep(
         raise click.UsageError(
             f"--output must end in {', '.join(('.csv', *FORMATS))}, got {output}."
         )
-    data.check_target(file, target, header)
+    data.check_target(file, columns)
     data.check_outputs({"--output": output}, file)
-    source = data.opened(file, target, ignore, header=header, zero_based=zero_based)
+    source = data.opened(file, columns)
     X, y, whole = _first_rows(source, rows)
     about = targets.look(dataclasses.replace(source, read_targets=lambda: iter([y])))
     labels = np.asarray(about.labels)
-    learner = learners.chosen(algorithm, len(labels), asked, seed, refits=False)
+    choice = learners.chosen(learner, len(labels), asked, seed, refits=False)
     swept = {key: given for key, given in asked.items() if isinstance(given, list)}
-    fixed = {key: g for key, g in learner.arguments.items() if key not in swept}
-    name = learner.algorithm.name.replace("_", "-")
+    fixed = {key: g for key, g in choice.arguments.items() if key not in swept}
+    name = choice.algorithm.name.replace("_", "-")
     if gamma is None:
         usual = learners.default_gamma(source.name, X, standardise)
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
@@ -117,7 +114,7 @@ def sweep(
         X = Scaling.empty(X.shape[1]).updated(X).apply(X)
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:
-        return learner.algorithm.init(
+        return choice.algorithm.init(
             kernels.RBF(gamma),
             num_features=X.shape[1],
             budget=budget,
@@ -130,7 +127,7 @@ def sweep(
     grid = grid_of(gamma=gamma, budget=budget, **swept)
     states = grid.init(init)
     y = models.coded(source.name, models.Labelled(None, classes=labels), y)
-    result = run(learner.algorithm, states, X, y)
+    result = run(choice.algorithm, states, X, y)
     vectors = np.asarray(result.states.expansion.num_active)
     table = grid.table(error=result.error, vectors=vectors)
     if not quiet:

@@ -1,22 +1,14 @@
 """`budgetjax train`: from a file of examples to a model file."""
 
-import dataclasses
-import functools
-import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from budgetjax.cli import data, learners, options, targets
+from budgetjax.cli import data, learners, options, solving, streaming, targets
+from budgetjax.cli.job import Job
 
-# Points of the learning curve of a small file, and the minimum number of rows of each:
-# the first of them say how to scale the features.
-POINTS = 100
-FEWEST_ROWS = 256
 # The width of the names in the report.
 NAMES = 20
 EXAMPLES = """\b
@@ -25,6 +17,7 @@ Examples:
   budgetjax train a9a.libsvm --model a9a.safetensors --budget 200 --test a9a.t
   budgetjax train houses.parquet --target price --regression -m houses.safetensors
   budgetjax train large.csv --target y -m large.safetensors --checkpoint large.ckpt
+  budgetjax train small.csv --target y -m small.safetensors --learner smo --penalty 10
 """
 
 
@@ -39,7 +32,8 @@ Examples:
     type=options.BUDGET,
     default=100,
     show_default=True,
-    help="Maximum number of support vectors: more are slower, and often better.",
+    help="Maximum number of support vectors: more are slower, and often better. For "
+    "budget-svm, the number of examples that count.",
 )
 @click.option(
     "--gamma",
@@ -48,13 +42,13 @@ Examples:
     show_default=True,
     help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
 )
-@options.algorithm
+@options.learner(*options.SOLVERS)
 @click.option(
     "--set",
     "settings",
     type=options.Setting(),
     multiple=True,
-    help="An argument of the algorithm, such as regularization=1e-3.  [repeatable]",
+    help="An argument of the learner, such as regularization=1e-3.  [repeatable]",
 )
 @options.standardise
 @click.option(
@@ -73,9 +67,8 @@ Examples:
 @click.option(
     "--penalty",
     type=options.POSITIVE,
-    default=10.0,
-    show_default=True,
-    help="Penalty of errors in the refit; smaller gives a smoother model.",
+    help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
+    f"model.  [default: {streaming.PENALTY:g}; of a solver {solving.PENALTY:g}]",
 )
 @click.option(
     "--metric",
@@ -100,18 +93,15 @@ Examples:
 def train(
     file: str,
     model: str,
-    target: str | None,
-    ignore: tuple[str, ...],
-    header: bool,
-    zero_based: bool,
+    columns: data.Columns,
     budget: int,
     gamma: float | str,
-    algorithm: str | None,
+    learner: str | None,
     settings: tuple[tuple[str, Any], ...],
     standardise: bool,
     epochs: int,
     refit: bool,
-    penalty: float,
+    penalty: float | None,
     metric: bool,
     regression: bool,
     classes: str | None,
@@ -126,30 +116,36 @@ def train(
     name, and is read a part at a time, so that it may be larger than the memory. Rows
     should be in random order: if they are sorted, the last count most, even though a
     sample of up to 8,192 rows is learned again at the end, shuffled.
+
+    The learners budget-svm, kernel-pegasos, sbp, sdca and smo (support vector machines)
+    and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and solve for
+    the best model of classes, one against the rest if there are more than two. LIBSVM
+    text stays sparse for a linear one with --no-standardise.
     """
     started = time.perf_counter()
     asked = options.unique(settings, "--set")
-    data.check_target(file, target, header)
+    solves = learner in options.SOLVERS
+    if solves:
+        solving.check(learner)
+    data.check_target(file, columns)
     if metric and not refit:
         raise click.UsageError("--metric and --no-refit exclude each other.")
     if regression and classes is not None:
         raise click.UsageError("--classes and --regression exclude each other.")
     data.check_outputs({"--model": model, "--checkpoint": checkpoint}, file, test)
-    shows_bar = options.shows_bar(quiet)
 
     def say(name: str, text: str) -> None:
         if not quiet:
             click.echo(f"{name + ':':<{NAMES}}{text}")
 
-    source = data.opened(file, target, ignore, header=header, zero_based=zero_based)
+    sparse = learners.takes_sparse(learner) and not standardise
+    source = data.opened(file, columns, sparse=sparse)
     tested = None
     if test is not None:
         if data.extension(test) == data.ARRAYS:
             raise click.UsageError(f"--test cannot be {data.ARRAYS}, got {test}.")
         tested = data.like(
-            *(test, target, source.feature_names, source.num_features),
-            header=header,
-            zero_based=zero_based,
+            *(test, columns, source.feature_names, source.num_features), sparse=sparse
         )
     about = targets.look(source, regression=regression, classes=classes)
     if tested is not None:
@@ -157,83 +153,36 @@ def train(
         for y in targets.read(tested):
             targets.check(tested.name, y, about.labels, row)
             row += len(y)
-    number = None if about.labels is None else len(about.labels)
-    learner = learners.chosen(algorithm, number, asked, seed, refits=refit)
-    from budgetjax import kernels
-
-    if not isinstance(gamma, float):
-        first, *_ = next(source.read())
-        gamma = learners.default_gamma(source.name, first, standardise)
-    empty = functools.partial(
-        learner.algorithm.init,
-        kernels.RBF(gamma),
-        num_features=source.num_features,
-        budget=budget,
-        **learner.arguments,
+    job = Job(
+        source,
+        about,
+        learner,
+        asked,
+        gamma if isinstance(gamma, float) else None,
+        standardise,
+        penalty,
+        seed,
+        say,
+        options.shows_bar(quiet),
     )
-    # A refit holds the kernel matrix, its eigenvectors, and their product.
-    matrices = 3 * 4 * (budget + 1) ** 2 if refit else 0
-    state = learners.made(f"--budget {budget}", empty, matrices)
-    say("data", f"{file}, {data.counted(source.num_features, 'feature')}")
-    say("target" if regression else "classes", about.text)
-    say("scaling", "every feature to mean 0 and deviation 1" if standardise else "none")
-    say("kernel", f"Gaussian, gamma {gamma:.4g}")
-    extra = "".join(f", {key} {value}" for key, value in asked.items())
-    name = learner.algorithm.name.replace("_", "-")
-    say("learner", f"{name}, at most {budget:,} support vectors{extra}")
-    if about.doubt:
-        click.echo(f"budgetjax: warning: {file}: {about.doubt}", err=True)
-
-    try:
-        fitted = _streamed(
-            learner.algorithm,
-            state,
-            source,
-            about,
-            standardise=standardise,
+    if solves:
+        fitted = solving.learned(job, budget=budget)
+    else:
+        fitted = streaming.learned(
+            job,
+            budget=budget,
             epochs=epochs,
+            refit=refit,
+            metric=metric,
             checkpoint=checkpoint,
-            progress=shows_bar,
         )
-        rows = fitted.num_rows // epochs
-        times = f", {epochs} times" if epochs > 1 else ""
-        say("read", data.counted(rows, "row") + times)
-        when = "of rows before they were learned"
-        if epochs > 1:
-            when = "over all passes, of which only the first met new rows"
-        say(
-            "progressive error",
-            f"{targets.shown_error(fitted.error, regression)}, {when}",
-        )
-        if refit:
-            from budgetjax.refitting.refit import refit as refit_model
-
-            # If no row has changed the model, zeros are right.
-            if int(fitted.state.expansion.num_active):
-                fitted = refit_model(
-                    fitted,
-                    source,
-                    loss=learner.refit_loss,
-                    penalty=penalty,
-                    learn_metric="auto" if metric else False,
-                    calibrate=not regression,
-                    progress=shows_bar,
-                )
-            if metric:
-                none = "left out, as it is not better"
-                matrix = getattr(fitted.state.kernel, "matrix", None)
-                say("metric", none if matrix is None else "learned")
-    except KeyboardInterrupt as interrupt:
-        how = "nothing is written; --checkpoint FILE lets a run go on"
-        if checkpoint is not None:
-            how = f"the same command goes on from {checkpoint}"
-        raise KeyboardInterrupt(how) from interrupt
     from budgetjax.saving import model_files
 
     notes = {
         "file": Path(file).name,
-        "target": target,
-        "refit": refit,
+        "target": columns.target,
+        "solver": learner if solves else None,
+        "refit": None if solves else refit,
     }
     model_files.write(model, fitted, notes)
     say("model", model)
@@ -246,62 +195,14 @@ def train(
     say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
-def _streamed(
-    algorithm: Any,
-    state: Any,
-    source: Any,
-    about: targets.Look,
-    *,
-    standardise: bool,
-    epochs: int,
-    checkpoint: str | None,
-    progress: bool,
-) -> Any:
-    """The model after the stream; more epochs are one longer stream."""
-    from budgetjax.stream.batches import rows_of_a_batch
-    from budgetjax.stream.checkpoints import AGAIN
-    from budgetjax.stream.fit import fit_stream
-    from budgetjax.stream.reservoir import usual_size
-
-    def read() -> Iterator[tuple[np.ndarray, ...]]:
-        for _ in range(epochs):
-            yield from source.read()
-
-    rows = about.rows
-    longer = dataclasses.replace(
-        source, read=read, num_rows=None if rows is None else epochs * rows
-    )
-    # As many batches as a learning curve needs points; a large file has them anyway.
-    usual = rows_of_a_batch("train", source.num_features, np.float32, None)
-    size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
-    try:
-        return fit_stream(
-            algorithm,
-            state,
-            longer,
-            classes=about.labels,
-            intercept=about.mean,
-            standardise=standardise,
-            reservoir=usual_size(source.num_features),
-            batch_rows=min(usual, size),
-            progress=progress,
-            checkpoint=checkpoint,
-        )
-    except ValueError as error:
-        if AGAIN not in str(error):
-            raise
-        anew = f"delete {checkpoint} to start anew"
-        text = re.sub(r": give batch_rows=\d+, or ", "; ", str(error))
-        raise ValueError(text.replace(AGAIN, anew)) from error
-
-
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
     """The share of mistakes or the mean squared error on a file, and its rows."""
     from budgetjax import checks
 
     total, rows = 0.0, 0
     for X, y, *_ in source:
-        checks.check_finite(source.name, X, rows, source.feature_names)
+        if not hasattr(X, "tocsr"):
+            checks.check_finite(source.name, X, rows, source.feature_names)
         total += targets.errors(model.predict(X), y, regression=regression)
         rows += len(y)
     return total / rows, rows

@@ -9,6 +9,12 @@ from jaxtyping import Shaped
 from budgetjax import models
 from budgetjax.solvers.solver import Solution, Solver, solve
 
+# Arguments by the solver, where `init` and `solve` have no default for classifiers.
+USUAL: dict[str, dict[str, Any]] = {
+    "sbp": {"slack": 0.003, "tolerance": 1.0},
+    "mpu": {"tolerance": 1e-4},
+}
+
 
 def one_versus_rest(
     solver: Solver,

@@ -21,6 +21,8 @@ TARGETS = 65_536
 LONGEST_LINE = 2**26
 # Features of a row that is made dense: it takes a GiB.
 WIDEST = 2**27
+# Of a sparse row, numbers that are taken to be other than 0.
+USUAL_NUMBERS = 100
 # Integers that float64 holds.
 EXACT = 2**53
 
@@ -31,6 +33,7 @@ def libsvm(
     num_features: int | None = None,
     zero_based: bool = False,
     ignore_beyond: bool = False,
+    sparse: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -48,6 +51,7 @@ def libsvm(
       zero_based: whether indices start at 0 instead of 1.
       ignore_beyond: whether to leave out indices beyond `num_features`, which a model
         has not seen, instead of raising an error.
+      sparse: whether X is a CSR matrix of SciPy, so that the zeros take no memory.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: type of X: float32 or float64; None is float64.
 
@@ -76,6 +80,7 @@ def libsvm(
     dtype = files.float_type("libsvm", dtype)
     checks.flag("libsvm", "zero_based", zero_based)
     checks.flag("libsvm", "ignore_beyond", ignore_beyond)
+    checks.flag("libsvm", "sparse", sparse)
     files.check_opens(path)
     where, num_rows = str(path), None
     first = 0 if zero_based else 1
@@ -84,13 +89,14 @@ def libsvm(
         num_features = largest + 1 - first
         if num_features > WIDEST:
             raise ValueError(
-                f"{where}: indices must be at most {WIDEST:,}, as rows are dense in "
-                f"memory, got {largest:,} in row {row}"
+                f"{where}: indices must be at most {WIDEST:,}, so that a row and "
+                f"a model fit in memory, got {largest:,} in row {row}"
             )
         if num_features < 1:
             raise ValueError(f"{where}: the file must have features, got none")
     num_features = checks.size("libsvm", "num_features", num_features)
-    rows = rows_of_a_batch("libsvm", num_features, dtype, batch_rows)
+    numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
+    rows = rows_of_a_batch("libsvm", numbers, dtype, batch_rows)
 
     def parsed(lines: list[bytes], row: int) -> tuple[Any, np.ndarray]:
         """A sparse matrix and the labels."""
@@ -132,8 +138,9 @@ def libsvm(
             yield X, (y.astype(np.int64) if whole else y)
             row += len(block)
 
-    def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return ((X.toarray(), y) for X, y in blocks(rows, False))
+    def read() -> Iterator[tuple[Any, np.ndarray]]:
+        found = blocks(rows, False)
+        return found if sparse else ((X.toarray(), y) for X, y in found)
 
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in blocks(TARGETS, True))

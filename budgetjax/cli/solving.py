@@ -1,0 +1,140 @@
+"""`budgetjax train` with a solver, which has the whole file in memory."""
+
+import inspect
+from typing import Any
+
+import click
+import numpy as np
+
+from budgetjax.cli import data, learners, options, targets
+from budgetjax.cli.job import Job
+
+# Penalty of errors, as in `budgetjax.Solver`.
+PENALTY = 1.0
+# Arguments of solvers that are no settings.
+OWN = (
+    *("X", "y", "kernel", "weight", "rows"),
+    *("budget", "penalty", "seed", "tolerance"),
+)
+# Bytes per number while a file is read and scaled: in float64, and twice in float32.
+BYTES = 16
+
+
+def learned(job: Job, *, budget: int) -> Any:
+    """The model of a solver: one for two classes, else one per class.
+
+    Raises:
+      click.UsageError: if the solver has no such argument.
+      MemoryError: if the file is larger than the memory.
+    """
+    from budgetjax import kernels
+    from budgetjax.models import Labelled
+    from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
+
+    assert job.learner is not None, "the usual ones are online"
+    solver = learners.solver(job.learner)
+    arguments = _arguments(job, solver, budget)
+    X, y, weight, scaling = _whole(job)
+    job.say_data()
+    if not solver.linear:
+        gamma = job.gamma or learners.default_gamma(job.source.name, X, False)
+        arguments["kernel"] = kernels.RBF(gamma)
+        job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
+    shown = [
+        f", {name} {arguments[name]:g}"
+        for name in ("budget", "penalty")
+        if name in arguments
+    ]
+    job.say_learner(solver.name, "".join(shown))
+    job.say("read", f"{data.counted(len(y), 'row')}, all of them in memory")
+    classes = job.about.labels
+    assert classes is not None, "numbers are for online learners"
+    solutions = one_versus_rest(
+        *(solver, X, y, classes),
+        random=np.random.RandomState(job.seed),
+        progress=job.progress,
+        weight=weight,
+        **arguments,
+    )
+    if late := unfinished(solutions, classes):
+        late = late.replace("raise ", "raise by --set ")
+        click.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
+    model = joined(solutions)
+    if not solver.linear:
+        each = [len(one.model.vectors) for one in solutions]
+        job.say("support vectors", f"{max(each):,}" + " at most" * (len(each) > 1))
+    return Labelled(model, scaling, classes, job.source.feature_names)
+
+
+def check(learner: str) -> None:
+    """Raises if an option is given that this solver does not have.
+
+    Raises:
+      click.UsageError: with the option.
+    """
+    solver = learners.solver(learner)
+    takes = inspect.signature(solver.init).parameters
+    refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
+    refused += [name for name in ("budget", "penalty") if name not in takes]
+    refused += ["gamma"] if solver.linear else []
+    for name in refused:
+        if options.is_given(name):
+            raise click.UsageError(f"--{name} is not for --learner {learner}.")
+
+
+def _arguments(job: Job, solver: Any, budget: int) -> dict[str, Any]:
+    """The arguments of `solve` but for the training set."""
+    from budgetjax.solvers.one_versus_rest import USUAL
+
+    takes = inspect.signature(solver.init).parameters
+    free = [*(name for name in takes if name not in OWN), "tolerance", "max_steps"]
+    for name, given in job.settings.items():
+        if name not in free:
+            raise click.UsageError(
+                f"--set: arguments of {job.learner} must be among {', '.join(free)}, "
+                f"got {name}={given}"
+            )
+    arguments = USUAL.get(solver.name, {}) | learners.words(job.settings)
+    if "budget" in takes:
+        arguments["budget"] = budget
+    if "penalty" in takes:
+        arguments["penalty"] = PENALTY if job.penalty is None else job.penalty
+    return arguments
+
+
+def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
+    """All rows, scaled, their targets and weights, and the scaling."""
+    from budgetjax import checks, scaling
+    from budgetjax.stream.batches import as_type
+
+    source, row, parts = job.source, 0, []
+    known = scaling.Scaling.empty(source.num_features) if job.standardise else None
+    for X, y, *weight in source:
+        targets.check(source.name, y, job.about.labels, row)
+        if not hasattr(X, "tocsr"):
+            rows = max(row + len(y), job.about.rows or 0)
+            what = f"for all rows of {source.name}"
+            if learners.takes_sparse(job.learner) and data.is_libsvm(source.name):
+                what += ", which --no-standardise keeps sparse"
+            learners.check_memory(what, BYTES * rows * source.num_features)
+            checks.check_finite(source.name, X, row, source.feature_names)
+            if known is not None:
+                known = known.updated(X, where=source.name, first_row=row)
+            else:
+                if not row:
+                    scaling.warn_unscaled(source.name, X)
+                X = as_type(source.name, "X", X, np.float32, row, source.feature_names)
+        parts.append((X, y, *weight))
+        row += len(y)
+    rows, y, *weight = zip(*parts, strict=True)
+    y, *weight = (np.concatenate(arrays) for arrays in (y, *weight))
+    if hasattr(rows[0], "tocsr"):
+        from scipy.sparse import csr_array, vstack
+
+        X = csr_array(vstack(rows))
+    else:
+        X = np.concatenate([X if known is None else known.apply(X) for X in rows])
+    if not weight:
+        return X, y, None, known
+    counts = weight[0] > 0
+    return X[counts], y[counts], weight[0][counts], known
