@@ -43,7 +43,7 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
 
 
 @pytest.mark.telling
-@registry.each
+@registry.some
 def test_blocks_equal_the_plain_scan_in_float32(row):
     X, y = row.stream()
     expected = bj.run(row.algorithm, row.roomy(), X, y, block_size=1)

@@ -391,7 +391,7 @@ def test_the_bar_begins_where_the_run_goes_on(group, interrupted, tmp_path, caps
     assert f"{N}/{N}" in capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
 
 
-KILLS = 20
+KILLS = 10
 
 
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
@@ -433,7 +433,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
     assert progress == sorted(progress)
     assert len(set(progress)) >= KILLS // 2
     assert progress[-1] < killed.ROWS * killed.BATCHES
-    assert min(places.count(killed.LEARNING), places.count(killed.WRITING)) >= 3
+    assert {killed.LEARNING, killed.WRITING} <= set(places)
     finish(path)
     # The state, the scaling, the curve and the place in the stream, all in one.
     assert path.read_bytes() == undisturbed.read_bytes()
