@@ -27,6 +27,8 @@ import measure
 import numpy as np
 import threadpoolctl
 from default_classifier import PENALTY, load
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
@@ -35,6 +37,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 import budgetjax as bj
+from budgetjax import plots
 from budgetjax.estimators import BudgetedKernelClassifier
 
 DATA = ("usps", "letter", "ijcnn1", "a9a")
@@ -58,13 +61,9 @@ def models(X, budget: int, seed: int) -> dict[str, Any]:
     }
 
 
-def bins(chances, codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mean largest probability, the share of right ones and the rows per bin."""
-    largest, right = chances.max(axis=1), chances.argmax(axis=1) == codes
-    parts = np.array_split(np.argsort(largest, kind="stable"), BINS)
-    means = np.array([largest[rows].mean() for rows in parts])
-    shares = np.array([right[rows].mean() for rows in parts])
-    return means, shares, np.array([len(rows) for rows in parts])
+def curve(chances, codes) -> tuple[np.ndarray, np.ndarray]:
+    """The mean largest probability and the share of right ones, bin by bin."""
+    return plots.reliability_curve(chances, codes, np.arange(chances.shape[1]), BINS)
 
 
 def scores(chances, codes) -> dict[str, Any]:
@@ -73,11 +72,11 @@ def scores(chances, codes) -> dict[str, Any]:
     # Both rivals can give a class 0.
     logarithms = np.log(np.maximum(label, 1e-15))
     away = chances - np.eye(chances.shape[1])[codes]
-    confidence, share, rows = bins(chances, codes)
+    confidence, share = curve(chances, codes)
     return {
         "log loss": -float(np.mean(logarithms)),
         "Brier score": float(np.mean(np.sum(away**2, axis=1))),
-        "calibration error": float(np.abs(confidence - share) @ rows / rows.sum()),
+        "calibration error": float(np.abs(confidence - share).mean()),
         "accuracy %": 100 * float(np.mean(chances.argmax(axis=1) == codes)),
     }
 
@@ -98,8 +97,8 @@ def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
             chances = model.predict_proba(data.X_test)
             row = scores(chances, codes) | {"seconds": seconds}
             found.setdefault(kind, []).append(row)
-            confidence, share, _ = bins(chances, codes)
-            curves.setdefault(kind, [confidence.tolist(), share.tolist()])
+            points = [part.tolist() for part in curve(chances, codes)]
+            curves.setdefault(kind, points)
     return [
         {"data": name, "B": budget, "model": kind}
         | {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
@@ -110,30 +109,21 @@ def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
 
 def draw(rows: list[dict[str, Any]], budget: int, path: Path) -> None:
     """Reliability: the share of right predictions against the probability."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     names = [name for name in DATA if any(row["data"] == name for row in rows)]
-    figure, axes = plt.subplots(
-        *(1, len(names)), figsize=(3.2 * len(names), 4.0), squeeze=False
-    )
-    for axis, name in zip(axes[0], names, strict=True):
-        axis.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=0)
-        low = 1.0
-        for row in rows:
-            if (row["data"], row["B"]) == (name, budget):
-                axis.plot(*row["curve"], "o-", markersize=3, label=row["model"])
-                low = min(low, *row["curve"][0], *row["curve"][1])
-        axis.set(xlim=(low - 0.03, 1.01), ylim=(low - 0.03, 1.01), title=name)
-        axis.set_aspect("equal")
-        axis.set_xlabel("largest probability")
-    axes[0][0].set_ylabel("share of right predictions")
-    axes[0][0].legend(frameon=False, fontsize=8)
-    figure.suptitle(f"{budget} vectors or components, {BINS} bins of equally many rows")
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    with rc_context(plots.STYLE):
+        figure = Figure(figsize=(3.2 * len(names), 3.7), layout="constrained")
+        title = f"{budget} vectors or components, {BINS} bins of equally many rows"
+        figure.suptitle(title, x=0.01, ha="left")
+        panels = figure.subplots(1, len(names), squeeze=False)[0]
+        for panel, name in zip(panels, names, strict=True):
+            curves = {
+                row["model"]: row["curve"]
+                for row in rows
+                if (row["data"], row["B"]) == (name, budget)
+            }
+            plots.reliability(curves, axes=panel)
+            panel.set_title(name)
+        figure.savefig(path, dpi=110)
 
 
 def main():

@@ -1,14 +1,28 @@
-"""Pictures of models and sweeps: each function draws into axes of matplotlib.
+"""Pictures of models, streams and sweeps, with matplotlib.
 
-The palette of Okabe and Ito (2008) is safe for colour-blind readers.
+Each function draws into `axes`, or into a new figure of `matplotlib.pyplot`, and
+returns them, so that titles, limits and scales stay the caller's. Some draw curves by
+their names; what computes a curve is a function of its own, as `progressive_error` is
+for `learning_curves`.
+
+    with matplotlib.rc_context(bj.plots.STYLE):
+        bj.plots.decision_regions(state, X, y)
+
+`STYLE` is that of the figures in the guide. The palette of Okabe and Ito (2008) is safe
+for colour-blind readers; lines have dashes too, for print without colours.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Integer
+
+from budgetjax import models
+
+if TYPE_CHECKING:
+    from budgetjax.online.sweep import Table
 
 # For a `matplotlib.rc_context`.
 STYLE: Any = {
@@ -16,60 +30,496 @@ STYLE: Any = {
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
     "axes.linewidth": 0.7,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
     "lines.linewidth": 1.6,
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
 }
 COLORS = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442",
-    "#999999",
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999",
+    "#F0E442",
 )  # fmt: skip
+DASHES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))
+MARKERS = "osD^vP"
+FRAME = "#D55E00"
 # Opacity of a class's colour in its region.
 TINT = 0.4
 POINTS = 300
+# Maximum number of points of a curve, and the rows before its first.
+MOST_POINTS, FIRST_POINT = 1000, 20
 # Maximum number of rows, and of columns, of a heat map with numbers in its cells.
 MOST_CELLS = 14
+# Ratio of values from which the colours of a heat map are logarithmic.
+WIDE = 10
+# Area of the dot of the largest coefficient, in points squared.
+LARGEST_DOT = 60
 
 
-def learning_curve(
-    axes: Any,
-    rows: Integer[np.ndarray, " points"],
-    errors: Float[np.ndarray, " points"],
-    *,
-    regression: bool = False,
-) -> None:
-    """The progressive error against the rows read.
+def progressive_error(
+    scores: Any, y: Any, *, regression: bool = False
+) -> tuple[Integer[np.ndarray, " points"], Float[np.ndarray, " points"]]:
+    """The learning curve of one pass: each row predicted before it was learned.
 
     Args:
-      axes: where to draw.
-      rows: number of rows read at each point.
-      errors: share of mistakes, or mean squared error, up to there.
-      regression: whether errors are squared.
+      scores: what `budgetjax.run` gives, shape `(n,)` or `(n, C)`.
+      y: the labels, or targets, shape `(n,)` or that of the scores.
+      regression: whether errors are squared, not counted.
+
+    Returns:
+      Numbers of rows, at most 1,000 of them from 20 on (fewer say little), dense at the
+      beginning; and the share of mistakes up to there, where a score that is not ahead
+      of all others is one, or the mean squared error.
+
+    Raises:
+      ValueError: if the lengths differ, or there is no row.
     """
-    values = np.sqrt(errors) if regression else 100 * np.asarray(errors)
-    few = len(rows) < 10
-    axes.plot(rows, values, "o-" if few else "-", color=COLORS[0], markersize=4)
-    last = f"{values[-1]:.4g}" if regression else f"{values[-1]:.2f}%"
-    axes.annotate(
-        last,
-        (rows[-1], values[-1]),
-        xytext=(0, 7),
-        textcoords="offset points",
-        ha="right",
-    )
-    axes.set_title("Error of rows before they were learned")
+    scores, y = np.asarray(scores), np.asarray(y)
+    n = len(scores)
+    if len(y) != n or n == 0:
+        raise ValueError(
+            "progressive_error: scores and y must have the same number of rows, at "
+            f"least 1, got {n} and {len(y)}"
+        )
+    if regression:
+        # One target per row is that of all outputs.
+        wrong = np.square(scores.reshape(n, -1) - y.reshape(n, -1)).mean(axis=1)
+    elif scores.ndim == 1:
+        wrong = y * scores <= 0
+    else:
+        own = np.arange(n), y
+        rivals = scores.copy()
+        rivals[own] = -np.inf
+        wrong = scores[own] <= rivals.max(axis=1)
+    half, first = MOST_POINTS // 2, min(FIRST_POINT, n)
+    even, dense = np.linspace(first, n, half), np.geomspace(first, n, half)
+    rows = np.unique(np.round([*even, *dense]).astype(np.int64))
+    return rows, np.cumsum(wrong)[rows - 1] / rows
+
+
+def learning_curves(
+    curves: Mapping[str, tuple[Any, Any]],
+    *,
+    regression: bool = False,
+    axes: Any = None,
+) -> Any:
+    """Errors against the rows read, on a logarithmic axis.
+
+    A single curve is labelled with its last value.
+
+    Args:
+      curves: by name, numbers of rows and errors up to there: of `progressive_error`,
+        `(model.rows, model.errors)` of a `StreamModel`, or `(result.rounds, errors)`
+        for one of `result.errors` of a `Sweep`.
+      regression: whether errors are mean squares; their root is drawn.
+      axes: of matplotlib; None makes a figure.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import checkerboard
+      >>> X, y = checkerboard(2000, seed=0)
+      >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=50)
+      >>> _, scores = bj.run(bj.perceptron, state, X, y)
+      >>> axes = bj.plots.learning_curves({"": bj.plots.progressive_error(scores, y)})
+      >>> axes.get_xlabel()
+      'rows read'
+    """
+    axes = _axes(axes)
+    highest = 0.0
+    for i, (name, (rows, errors)) in enumerate(curves.items()):
+        errors = np.asarray(errors)
+        values = np.sqrt(errors) if regression else 100 * errors
+        highest = max(highest, float(np.max(values)))
+        marker = "o" if len(values) < 10 else ""
+        dashes = DASHES[i % len(DASHES)]
+        style = {"color": _color(i), "linestyle": dashes, "markersize": 4}
+        axes.plot(rows, values, marker=marker, label=name, **style)
+        if len(curves) == 1:
+            last = f"{values[-1]:.4g}" if regression else f"{values[-1]:.2f}%"
+            axes.annotate(
+                last,
+                (rows[-1], values[-1]),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="right",
+            )
     axes.set_xlabel("rows read")
     unit = "root mean squared error so far" if regression else "mistakes so far (%)"
     axes.set_ylabel(unit)
-    axes.set_ylim(0, 1.15 * float(np.max(values)) or 1)
-    axes.set_xlim(left=0)
+    axes.set_ylim(0, 1.15 * highest or 1)
+    axes.set_xscale("log")
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    decades = np.log10(axes.get_xlim()[1] / axes.get_xlim()[0])
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.locator_params(axis="x", nbins=5)
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    # Errors fall: that corner is empty.
+    return _finished(axes, legend="lower left" if len(curves) > 1 else None)
+
+
+def decision_regions(
+    model: Any, X: Any = None, y: Any = None, *, axes: Any = None
+) -> Any:
+    """What a model of two features predicts where, and its support vectors.
+
+    The class by colour, with the boundaries; or the value, for a regressor. The area of
+    a dot is proportional to the size of a support vector's coefficients.
+
+    Args:
+      model: as for `budgetjax.predict`, or a fitted estimator.
+      X: rows to show, shape `(n, 2)`; None shows the support vectors alone.
+      y: their labels, shape `(n,)`, which colour them; None leaves them grey.
+      axes: of matplotlib; None makes a figure.
+
+    Raises:
+      ValueError: if the model does not have two features, or nothing says where to
+        draw: it has no support vectors, and there is no X.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import checkerboard
+      >>> X, y = checkerboard(2000, seed=0)
+      >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=50)
+      >>> state, _ = bj.run(bj.perceptron, state, X, y)
+      >>> bj.plots.decision_regions(state).get_xlabel()
+      'feature 1'
+    """
+    where = "decision_regions"
+    # An estimator has the model that it has fitted.
+    model = getattr(model, "model_", model)
+    features = models.num_features(where, model)
+    if features != 2:
+        raise ValueError(f"{where}: model must have 2 features, got {features}")
+    vectors, sizes = _support(model)
+    rows = np.zeros((0, 2)) if X is None else np.asarray(X)
+    shown = np.concatenate([vectors, rows])
+    if not len(shown):
+        raise ValueError(
+            f"{where}: X must say where to draw for a model without support vectors, "
+            "got None"
+        )
+    axes = _axes(axes)
+    first, second = _plane(shown)
+    classes = models.labels_of(model)
+    if classes is None:
+        _values(axes, model, first, second)
+    else:
+        _regions(axes, model, first, second, classes.tolist())
+    if len(rows):
+        codes = None if classes is None or y is None else models.codes_of(classes, y)
+        colors = "0.55" if codes is None else [_color(code) for code in codes.tolist()]
+        axes.scatter(*rows.T, s=5, c=colors, linewidths=0, alpha=0.7, zorder=2)
+    largest = sizes.max(initial=1e-30)
+    axes.scatter(
+        *vectors.T,
+        s=4 + LARGEST_DOT * sizes / largest,
+        color="black",
+        edgecolors="white",
+        linewidths=0.5,
+        zorder=3,
+    )
+    names = models.labelled(model).feature_names or ("feature 1", "feature 2")
+    axes.set_xlabel(names[0])
+    axes.set_ylabel(names[1])
+    return axes
+
+
+def sweep(
+    table: "Table",
+    x: str,
+    y: str | None = None,
+    *,
+    value: str,
+    axes: Any = None,
+) -> Any:
+    """One column of a table by one or two others; the least value is framed.
+
+    Of rows that share x and y, where more hyperparameters were swept, the least counts.
+
+    Args:
+      table: of `Grid.table`, or one like it.
+      x: the column along the horizontal axis, such as "gamma".
+      y: the one along the vertical axis; None draws a line, not a heat map.
+      value: the column to show, such as "error".
+      axes: of matplotlib; None makes a figure.
+
+    Raises:
+      ValueError: if the table has no such column.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> grid = bj.grid(gamma=[0.1, 1.0], budget=[20, 50, 100])
+      >>> table = grid.table(error=[0.3, 0.2, 0.15, 0.25, 0.1, 0.12])
+      >>> bj.plots.sweep(table, "gamma", "budget", value="error").get_ylabel()
+      'budget'
+    """
+    columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
+    for name in (x, value) if y is None else (x, y, value):
+        if name not in columns:
+            raise ValueError(
+                f"sweep: table must have a column {name!r}, got {', '.join(columns)}"
+            )
+    axes = _axes(axes)
+    across = sorted(set(columns[x]))
+    upwards = [None] if y is None else sorted(set(columns[y]))
+    least = np.full((len(upwards), len(across)), np.inf)
+    ups = [None] * len(table.rows) if y is None else columns[y]
+    for one, other, found in zip(columns[x], ups, columns[value], strict=True):
+        at = upwards.index(other), across.index(one)
+        least[at] = np.fmin(least[at], found)
+    least[np.isinf(least)] = np.nan
+    axes.set_xlabel(x)
+    i, j = np.unravel_index(int(np.nanargmin(least)), least.shape)
+    if y is None:
+        axes.plot(across, least[0], "o-", color=COLORS[0], markersize=4)
+        best = {"marker": "o", "markersize": 9, "fillstyle": "none", "color": FRAME}
+        axes.plot(across[j], least[0, j], **best)
+        axes.set_ylabel(value)
+        return _finished(_on_values(axes, across))
+    _heat_map(axes, least, value)
+    axes.set_xticks(range(len(across)), [f"{one:g}" for one in across])
+    axes.set_yticks(range(len(upwards)), [f"{one:g}" for one in upwards])
+    axes.set_ylabel(y)
+    from matplotlib.patches import Rectangle
+
+    corner = float(j) - 0.5, float(i) - 0.5
+    frame = {"fill": False, "edgecolor": FRAME, "linewidth": 2.5, "clip_on": False}
+    axes.add_patch(Rectangle(corner, 1, 1, zorder=5, **frame))
+    axes.tick_params(length=0)
+    return axes
+
+
+def accuracy_by_budget(
+    curves: Mapping[str, tuple[Any, Any]],
+    *,
+    reference: Mapping[str, float] | None = None,
+    axes: Any = None,
+) -> Any:
+    """Accuracies against budgets, on a logarithmic axis.
+
+    Args:
+      curves: by name, budgets, shape `(k,)`, and shares of right predictions, shape
+        `(k,)`, or `(repeats, k)`: then the line is their mean, and the band reaches
+        from the least to the largest.
+      reference: by name, accuracies of models without a budget: horizontal lines.
+      axes: of matplotlib; None makes a figure.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> axes = bj.plots.accuracy_by_budget(
+      ...     {"Pegasos": ([20, 50, 100], [[0.71, 0.83, 0.88], [0.75, 0.84, 0.87]])},
+      ...     reference={"SVM": 0.93})
+      >>> [text.get_text() for text in axes.get_legend().get_texts()]
+      ['Pegasos', 'SVM']
+    """
+    axes = _axes(axes)
+    budgets: set[int] = set()
+    for i, (name, (sizes, accuracies)) in enumerate(curves.items()):
+        sizes, percent = np.asarray(sizes), 100 * np.atleast_2d(accuracies)
+        budgets |= set(sizes.tolist())
+        style = {"color": _color(i), "marker": MARKERS[i % len(MARKERS)]}
+        axes.plot(sizes, percent.mean(axis=0), label=name, markersize=4, **style)
+        if len(percent) > 1:
+            band = {"color": _color(i), "alpha": 0.2, "linewidth": 0}
+            axes.fill_between(sizes, percent.min(axis=0), percent.max(axis=0), **band)
+    for i, (name, accuracy) in enumerate((reference or {}).items()):
+        dashes = DASHES[1 + i % (len(DASHES) - 1)]
+        axes.axhline(100 * accuracy, color="0.4", linestyle=dashes, label=name)
+    axes.set_xlabel("budget (support vectors)")
+    axes.set_ylabel("test accuracy (%)")
+    return _finished(_on_values(axes, sorted(budgets)), legend="best")
+
+
+def reliability_curve(
+    probabilities: Any, y: Any, classes: Any, bins: int = 10
+) -> tuple[Float[np.ndarray, " bins"], Float[np.ndarray, " bins"]]:
+    """How often the predicted class is right, against its probability.
+
+    Args:
+      probabilities: of `budgetjax.probabilities`, or `predict_proba` of any classifier,
+        shape `(n, C)`.
+      y: the labels, shape `(n,)`.
+      classes: the labels in the order of the columns, such as `model.classes_`.
+      bins: number of bins of equally many rows.
+
+    Returns:
+      Per bin the mean probability of the predicted class, and the share of rows of
+      which it is the label.
+
+    Raises:
+      ValueError: if the shapes do not fit.
+    """
+    chances, classes = np.asarray(probabilities), np.asarray(classes)
+    if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
+        raise ValueError(
+            "reliability_curve: probabilities must have shape "
+            f"{(len(y), len(classes))}, one row per label and one column per class, "
+            f"and at least {bins} rows, as many as bins, got {chances.shape}"
+        )
+    largest = chances.max(axis=1)
+    right = classes[chances.argmax(axis=1)] == np.asarray(y)
+    parts = np.array_split(np.argsort(largest, kind="stable"), bins)
+    means = [[of[rows].mean() for rows in parts] for of in (largest, right)]
+    confidence, share = np.asarray(means, np.float64)
+    return confidence, share
+
+
+def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> Any:
+    """Curves of `reliability_curve`; on the diagonal, probabilities are what they say.
+
+    Args:
+      curves: by name, mean probabilities and shares of right predictions.
+      axes: of matplotlib; None makes a figure.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> chances = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.45, 0.55]])
+      >>> curve = bj.plots.reliability_curve(chances, [0, 1, 1, 1], [0, 1], bins=2)
+      >>> bj.plots.reliability({"model": curve}).get_xlabel()
+      'probability of the predicted class'
+    """
+    axes = _axes(axes)
+    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=0)
+    for i, (name, curve) in enumerate(curves.items()):
+        style = {"color": _color(i), "linestyle": DASHES[i % len(DASHES)]}
+        axes.plot(*curve, marker="o", markersize=3, label=name, **style)
+    lowest = min(float(np.min(part)) for curve in curves.values() for part in curve)
+    axes.set(xlim=(lowest - 0.03, 1.01), ylim=(lowest - 0.03, 1.01))
+    axes.set_aspect("equal")
+    axes.set_xlabel("probability of the predicted class")
+    axes.set_ylabel("share of right predictions")
+    return _finished(axes, legend="best" if len(curves) > 1 else None)
+
+
+def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> Any:
+    """The support vectors as images, by the class that each speaks for.
+
+    A support vector speaks for the class of its largest coefficient; a class's images
+    come in the order of their sizes, the largest first.
+
+    Args:
+      model: a classifier as for `budgetjax.support`, or a fitted estimator.
+      shape: height and width of an image; its rows follow each other in an example.
+      axes: of matplotlib; None makes a figure.
+
+    Raises:
+      ValueError: if the model has no support vectors, or not one feature per pixel.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import load
+      >>> data = load("digits")
+      >>> state = bj.perceptron.init(
+      ...     bj.RBF(0.05), num_features=64, num_classes=10, budget=50)
+      >>> state, _ = bj.run(bj.perceptron, state, data.X_train, data.y_train)
+      >>> axes = bj.plots.support_images(state, (8, 8))
+      >>> [text.get_text() for text in axes.get_yticklabels()][:3]
+      ['0', '1', '2']
+    """
+    where = "support_images"
+    model = getattr(model, "model_", model)
+    classes = models.labels_of(model)
+    if classes is None:
+        raise ValueError(f"{where}: model must be a classifier, got a regressor")
+    height, width = shape
+    features = models.num_features(where, model)
+    if height * width != features:
+        raise ValueError(
+            f"{where}: shape must have one pixel per feature, {features} of them, got "
+            f"{height} x {width}"
+        )
+    found = models.support(model)
+    mask = np.asarray(found.mask)
+    vectors, coefficients = (
+        np.asarray(part)[mask] for part in (found.vectors, found.coefficients)
+    )
+    if coefficients.shape[1] == 1:
+        coefficients = np.concatenate([-coefficients, coefficients], axis=1)
+    own, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
+    # About twice as wide as high, all in all.
+    columns = max(math.ceil(math.sqrt(2 * max(len(vectors), 1))), 1)
+    lines, places = [], []
+    for code in range(len(classes)):
+        members = np.flatnonzero(own == code)
+        members = members[np.argsort(-sizes[members], kind="stable")]
+        for start in range(0, max(len(members), 1), columns):
+            if start == 0:
+                places.append(len(lines))
+            lines.append(members[start : start + columns])
+    # A pixel of nothing between two images; NaN stays white.
+    tile = (height + 1, width + 1)
+    mosaic = np.full((len(lines) * tile[0], columns * tile[1]), np.nan)
+    for i, j in ((i, j) for i, line in enumerate(lines) for j in range(len(line))):
+        top, left = i * tile[0], j * tile[1]
+        image = vectors[lines[i][j]].reshape(shape)
+        mosaic[top : top + height, left : left + width] = image
+    axes = _axes(axes)
+    # A few extreme pixels, of merged vectors for example, do not make all others pale.
+    low, high = np.percentile(vectors, [0.5, 99.5]) if len(vectors) else (0, 1)
+    axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
+    ticks = [place * tile[0] + height / 2 for place in places]
+    axes.set_yticks(ticks, [str(one) for one in classes.tolist()])
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_ylabel("class")
+    return axes
+
+
+def _axes(axes: Any) -> Any:
+    if axes is not None:
+        return axes
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plots needs matplotlib: pip install 'budgetjax[cli]'"
+        ) from error
+    return pyplot.subplots()[1]
+
+
+def _finished(axes: Any, *, legend: str | None = None) -> Any:
     axes.grid(True)
+    axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    if legend is not None:
+        axes.legend(loc=legend)
+    return axes
 
 
-def plane(
+def _on_values(axes: Any, values: Sequence[int | float]) -> Any:
+    """Ticks at these values, on a logarithmic axis if they are positive."""
+    from matplotlib.ticker import NullFormatter
+
+    if values and values[0] > 0:
+        axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    return axes
+
+
+def _color(i: int) -> str:
+    return COLORS[i % len(COLORS)]
+
+
+def _support(
+    model: Any,
+) -> tuple[Float[np.ndarray, "m features"], Float[np.ndarray, " m"]]:
+    """The support vectors and the sizes of their coefficients; none for other models.
+
+    Nor for a tuple of models, each of which has its own.
+    """
+    one = models.labelled(model).model
+    if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
+        return np.zeros((0, 2)), np.zeros(0)
+    found = models.support(model)
+    mask = np.asarray(found.mask)
+    sizes = np.abs(np.asarray(found.coefficients)[mask]).sum(axis=1)
+    return np.asarray(found.vectors)[mask], sizes
+
+
+def _plane(
     vectors: Float[np.ndarray, "n 2"],
 ) -> tuple[Float[np.ndarray, " x"], Float[np.ndarray, " y"]]:
     """Coordinates of a grid around these points, with a margin."""
@@ -79,27 +529,12 @@ def plane(
     return first, second
 
 
-def regions(
-    axes: Any,
-    scores: Callable[[Float[np.ndarray, "n 2"]], Float[np.ndarray, "n ..."]],
-    vectors: Float[np.ndarray, "n 2"],
-    classes: Sequence[str],
-    names: Sequence[str],
-) -> None:
-    """The class that a classifier of two features predicts at each point.
-
-    Args:
-      axes: where to draw.
-      scores: function of rows that returns shape `(n,)`, or `(n, C)`.
-      vectors: support vectors, in the units of the rows.
-      classes: names of the classes.
-      names: names of the two features.
-    """
+def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> None:
+    """The class that is predicted at each point."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
-    first, second = plane(vectors)
-    found = _on(scores, first, second)
+    found = _on(models.decision_function, model, first, second)
     if found.ndim == 2:
         found = np.stack([-found, found], axis=2)
     patches = []
@@ -108,110 +543,64 @@ def regions(
         ahead = found[:, :, i] - rest
         # More classes than colours: the same colours again, paler.
         tint = TINT / (1 + i // len(COLORS))
-        fill = tuple(1 - tint * (1 - np.array(to_rgb(COLORS[i % len(COLORS)]))))
+        fill = tuple(1 - tint * (1 - np.array(to_rgb(_color(i)))))
         if ahead.max() > 0:
             axes.contourf(first, second, ahead, levels=[0, np.inf], colors=[fill])
         if ahead.min() < 0 < ahead.max():
             axes.contour(
                 first, second, ahead, levels=[0], colors="#555555", linewidths=0.8
             )
-        patches.append(Patch(facecolor=fill, edgecolor="#555555", label=name))
-    _dots(axes, vectors)
-    _label_plane(axes, names)
-    axes.set_title("Predicted class, and support vectors")
+        patches.append(Patch(facecolor=fill, edgecolor="#555555", label=str(name)))
     axes.legend(
         handles=patches,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.17),
-        ncols=min(len(classes), 5),
+        ncols=min(len(patches), 5),
         frameon=False,
         columnspacing=1.2,
     )
 
 
-def surface(
-    axes: Any,
-    values: Callable[[Float[np.ndarray, "n 2"]], Float[np.ndarray, " n"]],
-    vectors: Float[np.ndarray, "n 2"],
-    names: Sequence[str],
-    target: str,
-) -> None:
-    """The number that a regressor of two features predicts at each point.
-
-    Args:
-      axes: where to draw.
-      values: function of rows that returns shape `(n,)`.
-      vectors: support vectors, in the units of the rows.
-      names: names of the two features.
-      target: name of what is predicted.
-    """
-    first, second = plane(vectors)
-    found = _on(values, first, second)
+def _values(axes: Any, model: Any, first: Any, second: Any) -> None:
+    """The number that is predicted at each point."""
+    found = _on(models.predict, model, first, second)
     shown = axes.contourf(first, second, found, levels=12, cmap="cividis")
-    _dots(axes, vectors)
-    axes.figure.colorbar(shown, ax=axes, label=f"predicted {target}")
-    _label_plane(axes, names)
-    axes.set_title("Prediction, and support vectors")
-
-
-def heat_map(
-    axes: Any,
-    rows: Sequence[float | int],
-    columns: Sequence[float | int],
-    values: Float[np.ndarray, "rows columns"],
-    names: tuple[str, str],
-    label: str,
-) -> None:
-    """Values by two hyperparameters, of which the least is framed.
-
-    Args:
-      axes: where to draw.
-      rows: values of the first hyperparameter.
-      columns: values of the second.
-      values: a value per cell; NaN where there is none.
-      names: names of the two hyperparameters.
-      label: name of the values, with their unit.
-    """
-    from matplotlib.patches import Rectangle
-
-    shown = axes.imshow(values, cmap="cividis_r", aspect="auto", origin="lower")
-    axes.figure.colorbar(shown, ax=axes, label=label)
-    axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
-    axes.set_yticks(range(len(rows)), [f"{value:g}" for value in rows])
-    axes.set_ylabel(names[0])
-    axes.set_xlabel(names[1])
-    if max(values.shape) <= MOST_CELLS:
-        for (i, j), value in np.ndenumerate(values):
-            if not math.isnan(value):
-                red, green, blue, _ = shown.cmap(shown.norm(value))
-                bright = 0.3 * red + 0.59 * green + 0.11 * blue > 0.45
-                color = "black" if bright else "white"
-                axes.text(j, i, f"{value:.2f}", ha="center", va="center", color=color)
-    i, j = np.unravel_index(int(np.nanargmin(values)), values.shape)
-    corner = (float(j) - 0.5, float(i) - 0.5)
-    axes.add_patch(
-        Rectangle(corner, 1, 1, fill=False, edgecolor="#D55E00", linewidth=2.5)
-    )
-    axes.tick_params(length=0)
+    axes.figure.colorbar(shown, ax=axes, label="predicted")
 
 
 def _on(
-    function: Callable[[Any], Any],
+    function: Callable[[Any, Any], Any],
+    model: Any,
     first: Float[np.ndarray, " x"],
     second: Float[np.ndarray, " y"],
 ) -> Float[np.ndarray, "y x ..."]:
-    """A function of rows on a grid."""
+    """A function of a model and rows on a grid."""
     grid = np.stack(np.meshgrid(first, second), axis=2)
-    found = np.asarray(function(grid.reshape(-1, 2).astype(np.float32)))
+    # By position: they are the plane's own, whatever the names of the columns.
+    found = np.asarray(function(model, grid.reshape(-1, 2).astype(np.float32)))
     return found.reshape(len(second), len(first), *found.shape[1:])
 
 
-def _dots(axes: Any, vectors: Float[np.ndarray, "n 2"]) -> None:
-    axes.scatter(
-        *vectors.T, s=12, color="black", edgecolors="white", linewidths=0.5, zorder=3
+def _heat_map(axes: Any, values: Float[np.ndarray, "y x"], label: str) -> None:
+    """Values as colours, and as numbers where there is room."""
+    from matplotlib.colors import LogNorm
+
+    known = values[~np.isnan(values)]
+    # Small values are told apart, where others are much larger.
+    wide = known.min() > 0 and known.max() > WIDE * known.min()
+    shown = axes.imshow(
+        values,
+        norm=LogNorm() if wide else None,
+        cmap="cividis_r",
+        aspect="auto",
+        origin="lower",
     )
-
-
-def _label_plane(axes: Any, names: Sequence[str]) -> None:
-    axes.set_xlabel(names[0])
-    axes.set_ylabel(names[1])
+    axes.figure.colorbar(shown, ax=axes, label=label)
+    if max(values.shape) > MOST_CELLS:
+        return
+    for (i, j), value in np.ndenumerate(values):
+        if not math.isnan(value):
+            red, green, blue, _ = shown.cmap(shown.norm(value))
+            bright = 0.3 * red + 0.59 * green + 0.11 * blue > 0.45
+            color = "black" if bright else "white"
+            axes.text(j, i, f"{value:.3g}", ha="center", va="center", color=color)

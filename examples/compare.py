@@ -18,12 +18,11 @@ import numpy as np
 import optax
 
 import budgetjax as bj
-from budgetjax import datasets
+from budgetjax import datasets, plots
 
 try:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
     from tqdm import tqdm
 except ImportError as error:
     raise SystemExit(f'compare: {error}; pip install "budgetjax[examples]"') from error
@@ -35,7 +34,7 @@ KEEPING = "Pegasos, removing or projecting"
 MERGING = "Pegasos, merging"
 DESCENT = "Other losses, features, second order"
 HEADER = "test accuracy, budget"
-REFERENCE = "Pegasos, merge"  # in grey in every panel but its own
+REFERENCE = "Pegasos, merge"  # in every panel
 
 
 class Learner(NamedTuple):
@@ -137,21 +136,6 @@ def table(
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
-STYLE: Any = {
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.linewidth": 0.7,
-    "legend.fontsize": 7.5,
-    "lines.linewidth": 1.5,
-    "lines.markersize": 4,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-}
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = "osD^vP"
-
-
 def figure(
     compared: Sequence[Learner],
     results: dict[str, np.ndarray],
@@ -160,35 +144,26 @@ def figure(
     path: str,
 ) -> None:
     """Accuracy against the budget, one panel a family."""
-    with rc_context(STYLE):
+    with rc_context(plots.STYLE):
         families = list(dict.fromkeys(one.family for one in compared))
         rows, columns = -(-len(families) // 2), min(2, len(families))
-        fig = Figure(figsize=(3.5 * columns, 2.8 * rows), layout="constrained")
-        fig.suptitle(title, fontsize=9, x=0.01, ha="left")
+        fig = Figure(figsize=(3.7 * columns, 2.9 * rows), layout="constrained")
+        fig.suptitle(title, x=0.01, ha="left")
         panels = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for panel in panels.flat[len(families) :]:
             panel.set_visible(False)
         for panel, family in zip(panels.flat, families, strict=False):
             members = [one.name for one in compared if one.family == family]
+            curves = {
+                name.removeprefix("Pegasos, "): (budgets, results[name])
+                for name in members
+            }
             if REFERENCE in results and REFERENCE not in members:
-                percent = 100 * results[REFERENCE]
-                panel.plot(budgets, percent, color="#aaaaaa", label=REFERENCE, lw=3)
-            for name, color, marker in zip(members, COLORS, MARKERS, strict=False):
-                label = name.removeprefix("Pegasos, ")
-                percent = 100 * results[name]
-                panel.plot(budgets, percent, marker + "-", color=color, label=label)
+                curves |= {REFERENCE: (budgets, results[REFERENCE])}
+            plots.accuracy_by_budget(curves, axes=panel)
             panel.set_title(family)
-            panel.set_xscale("log")
-            panel.set_xticks(budgets)
-            panel.xaxis.set_major_formatter(ScalarFormatter())
-            panel.xaxis.set_minor_formatter(NullFormatter())
-            panel.grid(True)
-            panel.spines[["top", "right"]].set_visible(False)
-            panel.legend(frameon=False, loc="lower right")
-        for panel in panels[-1]:
             panel.set_xlabel("budget, or number of features")
-        for panel in panels[:, 0]:
-            panel.set_ylabel("test accuracy (%)")
+            panel.label_outer()
         fig.savefig(path, dpi=150)
 
 

@@ -21,14 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import budgetjax as bj
-from budgetjax import datasets
+from budgetjax import datasets, plots
 
 try:
     from matplotlib import rc_context
-    from matplotlib.axes import Axes
-    from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullFormatter, StrMethodFormatter
     from tqdm import tqdm
 except ImportError as error:
     raise SystemExit(
@@ -63,8 +60,6 @@ class Learner(NamedTuple):
       run: `run(state, X, y)`, the state after the examples and their scores.
       predict: `predict(state, X)`, labels.
       num_models: how many models of that budget it is made of.
-      color: in the figure.
-      dashes: of its line.
     """
 
     name: str
@@ -72,8 +67,6 @@ class Learner(NamedTuple):
     run: Callable[[Any, jax.Array, jax.Array], tuple[Any, jax.Array]]
     predict: Callable[[Any, jax.Array], jax.Array]
     num_models: int
-    color: str
-    dashes: Any = "-"
 
 
 class Result(NamedTuple):
@@ -82,21 +75,20 @@ class Result(NamedTuple):
     learner: Learner
     budget: int
     state: Any
-    mistakes: np.ndarray  # one truth value an example of the stream
+    curve: Any  # of `budgetjax.plots.progressive_error`
     accuracy: float
     speed: float  # examples per second
 
 
 def forgetron(kernel: bj.Kernel, num_features: int, num_classes: int) -> Learner:
     """The Forgetron; for more than two classes one model a class, by `vmap`."""
-    style = {"color": "#E69F00", "dashes": (0, (1, 1))}
 
     def init(budget):
         return bj.forgetron.init(kernel, num_features=num_features, budget=budget)
 
     run_one = functools.partial(bj.run, bj.forgetron)
     if num_classes == 2:
-        return Learner("Forgetron", init, run_one, bj.predict, 1, **style)
+        return Learner("Forgetron", init, run_one, bj.predict, 1)
 
     classes = jnp.arange(num_classes)
     run_all = jax.jit(jax.vmap(run_one, in_axes=(0, None, 0)))
@@ -113,7 +105,6 @@ def forgetron(kernel: bj.Kernel, num_features: int, num_classes: int) -> Learner
         run,
         lambda states, X: jnp.argmax(score_all(states, X), axis=0),
         num_classes,
-        **style,
     )
 
 
@@ -122,7 +113,7 @@ def pegasos(
 ) -> list[Learner]:
     """Pegasos with three ways to keep the budget."""
 
-    def learner(name, maintenance, color, dashes):
+    def learner(name, maintenance):
         def init(budget):
             return bj.pegasos.init(
                 kernel,
@@ -135,35 +126,18 @@ def pegasos(
             )
 
         run = functools.partial(bj.run, bj.pegasos)
-        return Learner(name, init, run, bj.predict, 1, color, dashes)
+        return Learner(name, init, run, bj.predict, 1)
 
     return [
-        learner(
-            "Pegasos, remove smallest", bj.RemoveSmallest(), "#D55E00", (0, (4, 1.5))
-        ),
-        learner(
-            "Pegasos, remove random",
-            bj.RemoveRandom(),
-            "#009E73",
-            (0, (4, 1.2, 1, 1.2)),
-        ),
-        learner("Pegasos, merge", bj.Merge(), "#0072B2", "-"),
+        learner("Pegasos, remove smallest", bj.RemoveSmallest()),
+        learner("Pegasos, remove random", bj.RemoveRandom()),
+        learner("Pegasos, merge", bj.Merge()),
     ]
 
 
 def num_vectors(state: Any) -> int:
     """Support vectors in use, of a state or of stacked ones."""
     return int(state.expansion.num_active.sum())
-
-
-def is_mistake(scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """True where the label's score is not ahead of the others."""
-    if scores.ndim == 1:
-        return y * scores <= 0
-    rows = np.arange(len(y))
-    rivals = scores.copy()
-    rivals[rows, y] = -np.inf
-    return scores[rows, y] <= rivals.max(axis=1)
 
 
 def chunks(num_rows: int) -> list[slice]:
@@ -184,15 +158,17 @@ def train(
     for part in {part.stop - part.start: part for part in parts}.values():
         jax.block_until_ready(learner.run(state, X[part], y[part]))
 
-    mistakes, seconds = [], 0.0
+    found, curve, seconds = [], None, 0.0
     with tqdm(total=len(y), desc=f"{learner.name:24} B={budget:<4}", unit="ex") as bar:
         for part in parts:
             start = time.perf_counter()
             state, scores = jax.block_until_ready(learner.run(state, X[part], y[part]))
             seconds += time.perf_counter() - start
-            mistakes.append(is_mistake(np.asarray(scores), np.asarray(y[part])))
+            found.append(np.asarray(scores))
+            seen = np.concatenate(found)
+            curve = plots.progressive_error(seen, y[: len(seen)])
             bar.set_postfix(
-                error=f"{np.concatenate(mistakes).mean():.1%}",
+                error=f"{curve[1][-1]:.1%}",
                 vectors=num_vectors(state),
                 refresh=False,
             )
@@ -202,7 +178,7 @@ def train(
         learner,
         budget,
         state,
-        np.concatenate(mistakes),
+        curve,
         float(np.mean(predicted == data.y_test)),
         len(y) / seconds,
     )
@@ -213,13 +189,14 @@ def table(results: Sequence[Result]) -> str:
     header = ("learner", "budget", "vectors", "mistakes", "test accuracy", "examples/s")
     rows: list[tuple[str, ...]] = [header]
     for result in results:
-        models, count = result.learner.num_models, int(result.mistakes.sum())
+        models = result.learner.num_models
+        seen, error = (of[-1] for of in result.curve)
         rows.append(
             (
                 result.learner.name,
                 f"{result.budget}" if models == 1 else f"{models} x {result.budget}",
                 f"{num_vectors(result.state):,}",
-                f"{count:,} ({count / len(result.mistakes):.1%})",
+                f"{round(error * seen):,} ({error:.1%})",
                 f"{result.accuracy:.1%}",
                 f"{float(f'{result.speed:.2g}'):,.0f}",
             )
@@ -235,123 +212,42 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
-STYLE: Any = {
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8.5,
-    "axes.linewidth": 0.7,
-    "lines.linewidth": 1.6,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-}
-CLASS_COLORS = ("#56B4E9", "#E69F00")
-REGION_COLORS = ("#dcedf8", "#fbebcb")
-# The first examples of a stream say little: every model starts empty.
-FIRST_SHOWN = 20
-
-
 def figure(results: Sequence[Result], data: datasets.Dataset, path: str) -> None:
     """Progressive error, one panel a budget; for binary 2-d data two models below."""
     budgets = sorted({result.budget for result in results})
     planar = data.X_train.shape[1] == 2 and data.num_classes == 2
-    with rc_context(STYLE):
-        fig = Figure(figsize=(7, 6.2 if planar else 2.9), layout="constrained")
+    with rc_context(plots.STYLE):
+        fig = Figure(figsize=(7.4, 6.6 if planar else 3.1), layout="constrained")
         # So many columns that the panels of both rows end at the same edges.
         heights = (1, 1.85) if planar else (1,)
         grid = fig.add_gridspec(len(heights), 2 * len(budgets), height_ratios=heights)
-        panels: list[Axes] = []
+        panels: list[Any] = []
         for i, budget in enumerate(budgets):
             share = panels[0] if panels else None
             panel = fig.add_subplot(grid[0, 2 * i : 2 * i + 2], sharey=share)
-            progress(panel, [r for r in results if r.budget == budget])
+            curves = {r.learner.name: r.curve for r in results if r.budget == budget}
+            plots.learning_curves(curves, axes=panel)
             panel.set_title(f"Budget of {budget} support vectors")
-            panel.tick_params(labelleft=i == 0)
             panels.append(panel)
-        panels[0].set_ylabel("mistakes so far (%)")
-        panels[0].set_ylim(bottom=0)
+        for panel in panels:
+            panel.label_outer()
+            panel.get_legend().remove()
         handles, labels = panels[0].get_legend_handles_labels()
-        fig.legend(
-            handles,
-            labels,
-            loc="outside upper center",
-            ncols=len(labels),
-            frameon=False,
-            fontsize=8,
-            handlelength=2.2,
-            columnspacing=1.1,
-        )
+        fig.legend(handles, labels, loc="outside upper center", ncols=len(labels))
         if planar:
-            first, second = (
-                next(
-                    result
-                    for result in results
-                    if result.budget == budgets[0] and result.learner.name.endswith(end)
-                )
-                for end in ("smallest", "merge")
-            )
             half = len(budgets)
-            regions(fig.add_subplot(grid[1, :half]), first, data)
-            regions(fig.add_subplot(grid[1, half:]), second, data)
+            few = [result for result in results if result.budget == budgets[0]]
+            ends = "smallest", "merge"
+            parts = grid[1, :half], grid[1, half:]
+            for end, part in zip(ends, parts, strict=True):
+                one = next(r for r in few if r.learner.name.endswith(end))
+                panel: Any = fig.add_subplot(part)
+                plots.decision_regions(one.state, axes=panel)
+                panel.set_title(f"{one.learner.name}, budget {one.budget}")
+                panel.set_xlabel(f"test accuracy {one.accuracy:.1%}")
+                panel.set(xticks=[], yticks=[], ylabel="")
+                panel.get_legend().remove()
         fig.savefig(path, dpi=200)
-
-
-def progress(panel: Axes, results: Sequence[Result]) -> None:
-    """Mistakes so far over examples so far."""
-    for result in results:
-        n = len(result.mistakes)
-        seen = np.unique(np.geomspace(min(FIRST_SHOWN, n), n, 400).round().astype(int))
-        error = 100 * np.cumsum(result.mistakes)[seen - 1] / seen
-        panel.plot(
-            seen,
-            error,
-            label=result.learner.name,
-            color=result.learner.color,
-            linestyle=result.learner.dashes,
-        )
-    panel.set_xscale("log")
-    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.set_xlabel("examples seen")
-    panel.grid(True)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def regions(panel: Axes, result: Result, data: datasets.Dataset) -> None:
-    """Where the model predicts which class, and the support vectors that make it."""
-    low, high = data.X_train.min(axis=0), data.X_train.max(axis=0)
-    first, second = np.meshgrid(
-        np.linspace(low[0], high[0], 300), np.linspace(low[1], high[1], 300)
-    )
-    points = jnp.asarray(np.stack([first.ravel(), second.ravel()], axis=1))
-    scores = np.asarray(bj.decision_function(result.state, points))
-    scores = scores.reshape(first.shape)
-    levels = [-np.inf, 0, np.inf]
-    panel.contourf(first, second, scores, levels=levels, colors=REGION_COLORS)
-    panel.contour(first, second, scores, levels=[0], colors="#555555", linewidths=0.8)
-
-    support = jax.tree.map(np.asarray, bj.support(result.state))
-    vectors = support.vectors[support.mask]
-    coefficients = support.coefficients[support.mask, 0]
-    sizes = np.abs(coefficients)
-    order = np.argsort(-sizes)  # small ones on top
-    panel.scatter(
-        vectors[order, 0],
-        vectors[order, 1],
-        s=70 * sizes[order] / sizes.max(),
-        c=coefficients[order] > 0,
-        cmap=ListedColormap(CLASS_COLORS),
-        edgecolors="black",
-        linewidths=0.5,
-        zorder=3,
-        clip_on=False,
-    )
-    panel.set_title(f"{result.learner.name}, budget {result.budget}")
-    panel.set_xlabel(f"test accuracy {result.accuracy:.1%}")
-    panel.set_xticks([])
-    panel.set_yticks([])
 
 
 def positive(convert: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -19,14 +19,11 @@ import jax
 import numpy as np
 
 import budgetjax as bj
-from budgetjax import datasets
+from budgetjax import datasets, plots
 
 try:
-    from matplotlib import colormaps, rc_context
-    from matplotlib.colors import LogNorm
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 except ImportError as error:
     raise SystemExit(f'sweep: {error}; pip install "budgetjax[examples]"') from error
 
@@ -62,108 +59,28 @@ def test_errors(models: Any, data: datasets.Dataset) -> np.ndarray:
     return (predicted != data.y_test).mean(axis=1)
 
 
-STYLE: Any = {
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.linewidth": 0.7,
-    "lines.linewidth": 1.6,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-}
-# Light to dark for budgets in order, so that they need no other key in grey print.
-COLORS = "cividis_r"
-# The first rows of a stream say little: every model starts empty.
-FIRST_SHOWN = 100
-
-
 def figure(
     grid: bj.Grid, result: bj.Sweep, errors: np.ndarray, title: str, path: str
 ) -> None:
     """Errors over gamma and budget, and learning curves of the best gammas."""
-    gammas, budgets = (np.unique(column) for column in grid.columns)
-    # Axes in order, however they were given.
-    order = np.lexsort(grid.columns[::-1])
-    percent = 100 * errors[order].reshape(len(gammas), len(budgets)).T
-    with rc_context(STYLE):
-        fig = Figure(figsize=(7.4, 3.2), layout="constrained")
-        fig.suptitle(title, fontsize=9, x=0.01, ha="left")
+    with rc_context(plots.STYLE):
+        fig = Figure(figsize=(7.4, 3.6), layout="constrained")
+        fig.suptitle(title, x=0.01, ha="left")
         heat, curves = fig.subplots(1, 2, width_ratios=(1.25, 1))
-        heat_map(heat, gammas, budgets, percent)
-
-        curves_of_best(
-            curves,
-            np.asarray(result.rounds),
-            100 * np.asarray(result.errors)[order],
-            gammas,
-            budgets,
-        )
+        table = grid.table(**{"test error (%)": 100 * errors})
+        plots.sweep(table, "gamma", "budget", value="test error (%)", axes=heat)
+        gammas, budgets = grid.columns
+        best = {}
+        for budget in np.unique(budgets):
+            models = np.flatnonzero(budgets == budget)
+            model = models[np.argmin(np.asarray(result.error)[models])]
+            name = f"{budget:g} ({gammas[model]:g})"
+            best[name] = result.rounds, result.errors[model]
+        plots.learning_curves(best, axes=curves)
+        key = {"loc": "upper center", "ncols": 3, "bbox_to_anchor": (0.5, -0.2)}
+        curves.legend(title="budget (gamma)", **key)
+        curves.set_title("Progressive error, best gamma")
         fig.savefig(path, dpi=150)
-
-
-def heat_map(
-    panel: Any, gammas: np.ndarray, budgets: np.ndarray, percent: np.ndarray
-) -> None:
-    """A cell for each model, dark where it errs; the least error of all is framed."""
-    floor = max(percent.min(), 0.01)
-    norm = LogNorm(floor, max(percent.max(), 1.01 * floor))
-    panel.imshow(
-        np.maximum(percent, floor),
-        norm=norm,
-        cmap=COLORS,
-        origin="lower",
-        aspect="auto",
-    )
-    for (row, column), value in np.ndenumerate(percent):
-        dark = norm(max(value, floor)) > 0.5
-        panel.text(
-            column,
-            row,
-            f"{value:.1f}",
-            ha="center",
-            va="center",
-            fontsize=8,
-            color="white" if dark else "black",
-        )
-    row, column = np.unravel_index(np.argmin(percent), percent.shape)
-    place = float(column) - 0.5, float(row) - 0.5
-    panel.add_patch(Rectangle(place, 1, 1, fill=False, lw=2, ec="#D55E00"))
-    panel.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-    panel.set_yticks(range(len(budgets)), [f"{budget:g}" for budget in budgets])
-    panel.set_xlabel("gamma of the Gaussian kernel")
-    panel.set_ylabel("budget (support vectors)")
-    panel.set_title("Test error (%)")
-
-
-def curves_of_best(
-    panel: Any,
-    rounds: np.ndarray,
-    percent: np.ndarray,
-    gammas: np.ndarray,
-    budgets: np.ndarray,
-) -> None:
-    """Mistakes so far, for every budget with the gamma that ends with the fewest."""
-    percent = percent.reshape(len(gammas), len(budgets), -1)
-    shown = rounds >= min(FIRST_SHOWN, rounds[-1])
-    colors = colormaps[COLORS](np.linspace(0.25, 1, len(budgets)))
-    for i, budget in enumerate(budgets):
-        best = int(np.argmin(percent[:, i, -1]))
-        label = f"{budget:g}, gamma {gammas[best]:g}"
-        errors = percent[best, i, shown]
-        panel.plot(rounds[shown], errors, color=colors[i], label=label)
-    panel.set_title("Progressive error, best gamma")
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axis.set_minor_formatter(NullFormatter())
-    panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    panel.set_xlabel("rows seen")
-    panel.set_ylabel("mistakes so far (%)")
-    panel.grid(True)
-    panel.spines[["top", "right"]].set_visible(False)
-    legend = {"fontsize": 7.5, "title_fontsize": 8, "frameon": False}
-    panel.legend(title="budget", loc="lower left", **legend)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1227,8 +1227,8 @@ BAD = {
     "nothing to draw": (
         ("plot", "python.st", "-o", "new.png"),
         1,
-        "python.st: must have a learning curve, as of budgetjax train, or two features "
-        "and support vectors, got 3 features and no curve",
+        "python.st: must have a learning curve, as of budgetjax train, or two "
+        "features, got 3 features and no curve",
     ),
     "no name for a table": (
         ("sweep", "train.csv", "--target", "kind", "-o", "new.json"),
@@ -1458,7 +1458,23 @@ def test_pictures_of_models(at, models, monkeypatch):
     curve, plane, bar = saved[-1].axes
     assert curve.get_ylabel() == "root mean squared error so far"
     assert (plane.get_xlabel(), plane.get_ylabel()) == ("east", "north")
-    assert bar.get_ylabel() == "predicted height"
+    assert bar.get_ylabel() == "predicted"
+
+
+def test_picture_of_several_models(at, models, monkeypatch):
+    saved = figures(monkeypatch)
+    curve = models / "curve.st"
+    good("plot", curve, models / "model.st", "-o", "m.png")
+    (axes,) = saved[-1].axes
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["curve.st", "model.st"]
+
+
+def test_picture_of_images(at, models, monkeypatch):
+    saved = figures(monkeypatch)
+    good("plot", models / "model.st", "--images", "1x2", "-o", "m.png")
+    (axes,) = saved[-1].axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["no", "yes"]
 
 
 def test_picture_of_regions(at, monkeypatch):
@@ -1493,13 +1509,15 @@ def test_pictures_of_sweeps(monkeypatch, tmp_path):
     heat, bar = saved[-1].axes
     expected = [[11, 12, 13], [21, 22, 23]]
     np.testing.assert_allclose(heat.images[0].get_array(), expected)
-    assert [text.get_text() for text in heat.texts][:3] == ["11.00", "12.00", "13.00"]
+    assert [text.get_text() for text in heat.texts][:3] == ["11", "12", "13"]
     assert (heat.get_ylabel(), heat.get_xlabel()) == ("gamma", "budget")
     assert bar.get_ylabel() == "progressive error (%), best over regularization"
     assert heat.patches[0].get_xy() == (-0.5, -0.5)
     one = tuple(row for row in rows if row[1] == 10 and row[2] == 0)
-    figure = _figure(bj.Table(names, one), list(names[:3]), "a.csv")
-    assert figure.axes[0].images[0].get_array().shape == (2, 1)
+    (axes,) = _figure(bj.Table(names, one), list(names[:3]), "a.csv").axes
+    line, best = axes.get_lines()
+    np.testing.assert_allclose(line.get_ydata(), [11, 21])
+    assert (axes.get_xlabel(), best.get_xydata().tolist()) == ("gamma", [[1, 11]])
 
 
 def test_info(at, models):

@@ -206,6 +206,17 @@ def test_novelty(as_installed, tmp_path, capsys):
     assert is_figure(path)
 
 
+def test_pictures(as_installed, tmp_path, capsys):
+    pictures = example("pictures")
+    pictures["main"].__globals__.update(SEEDS=(0,))
+    pictures["main"](["--rows", "300", "--budget", "30", "--folder", str(tmp_path)])
+    ours, svm = re.findall(r"(\d+) vectors.*: (\S+)% right", capsys.readouterr().out)
+    assert ours[0] == "30"
+    assert 85 < float(ours[1]) <= float(svm[1])
+    for name in ("vectors", "budget", "reliability"):
+        assert is_figure(tmp_path / f"{name}.png")
+
+
 def test_quantiles(as_installed, tmp_path, capsys):
     path = tmp_path / "q.png"
     example("quantiles")["main"](["--rows", "2000", "--output", str(path)])
@@ -240,6 +251,7 @@ def test_resuming_after_a_kill(tmp_path, quick_process):
         ("sweep", ["--data", "cpusmall"], "cpusmall is for regression"),
         ("sweep", ["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
         ("drift", ["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
+        ("pictures", ["--folder", "no/such/folder"], "no folder no/such/folder"),
         ("novelty", ["--output", "no/such/folder/f.png"], "no folder no/such/folder"),
         ("quantiles", ["--output", "no/such/folder/f.png"], "no folder no/such/fol"),
         ("drift", ["--rows", "90", "--window", "91"], "must be from 1 to 90 rows"),

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-import numpy as np
 
 from budgetjax.cli import data
 
@@ -14,26 +13,48 @@ RESOLUTION = 160
 EXAMPLES = """\b
 Examples:
   budgetjax plot iris.safetensors --output iris.png
+  budgetjax plot small.safetensors large.safetensors --output curves.pdf
+  budgetjax plot digits.safetensors --images 28x28 --output vectors.png
 """
 
 
+class Shape(click.ParamType):
+    """The height and width of an image, as "28x28"."""
+
+    name = "HEIGHTxWIDTH"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        parts = value.lower().split("x") if isinstance(value, str) else value
+        if len(parts) != 2 or not all(str(part).isdigit() for part in parts):
+            self.fail(f"must be like 28x28, got {value}.", param, ctx)
+        return int(parts[0]), int(parts[1])
+
+
 @click.command(epilog=EXAMPLES)
-@click.argument("model")
+@click.argument("model", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
     "--output", "-o", required=True, metavar="OUT", help="The .png, .svg or .pdf file."
 )
-def plot(model: str, output: str) -> None:
+@click.option(
+    "--images",
+    type=Shape(),
+    help="Draw the support vectors as images of so many pixels.",
+)
+def plot(model: tuple[str, ...], output: str, images: tuple[int, int] | None) -> None:
     """Draw what MODEL has learned.
 
     For a model of "budgetjax train": how the error went as rows were learned. For any
-    model with two features: what is predicted where.
+    model with two features: what is predicted where. For several models: their errors,
+    in one picture.
     """
     if not output.lower().endswith(FORMATS):
         raise click.UsageError(
             f"--output must end in {', '.join(FORMATS)}, got {output}."
         )
-    data.check_outputs({"--output": output}, model)
-    draw(output, lambda: _figure(model))
+    if images and len(model) > 1:
+        raise click.UsageError("--images is for one MODEL.")
+    data.check_outputs({"--output": output}, *model)
+    draw(output, lambda: _figure(model, images))
     click.echo(f"picture: {output}")
 
 
@@ -56,43 +77,41 @@ def draw(output: str, figure: Callable[[], Any]) -> None:
     data.write(output, [picture.getvalue()])
 
 
-def _figure(path: str) -> Any:
-    """The learning curve, and the plane if there are two features."""
+def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
+    """Images of support vectors; or learning curves, and the plane of two features."""
     from matplotlib.figure import Figure
 
-    from budgetjax import models, plots
+    from budgetjax import plots
     from budgetjax.cli.models import opened
     from budgetjax.stream.model import StreamModel
 
-    model = opened(path)
-    vectors = np.zeros((0, 2))
-    if model.num_features == 2 and hasattr(models.innermost(model.model), "kernel"):
-        support = models.support(model.model)
-        vectors = np.asarray(support.vectors)[np.asarray(support.mask)]
-    has_curve = isinstance(model.value, StreamModel) and len(model.value.rows)
-    panels = bool(has_curve) + bool(len(vectors))
-    if not panels:
-        features = data.counted(model.num_features, "feature")
+    opened_models = [opened(path) for path in paths]
+    first = opened_models[0]
+    curves = {
+        os.path.basename(path): (model.value.rows, model.value.errors)
+        for path, model in zip(paths, opened_models, strict=True)
+        if isinstance(model.value, StreamModel) and len(model.value.rows)
+    }
+    planar = len(paths) == 1 and first.num_features == 2
+    panels = 1 if images else bool(curves) + planar
+    if not panels or len(paths) > max(len(curves), 1):
+        features = data.counted(first.num_features, "feature")
         raise ValueError(
-            f"{path}: must have a learning curve, as of budgetjax train, or two "
-            f"features and support vectors, got {features} and no curve"
+            f"{paths[0]}: must have a learning curve, as of budgetjax train, or two "
+            f"features, got {features} and no curve"
         )
     figure = Figure(figsize=(0.6 + 3.9 * panels, 3.7), layout="constrained")
-    figure.suptitle(os.path.basename(path), x=0.01, ha="left", fontsize=10)
+    figure.suptitle(", ".join(map(os.path.basename, paths)), x=0.01, ha="left")
     axes = list(figure.subplots(1, panels, squeeze=False).flat)
-    classes = model.classes
-    if has_curve:
-        value = model.value
-        regression = classes is None
-        plots.learning_curve(
-            axes.pop(0), value.rows, value.errors, regression=regression
-        )
-    if len(vectors):
-        names = model.model.feature_names or ("feature 1", "feature 2")
-        if classes is None:
-            target = model.target or "target"
-            plots.surface(axes[0], model.model.predict, vectors, names, target)
-        else:
-            words = [data.label(one) for one in classes.tolist()]
-            plots.regions(axes[0], model.model.decision_function, vectors, words, names)
+    if images:
+        plots.support_images(first.model, images, axes=axes[0])
+        return figure
+    if curves:
+        panel = axes.pop(0)
+        regression = first.classes is None
+        plots.learning_curves(curves, regression=regression, axes=panel)
+        panel.set_title("Error of rows before they were learned")
+    if planar:
+        plots.decision_regions(first.model, axes=axes[0])
+        axes[0].set_title("Prediction, and support vectors")
     return figure

@@ -152,22 +152,20 @@ def _figure(table: Any, axes: list[str], title: str) -> Any:
     from budgetjax import plots
 
     columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
-    swept = [name for name in axes if len(set(columns[name])) > 1]
-    shown = [*swept, *(name for name in axes if name not in swept)][:2]
-    rows, others = (sorted(set(columns[name])) for name in shown)
-    # The best of all models that are alike in what is shown.
-    best = np.full((len(rows), len(others)), np.nan)
-    cells = zip(*(columns[name] for name in (*shown, "error")), strict=True)
-    for one, other, error in cells:
-        at = rows.index(one), others.index(other)
-        best[at] = np.nanmin([best[at], 100 * error])
+    swept = [name for name in axes if len(set(columns[name])) > 1] or axes[:1]
     label = ERROR
     if len(swept) > 2:
         label = f"{ERROR}, best over {', '.join(swept[2:])}"
+    percent = [
+        [*row, 100 * error]
+        for row, error in zip(table.rows, columns["error"], strict=True)
+    ]
+    table = table._replace(names=(*table.names, label), rows=percent)
     figure = Figure(figsize=(5.2, 3.9), layout="constrained")
-    picture = figure.subplots()
-    plots.heat_map(picture, rows, others, best, (shown[0], shown[1]), label)
-    picture.set_title(f"{title}; the best is framed")
+    panel = figure.subplots()
+    # The second across, the first upwards; one alone is a line.
+    plots.sweep(table, *swept[:2][::-1], value=label, axes=panel)
+    panel.set_title(f"{title}; the best is framed")
     return figure
 
 
