@@ -194,7 +194,7 @@ def _scikit_learn(name: str) -> Any:
     except ImportError as error:
         raise ImportError(
             f"load: the data set {name!r} comes through scikit-learn; "
-            'pip install "budgetjax[examples]"'
+            'pip install "budgetjax[sklearn]"'
         ) from error
     return sklearn.datasets
 

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from budgetjax import datasets
-from budgetjax.estimators import BudgetedOneClass
 from budgetjax.plots import COLORS, STYLE
 
 try:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
     from sklearn.datasets import make_moons
+
+    from budgetjax.estimators import BudgetedOneClass
 except ImportError as error:
     raise SystemExit(f'novelty: {error}; pip install "budgetjax[examples]"') from error
 

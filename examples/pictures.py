@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from budgetjax import datasets, plots
-from budgetjax.estimators import BudgetedKernelClassifier
 
 try:
     from matplotlib import rc_context
@@ -26,6 +25,8 @@ try:
     from sklearn.pipeline import make_pipeline
     from sklearn.svm import SVC, LinearSVC
     from tqdm import tqdm
+
+    from budgetjax.estimators import BudgetedKernelClassifier
 except ImportError as error:
     raise SystemExit(f'pictures: {error}; pip install "budgetjax[examples]"') from error
 

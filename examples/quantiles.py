@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from budgetjax.estimators import BudgetedKernelRegressor
 from budgetjax.plots import COLORS, STYLE
 
 try:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+
+    from budgetjax.estimators import BudgetedKernelRegressor
 except ImportError as error:
     raise SystemExit(
         f"quantiles: {error}; pip install 'budgetjax[examples]'"

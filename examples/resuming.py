@@ -25,6 +25,11 @@ import numpy as np
 import budgetjax as bj
 from budgetjax import datasets
 
+try:
+    import safetensors  # noqa: F401  (what writes checkpoints)
+except ImportError as error:
+    raise SystemExit(f'resuming: {error}; pip install "budgetjax[stream]"') from error
+
 BATCH_ROWS = 2000
 EVERY = 5  # batches from one checkpoint to the next
 

@@ -236,7 +236,7 @@ def test_without_scikit_learn(monkeypatch):
         return imported(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=r"budgetjax\[examples\]"):
+    with pytest.raises(ImportError, match=r"budgetjax\[sklearn\]"):
         datasets.load("digits")
 
 

@@ -39,6 +39,18 @@ def run(name, *arguments, cwd, **environment):
     return done
 
 
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+)
+def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
+    for package in ("matplotlib", "sklearn", "pyarrow", "safetensors"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for module in [one for one in sys.modules if "budgetjax.estimators" in one]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(SystemExit, match=rf"^{name}: .*pip install .budgetjax\["):
+        example(name)
+
+
 def test_streaming_stays_within_its_limit(tmp_path, quick_process):
     arguments = ("--rows", "70000", "--limit", "1.5")
     done = run("streaming", *arguments, cwd=tmp_path, **quick_process)
