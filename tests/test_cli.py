@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -30,8 +31,7 @@ from compare import same
 import budgetjax as bj
 from budgetjax import cli
 from budgetjax import models as scorer
-from budgetjax.cli import data as cli_data
-from budgetjax.cli import learners, main, options, solving, targets
+from budgetjax.cli import learners, main, options, reading, solving, targets, weights
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.job import Job
 from budgetjax.cli.plot import draw
@@ -47,6 +47,8 @@ N, TESTED = 300, 60
 # Small models that share compiled programs; and a learner that is quick to compile.
 SMALL = ("--budget", "10")
 QUICK = ("--learner", "perceptron", "--set", "maintenance=remove-smallest")
+# One of the two budgets of the other sweep.
+SWEEP = (*QUICK, "--budget", "10")
 
 
 def data(n=N, seed=0):
@@ -366,9 +368,9 @@ def test_arrays_of_numpy(at):
     assert values("out.txt") == model.predict(X).tolist()
 
 
-def python_stream(epochs=1, **more):
+def python_stream(epochs=1, source=None, **more):
     """What `train` does with the small file before the refit."""
-    source = formats.read("train.csv", target="kind")
+    source = source or formats.read("train.csv", target="kind")
     gamma = more.pop("gamma", 0.5)
     state = bj.arow.init(bj.RBF(gamma), num_features=2, budget=10, **more)
     repeated = batches.Batches(
@@ -429,7 +431,7 @@ def test_a_file_too_large_to_hold_is_read_by_every_pass(at, monkeypatch):
 def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
     """The 300 rows of one epoch, labels and weights: parsed once if they fit."""
     monkeypatch.setattr(passes, "HELD", 300 * 4 * (2 + 1 + 1) - (not fits))
-    reads, opened_as = [], cli_data.opened
+    reads, opened_as = [], reading.opened
 
     def opened(*given, **more):
         source = opened_as(*given, **more)
@@ -440,7 +442,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
 
         return dataclasses.replace(source, read=read)
 
-    monkeypatch.setattr(cli_data, "opened", opened)
+    monkeypatch.setattr(reading, "opened", opened)
     train("train.csv", "--epochs", "2")
     # Before the refit, whose passes are many, and once for it.
     assert (len(reads) <= 6) == fits
@@ -503,6 +505,86 @@ def test_every_learner_can_be_named():
         option = name.replace("_", "-")
         assert learners.solver(option) is getattr(bj, name)
         assert option in text
+
+
+# Weights, separators, pipes.
+
+
+def test_weights_of_rows_and_of_classes(at):
+    X, y = data()
+    w = np.where(np.arange(N) % 3, 1.0, 2.0)
+    pa.csv.write_csv(table(X, y, w=w), at / "weighted.csv")
+    slow = ("--no-refit", "--learner", "arow", "--gamma", "0.4")
+    weighted = ("--weight", "w", "--class-weight", "no=0.5")
+    train("weighted.csv", *weighted, *slow)
+    model = bj.load("model.st")
+    assert model.model.feature_names == ("a", "b")
+    batch = (X, y, np.where(y == "no", 0.5, 1.0) * w)
+    expected = python_stream(gamma=0.4, source=[batch])
+    same(model.state, expected.state)
+    # Before it is learned, a row has the same prediction whatever it weighs.
+    good("predict", "model.st", "weighted.csv", "-o", "out.txt")
+    # Rows of weight 0 are not there, for a solver and for balanced classes too.
+    about = targets.Look(np.array(["no", "yes"]), N, "", counts={"no": 1, "yes": 3})
+    np.testing.assert_allclose(weights._by_class(about, "balanced"), [2, 2 / 3])
+    train("weighted.csv", "--weight", "w", "--class-weight", "no=2", "--learner", "smo")
+    scaled = Scaling.empty(2).updated(X).apply(X)
+    gamma = learners.default_gamma("", X, True)
+    expected = bj.solve(
+        *(bj.smo, scaled, np.where(y == "yes", 1, -1)),
+        kernel=bj.RBF(gamma),
+        weight=np.where(y == "no", 2.0, 1.0) * w,
+    )
+    same(bj.load("model.st").model, expected.model)
+    out = good("sweep", "weighted.csv", "--target", "kind", "--weight", "w", *SWEEP)
+    assert len(out.splitlines()) == 3 + 5
+
+
+def test_separators_and_formats(at):
+    text = Path("train.csv").read_text()
+    train("train.csv", *QUICK, "--no-refit")
+    expected = bj.load("model.st")
+    Path("a.data").write_text(text.replace(",", ";"))
+    Path("b.csv").write_text(text.replace(",", "\t"))
+    Path("c.tsv").write_text(text.replace(",", "\t"))
+    kind = ("--target", "kind")
+    for file, *more in (
+        ("a.data", "--format", "csv", "--delimiter", ";"),
+        ("b.csv", "--delimiter", "tab"),
+        ("b.csv", "--delimiter", "\\t"),
+        ("c.tsv",),
+    ):
+        train(file, *kind, *QUICK, "--no-refit", *more)
+        same(bj.load("model.st").state, expected.state)
+        good("predict", "model.st", file, "-o", "out.txt", *more)
+        assert values("out.txt") == expected.predict(data()[0]).tolist()
+    Path("libsvm.csv").write_text(Path("train.libsvm").read_text())
+    good("predict", "model.st", "libsvm.csv", "--format", "libsvm", "-o", "out.txt")
+    assert values("out.txt") == expected.predict(data()[0]).tolist()
+
+
+def test_standard_input_and_pipes(at):
+    train("train.csv", *QUICK, "--no-refit")
+    expected = bj.load("model.st")
+    given = Path("train.csv").read_bytes()
+    command = ("train", "-", *TRAIN, *QUICK, "--no-refit", "--format", "csv")
+    result = CliRunner().invoke(group, command, input=given)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert report(result.stdout)["data"] == "standard input, 2 features"
+    same(bj.load("new.st").state, expected.state)
+    edited("missing.csv", 18, ",1,yes")
+    command = ("predict", "new.st", "-", "--format", "csv")
+    result = CliRunner().invoke(group, command, input=Path("missing.csv").read_bytes())
+    assert result.stderr == (
+        "budgetjax: error: standard input: X must not have missing values, got one in "
+        "row 17, column 'a'\n"
+    )
+    os.mkfifo("pipe.csv")
+    writer = threading.Thread(target=Path("pipe.csv").write_bytes, args=(given,))
+    writer.start()
+    good("predict", "new.st", "pipe.csv", "-o", "out.txt")
+    writer.join()
+    assert values("out.txt") == expected.predict(data()[0]).tolist()
 
 
 # Solvers.
@@ -597,9 +679,9 @@ def test_a_file_too_large_for_a_solver_is_refused(at, monkeypatch):
     result = run("train", "train.libsvm", "-m", "new.st", "--learner", "mpu")
     assert result.exit_code == 1
     assert result.stderr == (
-        "budgetjax: error: out of memory for all rows of train.libsvm, which "
-        "--no-standardise keeps sparse, which needs 0.0 GiB; this computer has 0.0 "
-        "GiB\n"
+        "budgetjax: error: out of memory for all rows of train.libsvm "
+        "(--no-standardise keeps LIBSVM text sparse), which needs 0.0 GiB; this "
+        "computer has 0.0 GiB\n"
     )
 
 
@@ -774,7 +856,12 @@ def test_files_of_libsvm_that_start_at_0_and_have_new_indices(at):
     train("zero.libsvm", "--zero-based")
     same(bj.load("model.st").state, expected.state)
     (at / "new.libsvm").write_text("\n".join(f"{line} 7:1" for line in lines))
-    good("predict", "model.st", "new.libsvm", "--zero-based", "-o", "new.txt")
+    result = run("predict", "model.st", "new.libsvm", "--zero-based", "-o", "new.txt")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "budgetjax: warning: new.libsvm: indices beyond 1, which the model has not "
+        "seen, are left out\n"
+    )
     assert values("new.txt") == [str(one) for one in expected.predict(X)]
 
 
@@ -1152,13 +1239,51 @@ BAD = {
     "standard input": (
         ("train", "-", "-m", "new.st"),
         2,
-        "FILE cannot be standard input: it is read repeatedly.",
+        "--format must say what standard input is.",
     ),
-    "a pipe": (
+    "a pipe that is empty": (
         ("predict", "model.st", "/dev/null"),
         1,
-        "/dev/null: the source must be a file, which can be read more than once, got "
-        "a pipe or a device; write it to a file first",
+        "/dev/null: the file must have rows, got none",
+    ),
+    "a separator of LIBSVM text": (
+        ("train", "train.libsvm", "-m", "new.st", "--delimiter", ";"),
+        2,
+        "--delimiter is for CSV, and train.libsvm is none.",
+    ),
+    "a separator of two": (
+        (*LEARN, "--delimiter", ";;"),
+        2,
+        "Invalid value for '--delimiter': ';;' is not one character, or tab.",
+    ),
+    "commas where tabs are to be": (
+        (*LEARN, "--delimiter", "tab"),
+        1,
+        'train.csv: cells must be separated by \'\\t\', got \'"a","b","kind"\' as '
+        "the first line; --delimiter ',' reads it",
+    ),
+    "a weight of LIBSVM text": (
+        ("train", "train.libsvm", "-m", "new.st", "--weight", "w"),
+        2,
+        "--weight: the columns of train.libsvm have no names; tables that have them "
+        "end in .csv, .tsv, .parquet, .arrow, .feather.",
+    ),
+    "a weight of no class": (
+        (*LEARN, "--class-weight", "yes=2,maybe=1"),
+        2,
+        "--class-weight must be balanced, or LABEL=WEIGHT of the classes no, yes, at "
+        "least 0, got maybe=1.",
+    ),
+    "a negative weight of a class": (
+        (*LEARN, "--class-weight", "yes=-2"),
+        2,
+        "--class-weight must be balanced, or LABEL=WEIGHT of the classes no, yes, at "
+        "least 0, got yes=-2.",
+    ),
+    "weights of the classes of a regression": (
+        (*LEARN, "--regression", "--class-weight", "balanced"),
+        2,
+        "--class-weight and --regression exclude each other.",
     ),
     "a file of no format": (
         ("train", "sweep.json", *TRAIN),
@@ -1170,7 +1295,7 @@ BAD = {
         ("train", "semicolons.csv", *TRAIN),
         1,
         "semicolons.csv: cells must be separated by ',', got 'a;b;kind' as the first "
-        "line; put commas there",
+        "line; --delimiter ';' reads it",
     ),
     "a checkpoint that is data": (
         (*LEARN, "--checkpoint", "test.libsvm"),
@@ -1628,13 +1753,13 @@ def test_a_process_has_the_exit_code_and_no_traceback(at):
 INTERRUPTED = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from budgetjax.cli import data, main
+from budgetjax.cli import reading, main
 
 def interrupted(*given):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)
 
-data.check_target = interrupted
+reading.check_target = interrupted
 sys.argv = ["budgetjax", "train", "train.csv", "-m", "model.st"]
 main()
 """

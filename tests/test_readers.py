@@ -448,8 +448,19 @@ def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):
     path = tmp_path / "a"
     path.write_text("1 2:5 3:7 9:1\n-1 1:3\n")
     batches = formats.libsvm(path, num_features=2, ignore_beyond=True, batch_rows=1)
-    X, y = joined(batches)
+    with pytest.warns(UserWarning, match="indices beyond 2, which .* are left out"):
+        X, y = joined(batches)
     assert (X.tolist(), y.tolist()) == ([[0, 5], [3, 0]], [1, -1])
+    X, y = joined(batches)
+    assert X.tolist() == [[0, 5], [3, 0]]
+
+
+def test_rows_of_libsvm_text_can_stay_sparse(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("1 2:5 3:7 100000000:1\n-1 1:3\n")
+    ((X, y),) = formats.libsvm(path, sparse=True)
+    assert X.shape == (2, 100_000_000)
+    assert (X.nnz, X[0, 99_999_999], y.tolist()) == (4, 1, [1, -1])
 
 
 def test_digits_that_float32_has_not_are_read(tmp_path):

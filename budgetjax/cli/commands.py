@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from budgetjax import __version__
-from budgetjax.cli import INTERRUPTED
+from budgetjax.cli import INTERRUPTED, reading
 from budgetjax.cli.export import export
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
@@ -26,9 +26,9 @@ SPOKEN = {
     "header=False reads": "--no-header reads",
     "zero_based=True reads": "--zero-based reads",
     "choose columns with features=": "name it in the first line",
-    "delimiter=';' reads it": "put commas there",
-    "delimiter='|' reads it": "put commas there",
-    "delimiter='\\t' reads it": "call it .tsv",
+    "delimiter='\\t' reads": "--delimiter tab reads",
+    "delimiter=' ' reads": "--delimiter ' ' reads",
+    **{f"delimiter={one!r} reads": f"--delimiter {one!r} reads" for one in ",;|"},
 }
 EXAMPLES = """\b
 Train, predict, look:
@@ -64,12 +64,13 @@ class Group(click.Group):
                 # The reader of a pipe has left; click ends quietly then.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
-                click.echo(f"budgetjax: error: {_said(error)}", err=True)
+                text = reading.named(_said(error))
+                click.echo(f"budgetjax: error: {text}", err=True)
                 ctx.exit(1)
 
 
 def _warned(message, category, filename, lineno, file=None, line=None) -> None:
-    click.echo(f"budgetjax: warning: {message}", err=True)
+    click.echo(f"budgetjax: warning: {reading.named(str(message))}", err=True)
 
 
 def _is_of_jax(error: BaseException) -> bool:
@@ -99,9 +100,10 @@ def budgetjax() -> None:
     """Kernel classifiers and regressors with a fixed number of support vectors.
 
     A model is trained from a table of numbers, one example per row, in constant memory:
-    the file may be larger than that. Tables are CSV (.csv; with tabs
-    .tsv), Parquet (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other
-    name); text may be compressed (.gz, .bz2).
+    the file may be larger than that. Tables are CSV (.csv; with tabs .tsv), Parquet
+    (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other name), unless
+    --format says so; text may be compressed (.gz, .bz2). FILE may be a pipe or, as -,
+    standard input.
 
     "budgetjax COMMAND --help" explains a command.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from budgetjax import online, solvers
-from budgetjax.cli.data import Columns
+from budgetjax.cli.reading import FORMATS, LIBSVM, Columns
 
 # As `--learner` takes them; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
@@ -91,6 +91,18 @@ def _value(text: str) -> Any:
     return text
 
 
+class Delimiter(click.ParamType):
+    """One character, or the word `tab`."""
+
+    name = "character"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        value = "\t" if value in ("tab", "\\t") else value
+        if len(value) != 1 or not value.isascii():
+            self.fail(f"{value!r} is not one character, or tab.", param, ctx)
+        return value
+
+
 class Finite(click.FloatRange):
     """A float that is no infinity and no NaN."""
 
@@ -144,7 +156,7 @@ def columns(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_columns(**given: Any) -> Any:
-        own = {name: given.pop(name) for name in Columns._fields}
+        own = {name: given.pop(name) for name in Columns._fields if name in given}
         return command(columns=Columns(**own), **given)
 
     return _columns(with_columns)
@@ -159,6 +171,17 @@ _columns = shared(
         help="A column to leave out, such as a row number.  [repeatable]",
     ),
     click.option(
+        "--format",
+        type=click.Choice((*dict.fromkeys(FORMATS.values()), LIBSVM)),
+        help="What FILE is, whatever its name.",
+    ),
+    click.option(
+        "--delimiter",
+        type=Delimiter(),
+        help="What is between the cells of CSV: a character, or tab.  "
+        "[default: a comma; of .tsv a tab]",
+    ),
+    click.option(
         "--no-header",
         "header",
         is_flag=True,
@@ -168,6 +191,22 @@ _columns = shared(
     ),
     click.option(
         "--zero-based", is_flag=True, help="The indices of LIBSVM text start at 0."
+    ),
+)
+
+
+weights = shared(
+    click.option(
+        "--weight",
+        metavar="COLUMN",
+        help="Column of the weights of the rows, at least 0; for .npy another file. 2 "
+        "counts a row twice.",
+    ),
+    click.option(
+        "--class-weight",
+        metavar="balanced|LABEL=W,...",
+        help="Weights of the classes, which multiply those of the rows; balanced: all "
+        "classes count the same.",
     ),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, options, targets
+from budgetjax.cli import data, options, reading, targets
 from budgetjax.cli.models import Model
 
 STANDARD_OUTPUT = "-"
@@ -46,7 +46,7 @@ Examples:
 def predict(
     model: str,
     file: str,
-    columns: data.Columns,
+    columns: reading.Columns,
     output: str,
     scores: bool,
     probabilities: bool,
@@ -55,7 +55,8 @@ def predict(
     """Predict the rows of FILE with MODEL.
 
     MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
-    found by their names in training, so FILE may have others too.
+    found by their names in training, so FILE may have others too. FILE may be -, the
+    standard input, whose format --format says.
 
     If FILE has targets, the accuracy is printed, or for numbers the root of the mean
     squared error: on standard output, or on standard error if the predictions go there.
@@ -71,19 +72,20 @@ def predict(
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
     if probabilities:
         _check_probabilities(model, chosen, scores)
+    file = reading.local(file, columns)
     strict = columns.target is not None
     if (
         not strict
         and chosen.target not in (None, *columns.ignore)
-        and data.has_columns(file)
-        and chosen.target in data.names(file, columns)
+        and reading.has_columns(file, columns)
+        and chosen.target in reading.names(file, columns)
     ):
         columns = columns._replace(target=chosen.target)
-    source = data.like(
+    source = reading.like(
         *(file, columns, chosen.model.feature_names, chosen.num_features),
         sparse=models.takes_sparse(chosen.model),
     )
-    tally = _Tally(file, chosen, strict)
+    tally = _Tally(source.name, chosen, strict)
     more = "score" if scores else "probability" if probabilities else None
     lines = _lines(chosen, source, tally, more, options.shows_bar(quiet))
     if to_file:

@@ -114,8 +114,8 @@ def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
         if not hasattr(X, "tocsr"):
             rows = max(row + len(y), job.about.rows or 0)
             what = f"for all rows of {source.name}"
-            if learners.takes_sparse(job.learner) and data.is_libsvm(source.name):
-                what += ", which --no-standardise keeps sparse"
+            if learners.takes_sparse(job.learner) and source.feature_names is None:
+                what += " (--no-standardise keeps LIBSVM text sparse)"
             learners.check_memory(what, BYTES * rows * source.num_features)
             checks.check_finite(source.name, X, row, source.feature_names)
             if known is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, learners, options, targets
+from budgetjax.cli import data, learners, options, reading, targets, weights
 from budgetjax.cli.plot import FORMATS, draw
 
 # What is tried, in multiples of the default gamma of `train`.
@@ -28,6 +28,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("file")
 @options.columns
+@options.weights
 @click.option(
     "--gamma",
     type=options.Numbers(options.POSITIVE),
@@ -67,7 +68,8 @@ Examples:
 @options.quiet
 def sweep(
     file: str,
-    columns: data.Columns,
+    columns: reading.Columns,
+    class_weight: str | None,
     gamma: list[float] | None,
     budget: list[int],
     learner: str | None,
@@ -90,11 +92,16 @@ def sweep(
         raise click.UsageError(
             f"--output must end in {', '.join(('.csv', *FORMATS))}, got {output}."
         )
-    data.check_target(file, columns)
     data.check_outputs({"--output": output}, file)
-    source = data.opened(file, columns)
-    X, y, whole = _first_rows(source, rows)
-    about = targets.look(dataclasses.replace(source, read_targets=lambda: iter([y])))
+    file = reading.local(file, columns)
+    reading.check_target(file, columns)
+    source = reading.opened(file, columns)
+    batch, whole = _first_rows(source, rows)
+    first = dataclasses.replace(
+        source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
+    )
+    about = targets.look(first)
+    X, y, *weight = next(weights.weighted(first, about, class_weight).read())
     labels = np.asarray(about.labels)
     choice = learners.chosen(learner, len(labels), asked, seed, refits=False)
     swept = {key: given for key, given in asked.items() if isinstance(given, list)}
@@ -127,7 +134,7 @@ def sweep(
     grid = grid_of(gamma=gamma, budget=budget, **swept)
     states = grid.init(init)
     y = models.coded(source.name, models.Labelled(None, classes=labels), y)
-    result = run(choice.algorithm, states, X, y)
+    result = run(choice.algorithm, states, X, y, weight=weight[0] if weight else None)
     vectors = np.asarray(result.states.expansion.num_active)
     table = grid.table(error=result.error, vectors=vectors)
     if not quiet:
@@ -169,16 +176,16 @@ def _figure(table: Any, axes: list[str], title: str) -> Any:
     return figure
 
 
-def _first_rows(source: Any, rows: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """The first rows of a file, and whether these are all."""
+def _first_rows(source: Any, rows: int) -> tuple[Any, bool]:
+    """The first rows of a file as one batch, and whether these are all."""
     parts, held = [], 0
-    for X, y, *_ in source:
-        parts.append((X, y))
-        held += len(y)
+    for part in source:
+        parts.append(part)
+        held += len(part[1])
         if held > rows:
             break
-    X, y = (np.concatenate(arrays)[:rows] for arrays in zip(*parts, strict=True))
-    return X, y, held <= rows
+    batch = tuple(np.concatenate(one)[:rows] for one in zip(*parts, strict=True))
+    return batch, held <= rows
 
 
 def _use_all_cores() -> None:

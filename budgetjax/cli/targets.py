@@ -3,7 +3,8 @@
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Generator, Iterator
+import types
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -27,6 +28,7 @@ class Look(NamedTuple):
       text: line of the report.
       doubt: a warning for the user, or nothing.
       mean: mean of the targets of a regression, which is the model's intercept.
+      counts: how many rows each class has, if they were counted.
     """
 
     labels: np.ndarray | None
@@ -34,6 +36,7 @@ class Look(NamedTuple):
     text: str
     doubt: str = ""
     mean: float = 0.0
+    counts: Mapping[Any, int] = types.MappingProxyType({})
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
@@ -111,7 +114,7 @@ def _classes(source: Any) -> Look:
             "order, so shuffle the file"
         )
     words = [f"{data.label(one)} ({counts[one]:,})" for one in found.tolist()]
-    return Look(found, rows, data.listed(words), doubt)
+    return Look(found, rows, data.listed(words), doubt, counts=counts)
 
 
 def _given(source: Any, text: str) -> np.ndarray:

@@ -6,7 +6,16 @@ from typing import Any
 
 import click
 
-from budgetjax.cli import data, learners, options, solving, streaming, targets
+from budgetjax.cli import (
+    data,
+    learners,
+    options,
+    reading,
+    solving,
+    streaming,
+    targets,
+    weights,
+)
 from budgetjax.cli.job import Job
 
 # The width of the names in the report.
@@ -27,6 +36,7 @@ Examples:
     "--model", "-m", required=True, metavar="OUT", help="The model file to write."
 )
 @options.columns
+@options.weights
 @click.option(
     "--budget",
     type=options.BUDGET,
@@ -93,7 +103,8 @@ Examples:
 def train(
     file: str,
     model: str,
-    columns: data.Columns,
+    columns: reading.Columns,
+    class_weight: str | None,
     budget: int,
     gamma: float | str,
     learner: str | None,
@@ -127,24 +138,28 @@ def train(
     solves = learner in options.SOLVERS
     if solves:
         solving.check(learner)
-    data.check_target(file, columns)
+    shown = Path(file).name
+    data.check_outputs({"--model": model, "--checkpoint": checkpoint}, file, test)
+    file = reading.local(file, columns)
+    reading.check_target(file, columns)
     if metric and not refit:
         raise click.UsageError("--metric and --no-refit exclude each other.")
     if regression and classes is not None:
         raise click.UsageError("--classes and --regression exclude each other.")
-    data.check_outputs({"--model": model, "--checkpoint": checkpoint}, file, test)
+    weights.check(class_weight, regression=regression, classes=classes)
 
     def say(name: str, text: str) -> None:
         if not quiet:
             click.echo(f"{name + ':':<{NAMES}}{text}")
 
     sparse = learners.takes_sparse(learner) and not standardise
-    source = data.opened(file, columns, sparse=sparse)
+    source = reading.opened(file, columns, sparse=sparse)
     tested = None
     if test is not None:
-        if data.extension(test) == data.ARRAYS:
-            raise click.UsageError(f"--test cannot be {data.ARRAYS}, got {test}.")
-        tested = data.like(
+        if reading.format_of(test, columns) == "npy":
+            raise click.UsageError(f"--test cannot be .npy, got {test}.")
+        test = reading.local(test, columns)
+        tested = reading.like(
             *(test, columns, source.feature_names, source.num_features), sparse=sparse
         )
     about = targets.look(source, regression=regression, classes=classes)
@@ -154,7 +169,7 @@ def train(
             targets.check(tested.name, y, about.labels, row)
             row += len(y)
     job = Job(
-        source,
+        weights.weighted(source, about, class_weight),
         about,
         learner,
         asked,
@@ -179,7 +194,7 @@ def train(
     from budgetjax.saving import model_files
 
     notes = {
-        "file": Path(file).name,
+        "file": shown,
         "target": columns.target,
         "solver": learner if solves else None,
         "refit": None if solves else refit,
@@ -188,10 +203,8 @@ def train(
     say("model", model)
     if tested is not None:
         error, count = _tested(fitted, tested, regression)
-        say(
-            "test error",
-            f"{targets.shown_error(error, regression)}, {count:,} rows of {test}",
-        )
+        text = targets.shown_error(error, regression)
+        say("test error", f"{text}, {count:,} rows of {tested.name}")
     say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 

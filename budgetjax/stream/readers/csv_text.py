@@ -24,7 +24,7 @@ from budgetjax.stream.readers.columns import (
 BLOCK = 2**18
 CELL = 64
 # What other programs put between cells.
-OTHERS = (";", "\t", "|")
+OTHERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -97,10 +97,11 @@ def csv(
         open_ = functools.partial(_opened, where, delimiter, block)
         with open_(None if header else []) as reader:
             names, kinds = reader.schema.names, reader.schema.types
-    other = next((other for other in OTHERS if other.encode() in line), None)
-    if len(names) == 1 and delimiter == "," and other is not None:
+    seen = (one for one in OTHERS if one != delimiter and one.encode() in line)
+    other = next(seen, None)
+    if len(names) == 1 and other is not None:
         raise ValueError(
-            f"{where}: cells must be separated by ',', got "
+            f"{where}: cells must be separated by {delimiter!r}, got "
             f"{line.decode(errors='replace').strip()[:80]!r} as the first line; "
             f"delimiter={other!r} reads it"
         )

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import itertools
+import warnings
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -50,7 +51,7 @@ def libsvm(
         pass over the file, now.
       zero_based: whether indices start at 0 instead of 1.
       ignore_beyond: whether to leave out indices beyond `num_features`, which a model
-        has not seen, instead of raising an error.
+        has not seen, with a warning, instead of raising an error.
       sparse: whether X is a CSR matrix of SciPy, so that the zeros take no memory.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: type of X: float32 or float64; None is float64.
@@ -65,6 +66,9 @@ def libsvm(
         another form, an index beyond `num_features` or a value beyond the range of
         `dtype`, or the compressed file is damaged.
       ImportError: if scikit-learn is not installed.
+
+    Warns:
+      UserWarning: if indices are left out, once.
 
     Example:
       >>> import pathlib, tempfile
@@ -98,6 +102,8 @@ def libsvm(
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
     rows = rows_of_a_batch("libsvm", numbers, dtype, batch_rows)
 
+    told: list[int] = []
+
     def parsed(lines: list[bytes], row: int) -> tuple[Any, np.ndarray]:
         """A sparse matrix and the labels."""
         try:
@@ -108,6 +114,13 @@ def libsvm(
                 zero_based=bool(zero_based),
             )
             if ignore_beyond:
+                if X.shape[1] > num_features and not told:
+                    told.append(row)
+                    warnings.warn(
+                        f"{where}: indices beyond {num_features - 1 + first}, which "
+                        "the model has not seen, are left out",
+                        stacklevel=2,
+                    )
                 X = X[:, :num_features]
                 X.resize(len(y), num_features)
             with np.errstate(over="raise"):

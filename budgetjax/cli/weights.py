@@ -1,0 +1,81 @@
+"""Weights of classes, which multiply those of the rows."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import numpy as np
+
+from budgetjax.cli import data, targets
+
+BALANCED = "balanced"
+
+
+def check(text: str | None, *, regression: bool, classes: str | None) -> None:
+    """Raises unless the option fits the others.
+
+    Raises:
+      click.UsageError: with the other option.
+    """
+    if text is not None and regression:
+        raise click.UsageError("--class-weight and --regression exclude each other.")
+    if text == BALANCED and classes is not None:
+        raise click.UsageError(
+            "--class-weight balanced and --classes exclude each other: the pass that "
+            "counts the classes finds them."
+        )
+
+
+def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
+    """The source with the weights of its classes.
+
+    Args:
+      source: the examples, as `budgetjax.stream.Batches`.
+      about: the classes, and how many rows each has.
+      text: "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1; None
+        leaves the weights alone.
+
+    Raises:
+      click.UsageError: if the text is none of these.
+    """
+    if text is None:
+        return source
+    assert about.labels is not None, "numbers have no classes"
+    classes, by_class = about.labels, _by_class(about, text)
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        from budgetjax.models import codes_of
+
+        row = 0
+        for X, y, *weight in source.read():
+            targets.check(source.name, y, classes, row)
+            factors = by_class[codes_of(classes, y)]
+            yield X, y, weight[0] * factors if weight else factors
+            row += len(y)
+
+    return dataclasses.replace(source, read=read)
+
+
+def _by_class(about: targets.Look, text: str) -> np.ndarray:
+    """The weight of each class."""
+    assert about.labels is not None, "numbers have no classes"
+    labels = [data.label(one) for one in about.labels.tolist()]
+    if text == BALANCED:
+        counts = np.array([about.counts[one] for one in about.labels.tolist()])
+        return counts.sum() / (len(counts) * counts)
+    found = dict.fromkeys(labels, 1.0)
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        name = name.strip()
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if name not in found or not 0 <= weight < np.inf:
+            raise click.UsageError(
+                f"--class-weight must be {BALANCED}, or LABEL=WEIGHT of the classes "
+                f"{data.listed(labels)}, at least 0, got {part}."
+            )
+        found[name] = weight
+    return np.array(list(found.values()))
