@@ -1,9 +1,25 @@
-"""A progress bar on long work, by tqdm."""
+"""A progress bar on long work, by tqdm; or lines for a log."""
 
 import contextlib
+import sys
+import time
 from collections.abc import Callable, Iterator
 
 from budgetjax import checks
+
+# Seconds between two lines in the place of a bar; None shows a bar.
+_every: float | None = None
+
+
+@contextlib.contextmanager
+def as_lines(every: float) -> Iterator[None]:
+    """Lines on standard error, every so many seconds, in the place of bars."""
+    global _every
+    before, _every = _every, every
+    try:
+        yield
+    finally:
+        _every = before
 
 
 @contextlib.contextmanager
@@ -11,6 +27,8 @@ def reporting(
     where: str, progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
     """A function `report(text, count=1)`, which moves a progress bar if there is one.
+
+    Its rate begins with the first report, and so leaves out what was compiled before.
 
     Args:
       where: the caller's name, on the bar and in error messages.
@@ -25,6 +43,9 @@ def reporting(
     if not checks.flag(where, "progress", progress):
         yield lambda text, count=1: None
         return
+    if _every is not None:
+        yield _lines(where, unit, total, _every)
+        return
     try:
         from tqdm import tqdm
     except ImportError as error:
@@ -33,6 +54,37 @@ def reporting(
 
         def report(text: str, count: int = 1) -> None:
             bar.set_postfix_str(text, refresh=False)
-            bar.update(count)
+            if bar.n:
+                bar.update(count)
+                return
+            bar.unpause()
+            bar.n = bar.initial = bar.last_print_n = count
+            bar.refresh()
 
         yield report
+
+
+def _lines(
+    where: str, unit: str, total: int | None, every: float
+) -> Callable[..., object]:
+    """A `report` that writes a line from time to time."""
+    done, last_done, last = 0, 0, 0.0
+
+    def report(text: str, count: int = 1) -> None:
+        nonlocal done, last_done, last
+        done, now = done + count, time.monotonic()
+        if last and now - last < every:
+            return
+        if last:
+            of = "" if total is None else f" of {total:,}"
+            rate = (done - last_done) / (now - last)
+            print(
+                f"{where}: {done:,}{of} {unit}, {rate:,.4g} {unit}/s, {text}".rstrip(
+                    ", "
+                ),
+                file=sys.stderr,
+                flush=True,
+            )
+        last_done, last = done, now
+
+    return report

@@ -29,7 +29,7 @@ from click.testing import CliRunner
 from compare import same
 
 import budgetjax as bj
-from budgetjax import cli
+from budgetjax import cli, progress_bar
 from budgetjax import models as scorer
 from budgetjax.cli import learners, main, options, reading, solving, targets, weights
 from budgetjax.cli.commands import budgetjax as group
@@ -105,6 +105,12 @@ def at(folder, tmp_path, monkeypatch):
         (tmp_path / path.name).symlink_to(path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def no_lines(monkeypatch):
+    """However slow this computer is, nothing takes so long that it is worth a line."""
+    monkeypatch.setattr(options, "SECONDS", 1e9)
 
 
 def run(*arguments):
@@ -742,7 +748,7 @@ def test_a_run_without_checkpoint_says_what_is_lost(at, monkeypatch):
 
 
 def test_progress_is_on_standard_error(at, monkeypatch):
-    monkeypatch.setattr("budgetjax.cli.options.shows_bar", lambda quiet: not quiet)
+    monkeypatch.setattr("budgetjax.cli.options.shows_progress", lambda quiet: not quiet)
     result = run("train", "train.csv", "--target", "kind", *SMALL, "-m", "model.st")
     assert result.exit_code == 0
     assert re.search(r"fit_stream: 100%.*300/300", result.stderr)
@@ -750,6 +756,34 @@ def test_progress_is_on_standard_error(at, monkeypatch):
     assert "%|" not in result.stdout
     result = run("predict", "model.st", "test.csv", "-o", "out.txt")
     assert "predict: " in result.stderr
+
+
+def test_progress_without_a_terminal_is_in_lines(at, monkeypatch):
+    monkeypatch.setattr(options, "SECONDS", 0.0)
+    command = ("train", "train.csv", "--target", "kind", *SMALL, "-m", "model.st")
+    result = run(*command, "--no-refit", *QUICK)
+    assert result.exit_code == 0
+    # The first report only starts the clock.
+    assert re.fullmatch(
+        r"fit_stream: 300 of 300 rows, [\d,.e+]+ rows/s, error 0\.\d+, "
+        r"10 support vectors\n",
+        result.stderr,
+    )
+    assert run(*command, "--no-refit", *QUICK, "--quiet").stderr == ""
+
+
+def test_the_rate_of_progress_leaves_out_the_first_report(monkeypatch, capsys):
+    now = iter([100.0, 101.0, 130.0, 140.0, 161.0])
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(now))
+    with (
+        progress_bar.as_lines(30.0),
+        progress_bar.reporting("here", True, "rows") as report,
+    ):
+        for count in (1000, 30, 30, 20, 11):
+            report("gap 1", count)
+    assert capsys.readouterr().err == (
+        "here: 1,060 rows, 2 rows/s, gap 1\nhere: 1,091 rows, 1 rows/s, gap 1\n"
+    )
 
 
 def test_warnings_are_one_line(at):

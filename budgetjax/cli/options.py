@@ -13,6 +13,8 @@ from budgetjax.cli.reading import FORMATS, LIBSVM, Columns
 # As `--learner` takes them; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
 SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
+# Between two lines of progress.
+SECONDS = 30.0
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
 
 
@@ -146,9 +148,14 @@ def is_given(name: str) -> bool:
     return source is not click.core.ParameterSource.DEFAULT
 
 
-def shows_bar(quiet: bool) -> bool:
-    """Whether to show progress: not where it would end up in a file."""
-    return not quiet and sys.stderr.isatty()
+def shows_progress(quiet: bool) -> bool:
+    """Whether to show progress: by a bar, or in lines where there is no terminal."""
+    if not (quiet or sys.stderr.isatty()):
+        from budgetjax import progress_bar
+
+        lines = progress_bar.as_lines(SECONDS)
+        click.get_current_context().with_resource(lines)
+    return not quiet
 
 
 def columns(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -240,4 +247,4 @@ seed = click.option(
     help="Seed of algorithms that draw at random.",
 )
 
-quiet = click.option("--quiet", is_flag=True, help="No report and no progress bar.")
+quiet = click.option("--quiet", is_flag=True, help="No report and no progress.")

@@ -87,7 +87,7 @@ def predict(
     )
     tally = _Tally(source.name, chosen, strict)
     more = "score" if scores else "probability" if probabilities else None
-    lines = _lines(chosen, source, tally, more, options.shows_bar(quiet))
+    lines = _lines(chosen, source, tally, more, options.shows_progress(quiet))
     if to_file:
         data.write(output, (line.encode() for line in lines))
     else:

@@ -178,7 +178,7 @@ def train(
         penalty,
         seed,
         say,
-        options.shows_bar(quiet),
+        options.shows_progress(quiet),
     )
     if solves:
         fitted = solving.learned(job, budget=budget)
