@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnxruntime
+import optax
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
@@ -46,7 +47,8 @@ from budgetjax.stream.readers import formats
 N, TESTED = 300, 60
 # Small models that share compiled programs; and a learner that is quick to compile.
 SMALL = ("--budget", "10")
-QUICK = ("--learner", "perceptron", "--set", "maintenance=remove-smallest")
+REMOVES = ("--set", "maintenance=remove-smallest")
+QUICK = ("--learner", "perceptron", *REMOVES)
 # One of the two budgets of the other sweep.
 SWEEP = (*QUICK, "--budget", "10")
 
@@ -1571,6 +1573,46 @@ def test_sweep_of_settings_and_of_the_first_rows(at):
     assert first == ("train.libsvm: the first 100 rows (--rows), 2 classes, pegasos")
     assert header.split() == ["gamma", "budget", "regularization", "error", "vectors"]
     assert sorted(float(row.split()[2]) for row in rows) == [0.01, 0.1]
+
+
+def test_sweep_of_a_regression_trains_its_best(at):
+    heights = ("train-height.csv", "--target", "height", "--regression")
+    given = ("--set", "learning_rate=0.1,0.02", *REMOVES)
+    output = good(
+        *("sweep", *heights, *given, "--gamma", "0.0325,0.2", "--budget", "10"),
+        *("--model", "model.st", "--output", "sweep.csv"),
+    )
+    first, _, header, *lines = output.splitlines()
+    assert first == "train-height.csv: 300 rows, numbers, sgd"
+    assert header.split() == ["gamma", "budget", "learning_rate", "error", "vectors"]
+    with open("sweep.csv", newline="") as file:
+        _, *rows = csv.reader(file)
+    best, *_ = rows
+    # As they were typed, and with the digits that float32 has.
+    assert {row[0] for row in rows} == {"0.0325", "0.2"}
+    assert all(len(row[3]) <= 10 for row in rows)
+    X, _ = data()
+    y = (10 + X[:, 0] - X[:, 1]).round(4)
+    state = bj.sgd.init(
+        bj.RBF(float(best[0])),
+        num_features=2,
+        budget=10,
+        num_classes=None,
+        loss=optax.losses.squared_error,
+        learning_rate=float(best[2]),
+        maintenance=bj.RemoveSmallest(),
+    )
+    scaled = Scaling.empty(2).updated(X).apply(X)
+    _, scores = bj.run(bj.sgd, state, scaled, y - y.mean())
+    root = np.sqrt(np.mean((scores - (y - y.mean())) ** 2))
+    assert float(best[3]) == pytest.approx(root, rel=1e-4)
+    # And then as `train` does.
+    said = report("\n".join(lines[5:]))
+    assert said["kernel"] == f"Gaussian, gamma {float(best[0]):.4g}"
+    swept = bj.load("model.st")
+    rate = f"learning_rate={best[2]}"
+    train(*heights, "--gamma", best[0], "--set", rate, *REMOVES)
+    same(bj.load("model.st").state, swept.state)
 
 
 def test_sweep_takes_all_cores_also_where_no_process_is_bound_to_some(monkeypatch):

@@ -63,18 +63,25 @@ def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
             for leaves in (before, after)
         )
         state, scores = bj.run(row.algorithm, alone, X, y, weight=weight)
-        for name in ("num_seen", "num_mistakes", "num_updates"):
-            assert int(getattr(one, name)) == int(getattr(state, name))
+        for count in ("num_seen", "num_mistakes", "num_updates"):
+            assert int(getattr(one, count)) == int(getattr(state, count))
         np.testing.assert_array_equal(
             one.expansion.ages[:-1], state.expansion.ages[:-1]
         )
         for actual, wanted in zip(bj.support(one), bj.support(state), strict=True):
             tolerance = FLOAT32 * max(1.0, np.abs(wanted).max())
             np.testing.assert_allclose(actual, wanted, FLOAT32, tolerance)
-        wrong = mistakes(scores, y) & weight
+        regression = name.endswith("regression")
+        wrong = np.where(weight, (squared if regression else mistakes)(scores, y), 0)
         expected = [wrong[:end].sum() / weight[:end].sum() for end in ends]
-        np.testing.assert_allclose(result.errors[index], expected, rtol=1e-6)
+        np.testing.assert_allclose(
+            result.errors[index], expected, rtol=1e-5 if regression else 1e-6
+        )
         assert result.error[index] == result.errors[index, -1]
+
+
+def squared(scores, y):
+    return (np.asarray(scores, np.float64) - y) ** 2
 
 
 def mistakes(scores, y):

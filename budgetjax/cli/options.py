@@ -13,6 +13,8 @@ from budgetjax.cli.reading import FORMATS, LIBSVM, Columns
 # As `--learner` takes them; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
 SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
+# The width of the names in a report.
+NAMES = 20
 # Between two lines of progress.
 SECONDS = 30.0
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
@@ -146,6 +148,16 @@ def is_given(name: str) -> bool:
     """Whether an option of the running command is on its command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is not click.core.ParameterSource.DEFAULT
+
+
+def reporting(quiet: bool) -> Callable[[str, str], None]:
+    """What prints a line of a report, from its name and its text."""
+
+    def say(name: str, text: str) -> None:
+        if not quiet:
+            click.echo(f"{name + ':':<{NAMES}}{text}")
+
+    return say
 
 
 def shows_progress(quiet: bool) -> bool:

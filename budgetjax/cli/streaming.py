@@ -24,10 +24,10 @@ def learned(
     job: Job,
     *,
     budget: int,
-    epochs: int,
-    refit: bool,
-    metric: bool,
-    checkpoint: str | None,
+    epochs: int = 1,
+    refit: bool = True,
+    metric: bool = False,
+    checkpoint: str | None = None,
 ) -> Any:
     """The model of a stream, after the refit.
 

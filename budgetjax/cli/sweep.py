@@ -10,18 +10,28 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, learners, options, reading, targets, weights
+from budgetjax.cli import (
+    data,
+    learners,
+    options,
+    reading,
+    streaming,
+    targets,
+    weights,
+)
+from budgetjax.cli.job import Job
 from budgetjax.cli.plot import FORMATS, draw
 
 # What is tried, in multiples of the default gamma of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
-ERROR = "progressive error (%)"
+ERROR, ROOT = "progressive error (%)", "root mean squared error"
 EXAMPLES = """\b
 Examples:
   budgetjax sweep iris.csv --target species
   budgetjax sweep a9a.libsvm --gamma 0.01,0.03,0.1 --budget 50,100,200
   budgetjax sweep large.csv --target y --learner pegasos \\
     --set regularization=1e-3,1e-4,1e-5 --rows 50000 --output large.png
+  budgetjax sweep houses.csv --target price --regression --model houses.safetensors
 """
 
 
@@ -58,6 +68,13 @@ Examples:
     show_default=True,
     help="Number of first rows of FILE to learn from; they must fit into memory.",
 )
+@click.option("--regression", is_flag=True, help="Predict numbers, not classes.")
+@click.option(
+    "--model",
+    "-m",
+    metavar="OUT",
+    help="Train the best combination as train does, on all rows of FILE.",
+)
 @click.option(
     "--output",
     "-o",
@@ -76,6 +93,8 @@ def sweep(
     settings: tuple[tuple[str, Any], ...],
     standardise: bool,
     rows: int,
+    regression: bool,
+    model: str | None,
     output: str | None,
     seed: int,
     quiet: bool,
@@ -84,15 +103,17 @@ def sweep(
 
     Every combination is a model that learns the rows one by one, all models at the same
     time. The table is sorted by the progressive error, the share of rows that a model
-    got wrong before it learned them; the best model is the first. For classes only, two
-    or more.
+    got wrong before it learned them, or the root of the mean squared error; the best
+    model is the first.
     """
     asked = options.unique(settings, "--set")
     if output is not None and not output.lower().endswith((".csv", *FORMATS)):
         raise click.UsageError(
             f"--output must end in {', '.join(('.csv', *FORMATS))}, got {output}."
         )
-    data.check_outputs({"--output": output}, file)
+    weights.check(class_weight, regression=regression, classes=None)
+    notes = {"file": os.path.basename(file), "target": columns.target, "refit": True}
+    data.check_outputs({"--output": output, "--model": model}, file)
     file = reading.local(file, columns)
     reading.check_target(file, columns)
     source = reading.opened(file, columns)
@@ -100,15 +121,69 @@ def sweep(
     first = dataclasses.replace(
         source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
     )
-    about = targets.look(first)
-    X, y, *weight = next(weights.weighted(first, about, class_weight).read())
-    labels = np.asarray(about.labels)
-    choice = learners.chosen(learner, len(labels), asked, seed, refits=False)
+    about = targets.look(first, regression=regression)
+    job = Job(
+        weights.weighted(first, about, class_weight),
+        about,
+        learner,
+        asked,
+        None,
+        standardise,
+        None,
+        seed,
+        options.reporting(quiet),
+        options.shows_progress(quiet),
+    )
+    name, axes, table = _tried(job, gamma, budget)
+    if not quiet:
+        number = f"{len(batch[1]):,} rows"
+        read = number if whole else f"the first {number} (--rows)"
+        what = "numbers"
+        if about.labels is not None:
+            what = f"{len(about.labels)} classes"
+        click.echo(f"{source.name}: {read}, {what}, {name}\n")
+        click.echo(str(table))
+    if model is not None:
+        best = dict(zip(table.names, table.rows[0], strict=True))
+        if not whole:
+            about = targets.look(source, regression=regression)
+        job = job._replace(
+            source=weights.weighted(source, about, class_weight),
+            about=about,
+            learner=name,
+            settings=asked | {key: best[key] for key in asked if key in best},
+            gamma=best["gamma"],
+        )
+        if not quiet:
+            click.echo("")
+        fitted = streaming.learned(job, budget=best["budget"])
+        from budgetjax.saving import model_files
+
+        model_files.write(model, fitted, notes)
+        job.say("model", model)
+    if output is None:
+        return
+    if output.lower().endswith(".csv"):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([table.names, *table.rows])
+        data.write(output, [text.getvalue().encode()])
+        return
+    title = f"{source.name}: {name}, {data.counted(len(batch[1]), 'row')}"
+    draw(output, lambda: _figure(table, axes, title, regression))
+
+
+def _tried(
+    job: Job, gamma: list[float] | None, budget: list[int]
+) -> tuple[str, list[str], Any]:
+    """The learner, the names of what is swept, and the table of all combinations."""
+    about, asked = job.about, job.settings
+    X, y, *weight = next(job.source.read())
+    number = None if about.labels is None else len(about.labels)
+    choice = learners.chosen(job.learner, number, asked, job.seed, refits=False)
     swept = {key: given for key, given in asked.items() if isinstance(given, list)}
     fixed = {key: g for key, g in choice.arguments.items() if key not in swept}
-    name = choice.algorithm.name.replace("_", "-")
     if gamma is None:
-        usual = learners.default_gamma(source.name, X, standardise)
+        usual = learners.default_gamma(job.source.name, X, job.standardise)
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
 
     _use_all_cores()
@@ -117,8 +192,9 @@ def sweep(
     from budgetjax.online.sweep import sweep as run
     from budgetjax.scaling import Scaling
 
-    if standardise:
+    if job.standardise:
         X = Scaling.empty(X.shape[1]).updated(X).apply(X)
+    coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:
         return choice.algorithm.init(
@@ -132,27 +208,22 @@ def sweep(
 
     capacity = max(budget)
     grid = grid_of(gamma=gamma, budget=budget, **swept)
-    states = grid.init(init)
-    y = models.coded(source.name, models.Labelled(None, classes=labels), y)
-    result = run(choice.algorithm, states, X, y, weight=weight[0] if weight else None)
-    vectors = np.asarray(result.states.expansion.num_active)
-    table = grid.table(error=result.error, vectors=vectors)
-    if not quiet:
-        read = f"{len(y):,} rows" if whole else f"the first {len(y):,} rows (--rows)"
-        click.echo(f"{file}: {read}, {len(labels)} classes, {name}\n")
-        click.echo(str(table))
-    if output is None:
-        return
-    if output.lower().endswith(".csv"):
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([table.names, *table.rows])
-        data.write(output, [text.getvalue().encode()])
-        return
-    title = f"{os.path.basename(file)}: {name}, {data.counted(len(y), 'row')}"
-    draw(output, lambda: _figure(table, list(grid.names), title))
+    result = run(
+        choice.algorithm,
+        grid.init(init),
+        X,
+        models.coded(job.source.name, coded, y),
+        weight=weight[0] if weight else None,
+    )
+    error = np.asarray(result.error)
+    table = grid.table(
+        error=error if number else np.sqrt(error),
+        vectors=np.asarray(result.states.expansion.num_active),
+    )
+    return choice.algorithm.name.replace("_", "-"), list(grid.names), table
 
 
-def _figure(table: Any, axes: list[str], title: str) -> Any:
+def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -> Any:
     """The error by two of the hyperparameters, those that were swept."""
     from matplotlib.figure import Figure
 
@@ -160,11 +231,11 @@ def _figure(table: Any, axes: list[str], title: str) -> Any:
 
     columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
     swept = [name for name in axes if len(set(columns[name])) > 1] or axes[:1]
-    label = ERROR
+    label, factor = (ROOT, 1) if regression else (ERROR, 100)
     if len(swept) > 2:
-        label = f"{ERROR}, best over {', '.join(swept[2:])}"
+        label += f", best over {', '.join(swept[2:])}"
     percent = [
-        [*row, 100 * error]
+        [*row, factor * error]
         for row, error in zip(table.rows, columns["error"], strict=True)
     ]
     table = table._replace(names=(*table.names, label), rows=percent)

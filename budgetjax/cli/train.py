@@ -18,8 +18,6 @@ from budgetjax.cli import (
 )
 from budgetjax.cli.job import Job
 
-# The width of the names in the report.
-NAMES = 20
 EXAMPLES = """\b
 Examples:
   budgetjax train iris.csv --target species --model iris.safetensors
@@ -148,10 +146,7 @@ def train(
         raise click.UsageError("--classes and --regression exclude each other.")
     weights.check(class_weight, regression=regression, classes=classes)
 
-    def say(name: str, text: str) -> None:
-        if not quiet:
-            click.echo(f"{name + ':':<{NAMES}}{text}")
-
+    say = options.reporting(quiet)
     sparse = learners.takes_sparse(learner) and not standardise
     source = reading.opened(file, columns, sparse=sparse)
     tested = None

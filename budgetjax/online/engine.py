@@ -195,19 +195,34 @@ def learn(
     weights: Float[Array, " n"],
     size: int,
     axis: str | None,
-) -> tuple[Any, Integer[Array, " blocks"], Integer[Array, " blocks"]]:
+) -> tuple[Any, Shaped[Array, " blocks"], Integer[Array, " blocks"]]:
     """`run` without its scores: the state, and after every block what it counted.
 
     Returns:
-      The state after the stream, and the mistakes made and examples seen by the end of
-      every block in this stream.
+      The state after the stream, and, by the end of every block in this stream, the
+      mistakes made, or for a regressor the squared errors, over all outputs a mean, and
+      the examples seen.
     """
+    regression = models.is_regressor(state)
 
     def body(carry, start):
-        new = next_block(algorithm, carry, X, y, weights, start, size, axis)[0]
-        mistakes = new.num_mistakes.since(state.num_mistakes)
-        return new, (mistakes, new.num_seen.since(state.num_seen))
+        new, errors = carry
+        new, scores, at, fresh = next_block(
+            algorithm, new, X, y, weights, start, size, axis
+        )
+        if regression:
+            labels, counts = (
+                jax.lax.dynamic_slice_in_dim(array, at, len(fresh))
+                for array in (y, weights)
+            )
+            away = scores - labels.reshape(scores.shape)
+            present = (fresh & (counts > 0))[:, None]
+            errors += jnp.sum(jnp.where(present, away**2, 0)) / scores.shape[1]
+        else:
+            errors = new.num_mistakes.since(state.num_mistakes)
+        return (new, errors), (errors, new.num_seen.since(state.num_seen))
 
     starts = jnp.arange(0, X.shape[0], size, dtype=jnp.int32)
-    new, (mistakes, seen) = jax.lax.scan(body, state, starts)
-    return new, mistakes, seen
+    none = jnp.zeros((), X.dtype if regression else jnp.int32)
+    (new, _), (errors, seen) = jax.lax.scan(body, (state, none), starts)
+    return new, errors, seen

@@ -13,7 +13,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import checks, examples, shown
 from budgetjax.online import engine
@@ -29,7 +29,7 @@ class Sweep(NamedTuple):
       states: the final states, stacked along their first axis.
       rounds: examples seen at each point of the curves, shape `(points,)`.
       errors: the progressive error of every model, mistakes so far by examples so far,
-        shape `(models, points)`.
+        or for regressors the mean squared error, shape `(models, points)`.
     """
 
     states: Any
@@ -118,13 +118,13 @@ def sweep(
     spare = -models % len(chosen)
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
-    new, mistakes, rounds = _sharded(
+    new, errors, rounds = _sharded(
         algorithm, chosen, side_by_side(states), size, padded, X, y, weights
     )
-    new, mistakes = jax.tree.map(lambda leaf: leaf[:models], (new, mistakes))
+    new, errors = jax.tree.map(lambda leaf: leaf[:models], (new, errors))
     rounds = rounds[0]
-    errors = mistakes / jnp.maximum(rounds, 1)[None]
-    errors = errors.astype(vectors.dtype)
+    seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
+    errors = errors.astype(vectors.dtype) / seen[None]
     engine.check_room("sweep", new)
     terms, scale = new.expansion.terms[:, :-1], new.expansion.scale
     bad = ~jnp.isfinite(jnp.sum(terms * 0, axis=(1, 2)) + scale)
@@ -214,8 +214,15 @@ class Grid(NamedTuple):
             columns.append(values)
         first = columns[len(self.names)] if results else np.zeros(len(columns[0]))
         order = np.argsort(first, kind="stable")
-        rows = tuple(zip(*(column[order].tolist() for column in columns), strict=True))
+        rows = tuple(zip(*(_plain(column[order]) for column in columns), strict=True))
         return Table((*self.names, *results), rows)
+
+
+def _plain(column: Shaped[np.ndarray, " models"]) -> list[Any]:
+    """Python's numbers, a float32 with the digits that it prints."""
+    if column.dtype == np.float32:
+        return [float(str(value)) for value in column]
+    return column.tolist()
 
 
 class Table(NamedTuple):
