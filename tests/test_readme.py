@@ -13,7 +13,11 @@ from budgetjax.online import ALGORITHMS
 from budgetjax.solvers import SOLVERS
 
 ROOT = pathlib.Path(__file__).parents[1]
-GUIDES = ("README.md", "examples/README.md", "benchmarks/README.md")
+PAGES = (
+    "README.md",
+    *(f"examples/{name}.md" for name in ("README", "research", "sweeps")),
+)
+GUIDES = (*PAGES, "benchmarks/README.md")
 
 
 def blocks(name):
@@ -21,7 +25,7 @@ def blocks(name):
 
 
 @pytest.mark.telling
-@pytest.mark.parametrize("name", GUIDES[:2])
+@pytest.mark.parametrize("name", PAGES)
 def test_python_blocks_run(name):
     assert blocks(name)
     names = {}
