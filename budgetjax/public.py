@@ -81,13 +81,14 @@ from budgetjax.solvers.solver import (
 )
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
-from budgetjax.support_set import Edits, averaged
+from budgetjax.support_set import Edits, Expansion, Newcomer, averaged
 
 __all__ = [
     "RBF",
     "Algorithm",
     "CheckpointError",
     "Edits",
+    "Expansion",
     "Grid",
     "History",
     "Kernel",
@@ -102,6 +103,7 @@ __all__ = [
     "Merge",
     "MergeBestPair",
     "MultiMerge",
+    "Newcomer",
     "Normalized",
     "Objective",
     "Polynomial",

@@ -26,11 +26,35 @@ def blocks(name):
 
 @pytest.mark.telling
 @pytest.mark.parametrize("name", PAGES)
-def test_python_blocks_run(name):
+def test_python_blocks_run(name, capsys):
+    """And print what stands below them, where a page says what."""
     assert blocks(name)
     names = {}
-    for block in blocks(name):
+    for block, expected in shown(name):
         exec(compile(block, name, "exec"), names)
+        printed = capsys.readouterr().out
+        if expected:
+            assert words(printed) == words(expected)
+            assert numbers(printed) == pytest.approx(numbers(expected), **CLOSE)
+
+
+def shown(name):
+    """Every block of code, with the text that follows it at once."""
+    pattern = r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?"
+    return re.findall(pattern, (ROOT / name).read_text(), re.DOTALL)
+
+
+# Another version of JAX, or another processor, takes another turn now and then.
+CLOSE = {"rel": 0.1, "abs": 0.02}
+NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
+
+
+def words(text):
+    return NUMBER.sub("#", text).split()
+
+
+def numbers(text):
+    return [float(one.replace(",", "")) for one in NUMBER.findall(text)]
 
 
 def test_the_first_example_is_short():

@@ -8,15 +8,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import losses, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
-
-
-def _take_place(
-    expansion: Expansion, newcomer: Newcomer, victim: Integer[Array, ""]
-) -> Edits:
-    """The newcomer in a free slot if there is one, else in the victim's."""
-    slot = jnp.where(expansion.full, victim, expansion.free)
-    return Edits((support_set.row(expansion, newcomer, slot),))
+from budgetjax.support_set import NOWHERE
 
 
 class Unbudgeted(Maintenance):
@@ -34,7 +26,7 @@ class Unbudgeted(Maintenance):
     def admit(self, kernel, expansion, newcomer):
         refused = self.num_refused + expansion.full.astype(jnp.int32)
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
-        return Unbudgeted(refused), _take_place(expansion, newcomer, nowhere)
+        return Unbudgeted(refused), self.exchange(expansion, newcomer, nowhere)
 
 
 class RemoveOldest(Maintenance):
@@ -42,7 +34,7 @@ class RemoveOldest(Maintenance):
 
     def admit(self, kernel, expansion, newcomer):
         victim = support_set.oldest(expansion)
-        return self, _take_place(expansion, newcomer, victim)
+        return self, self.exchange(expansion, newcomer, victim)
 
 
 class RemoveRandom(Maintenance):
@@ -65,7 +57,7 @@ class RemoveRandom(Maintenance):
     def admit(self, kernel, expansion, newcomer):
         key = jax.random.fold_in(jax.random.key(self.seed), newcomer.age)
         victim = jax.random.randint(key, (), 0, expansion.num_active, jnp.int32)
-        return self, _take_place(expansion, newcomer, victim)
+        return self, self.exchange(expansion, newcomer, victim)
 
 
 class RemoveSmallest(Maintenance):
@@ -80,7 +72,7 @@ class RemoveSmallest(Maintenance):
         own = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
         smallest = support_set.oldest_least(expansion.ages, norms)
         victim = jnp.where(own < jnp.min(norms), NOWHERE, smallest)
-        return self, _take_place(expansion, newcomer, victim)
+        return self, self.exchange(expansion, newcomer, victim)
 
 
 class RemoveLargestMargin(Maintenance):
@@ -125,7 +117,7 @@ class RemoveLargestMargin(Maintenance):
         )
         largest = support_set.oldest_least(expansion.ages, -margins)
         victim = jnp.where(own_margin > jnp.max(margins), NOWHERE, largest)
-        edits = _take_place(expansion, newcomer, victim)
+        edits = self.exchange(expansion, newcomer, victim)
         slot = edits.rows[0].slot
 
         leaving = jnp.maximum(slot, 0)

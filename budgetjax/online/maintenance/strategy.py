@@ -1,8 +1,10 @@
 """The base of all strategies of maintenance."""
 
+import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
+from budgetjax import support_set
 from budgetjax.kernels import Kernel
 from budgetjax.parameters import Parameters
 from budgetjax.support_set import Edits, Expansion, Newcomer
@@ -13,6 +15,16 @@ class Maintenance(Parameters):
 
     A strategy is a subclass with `admit`; what it must remember is a field. All ties go
     to the oldest support vector.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> class RemoveFarthest(bj.Maintenance):  # the least similar one leaves
+      ...     def admit(self, kernel, expansion, newcomer):
+      ...         similar = jnp.where(expansion.mask, newcomer.kernel_row, jnp.inf)
+      ...         victim = jnp.argmin(similar)
+      ...         return self, self.exchange(expansion, newcomer, victim)
+      >>> state = bj.perceptron.init(
+      ...     bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveFarthest())
     """
 
     def start(
@@ -26,6 +38,14 @@ class Maintenance(Parameters):
     ) -> tuple["Maintenance", Edits]:
         """The strategy after the newcomer's entry, and the edits of the support set."""
         raise NotImplementedError
+
+    @staticmethod
+    def exchange(
+        expansion: Expansion, newcomer: Newcomer, victim: Integer[Array, ""]
+    ) -> Edits:
+        """The newcomer in a free slot if there is one, else in the victim's."""
+        slot = jnp.where(expansion.full, victim, expansion.free)
+        return Edits((support_set.row(expansion, newcomer, slot),))
 
     def rescale(self, factor: Float[Array, ""]) -> "Maintenance":
         """The strategy after all stored coefficients were multiplied by `factor`."""
