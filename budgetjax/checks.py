@@ -204,6 +204,13 @@ def seed(where: str, value: Any) -> ArrayLike:
     return scalar_integer(where, "seed", value)
 
 
+def numpy_seed(where: str, value: Any) -> int:
+    """`value` as a seed of NumPy's generators: an integer of at least 0, or a key."""
+    if isinstance(value, jax.Array):
+        value = int(np.asarray(seed(where, value))) & np.iinfo(np.int32).max
+    return size(where, "seed", value, at_least=0)
+
+
 def flag(where: str, name: str, value: Any) -> bool:
     """`value` if it is a yes or no that is not traced, else a `ValueError`."""
     if not isinstance(value, bool | np.bool):
@@ -272,22 +279,25 @@ def memory() -> float:
         return float("inf")
 
 
-def check_memory(where: str, capacity: int, arrays: Any) -> None:
+def check_memory(where: str, capacity: int, arrays: Any, models: int = 1) -> None:
     """Raises if arrays for so many slots are larger than all memory there is.
 
     Args:
       where: the caller's name, for the message.
       capacity: slots of the support set.
       arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with shape and type.
+      models: how many models have such arrays.
     """
     leaves = jax.tree.leaves(arrays)
-    needed = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
+    one = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
+    needed = models * one
     # Asking the system takes longer than to make small arrays.
     if needed > SMALL and needed > (available := memory()):
         largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
+        many = f" in each of {models:,} models" if models > 1 else ""
         raise ValueError(
             f"{where}: budget must be one whose arrays fit into memory, "
-            f"{available / 2**30:,.1f} GiB, got {capacity:,}, with "
+            f"{available / 2**30:,.1f} GiB, got {capacity:,}{many}, with "
             f"{needed / 2**30:,.1f} GiB of arrays, the largest of shape {largest.shape}"
         )
 

@@ -1053,6 +1053,17 @@ def test_a_budget_beyond_all_memory_is_refused(monkeypatch, name, arguments):
     init(name, budget=5)
 
 
+def test_models_that_fit_alone_and_not_together_are_refused(monkeypatch):
+    monkeypatch.setattr(checks, "memory", lambda: 2**27)
+    grid = bj.grid(gamma=np.linspace(1, 2, 10_000))
+    expected = (
+        r"^Grid\.init: budget must be one whose arrays fit into memory, 0\.1 GiB, got "
+        r"1,000 in each of 10,000 models, with 0\.\d GiB of arrays"
+    )
+    with pytest.raises(ValueError, match=expected):
+        grid.init(lambda gamma: init("pegasos", kernel=bj.RBF(gamma), budget=1000))
+
+
 def test_the_memory_of_this_machine():
     assert checks.memory() > 2**27
     with pytest.raises(ValueError, match=r"fit into memory, .* got 1,000,000,000"):

@@ -443,6 +443,16 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
 
 
 @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
+def test_a_key_is_a_seed_of_numpy(make):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    first, again, other = (bj.kmeans_landmarks(X, 5, seed=make(i)) for i in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    with pytest.raises(ValueError, match="kmeans_landmarks: seed must be an integer"):
+        bj.kmeans_landmarks(X, 5, seed=make(0)[None])
+
+
+@pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
 def test_a_key_is_a_seed(make):
     def phases(seed):
         state = bj.fourier.init(bj.RBF(1.0), num_features=2, budget=4, seed=seed)

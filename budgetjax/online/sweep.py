@@ -184,15 +184,21 @@ class Grid(NamedTuple):
         """Stacked states: `jax.vmap` of `init`, which takes the names as keywords.
 
         Raises:
-          ValueError: what `init` raises for a value, which `jax.vmap` alone would hide.
+          ValueError: what `init` raises for a value, which `jax.vmap` alone would hide;
+            or if the models together are larger than the memory.
         """
-        firsts = [np.unique(column, return_index=True)[1] for column in self.columns]
-        for i in np.unique(np.concatenate(firsts)):
+        one: Any = ()
+        # What `init` checks are ranges: their ends tell, and a NaN is found as either.
+        ends = [(np.argmin(column), np.argmax(column)) for column in self.columns]
+        for i in np.unique(ends):
             known = {
                 name: column[i]
                 for name, column in zip(self.names, self.columns, strict=True)
             }
-            jax.eval_shape(lambda known=known: init(**known))
+            one = jax.eval_shape(lambda known=known: init(**known))
+        if hasattr(one, "expansion"):
+            capacity = one.expansion.ages.shape[0] - 1
+            checks.check_memory("Grid.init", capacity, one, len(self.columns[0]))
         return jax.vmap(
             lambda *values: init(**dict(zip(self.names, values, strict=True)))
         )(*self.columns)

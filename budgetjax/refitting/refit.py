@@ -69,7 +69,7 @@ def refit(
     epochs: int = 20,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
-    seed: int = 0,
+    seed: int | Array = 0,
     progress: bool = False,
 ) -> Any:
     r"""The best coefficients for the support vectors of a model.
@@ -136,7 +136,8 @@ def refit(
         are solved for on four fifths of the examples first, unless that is done for
         several penalties or "auto" anyway, and the scores of the others are calibrated.
         With `weight` the probabilities are those of the weighted examples.
-      seed: seed of the choice of held-out examples, and of the order of steps.
+      seed: seed of the choice of held-out examples, and of the order of steps, or a
+        key of `jax.random`.
       progress: show a bar, with the objective.
 
     Returns:
@@ -187,7 +188,7 @@ def refit(
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     checks.positive(where, "tolerance", tolerance)
     checks.size(where, "epochs", epochs)
-    checks.size(where, "seed", seed, at_least=0)
+    seed = checks.numpy_seed(where, seed)
     checked_metric(where, learn_metric, models.num_features(where, state))
     moves = checks.flag(where, "move_vectors", move_vectors)
     calibrates = checks.flag(where, "calibrate", calibrate)
