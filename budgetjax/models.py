@@ -192,6 +192,12 @@ def labels_of(model: Any) -> np.ndarray | None:
     return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
+def fills(model: Any) -> bool:
+    """Whether a NaN in a row stands for the mean of its feature."""
+    scaling = labelled(model).scaling
+    return scaling is not None and scaling.fills
+
+
 def is_regressor(model: Any) -> bool:
     """Whether the targets of a model are real numbers."""
     model = innermost(model)

@@ -26,6 +26,7 @@ class Scaling(NamedTuple):
       num_rows: rows so far.
       mean: shape `(num_features,)`.
       variance: divided by the number of rows, as `numpy.var`, shape `(num_features,)`.
+      fills: whether a NaN stands for the mean of its feature.
 
     Example:
       >>> import numpy as np
@@ -39,13 +40,14 @@ class Scaling(NamedTuple):
     num_rows: int
     mean: Float[np.ndarray, " features"]
     variance: Float[np.ndarray, " features"]
+    fills: bool = False
 
     __repr__ = shown.short
 
     @classmethod
-    def empty(cls, num_features: int) -> "Scaling":
+    def empty(cls, num_features: int, *, fills: bool = False) -> "Scaling":
         """A scaling without rows."""
-        return cls(0, np.zeros(num_features), np.zeros(num_features))
+        return cls(0, np.zeros(num_features), np.zeros(num_features), fills)
 
     @property
     def constant(self) -> Bool[np.ndarray, " features"]:
@@ -98,7 +100,23 @@ class Scaling(NamedTuple):
                 f"standardised, got {X[row, column]} in row {first_row + row}, column "
                 f"{column}"
             )
-        return Scaling(total, self.mean + apart * (new / total), variance)
+        mean = self.mean + apart * (new / total)
+        return self._replace(num_rows=total, mean=mean, variance=variance)
+
+    def filled(
+        self, X: Shaped[np.ndarray, "n features"]
+    ) -> Shaped[np.ndarray, "n features"]:
+        """Rows in which a NaN is the mean of its feature, if this scaling `fills`.
+
+        Before there are rows, that of the other rows of X; 0 if there is none.
+        """
+        if not self.fills or not np.any(missing := np.isnan(X)):
+            return X
+        mean = self.mean
+        if not self.num_rows:
+            known = np.maximum(np.sum(~missing, axis=0), 1)
+            mean = np.sum(np.where(missing, 0, X), axis=0, dtype=np.float64) / known
+        return np.where(missing, mean[None], X).astype(X.dtype)
 
     @property
     def _divisor(self) -> Float[np.ndarray, " features"]:
@@ -128,13 +146,14 @@ class Scaling(NamedTuple):
     ) -> Shaped[np.ndarray, "n features"]:
         """Rows with the mean subtracted, divided by the standard deviation.
 
-        Features that have been constant become 0.
+        Features that have been constant become 0, and so does a NaN if this scaling
+        `fills`.
 
         Args:
           X: shape `(n, num_features)`.
           dtype: type of the result.
         """
-        scaled = X - self.mean[None]
+        scaled = self.filled(X) - self.mean[None]
         np.divide(scaled, self._divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)

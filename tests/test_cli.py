@@ -63,7 +63,11 @@ def data(n=N, seed=0):
 
 def usual_gamma():
     """What train takes for this data."""
-    return learners.default_gamma("train.csv", data()[0], True)
+    return gamma_of(data()[0])
+
+
+def gamma_of(X):
+    return bj.default_gamma(Scaling.empty(2).updated(X).apply(X))
 
 
 def table(X, y, names=("a", "b"), **more):
@@ -537,7 +541,7 @@ def test_weights_of_rows_and_of_classes(at):
     np.testing.assert_allclose(weights._by_class(about, "balanced"), [2, 2 / 3])
     train("weighted.csv", "--weight", "w", "--class-weight", "no=2", "--learner", "smo")
     scaled = Scaling.empty(2).updated(X).apply(X)
-    gamma = learners.default_gamma("", X, True)
+    gamma = gamma_of(X)
     expected = bj.solve(
         *(bj.smo, scaled, np.where(y == "yes", 1, -1)),
         kernel=bj.RBF(gamma),
@@ -585,7 +589,7 @@ def test_standard_input_and_pipes(at):
     result = CliRunner().invoke(group, command, input=Path("missing.csv").read_bytes())
     assert result.stderr == (
         "budgetjax: error: standard input: X must not have missing values, got one in "
-        "row 17, column 'a'\n"
+        "row 17, column 'a'; --missing mean fills it in\n"
     )
     os.mkfifo("pipe.csv")
     writer = threading.Thread(target=Path("pipe.csv").write_bytes, args=(given,))
@@ -595,12 +599,63 @@ def test_standard_input_and_pipes(at):
     assert values("out.txt") == expected.predict(data()[0]).tolist()
 
 
+# Texts and gaps.
+
+
+def test_texts_are_features_and_gaps_are_means(at):
+    X, y = data()
+    random = np.random.default_rng(3)
+    colour = random.choice(["red", "green", "blue"], N)
+    gaps = random.random(N) < 0.2
+    a = pa.array(X[:, 0], mask=gaps)
+    pa.csv.write_csv(pa.table({"colour": colour, "a": a, "kind": y}), at / "odd.csv")
+    given = ("--one-hot", "colour", "--missing", "mean")
+    said = train("odd.csv", *given, *QUICK, "--no-refit", "--test", "odd.csv")
+    assert said["data"] == "odd.csv, 4 features"
+    model = bj.load("model.st")
+    names = ("colour=blue", "colour=green", "colour=red", "a")
+    assert model.model.feature_names == names
+    flags = [colour == one for one in ("blue", "green", "red")]
+    rows = np.stack([*flags, np.where(gaps, np.nan, X[:, 0])], axis=1).astype(float)
+    # As an imputer and a scaler before it would, but for the mean of 256 rows so far.
+    full = np.where(np.isnan(rows), np.nanmean(rows[:256, 3]), rows)
+    np.testing.assert_allclose(model.scaling.mean, full.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(model.scaling.deviation, full.std(axis=0), rtol=1e-6)
+    good("predict", "model.st", "odd.csv", "-o", "out.txt")
+    mean = np.where(np.isnan(rows), model.scaling.mean[None], rows)
+    assert values("out.txt") == model.predict(rows).tolist()
+    np.testing.assert_allclose(
+        model.decision_function(rows), model.decision_function(mean), atol=1e-6
+    )
+    # Columns in another order, of another format, with a text that is new.
+    new = pa.table({"a": a, "b": a, "colour": np.where(colour == "red", "pink", "red")})
+    pa.parquet.write_table(new, at / "new.parquet")
+    good("predict", "model.st", "new.parquet", "-o", "new.txt")
+    changed = np.where(colour == "red", 0, 1)
+    rows[:, :3] = np.stack([0 * changed, 0 * changed, changed], axis=1)
+    assert values("new.txt") == model.predict(rows).tolist()
+    good("export", "model.st", "-o", "model.onnx")
+    session = onnxruntime.InferenceSession("model.onnx")
+    (scores,) = session.run(["scores"], {"X": rows.astype(np.float32)})
+    np.testing.assert_allclose(scores, model.decision_function(rows), atol=1e-4)
+    # A solver has all rows before it fills the gaps of the first.
+    train("odd.csv", *given, "--learner", "dcd")
+    assert np.all(np.isfinite(bj.load("model.st").decision_function(rows)))
+    result = run("predict", "model.st", "train.csv", "-o", "none.txt")
+    assert result.stderr == (
+        "budgetjax: error: train.csv: must have the columns that the model was trained "
+        "on, and lacks 'colour=blue', 'colour=green', 'colour=red'\n"
+    )
+
+
 # Solvers.
 
 
 def solver_job(name, settings=(), **more):
     about = targets.Look(np.array(["no", "yes"]), N, "")
-    job = Job(None, about, name, dict(settings), None, True, None, 0, print, False)
+    job = Job(
+        None, about, name, dict(settings), None, True, False, None, 0, print, False
+    )
     return job._replace(**more)
 
 
@@ -1011,7 +1066,8 @@ BAD = {
     "a missing value": (
         ("train", "missing.csv", *TRAIN),
         1,
-        "missing.csv: X must not have missing values, got one in row 17, column 'a'",
+        "missing.csv: X must not have missing values, got one in row 17, column 'a'; "
+        "--missing mean fills it in",
     ),
     "an infinite value": (
         ("train", "infinite.csv", *TRAIN),
@@ -1028,8 +1084,8 @@ BAD = {
         1,
         "text.csv: the file must be CSV in UTF-8, with numbers as features, got an "
         "error after 0 rows: In column 'a': row 17: CSV conversion error to double: "
-        "invalid value 'red'; encode text as numbers first, or leave the column out "
-        "with --ignore",
+        "invalid value 'red'; --one-hot COLUMN makes a feature of each text of a "
+        "column",
     ),
     "a short row": (
         ("train", "ragged.csv", *TRAIN),
@@ -1303,6 +1359,16 @@ BAD = {
         2,
         "--weight: the columns of train.libsvm have no names; tables that have them "
         "end in .csv, .tsv, .parquet, .arrow, .feather.",
+    ),
+    "gaps without means": (
+        (*LEARN, "--missing", "mean", "--no-standardise"),
+        2,
+        "--missing and --no-standardise exclude each other: the scaling has the means.",
+    ),
+    "no such column of text": (
+        (*LEARN, "--one-hot", "colour"),
+        1,
+        "train.csv: --one-hot must be among the columns a, b, got colour",
     ),
     "a weight of no class": (
         (*LEARN, "--class-weight", "yes=2,maybe=1"),

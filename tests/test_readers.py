@@ -438,6 +438,60 @@ def test_the_nameless_index_that_pandas_writes_first_is_no_feature(tmp_path):
     assert joined(batches)[0].tolist() == [[1], [2]]
 
 
+def gaps():
+    """A table with numbers, texts and flags, some of them missing."""
+    return pa.table(
+        {
+            "a": [1.5, None, 3.0, -1.0],
+            "colour": ["red", "a=b", None, "red"],
+            "size": [10, None, 10, 9],
+            "flag": [True, False, None, True],
+            "y": ["no", "yes", "no", "yes"],
+        }
+    )
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet", "feather"])
+def test_texts_become_features_and_gaps_nan(tmp_path, end):
+    path = tmp_path / f"a.{end}"
+    {
+        "csv": pa.csv.write_csv,
+        "parquet": pa.parquet.write_table,
+        "feather": pa.feather.write_feather,
+    }[end](gaps(), str(path))
+    reader = {"csv": formats.csv, "parquet": formats.parquet, "feather": formats.arrow}
+    given = {"target": "y", "allow_missing": True, "batch_rows": 3}
+    features = ["colour=", "a", "size=", "flag"]
+    batches = reader[end](path, features=features, **given)
+    assert batches.feature_names == (
+        *("colour=a=b", "colour=red", "a"),
+        *("size=10", "size=9", "flag"),
+    )
+    X, y = joined(batches)
+    nan = np.nan
+    expected = [
+        [0, 1, 1.5, 1, 0, 1],
+        [1, 0, nan, 0, 0, 0],
+        [0, 0, 3.0, 1, 0, nan],
+        [0, 1, -1, 0, 1, 1],
+    ]
+    np.testing.assert_array_equal(X, expected)
+    assert y.tolist() == ["no", "yes", "no", "yes"]
+    # What a model was trained on, and a text that is in no row.
+    chosen = ["colour=red", "colour=blue"]
+    X, _ = joined(reader[end](path, features=chosen, **given))
+    assert X.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
+
+
+def test_too_many_texts_are_no_features(tmp_path):
+    content = pa.table({"id": [f"row {i}" for i in range(1001)], "y": range(1001)})
+    pa.csv.write_csv(content, tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="column 'id' must have at most 1,000"):
+        formats.csv(tmp_path / "a.csv", target="y", features=["id="])
+    with pytest.raises(ValueError, match="must be different columns, got 'y' 2 times"):
+        formats.csv(tmp_path / "a.csv", target="y", features=["y="])
+
+
 def test_tabs(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\ty\n1\t2\tno\n3\t4\tyes\n")
     X, y = joined(formats.read(tmp_path / "a.tsv", target="y"))
@@ -790,7 +844,8 @@ def from_arrays(*batches, **arguments):
 LONG = "a,b,y\n" + "".join(f"{i},{i * 7919 % 1009},1\n" for i in range(2000))
 SPARSE = "".join(f"{i % 2} 1:{i * 7919 % 1009} 2:0.5\n" for i in range(2000))
 ROWS = {"a": [1.0, 2.0, 3.0], "b": [0, 1, 2], "y": ["p", "q", "p"]}
-ENCODE = "encode text as numbers first, or choose other columns with features="
+ENCODE = "'COLUMN=' in features= makes a feature of each text of a column"
+FILL = "; allow_missing=True reads NaN"
 
 CSV = (
     "a.csv: the file must be CSV in UTF-8, with numbers as features, got an error "
@@ -929,17 +984,17 @@ BAD_CSV = [
     Bad(
         "empty-cell",
         csv_file("a,b,y\n1,2,x\n3,,z\n"),
-        "a.csv: X must not have missing values, got one in row 1, column 'b'",
+        "a.csv: X must not have missing values, got one in row 1, column 'b'" + FILL,
     ),
     Bad(
         "missing-number",
         csv_file("a,b,y\n1,2,x\n\n3,4,x\nNA,1,z\n"),
-        "a.csv: X must not have missing values, got one in row 2, column 'a'",
+        "a.csv: X must not have missing values, got one in row 2, column 'a'" + FILL,
     ),
     Bad(
         "missing-in-one-column",
         csv_file("a\n1\n\n2\n", target=None),
-        "a.csv: X must not have missing values, got one in row 1, column 'a'",
+        "a.csv: X must not have missing values, got one in row 1, column 'a'" + FILL,
     ),
     Bad(
         "missing-target",
@@ -1052,12 +1107,14 @@ BAD_TABLES = [
     Bad(
         "null",
         many(parquet_of({"a": [1, None], "y": [1, 2]})),
-        "0.parquet: X must not have missing values, got one in row 1, column 'a'",
+        "0.parquet: X must not have missing values, got one in row 1, column 'a'"
+        + FILL,
     ),
     Bad(
         "nulls-only",
         many(parquet_of({"a": pa.nulls(2), "y": [1, 2]})),
-        "0.parquet: X must not have missing values, got one in row 0, column 'a'",
+        "0.parquet: X must not have missing values, got one in row 0, column 'a'"
+        + FILL,
     ),
     Bad(
         "null-target",

@@ -397,9 +397,10 @@ ARGUMENTS = [
     ("every", None, ("every must be an integer", "None")),
     *(
         (name, given, (f"{name} must be True or False", f"got {given!r}"))
-        for name in ("resume", "progress", "standardise")
+        for name in ("resume", "progress", "standardise", "fill_missing")
         for given in (1, "yes", None)
     ),
+    ("fill_missing", True, ("fill_missing must come with standardise=True", "got it")),
     *(
         ("checkpoint", given, ("checkpoint must be a path", f"{given!r}"))
         for given in (5, True)

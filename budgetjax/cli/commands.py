@@ -22,7 +22,8 @@ EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
 OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
 # Advice of messages about arguments in Python, and the same for a command line.
 SPOKEN = {
-    "choose other columns with features=": "leave the column out with --ignore",
+    "'COLUMN=' in features= makes": "--one-hot COLUMN makes",
+    "allow_missing=True reads NaN": "--missing mean fills it in",
     "header=False reads": "--no-header reads",
     "zero_based=True reads": "--zero-based reads",
     "choose columns with features=": "name it in the first line",

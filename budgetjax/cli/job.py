@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from budgetjax.cli import data, targets
+import numpy as np
+
+from budgetjax.cli import data, learners, targets
 
 
 class Job(NamedTuple):
@@ -16,6 +18,7 @@ class Job(NamedTuple):
       settings: arguments of the learner by name.
       gamma: gamma of the kernel; None for the usual one.
       standardise: whether to scale the features.
+      fills: whether a NaN stands for the mean of its feature.
       penalty: penalty of errors; None for the usual one.
       seed: seed of what draws.
       say: prints a line of the report, from its name and its text.
@@ -28,10 +31,27 @@ class Job(NamedTuple):
     settings: dict[str, Any]
     gamma: float | None
     standardise: bool
+    fills: bool
     penalty: float | None
     seed: int
     say: Callable[[str, str], None]
     progress: bool
+
+    def default_gamma(self, X: np.ndarray) -> float:
+        """The default gamma of these first rows.
+
+        Raises:
+          ValueError: if they are all alike.
+        """
+        from budgetjax import scaling
+
+        known = scaling.Scaling.empty(X.shape[1], fills=self.fills)
+        # A number that is not finite is reported, with its place, when it is learned.
+        X = known.filled(X)
+        X = X[np.all(np.isfinite(X), axis=1)]
+        if self.standardise:
+            X = known.updated(X, where=self.source.name).apply(X)
+        return learners.default_gamma(self.source.name, X)
 
     def say_data(self) -> None:
         """The lines about the file."""

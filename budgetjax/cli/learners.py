@@ -71,15 +71,10 @@ def words(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def default_gamma(where: str, X: np.ndarray, standardise: bool) -> float:
+def default_gamma(where: str, X: np.ndarray) -> float:
     """The default gamma of these rows, of a file that is named by `where`."""
     from budgetjax import scaling
-    from budgetjax.scaling import Scaling
 
-    # A number that is not finite is reported, with its place, when it is learned.
-    X = X[np.all(np.isfinite(X), axis=1)]
-    if standardise:
-        X = Scaling.empty(X.shape[1]).updated(X, where=where).apply(X)
     try:
         return scaling.default_gamma(X)
     except ValueError as error:

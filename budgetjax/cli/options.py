@@ -150,6 +150,19 @@ def is_given(name: str) -> bool:
     return source is not click.core.ParameterSource.DEFAULT
 
 
+def check_missing(columns: Columns, standardise: bool) -> None:
+    """Raises if there are no means to fill gaps with.
+
+    Raises:
+      click.UsageError: with the other option.
+    """
+    if columns.missing is not None and not standardise:
+        raise click.UsageError(
+            "--missing and --no-standardise exclude each other: the scaling has the "
+            "means."
+        )
+
+
 def reporting(quiet: bool) -> Callable[[str, str], None]:
     """What prints a line of a report, from its name and its text."""
 
@@ -213,6 +226,22 @@ _columns = shared(
     ),
 )
 
+
+encoding = shared(
+    click.option(
+        "--one-hot",
+        metavar="COLUMN",
+        multiple=True,
+        help="A column of text, each text of which becomes a feature of 0 and 1.  "
+        "[repeatable]",
+    ),
+    click.option(
+        "--missing",
+        type=click.Choice(["mean"]),
+        help="What stands for a number that is missing: the mean of the column.  "
+        "[default: an error]",
+    ),
+)
 
 weights = shared(
     click.option(

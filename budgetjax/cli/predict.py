@@ -65,6 +65,7 @@ def predict(
     to_file = output != STANDARD_OUTPUT
     data.check_outputs({"--output": output if to_file else None}, model, file)
 
+    from budgetjax import models as scorers
     from budgetjax.cli import models
 
     chosen = models.opened(model)
@@ -81,6 +82,8 @@ def predict(
         and chosen.target in reading.names(file, columns)
     ):
         columns = columns._replace(target=chosen.target)
+    if scorers.fills(chosen.model):
+        columns = columns._replace(missing="mean")
     source = reading.like(
         *(file, columns, chosen.model.feature_names, chosen.num_features),
         sparse=models.takes_sparse(chosen.model),
@@ -155,8 +158,9 @@ def _lines(
     model: Model, source: Any, tally: _Tally, more: str | None, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces; `more` is what follows a prediction."""
-    from budgetjax import calibration, checks, models, progress_bar
+    from budgetjax import calibration, models, progress_bar
 
+    fills = models.fills(model.model)
     if more is not None and model.classes is not None:
         names = [f"{more}_{data.label(one)}" for one in model.classes.tolist()]
         single = more == "score" and len(names) == 2
@@ -164,8 +168,7 @@ def _lines(
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
-            if not hasattr(X, "tocsr"):
-                checks.check_finite(source.name, X, tally.rows, source.feature_names)
+            reading.check_finite(source, X, tally.rows, fills)
             if more is not None:
                 values = model.model.decision_function(X)
                 predicted = models.decided(model.model, values)

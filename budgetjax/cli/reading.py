@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
+import numpy as np
 
 from budgetjax.cli.data import counted, listed
 
@@ -44,6 +45,8 @@ class Columns(NamedTuple):
       delimiter: what is between the cells of CSV; None is a comma, or a tab for .tsv.
       header: whether a CSV file begins with the names of its columns.
       zero_based: whether the indices of LIBSVM text start at 0.
+      one_hot: columns of which each text becomes a feature.
+      missing: what stands for missing numbers, "mean"; None is an error.
     """
 
     target: str | None = None
@@ -53,6 +56,8 @@ class Columns(NamedTuple):
     delimiter: str | None = None
     header: bool = True
     zero_based: bool = False
+    one_hot: tuple[str, ...] = ()
+    missing: str | None = None
 
 
 def extension(path: str) -> str:
@@ -152,17 +157,25 @@ def opened(
     elif kind == "npy":
         source = formats.npy(path, columns.target, columns.weight)
     else:
-        if features is None and columns.ignore:
-            known = _table(path, columns, None).feature_names
-            for name in columns.ignore:
-                if name not in known:
-                    raise ValueError(
-                        f"{path}: --ignore must be among the columns {listed(known)}, "
-                        f"got {name}"
-                    )
-            features = [name for name in known if name not in columns.ignore]
+        if features is None and (columns.ignore or columns.one_hot):
+            features = _features(path, columns)
         source = _table(path, columns, features)
     return dataclasses.replace(source, name=named(source.name))
+
+
+def _features(path: str, columns: Columns) -> list[str]:
+    """All columns but those that are left out, each text of some as a feature."""
+    known = _table(path, columns, None).feature_names
+    named = {"--ignore": columns.ignore, "--one-hot": columns.one_hot}
+    for option, chosen in named.items():
+        for name in chosen:
+            if name not in known:
+                raise ValueError(
+                    f"{path}: {option} must be among the columns {listed(known)}, got "
+                    f"{name}"
+                )
+    kept = (name for name in known if name not in columns.ignore)
+    return [f"{name}=" if name in columns.one_hot else name for name in kept]
 
 
 def _check_options(path: str, kind: str, columns: Columns) -> None:
@@ -180,9 +193,12 @@ def _check_options(path: str, kind: str, columns: Columns) -> None:
         "--target": columns.target,
         "--weight": columns.weight,
         "--ignore": columns.ignore,
+        "--one-hot": columns.one_hot,
+        "--missing": columns.missing,
     }
+    of_arrays = ("--target", "--weight", "--missing")
     for option, column in named_columns.items():
-        if column and not (kind in TABLES or (kind == "npy" and option != "--ignore")):
+        if column and not (kind in TABLES or (kind == "npy" and option in of_arrays)):
             ends = ", ".join(end for end, one in FORMATS.items() if one in TABLES)
             raise click.UsageError(
                 f"{option}: the columns of {path} have no names; tables that have "
@@ -198,6 +214,7 @@ def _table(path: str, columns: Columns, features: Sequence[str] | None) -> Any:
         "target": columns.target,
         "weight": columns.weight,
         "features": features,
+        "allow_missing": columns.missing is not None,
     }
     kind = format_of(path, columns)
     if kind != "csv":
@@ -227,9 +244,8 @@ def _number(option: str, column: str | None) -> int | None:
 
 def names(path: str, columns: Columns) -> Sequence[str]:
     """The names of all columns of a file that has them."""
-    return opened(
-        path, columns._replace(target=None, weight=None, ignore=())
-    ).feature_names
+    plain = columns._replace(target=None, weight=None, ignore=(), one_hot=())
+    return opened(path, plain).feature_names
 
 
 def like(
@@ -251,8 +267,14 @@ def like(
         # They are found by their names, whatever else there is.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
+        from budgetjax.stream.readers.columns import text_of
+
         known = names(path, columns)
-        lacks = [repr(name) for name in features if name not in known]
+        lacks = [
+            repr(name)
+            for name in features
+            if name not in known and text_of(name, known) is None
+        ]
         if lacks:
             raise ValueError(
                 f"{path}: must have the columns that the model was trained on, and "
@@ -270,6 +292,21 @@ def like(
             f"{source.num_features}{hint}"
         )
     return source
+
+
+def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
+    """Raises unless rows are finite; gaps need not be where a model fills them.
+
+    Raises:
+      ValueError: with the row and the column.
+    """
+    from budgetjax import checks
+
+    if hasattr(X, "tocsr"):
+        # A model checks them.
+        return
+    rows = np.where(np.isnan(X), 0, X) if fills else X
+    checks.check_finite(source.name, rows, first_row, source.feature_names)
 
 
 def check_target(path: str, columns: Columns) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, learners, options, targets
+from budgetjax.cli import data, learners, options, reading, targets
 from budgetjax.cli.job import Job
 
 # Penalty of errors, as in `budgetjax.Solver`.
@@ -37,7 +37,7 @@ def learned(job: Job, *, budget: int) -> Any:
     X, y, weight, scaling = _whole(job)
     job.say_data()
     if not solver.linear:
-        gamma = job.gamma or learners.default_gamma(job.source.name, X, False)
+        gamma = job.gamma or learners.default_gamma(job.source.name, X)
         arguments["kernel"] = kernels.RBF(gamma)
         job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     shown = [
@@ -104,11 +104,13 @@ def _arguments(job: Job, solver: Any, budget: int) -> dict[str, Any]:
 
 def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
     """All rows, scaled, their targets and weights, and the scaling."""
-    from budgetjax import checks, scaling
+    from budgetjax import scaling
     from budgetjax.stream.batches import as_type
 
     source, row, parts = job.source, 0, []
-    known = scaling.Scaling.empty(source.num_features) if job.standardise else None
+    known = None
+    if job.standardise:
+        known = scaling.Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
         targets.check(source.name, y, job.about.labels, row)
         if not hasattr(X, "tocsr"):
@@ -117,9 +119,10 @@ def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
             if learners.takes_sparse(job.learner) and source.feature_names is None:
                 what += " (--no-standardise keeps LIBSVM text sparse)"
             learners.check_memory(what, BYTES * rows * source.num_features)
-            checks.check_finite(source.name, X, row, source.feature_names)
+            reading.check_finite(source, X, row, job.fills)
             if known is not None:
-                known = known.updated(X, where=source.name, first_row=row)
+                full = known.filled(X)
+                known = known.updated(full, where=source.name, first_row=row)
             else:
                 if not row:
                     scaling.warn_unscaled(source.name, X)

@@ -44,7 +44,7 @@ def learned(
     gamma = job.gamma
     if gamma is None:
         first, *_ = next(source.read())
-        gamma = learners.default_gamma(source.name, first, job.standardise)
+        gamma = job.default_gamma(first)
     empty = functools.partial(
         chosen.algorithm.init,
         kernels.RBF(gamma),
@@ -111,6 +111,7 @@ def _streamed(
             classes=job.about.labels,
             intercept=job.about.mean,
             standardise=job.standardise,
+            fill_missing=job.fills,
             reservoir=usual_size(source.num_features),
             batch_rows=min(usual, size),
             progress=job.progress,

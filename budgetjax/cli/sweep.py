@@ -39,6 +39,7 @@ Examples:
 @click.argument("file")
 @options.columns
 @options.weights
+@options.encoding
 @click.option(
     "--gamma",
     type=options.Numbers(options.POSITIVE),
@@ -111,6 +112,7 @@ def sweep(
         raise click.UsageError(
             f"--output must end in {', '.join(('.csv', *FORMATS))}, got {output}."
         )
+    options.check_missing(columns, standardise)
     weights.check(class_weight, regression=regression, classes=None)
     notes = {"file": os.path.basename(file), "target": columns.target, "refit": True}
     data.check_outputs({"--output": output, "--model": model}, file)
@@ -129,6 +131,7 @@ def sweep(
         asked,
         None,
         standardise,
+        columns.missing is not None,
         None,
         seed,
         options.reporting(quiet),
@@ -183,7 +186,7 @@ def _tried(
     swept = {key: given for key, given in asked.items() if isinstance(given, list)}
     fixed = {key: g for key, g in choice.arguments.items() if key not in swept}
     if gamma is None:
-        usual = learners.default_gamma(job.source.name, X, job.standardise)
+        usual = job.default_gamma(X)
         gamma = [float(f"{multiple * usual:.4g}") for multiple in MULTIPLES]
 
     _use_all_cores()
@@ -193,7 +196,8 @@ def _tried(
     from budgetjax.scaling import Scaling
 
     if job.standardise:
-        X = Scaling.empty(X.shape[1]).updated(X).apply(X)
+        scaling = Scaling.empty(X.shape[1], fills=job.fills)
+        X = scaling.updated(scaling.filled(X)).apply(X)
     coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
 
     def init(gamma: Any, budget: Any, **more: Any) -> Any:

@@ -35,6 +35,7 @@ Examples:
 )
 @options.columns
 @options.weights
+@options.encoding
 @click.option(
     "--budget",
     type=options.BUDGET,
@@ -144,6 +145,7 @@ def train(
         raise click.UsageError("--metric and --no-refit exclude each other.")
     if regression and classes is not None:
         raise click.UsageError("--classes and --regression exclude each other.")
+    options.check_missing(columns, standardise)
     weights.check(class_weight, regression=regression, classes=classes)
 
     say = options.reporting(quiet)
@@ -170,6 +172,7 @@ def train(
         asked,
         gamma if isinstance(gamma, float) else None,
         standardise,
+        columns.missing is not None,
         penalty,
         seed,
         say,
@@ -205,12 +208,12 @@ def train(
 
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
     """The share of mistakes or the mean squared error on a file, and its rows."""
-    from budgetjax import checks
+    from budgetjax import models
 
+    fills = models.fills(model)
     total, rows = 0.0, 0
     for X, y, *_ in source:
-        if not hasattr(X, "tocsr"):
-            checks.check_finite(source.name, X, rows, source.feature_names)
+        reading.check_finite(source, X, rows, fills)
         total += targets.errors(model.predict(X), y, regression=regression)
         rows += len(y)
     return total / rows, rows

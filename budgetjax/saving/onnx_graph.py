@@ -108,6 +108,8 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     """The scores, and what follows from them."""
     X, dtype, units = "X", predictor.dtype, predictor.units
     if units is not None:
+        if units.fills:
+            X = graph("Where", graph("IsNaN", X), units.mean, X)
         X = graph("Sub", graph("Sub", X, units.mean), units.rest)
         X = graph("Mul", X, units.factor)
     parts = [_scores(graph, part, X) for part in predictor.parts]

@@ -18,12 +18,13 @@ class Units(NamedTuple):
     """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
 
     The mean is the sum of two numbers, so that the second takes the digits that the
-    type of the rows has not.
+    type of the rows has not. With `fills` a NaN in X is the mean.
     """
 
     mean: np.ndarray
     rest: np.ndarray
     factor: np.ndarray
+    fills: bool
 
 
 class Predictor(NamedTuple):
@@ -127,6 +128,7 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
             mean + deviation * own.mean,
             # What has been constant is 0 behind its own scaling.
             np.where(own.constant, 0, deviation**2 * own.variance),
+            own.fills,
         ),
         feature_names=model.feature_names if names is None else tuple(names.tolist()),
     )
@@ -139,8 +141,9 @@ def _units(where: str, model: models.Labelled, dtype: np.dtype) -> Units | None:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         first = mean.astype(dtype)
         factor = np.where(constant, 0, 1 / model.scaling.deviation).astype(dtype)
-        units = Units(first, (mean - first).astype(dtype), factor)
-    if not all(np.all(np.isfinite(part)) for part in units):
+        rest = (mean - first).astype(dtype)
+        units = Units(first, rest, factor, model.scaling.fills)
+    if not all(np.all(np.isfinite(part)) for part in units[:3]):
         raise ValueError(
             f"{where}: model must have a scaling in the range of {dtype}, got means up "
             f"to {np.max(np.abs(mean)):g} and deviations from "

@@ -51,6 +51,8 @@ def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     """The scores, and what follows from them, by the names of the outputs."""
     units = predictor.units
     if units is not None:
+        if units.fills:
+            X = jnp.where(jnp.isnan(X), units.mean[None], X)
         X = (X - units.mean[None] - units.rest[None]) * units.factor[None]
     columns = [_scores(part, X) for part in predictor.parts]
     scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]

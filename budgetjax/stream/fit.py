@@ -41,6 +41,7 @@ def fit_stream(
     classes: ArrayLike | Sequence[Any] | None = None,
     intercept: ArrayLike = 0.0,
     standardise: bool = False,
+    fill_missing: bool = False,
     reservoir: int | None = None,
     batch_rows: int | None = None,
     progress: bool = False,
@@ -79,6 +80,9 @@ def fit_stream(
         standard deviation, over all rows up to and including the batch. The support
         vectors are mapped to the new units with every batch. Rows of weight 0 do not
         count, other weights do not matter.
+      fill_missing: whether a NaN in X, which is an error else, stands for the mean of
+        its feature over the rows before, and in predictions over all rows; only with
+        `standardise`.
       reservoir: number of rows of a uniform sample of the stream, such as 8,192. They
         are learned again at the end, in random order: without them, a stream sorted by
         label or by a feature leaves a model of its last rows. Checkpoints hold the
@@ -125,7 +129,8 @@ def fit_stream(
     _check_batches(batches)
     learner = state.state if isinstance(state, StreamModel) else state
     checks.check_algorithm(WHERE, algorithm, learner)
-    model = _begin(state, classes, intercept, standardise, reservoir)
+    fills = checks.flag(WHERE, "fill_missing", fill_missing)
+    model = _begin(state, classes, intercept, standardise, fills, reservoir)
     name, total = source.name_of(batches), None
     if isinstance(batches, Batches):
         model, total = _with_names(model, batches), batches.num_rows
@@ -210,7 +215,12 @@ def _with_names(model: StreamModel, batches: Batches) -> StreamModel:
 
 
 def _begin(
-    state: Any, classes: Any, intercept: Any, standardise: Any, size: Any
+    state: Any,
+    classes: Any,
+    intercept: Any,
+    standardise: Any,
+    fills: bool,
+    size: Any,
 ) -> StreamModel:
     """The model at the start of a run."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
@@ -221,7 +231,7 @@ def _begin(
         _check_continued(model, classes, intercept, wanted)
     else:
         features = models.num_features(WHERE, state)
-        scaling = Scaling.empty(features) if wanted else None
+        scaling = Scaling.empty(features, fills=fills) if wanted else None
         known = _known(state, classes)
         if np.any(intercept) and not models.is_regressor(state):
             raise ValueError(
@@ -235,6 +245,11 @@ def _begin(
             )
         intercept = intercept if intercept.ndim else float(intercept)
         model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
+    if fills and not (model.scaling and model.scaling.fills):
+        raise ValueError(
+            f"{WHERE}: fill_missing must come with standardise=True, from the start of "
+            "a model, got it for one whose scaling does not fill"
+        )
     if size is None or model.reservoir is not None:
         return model
     expansion = model.state.expansion

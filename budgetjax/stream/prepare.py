@@ -67,10 +67,13 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
         first, read = index * rows, index + 1
         if read < start.batches:
             continue
+        # What is kept has gaps still: at the end other means will fill them.
+        raw = X
+        X = X if scaling is None else scaling.filled(X)
         checks.check_finite(name, X, first, names)
         examples.check_weights(name, weight, dtype, first)
         y = _encoded(name, model, y, first)
-        given = (X, y, weight)
+        given = (raw, y, weight)
         if read == start.batches:
             if checkpoints.digest_of(given) != start.last:
                 raise ValueError(

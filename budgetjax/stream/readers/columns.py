@@ -2,7 +2,8 @@
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,10 @@ from budgetjax import examples
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 
-HOW_TO_ENCODE = "encode text as numbers first, or choose other columns with features="
+HOW_TO_ENCODE = "'COLUMN=' in features= makes a feature of each text of a column"
+HOW_TO_FILL = "allow_missing=True reads NaN"
+# Maximum number of texts of a column that become features.
+MOST_TEXTS = 1000
 INDEX = "__index_level_"
 
 
@@ -23,16 +27,25 @@ class Columns(NamedTuple):
       features: names of the columns of X.
       target: name of the column of y, or None.
       weight: name of the column of weights, or None.
+      texts: the column and the text of each feature that is 1 where it has that text,
+        by its name; an empty text stands for all texts of the column.
     """
 
     features: tuple[str, ...]
     target: str | None = None
     weight: str | None = None
+    texts: Mapping[str, tuple[str, str]] = types.MappingProxyType({})
 
     def names(self) -> list[str]:
-        """The names of all columns."""
+        """The names of all columns of the table, each once."""
+        found = [self.texts.get(name, (name,))[0] for name in self.features]
         more = (self.target, self.weight)
-        return [*self.features, *(name for name in more if name is not None)]
+        found += [name for name in more if name is not None]
+        return list(dict.fromkeys(found))
+
+    def of_text(self) -> set[str]:
+        """The columns that are read as text."""
+        return {column for column, _ in self.texts.values()}
 
 
 # A `pyarrow.RecordBatch`, with its file and the number of its first row there.
@@ -53,11 +66,14 @@ def chosen(
         or there are weights without a target.
     """
     _check_distinct(where, "column names must be unique", names)
-    known = set(names)
+    known, texts = set(names), {}
 
     def one(use: str, column: Any) -> str:
         if isinstance(column, str):
             if column in known:
+                return column
+            if use == "features" and (found := text_of(column, known)):
+                texts[column] = found
                 return column
             due = f"of the columns {_shown(names)}"
         elif isinstance(column, bool) or not isinstance(column, int | np.integer):
@@ -99,10 +115,20 @@ def chosen(
             f"{where}: features must be at least one column, got none; the columns are "
             f"{_shown(names)}"
         )
-    columns = Columns(X, y, w)
+    columns = Columns(X, y, w, texts)
     due = "features, target and weight must be different columns"
-    _check_distinct(where, due, columns.names())
+    of_text = columns.of_text()
+    used = [*(name for name in X if name not in texts), *of_text, y, w]
+    _check_distinct(where, due, [name for name in used if name is not None])
     return columns
+
+
+def text_of(feature: str, names: Collection[str]) -> tuple[str, str] | None:
+    """The column and the text of `COLUMN=TEXT`, if there is such a column."""
+    for at in (i for i, character in enumerate(feature) if character == "="):
+        if feature[:at] in names:
+            return feature[:at], feature[at + 1 :]
+    return None
 
 
 def _check_distinct(where: str, due: str, names: Sequence[str]) -> None:
@@ -117,6 +143,43 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
+def expanded(
+    where: str, columns: Columns, parts: Callable[[Columns], Iterator[Part]]
+) -> Columns:
+    """The columns with a feature for each text of those of which all are wanted.
+
+    One pass over these columns, if there are any; texts are in their order.
+
+    Raises:
+      ValueError: if a column has more than 1,000.
+    """
+    wanted = [column for column, text in columns.texts.values() if not text]
+    if not wanted:
+        return columns
+    found: dict[str, set[str]] = {column: set() for column in wanted}
+    of_text = [f"{column}=" for column in wanted]
+    asked = Columns(tuple(of_text), texts={name: (name[:-1], "") for name in of_text})
+    for _, _, table in parts(asked):
+        for column, texts in found.items():
+            texts.update(_texts(table.column(column)).unique().drop_null().to_pylist())
+            if len(texts) > MOST_TEXTS:
+                raise ValueError(
+                    f"{where}: column {column!r} must have at most {MOST_TEXTS:,} "
+                    "texts, to make a feature of each, got more"
+                )
+    features, texts = [], {}
+    for name in columns.features:
+        column, text = columns.texts.get(name, (name, name))
+        every = sorted(found[column] - {""}) if not text else [text]
+        new = [f"{column}={one}" for one in every] if not text else [name]
+        features += new
+        if name in columns.texts:
+            texts |= {one: (column, text) for one, text in zip(new, every, strict=True)}
+    if not features:
+        raise ValueError(f"{where}: features must be at least one column, got no text")
+    return columns._replace(features=tuple(features), texts=texts)
+
+
 def batches(
     where: str,
     columns: Columns,
@@ -124,6 +187,8 @@ def batches(
     rows: int,
     dtype: DTypeLike,
     num_rows: int | None = None,
+    *,
+    allow_missing: bool = False,
 ) -> Batches:
     """Batches of `rows` rows from parts of any lengths.
 
@@ -131,7 +196,8 @@ def batches(
     """
 
     def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        return examples.regrouped(_pieces(where, wanted, parts, rows, dtype), rows)
+        pieces = _pieces(where, wanted, parts, rows, dtype, allow_missing)
+        return examples.regrouped(pieces, rows)
 
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in read(Columns((), columns.target)))
@@ -152,6 +218,7 @@ def _pieces(
     parts: Callable[[Columns], Iterator[Part]],
     rows: int,
     dtype: DTypeLike,
+    allow_missing: bool,
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """The parts as arrays of at most `rows` rows."""
     found = False
@@ -159,25 +226,35 @@ def _pieces(
         for start in range(0, table.num_rows, rows):
             found = True
             part = name, row + start, table.slice(start, rows)
-            yield _arrays(columns, part, dtype)
+            yield _arrays(columns, part, dtype, allow_missing)
     if not found:
         raise ValueError(f"{where}: there must be rows, got none")
 
 
-def _arrays(columns: Columns, part: Part, dtype: DTypeLike) -> tuple[np.ndarray, ...]:
+def _arrays(
+    columns: Columns, part: Part, dtype: DTypeLike, allow_missing: bool
+) -> tuple[np.ndarray, ...]:
     """A part as `(X,)`, `(X, y)` or `(X, y, weight)`."""
     where, row, table = part
     found = dict(zip(table.schema.names, table.columns, strict=True))
 
     def numbers(use: str, name: str) -> np.ndarray:
-        values = _array(part, use, name, found[name])
+        allowed = allow_missing and use == "X"
+        values = _array(part, use, name, found[name], allowed)
         if values.dtype == dtype:
             return values
         return source.as_type(where, use, values, dtype, row, (name,))
 
-    X = np.empty((table.num_rows, len(columns.features)), dtype)
+    X = np.zeros((table.num_rows, len(columns.features)), dtype)
+    places: dict[str, dict[str, int]] = {}
     for i, name in enumerate(columns.features):
-        X[:, i] = numbers("X", name)
+        if name in columns.texts:
+            column, text = columns.texts[name]
+            places.setdefault(column, {})[text] = i
+        else:
+            X[:, i] = numbers("X", name)
+    for column, place in places.items():
+        _mark(X, _texts(found[column]), place)
     if columns.target is None:
         return (X,)
     y = _array(part, "y", columns.target, found[columns.target])
@@ -187,21 +264,49 @@ def _arrays(columns: Columns, part: Part, dtype: DTypeLike) -> tuple[np.ndarray,
     return X, y, numbers("weight", columns.weight).copy()
 
 
-def _array(part: Part, use: str, name: str, column: Any) -> np.ndarray:
+def _texts(column: Any) -> Any:
+    """A column as text, whatever it holds."""
+    from pyarrow import large_string, types
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(large_string())
+
+
+def _mark(X: np.ndarray, column: Any, places: dict[str, int]) -> None:
+    """Writes 1 into the column of X that is the place of each row's text, if any."""
+    encoded = column.dictionary_encode()
+    of_code = [places.get(text, -1) for text in encoded.dictionary.to_pylist()]
+    # A missing text is the last code, and has no place.
+    codes = _as_numpy(encoded.indices.fill_null(len(of_code)))
+    at = np.array([*of_code, -1])[codes]
+    rows = np.flatnonzero(at >= 0)
+    X[rows, at[rows]] = 1
+
+
+def _array(
+    part: Part, use: str, name: str, column: Any, allow_missing: bool = False
+) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
 
-    It may lie in the memory of Arrow, and is not to be written to.
+    It may lie in the memory of Arrow, and is not to be written to. Nulls that are
+    allowed are NaN.
     """
     from pyarrow import float64, large_string, types, uint8
 
     where, row, _ = part
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    kind = column.type
+    if allow_missing and column.null_count and _is_number(kind):
+        column = column.cast(uint8()) if types.is_boolean(kind) else column
+        column = column.cast(float64()).fill_null(float("nan"))
     if column.null_count:
         row += column.is_null().index(True).as_py()
+        hint = f"; {HOW_TO_FILL}" if use == "X" else ""
         raise ValueError(
             f"{where}: {use} must not have missing values, got one in row {row}, "
-            f"column {name!r}"
+            f"column {name!r}{hint}"
         )
     kind = column.type
     if types.is_floating(kind) or types.is_integer(kind):
@@ -222,6 +327,17 @@ def _array(part: Part, use: str, name: str, column: Any) -> np.ndarray:
     # Equal strings are one object: most targets are few.
     column = (column.cast(large_string()) if view else column).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
+
+
+def _is_number(kind: Any) -> bool:
+    """Whether values of this type, or nothing but gaps, can be a feature."""
+    from pyarrow import types
+
+    tests = (
+        *(types.is_floating, types.is_integer, types.is_boolean),
+        *(types.is_decimal, types.is_null),
+    )
+    return any(test(kind) for test in tests)
 
 
 def _as_numpy(column: Any) -> np.ndarray:

@@ -37,6 +37,7 @@ def csv(
     weight: str | int | None = None,
     header: bool = True,
     delimiter: str = ",",
+    allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -51,11 +52,14 @@ def csv(
       target: column of y, by its name or number, negative ones counting from the end;
         None if there is none, and batches are then `(X,)`.
       features: columns of X, which must hold numbers, or true and false; None is all
-        but the target and the weight.
+        but the target and the weight. `"COLUMN=TEXT"` is 1 where that column has that
+        text, else 0, and `"COLUMN="` stands for all texts of a column, at most 1,000,
+        in their order, which one more pass over the file finds, now.
       weight: column of weights, or None.
       header: whether the first line holds the names of the columns. Without it they are
         called "0", "1" and so on.
       delimiter: character between cells.
+      allow_missing: whether a number of X that is missing is NaN, not an error.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: type of X and the weights: float32 or float64; None is float64.
 
@@ -86,6 +90,7 @@ def csv(
     pa = files.needs("csv", "pyarrow")
     dtype = files.float_type("csv", dtype)
     checks.flag("csv", "header", header)
+    checks.flag("csv", "allow_missing", allow_missing)
     if not isinstance(delimiter, str) or len(delimiter) != 1:
         raise ValueError(f"csv: delimiter must be one character, got {delimiter!r}")
     files.check_opens(path)
@@ -113,7 +118,7 @@ def csv(
     types = {
         name: _type(pa, kind, name == chosen.target)
         for name, kind in zip(names, kinds, strict=True)
-    }
+    } | dict.fromkeys(chosen.of_text(), pa.string())
 
     def tables(wanted: Columns) -> Iterator[Any]:
         used = {name: types[name] for name in wanted.names()}
@@ -121,12 +126,17 @@ def csv(
         with _told(names, header), open_(found, len(names) > 1, used) as reader:
             yield from _with_integers(reader, wanted.target)
 
+    def parts(wanted: Columns) -> Iterator[table_columns.Part]:
+        return intact_parts(where, WHAT, tables(wanted))
+
+    chosen = table_columns.expanded(where, chosen, parts)
     return table_columns.batches(
         where,
         chosen,
-        lambda wanted: intact_parts(where, WHAT, tables(wanted)),
+        parts,
         rows_of_a_batch("csv", len(chosen.features), dtype, batch_rows),
         dtype,
+        allow_missing=allow_missing,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
+from budgetjax import checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Part, intact, intact_parts
@@ -26,6 +27,7 @@ def parquet(
     target: str | int | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
+    allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -37,7 +39,8 @@ def parquet(
     Args:
       path: a file, a list of files, or a folder, of which every `*.parquet` is read, in
         the order of their names.
-      target: as for `csv`, like features, weight and batch_rows.
+      target: as for `csv`, like features, weight, allow_missing and
+        batch_rows.
       dtype: type of X and the weights: float32 or float64. None is float32 where that
         holds all numbers of the file's types, else float64.
 
@@ -52,6 +55,7 @@ def parquet(
       ImportError: if pyarrow is not installed.
     """
     needs("parquet", "pyarrow")
+    checks.flag("parquet", "allow_missing", allow_missing)
     paths = _files(path)
     where = str(path)
     if not isinstance(path, str | os.PathLike):
@@ -88,7 +92,11 @@ def parquet(
                 )
                 yield from intact_parts(str(one), PARQUET, _valid(tables))
 
-    return table_columns.batches(where, chosen, parts, rows, dtype, num_rows)
+    chosen = table_columns.expanded(where, chosen, parts)
+    rows = rows_of_a_batch("parquet", len(chosen.features), dtype, batch_rows)
+    return table_columns.batches(
+        *(where, chosen, parts, rows, dtype, num_rows), allow_missing=allow_missing
+    )
 
 
 def arrow(
@@ -97,6 +105,7 @@ def arrow(
     target: str | int | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
+    allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
@@ -108,7 +117,8 @@ def arrow(
       source: path of an IPC file or stream (`.arrow`, `.feather`); or a `pyarrow.Table`
         or any other object with `__arrow_c_stream__`, such as the data frames of polars
         and pandas.
-      target: as for `csv`, like features, weight and batch_rows.
+      target: as for `csv`, like features, weight, allow_missing and
+        batch_rows.
       dtype: as for `parquet`.
 
     Returns:
@@ -128,6 +138,7 @@ def arrow(
       [[1.0], [2.0]] ['small', 'large']
     """
     pa = needs("arrow", "pyarrow")
+    checks.flag("arrow", "allow_missing", allow_missing)
     if isinstance(source, str | os.PathLike):
         where, num_rows = str(source), None
         check_opens(source)
@@ -149,13 +160,16 @@ def arrow(
         )
     chosen = table_columns.chosen(where, schema.names, target, features, weight)
     dtype = float_type("arrow", dtype, exact_type(_types(schema, chosen)))
-    rows = rows_of_a_batch("arrow", len(chosen.features), dtype, batch_rows)
 
     def parts(wanted: Columns) -> Iterator[Part]:
         found = (table.select(wanted.names()) for table in tables())
         return intact_parts(where, ARROW, _valid(found))
 
-    return table_columns.batches(where, chosen, parts, rows, dtype, num_rows)
+    chosen = table_columns.expanded(where, chosen, parts)
+    rows = rows_of_a_batch("arrow", len(chosen.features), dtype, batch_rows)
+    return table_columns.batches(
+        *(where, chosen, parts, rows, dtype, num_rows), allow_missing=allow_missing
+    )
 
 
 def _valid(tables: Iterator[Any]) -> Iterator[Any]:
@@ -171,6 +185,8 @@ def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
 
     found = set()
     for name in chosen._replace(target=None).names():
+        if name in chosen.of_text():
+            continue
         kind = schema.field(name).type
         kind = kind.value_type if types.is_dictionary(kind) else kind
         exact = types.is_boolean(kind) or types.is_integer(kind)
