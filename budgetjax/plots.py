@@ -168,13 +168,14 @@ def decision_regions(
 
     Args:
       model: as for `budgetjax.predict`, or a fitted estimator.
-      X: rows to show, shape `(n, 2)`; None shows the support vectors alone.
+      X: rows to show, shape `(n, 2)`; None shows the support vectors alone, or, where
+        there are none, the plane as far as 2.5 deviations of the scaling.
       y: their labels, shape `(n,)`, which colour them; None leaves them grey.
       axes: of matplotlib; None makes a figure.
 
     Raises:
       ValueError: if the model does not have two features, or nothing says where to
-        draw: it has no support vectors, and there is no X.
+        draw: it has no support vectors and no scaling, and there is no X.
 
     Example:
       >>> import budgetjax as bj
@@ -194,6 +195,8 @@ def decision_regions(
     vectors, sizes = _support(model)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
     shown = np.concatenate([vectors, rows])
+    if not len(shown) and (scaling := models.labelled(model).scaling) is not None:
+        shown = scaling.undone(np.array([[-2.5, -2.5], [2.5, 2.5]]))
     if not len(shown):
         raise ValueError(
             f"{where}: X must say where to draw for a model without support vectors, "

@@ -714,6 +714,8 @@ def test_a_solver_of_a_file_is_that_of_python(at):
     assert said["solver of training"] == "smo"
     assert said["models"] == "3, one per class; the first:"
     assert said["scaling"] == "every feature to deviation 1"
+    # Models that each have vectors of their own are drawn as far as the scaling goes.
+    good("plot", "model.st", "-o", "m.png")
     good("export", "model.st", "-o", "model.onnx")
     session = onnxruntime.InferenceSession("model.onnx")
     (labels,) = session.run(["label"], {"X": X.astype(np.float32)})
@@ -956,8 +958,9 @@ def test_files_of_libsvm_that_start_at_0_and_have_new_indices(at):
     assert values("new.txt") == [str(one) for one in expected.predict(X)]
 
 
-def test_predictions_can_go_to_a_device(at):
-    train("train.csv")
+def test_predictions_and_models_can_go_to_a_device(at):
+    train("train.csv", *QUICK, "--no-refit")
+    good("train", "train.csv", *TRAIN, *QUICK, "--no-refit", "--model", "/dev/null")
     output = good("predict", "model.st", "test.csv", "-o", "/dev/null")
     assert output.startswith("accuracy: ")
 

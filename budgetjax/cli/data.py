@@ -46,10 +46,6 @@ def write(path: str, parts: Iterable[bytes]) -> None:
     """
     from budgetjax.saving import model_files
 
-    if _is_special(path):
-        with open(path, "wb") as file:
-            file.writelines(parts)
-        return
     model_files.replace("write", path, parts)
 
 

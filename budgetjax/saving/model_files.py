@@ -245,12 +245,19 @@ def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], 
 
 
 def replace(where: str, path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file under another name in the same folder, and then renames it."""
+    """Writes a file under another name in the same folder, and then renames it.
+
+    A device or a pipe, such as /dev/null, is written to as it is.
+    """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
+        if os.path.isdir(path):
+            raise OSError(errno.EEXIST, "it is a folder")
         if os.path.exists(path) and not os.path.isfile(path):
-            raise OSError(errno.EEXIST, "it is a folder or a device")
+            with open(path, "wb") as device:
+                device.writelines(parts)
+            return
         try:
             with open(temporary, "xb") as file:
                 file.writelines(parts)
