@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 import warnings
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from budgetjax.cli.sweep import _figure
 from budgetjax.refitting import passes
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
+from budgetjax.solvers import one_versus_rest
 from budgetjax.stream import batches
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.readers import formats
@@ -688,6 +690,27 @@ def test_solvers_have_the_defaults_of_their_estimators():
         assert usual == {key: defaults[key] for key in usual}
     for one in (estimators.BudgetSVC(), estimators.MPUClassifier()):
         assert one.penalty == solving.PENALTY
+
+
+def test_classes_share_kernel_rows_and_no_state_is_kept(monkeypatch):
+    given = []
+
+    def solve(solver, X, y, **arguments):
+        given.append((y.tolist(), dict(arguments)))
+        state = types.SimpleNamespace(rows=len(given))
+        return bj.Solution(None, None, state, True)
+
+    monkeypatch.setattr(one_versus_rest, "solve", solve)
+    y, random = np.array(["a", "b", "c", "b"]), np.random.RandomState(0)
+    classes = np.array(["a", "b", "c"])
+    found = one_versus_rest.one_versus_rest(bj.sdca, None, y, classes, random=random)
+    # A state is as large as the cache: with 26 classes, 13 GiB.
+    assert [one.state for one in found] == [None, None, None]
+    assert [signs for signs, _ in given] == [
+        *([1, -1, -1, -1], [-1, 1, -1, 1], [-1, -1, 1, -1]),
+    ]
+    assert [more.get("rows") for _, more in given] == [None, 1, 2]
+    assert len({more["seed"] for _, more in given}) == 3
 
 
 def test_a_solver_of_a_file_is_that_of_python(at):

@@ -27,7 +27,8 @@ def one_versus_rest(
 ) -> tuple[Solution, ...]:
     """The solution of each class against the rest, or one for two classes.
 
-    The problems share kernel rows, which know nothing of classes.
+    The problems share kernel rows, which know nothing of classes. Memory is that of
+    one: the solutions have no states.
 
     Args:
       solver: for example `budgetjax.smo`.
@@ -46,9 +47,11 @@ def one_versus_rest(
         if "seed" in takes:
             arguments["seed"] = int(random.randint(2**31 - 1))
         signs = np.where(y == label, 1, -1).astype(np.int32)
-        found.append(solve(solver, X, signs, **arguments))
+        solution = solve(solver, X, signs, **arguments)
         if "rows" in takes:
-            arguments["rows"] = found[-1].state.rows
+            arguments["rows"] = solution.state.rows
+        # One state has as many kernel rows as fit.
+        found.append(solution._replace(state=None))
     return tuple(found)
 
 
