@@ -162,8 +162,8 @@ def products(quick: bool) -> Iterator[Case]:
         return found
 
     def state(X, y, gamma, regularization):
-        start = speed.learner("merge", gamma, regularization, X.shape[1], budget)[1]
-        return bj.run(bj.pegasos, start, X, y)[0]
+        start: Any = speed.learner("merge", gamma, regularization, X.shape[1], budget)
+        return bj.run(bj.pegasos, start[1], X, y)[0]
 
     def nystroem(gamma):
         return Nystroem(gamma=gamma, n_components=budget, random_state=0)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,10 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.support_set import Average, Edits, Newcomer
+
+# So that an editor knows the arguments of an `init`, and the fields of its state.
+Arguments = ParamSpec("Arguments")
+State = TypeVar("State")
 
 
 def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
@@ -54,7 +58,7 @@ def restarted(state: Any) -> Any:
 
 
 @shown.documented
-class Algorithm(NamedTuple):
+class Algorithm(NamedTuple, Generic[Arguments, State]):
     """An online algorithm: its name, and pure functions over its state.
 
     A state is a `NamedTuple` with the fields `algorithm`, its name, `kernel`,
@@ -113,7 +117,7 @@ class Algorithm(NamedTuple):
     """
 
     name: str
-    init: Callable[..., Any]
+    init: Callable[Arguments, State]
     violates: Callable[[Any, Array, Array], Bool[Array, ""]] | None = None
     update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]] | None = None
     decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
@@ -128,8 +132,8 @@ class Algorithm(NamedTuple):
         return f"Algorithm({self.name!r})"
 
     def step(
-        self, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
-    ) -> Any:
+        self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
+    ) -> State:
         """The state after one example: a block of one.
 
         Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`, where values are

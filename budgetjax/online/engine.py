@@ -11,18 +11,18 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import checks, examples, kernels, models, support_set
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import Algorithm, State
 
 
 def run(
-    algorithm: Algorithm,
-    state: Any,
+    algorithm: Algorithm[..., State],
+    state: State,
     X: ArrayLike,
     y: ArrayLike,
     *,
     weight: ArrayLike | None = None,
     block_size: int | None = None,
-) -> tuple[Any, Array]:
+) -> tuple[State, Array]:
     """Feeds a stream to a learner, one example after the other, in one compiled loop.
 
     The same as calling `algorithm.step` on every row in turn, up to the rounding of
@@ -59,7 +59,8 @@ def run(
     """
     checks.check_algorithm("run", algorithm, state)
     X, y, weights = examples.stream("run", state, X, y, weight)
-    size = block_length("run", block_size, state.expansion.ages.shape[0] - 1)
+    slots = models.innermost(state).expansion.ages.shape[0] - 1
+    size = block_length("run", block_size, slots)
     new, scores = run_checked(algorithm, state, X, y, weights, size)
     check_result("run", new, scores, X)
     return new, scores

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,10 @@ from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, progress_bar, shown
 from budgetjax.solvers.linear.rows import sparse_rows
+
+# So that an editor knows the arguments of an `init`, and the fields of its state.
+Arguments = ParamSpec("Arguments")
+State = TypeVar("State")
 
 
 class Objective(NamedTuple):
@@ -30,7 +34,7 @@ class Objective(NamedTuple):
 
 
 @shown.documented
-class Solver(NamedTuple):
+class Solver(NamedTuple, Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
 
     A state is complete but for the training set, which all functions take with it. Its
@@ -75,9 +79,9 @@ class Solver(NamedTuple):
     """
 
     name: str
-    init: Callable[..., Any]
+    init: Callable[Arguments, State]
     prepare: Callable[[Any, Any, Any], tuple[Any, Any]]
-    step: Callable[[Any, Any, Any], Any]
+    step: Callable[[State, Any, Any], State]
     objective: Callable[[Any, Any, Any], Objective]
     model: Callable[[Any, Any, Any], Any]
     work: Callable[[Any], int]

@@ -1,0 +1,30 @@
+"""What an editor knows: read by pyright, not run.
+
+An `ignore` that pyright does not need is an error here, so each shows a mistake found.
+"""
+
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from typing import assert_type
+
+import numpy as np
+
+import budgetjax as bj
+from budgetjax.online import perceptron
+from budgetjax.solvers.kernel import smo
+
+X, y = np.ones((3, 2)), np.array([1, -1, 1])
+
+state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+assert_type(state, perceptron.State)
+assert_type(bj.perceptron.step(state, X[0], 1), perceptron.State)
+assert_type(bj.run(bj.perceptron, state, X, y)[0], perceptron.State)
+print(state.num_mistaks)  # pyright: ignore
+bj.perceptron.init(bj.RBF(1.0), num_features=2, budgett=5)  # pyright: ignore
+bj.arow.init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
+
+dual = bj.smo.init(X, y, kernel=bj.RBF(1.0), penalty=1.0)
+assert_type(dual, smo.State)
+bj.smo.init(X, y, kernel=bj.RBF(1.0), penalti=1.0)  # pyright: ignore
