@@ -618,6 +618,9 @@ def test_texts_are_features_and_gaps_are_means(at):
     given = ("--one-hot", "colour", "--missing", "mean")
     said = train("odd.csv", *given, *QUICK, "--no-refit", "--test", "odd.csv")
     assert said["data"] == "odd.csv, 4 features"
+    assert said["scaling"].endswith(" and deviation 1, what is missing to the mean")
+    told = report(good("info", "model.st"))["scaling"]
+    assert told == "every feature to deviation 1, what is missing to the mean"
     model = bj.load("model.st")
     names = ("colour=blue", "colour=green", "colour=red", "a")
     assert model.model.feature_names == names

@@ -79,6 +79,7 @@ def _of_contents(path: str) -> list[Line]:
         ]
     if isinstance(value, StreamModel | models.Labelled):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
+        scaled += ", what is missing to the mean" if models.fills(whole) else ""
         lines.append(("scaling", scaled))
     if "batch_rows" in notes:
         after = f"after {notes['rows']:,} rows of a stream"

@@ -59,6 +59,7 @@ class Job(NamedTuple):
         self.say("data", f"{self.source.name}, {width}")
         self.say("target" if self.about.labels is None else "classes", self.about.text)
         every = "every feature to mean 0 and deviation 1"
+        every += ", what is missing to the mean" if self.fills else ""
         self.say("scaling", every if self.standardise else "none")
 
     def say_learner(self, name: str, about: str) -> None:
