@@ -13,6 +13,7 @@ after 10 n changes. A run replaces its own rows of the results and keeps the res
 """
 
 import argparse
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -93,7 +94,7 @@ def perceptron(order: np.ndarray) -> bj.Solver:
     def objective(state, X, y):
         return bj.Objective(jnp.mean(state.responses <= 0, dtype=X.dtype), none)
 
-    return bj.sdca._replace(step=step, objective=objective)
+    return dataclasses.replace(bj.sdca, step=step, objective=objective)
 
 
 def curve(name: str, method: str, seed: int, data: Data) -> list[tuple]:

@@ -1,5 +1,6 @@
 """Every algorithm with every strategy it takes: a new one is a row here."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -77,7 +78,7 @@ class Row(NamedTuple):
             traces.append(None)
             return traced(*given)
 
-        return self.algorithm._replace(**{name: counting}), traces
+        return dataclasses.replace(self.algorithm, **{name: counting}), traces
 
 
 REMOVALS = {

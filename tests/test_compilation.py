@@ -1,5 +1,6 @@
 """The compiled loop: no copy of a support matrix, one program for all values."""
 
+import dataclasses
 import functools
 import re
 
@@ -91,8 +92,9 @@ def test_a_copy_in_a_loop_is_found():
 def test_calls_with_the_same_shapes_share_one_program():
     row = registry.ROWS[0]
     traces = []
-    algorithm = row.algorithm._replace(
-        violates=lambda *given: traces.append(None) or row.algorithm.violates(*given)
+    algorithm = dataclasses.replace(
+        row.algorithm,
+        violates=lambda *given: traces.append(None) or row.algorithm.violates(*given),
     )
     state, _ = bj.run(algorithm, row.roomy(), *row.stream(seed=0))
     once = len(traces)

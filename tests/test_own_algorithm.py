@@ -1,5 +1,6 @@
 """An algorithm that the package does not know: twenty lines, and every door is open."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -95,7 +96,7 @@ def test_sweeps_streams_refits_files_and_estimators(tmp_path):
     estimator = BudgetedKernelClassifier(budget=10, algorithm="fading", gamma=1.0)
     assert estimator.fit(X, y).score(X, y) > 0.8
     with pytest.raises(ValueError, match="the name 'pegasos' must be free"):
-        bj.register(fading._replace(name="pegasos"))
+        bj.register(dataclasses.replace(fading, name="pegasos"))
 
 
 class RemoveYoungest(bj.Maintenance):

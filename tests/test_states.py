@@ -1,5 +1,6 @@
 """A state knows its algorithm, can be donated, and what it takes is checked at once."""
 
+import dataclasses
 import functools
 
 import chex
@@ -77,7 +78,9 @@ def test_the_name_stays(tmp_path):
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
         assert each.algorithm == checks.Name("norma")
-    checks.check_algorithm("run", bj.norma._replace(update=bj.sgd.update), state)
+    checks.check_algorithm(
+        "run", dataclasses.replace(bj.norma, update=bj.sgd.update), state
+    )
 
 
 def test_a_new_state_can_be_donated():

@@ -1,5 +1,7 @@
 """A sweep gives every model what it would have had alone."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,8 +98,9 @@ def mistakes(scores, y):
 def test_auto_takes_all_devices_and_new_values_do_not_retrace():
     row = next(row for row in registry.ROWS if row.name == "pegasos-oldest")
     traces = []
-    algorithm = row.algorithm._replace(
-        update=lambda *given: traces.append(None) or row.algorithm.update(*given)
+    algorithm = dataclasses.replace(
+        row.algorithm,
+        update=lambda *given: traces.append(None) or row.algorithm.update(*given),
     )
     X, y = row.stream()
     states = stacked(row)

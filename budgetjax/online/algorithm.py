@@ -1,8 +1,9 @@
 """The record of an online algorithm: pure functions over its state."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +59,8 @@ def restarted(state: Any) -> Any:
 
 
 @shown.documented
-class Algorithm(NamedTuple, Generic[Arguments, State]):
+@dataclasses.dataclass(frozen=True, repr=False)
+class Algorithm(Generic[Arguments, State]):
     """An online algorithm: its name, and pure functions over its state.
 
     A state is a `NamedTuple` with the fields `algorithm`, its name, `kernel`,

@@ -24,7 +24,8 @@ def register(algorithm: Algorithm) -> None:
 
     Example:
       >>> import budgetjax as bj
-      >>> own = bj.perceptron._replace(name="my_perceptron")
+      >>> import dataclasses
+      >>> own = dataclasses.replace(bj.perceptron, name="my_perceptron")
       >>> bj.register(own)
     """
     if not isinstance(algorithm, Algorithm):

@@ -1,6 +1,7 @@
 """Solvers of a whole training set: their record, and `solve`, which drives them."""
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -34,7 +35,8 @@ class Objective(NamedTuple):
 
 
 @shown.documented
-class Solver(NamedTuple, Generic[Arguments, State]):
+@dataclasses.dataclass(frozen=True, repr=False)
+class Solver(Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
 
     A state is complete but for the training set, which all functions take with it. Its
