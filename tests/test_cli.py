@@ -1462,7 +1462,7 @@ BAD = {
     "probabilities without a calibration": (
         ("predict", "python.st", "test.csv", "--probabilities"),
         2,
-        "--probabilities: python.st is not calibrated: train it with --refit.",
+        "--probabilities: python.st is not calibrated, as models of --refit are.",
     ),
     "scores and probabilities": (
         ("predict", "model.st", "test.csv", "--scores", "--probabilities"),

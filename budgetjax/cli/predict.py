@@ -110,7 +110,7 @@ def _check_probabilities(path: str, model: Model, scores: bool) -> None:
         raise click.UsageError(f"--probabilities: {path} predicts numbers.")
     if not calibration.gives_probabilities(model.model):
         raise click.UsageError(
-            f"--probabilities: {path} is not calibrated: train it with --refit."
+            f"--probabilities: {path} is not calibrated, as models of --refit are."
         )
 
 
