@@ -9,6 +9,7 @@ squared norms of its rows where the caller has them: a kernel row of a stored su
 set is then one matrix-vector product.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -522,3 +523,16 @@ class Product(Kernel):
 
     def diag(self, X, squares=None):
         return self.left.diag(X, squares) * self.right.diag(X, squares)
+
+
+def _cubic(gamma: Any) -> Polynomial:
+    return Polynomial(3, gamma, 0.0)
+
+
+# Those with a gamma by their names in scikit-learn, with its defaults.
+NAMED: dict[str, Callable[[Any], Kernel]] = {
+    "rbf": RBF,
+    "laplacian": Laplacian,
+    "poly": _cubic,
+    "sigmoid": Sigmoid,
+}

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float, Shaped
 
 from budgetjax import checks, kernels, models, support_set
 from budgetjax.estimators import parameters
-from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
+from budgetjax.kernels import NAMED, RBF, Kernel, Linear
 from budgetjax.models import Labelled
 from budgetjax.online import engine, registry
 from budgetjax.online.algorithm import Algorithm
@@ -47,11 +47,7 @@ __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 WAITING = 64
 # Columns of coefficients when a third label comes.
 FEWEST_COLUMNS = 4
-KERNELS: dict[str, Callable[[Any], Kernel]] = {
-    "rbf": RBF,
-    "laplacian": Laplacian,
-    "linear": lambda gamma: Linear(),
-}
+KERNELS: dict[str, Callable[[Any], Kernel]] = NAMED | {"linear": lambda gamma: Linear()}
 
 
 class View(NamedTuple):
@@ -483,7 +479,7 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
         on features of the kernel, "nystrom" and "fourier", which draws the frequencies
         of features that come later then; or one of `budgetjax.register`.
       budget: maximum number of support vectors.
-      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
+      kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".
       gamma: parameter of "rbf" and "laplacian". None is one over the number of features
         of the first row: the `budgetjax.default_gamma` of standardised features.

@@ -5,6 +5,7 @@ import os
 import pickle
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
+from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -30,6 +32,7 @@ from budgetjax.estimators import (
     BudgetSVC,
     MPUClassifier,
     SBPClassifier,
+    SMOClassifier,
     inputs,
 )
 from budgetjax.saving import model_files
@@ -47,6 +50,7 @@ ESTIMATORS = {
     "sbp": SBPClassifier(fit_bias=False, random_state=0),
     "budget-svc": BudgetSVC(),
     "mpu": MPUClassifier(random_state=0),
+    "smo": SMOClassifier(fit_bias=False),
 }
 each = pytest.mark.parametrize(
     "estimator",
@@ -507,6 +511,7 @@ def test_a_weight_is_so_many_rows(monkeypatch):
         SBPClassifier(0.1, gamma=0.5, fit_bias=False, tolerance=0.1, random_state=0),
         BudgetSVC(40, gamma=0.5, tolerance=1e-4),
         MPUClassifier(tolerance=1e-5, random_state=0),
+        SMOClassifier(gamma=0.5, tolerance=1e-5),
     ],
 )
 def test_a_weight_of_solvers_is_so_many_rows(estimator):
@@ -520,6 +525,28 @@ def test_a_weight_of_solvers_is_so_many_rows(estimator):
     assert np.max(np.abs(apart)) < 0.1 * np.std(expected)
     plain = clone(estimator).fit(X, y).decision_function(X)
     assert np.max(np.abs(plain - expected)) > 0.2 * np.std(expected)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [MPUClassifier(tolerance=1e-5, random_state=0), BudgetSVC(60, gamma=0.5)],
+)
+def test_a_weight_of_a_class_of_solvers_is_that_of_its_rows(estimator):
+    X, y = stream("two")
+    labels, counts = np.unique(y, return_counts=True)
+    by_label = dict(zip(labels, len(y) / 2 / counts, strict=True))
+    times = np.random.default_rng(0).integers(1, 3, len(y))
+    rows = np.array([by_label[label] for label in y])
+    expected = clone(estimator).fit(X, y, rows).decision_function(X)
+    for given in ("balanced", by_label):
+        weighted = clone(estimator).set_params(class_weight=given)
+        found = weighted.fit(X, y).decision_function(X)
+        np.testing.assert_allclose(found, expected, 1e-5, 1e-5)
+    both = clone(estimator).set_params(class_weight=by_label).fit(X, y, times)
+    product = clone(estimator).fit(X, y, times * rows)
+    np.testing.assert_allclose(
+        both.decision_function(X), product.decision_function(X), 1e-5, 1e-5
+    )
 
 
 @online
@@ -897,6 +924,50 @@ def test_budget_svc_is_the_svm_if_all_rows_count():
         found.decision_function(X), expected.decision_function(X), atol=1e-2
     )
     assert BudgetSVC(5, norm="l2", gamma=0.5, max_steps=300).fit(X, y).score(X, y) > 0.8
+
+
+def test_smo_is_the_svm():
+    X, y = datasets.load("digits").X_train[:300], datasets.load("digits").y_train[:300]
+    y = np.where(np.isin(y, (3, 5, 8)), "closed", "open")
+    found = SMOClassifier(2.0, gamma=0.01, tolerance=1e-6).fit(X, y)
+    expected = SVC(C=2.0, gamma=0.01, tol=1e-6).fit(X, y)
+    np.testing.assert_allclose(
+        found.decision_function(X), expected.decision_function(X), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize(("name", "gamma"), [("poly", 0.3), ("sigmoid", 0.02)])
+def test_kernels_by_name_are_those_of_scikit_learn(name, gamma):
+    X, _ = stream("two")
+    kernel = inputs.kernel_of("test", name, gamma, X)
+    expected = SVC(kernel=name, gamma=gamma)
+    given = {"degree": expected.degree, "coef0": expected.coef0, "gamma": gamma}
+    found = pairwise_kernels(X, X[:5], metric=name, filter_params=True, **given)
+    np.testing.assert_allclose(kernel.gram(X, X[:5]), found, rtol=2e-5, atol=1e-6)
+    scaled = inputs.kernel_of("test", name, "scale", X)
+    assert scaled.gamma == pytest.approx(1 / (2 * X.var()), rel=0.05)
+
+
+def test_one_capacity_compiles_once_for_all_budgets():
+    X, y = stream("three", 300)
+    compiled = []
+
+    def note(event, duration, **more):
+        if event.endswith("/backend_compile_duration"):
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    model = BudgetedKernelClassifier(capacity=40, maintenance="remove_oldest")
+    found = []
+    for budget in (10, 20, 40):
+        before = len(compiled)
+        fitted = clone(model).set_params(budget=budget).fit(X, y)
+        found.append(len(compiled) - before)
+        assert fitted.n_support_ == budget
+        assert fitted.support_vectors_.shape == (budget, 2)
+    jax.monitoring.unregister_event_duration_listener(note)
+    assert found[0] > 0
+    assert found[1:] == [0, 0]
 
 
 def test_mpu_is_the_linear_svm():

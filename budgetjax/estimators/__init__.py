@@ -4,7 +4,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from budgetjax.estimators.batch import BudgetSVC, MPUClassifier, SBPClassifier
+    from budgetjax.estimators.batch import (
+        BudgetSVC,
+        MPUClassifier,
+        SBPClassifier,
+        SMOClassifier,
+    )
     from budgetjax.estimators.one_class import BudgetedOneClass
     from budgetjax.estimators.online import (
         BudgetedKernelClassifier,
@@ -18,6 +23,7 @@ __all__ = [
     "BudgetedOneClass",
     "MPUClassifier",
     "SBPClassifier",
+    "SMOClassifier",
 ]
 
 

@@ -7,18 +7,17 @@ import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int, Shaped
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from budgetjax import checks, models, scaling
-from budgetjax.kernels import RBF, Kernel, Laplacian, Linear
+from budgetjax.kernels import NAMED, Kernel, Linear
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 
 # What `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
-# Kernels by name that have a gamma.
-KERNELS = {"rbf": RBF, "laplacian": Laplacian}
 # Maximum number of rows that a warning looks at.
 SAMPLED_ROWS = 65_536
 # Rows are moved if 0 is further from them, in the exponent of the default kernel:
@@ -82,8 +81,8 @@ def kernel_of(
 
     Args:
       where: name of the caller, for error messages.
-      kernel: "rbf", "laplacian" or "linear", or a kernel.
-      gamma: "scale" or a number, for "rbf" and "laplacian".
+      kernel: a name of `kernels.NAMED`, "linear", or a kernel.
+      gamma: "scale" or a number, for the former.
       X: examples, dense or sparse, for "scale".
       more_to_come: whether X is the first part of the examples only.
 
@@ -91,7 +90,7 @@ def kernel_of(
       ValueError: if one does not fit, or gamma is "scale" where all rows are equal and
         more are to come.
     """
-    names = (*KERNELS, "linear")
+    names = (*NAMED, "linear")
     if not isinstance(kernel, Kernel | str) or (
         isinstance(kernel, str) and kernel not in names
     ):
@@ -103,11 +102,11 @@ def kernel_of(
         if not isinstance(gamma, str) or gamma != "scale":
             raise ValueError(
                 f"{where}: gamma must be 'scale' unless kernel is one of "
-                f"{', '.join(KERNELS)}, got gamma={gamma!r} with kernel={kernel!r}"
+                f"{', '.join(NAMED)}, got gamma={gamma!r} with kernel={kernel!r}"
             )
         return Linear() if isinstance(kernel, str) else kernel
     if not isinstance(gamma, str):
-        return KERNELS[kernel](checks.positive(where, "gamma", gamma))
+        return NAMED[kernel](checks.positive(where, "gamma", gamma))
     if gamma != "scale":
         raise ValueError(
             f"{where}: gamma must be 'scale' or a number (or 'auto', in fit of an "
@@ -121,7 +120,7 @@ def kernel_of(
             "number"
         )
     # Where all rows are alike the kernel is 1, whatever gamma.
-    return KERNELS[kernel](found or 1.0)
+    return NAMED[kernel](found or 1.0)
 
 
 def scale(X: Any) -> float:
@@ -194,6 +193,17 @@ def classes_of(
             f"{models.listed(classes)}"
         )
     return classes
+
+
+def class_weights(
+    class_weight: Any,
+    classes: Shaped[np.ndarray, " classes"],
+    counted: Shaped[np.ndarray, " counted"],
+    y: Shaped[np.ndarray, " n"],
+) -> Float[np.ndarray, " n"]:
+    """The weight of the class of each label; "balanced" over the labels counted."""
+    by_class = compute_class_weight(class_weight, classes=classes, y=counted)
+    return by_class[models.codes_of(classes, y)]
 
 
 def warn_unscaled(

@@ -26,14 +26,16 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
       budget: maximum number of support vectors.
       rate: share of rows like those learned that are to be called outliers, above 0 and
         below 1.
-      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
+      kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
+        "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Matern(1.0)`.
-      gamma: parameter of "rbf" and "laplacian". "scale" is two over the mean squared
+      gamma: parameter of all but "linear". "scale" is two over the mean squared
         distance of the first rows that come, `budgetjax.default_gamma`.
       maintenance: strategy for a full budget; see `BudgetedKernelClassifier`.
       penalty: C of `budgetjax.one_class`.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` is in a new random order.
+      capacity: slots to allocate; see `BudgetedKernelClassifier`.
       random_state: seed of the orders.
       progress: whether to show a bar.
 
@@ -62,6 +64,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         penalty: Any = 1.0,
         epochs: Any = 1,
         shuffle: Any = True,
+        capacity: Any = None,
         random_state: Any = None,
         progress: Any = False,
     ):
@@ -73,6 +76,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         self.penalty = penalty
         self.epochs = epochs
         self.shuffle = shuffle
+        self.capacity = capacity
         self.random_state = random_state
         self.progress = progress
 

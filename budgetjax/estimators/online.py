@@ -12,12 +12,12 @@ from jaxtyping import Float, Int, Shaped
 from sklearn.base import RegressorMixin, clone
 from sklearn.metrics import d2_pinball_score
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 
 from budgetjax import (
     calibration,
     checks,
+    kernels,
     losses,
     models,
     progress_bar,
@@ -65,6 +65,7 @@ class OnlineEstimator(Estimator):
     learn_metric: Any = "auto"
     epochs: Any = 1
     shuffle: Any = True
+    capacity: Any = None
     random_state: Any = None
     progress: Any = False
 
@@ -236,7 +237,7 @@ class OnlineEstimator(Estimator):
         """
         given = (self.gamma, self.kernel)
         if not all(isinstance(one, str) for one in given) or (
-            self.gamma != "auto" or self.kernel not in inputs.KERNELS
+            self.gamma != "auto" or self.kernel not in kernels.NAMED
         ):
             return self.gamma
         usual = inputs.scale(X) or 1.0
@@ -300,6 +301,7 @@ class OnlineEstimator(Estimator):
             kernel,
             num_features=X.shape[1],
             budget=self.budget,
+            capacity=self.capacity,
             dtype=dtype,
             **arguments,
         )
@@ -444,9 +446,10 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         only), or, on features of the kernel, "nystrom" and "fourier". See its `init`,
         such as `budgetjax.arow.init`. None is "pegasos" before a refit, after which it
         is as good, else "arow".
-      kernel: "rbf", "laplacian" or "linear", or a kernel, such as
+      kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
+        "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: parameter of "rbf" and "laplacian". "scale" is two over the mean squared
+      gamma: parameter of all but "linear". "scale" is two over the mean squared
         distance of the first rows that come, `budgetjax.default_gamma`. "auto", in
         `fit`, tries this times 1/4, 1/2, 1, 2 and 4 on up to 4,096 rows, and takes what
         predicts up to 1,024 others best.
@@ -472,6 +475,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         then predicts a held-out fifth of them better. See `budgetjax.refit`.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` is in a new random order.
+      capacity: slots to allocate, at least the budget; None for the budget. Programs
+        are compiled for a capacity: a search over budgets up to 200 with a capacity of
+        200 compiles once. All budgets then take the time of the largest.
       random_state: seed of the orders and of algorithms that draw.
       progress: whether to show a bar.
       class_weight: weights by label, a dict, or "balanced": inversely proportional to
@@ -536,7 +542,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         X, y, weights = self._examples(X, y, sample_weight, first=True)
         classes = inputs.classes_of(self._where, y)
         gamma = self._gamma(X, y, weights)
-        weights = weights * self._class_weights(classes, y, y)
+        weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
         self._learn(X, y, weights, gamma, Labelled(None, classes=classes))
         return self
 
@@ -592,21 +598,11 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
                 f"all labels are known, got {self.class_weight!r}"
             )
         X, y, weights = self._examples(X, y, sample_weight, first=first)
-        weights = weights * self._class_weights(known, known, y)
+        weights = weights * inputs.class_weights(self.class_weight, known, known, y)
         labels = Labelled(None, classes=known)
         y = models.coded(where, labels, y)
         self._go_on(X, y, y, weights, labels)
         return self
-
-    def _class_weights(
-        self,
-        classes: Shaped[np.ndarray, " classes"],
-        counted: Shaped[np.ndarray, " counted"],
-        y: Shaped[np.ndarray, " n"],
-    ) -> Float[np.ndarray, " n"]:
-        """The weight of the class of each label; "balanced" over the labels counted."""
-        by_class = compute_class_weight(self.class_weight, classes=classes, y=counted)
-        return by_class[models.codes_of(classes, y)]
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:

@@ -36,6 +36,9 @@ CHUNK = 128
 NEGLIGIBLE = 1e-3
 # This part of a Hessian's diagonal is added to it.
 RIDGE = 1e-6
+# Newton steps per block of data that are read once, at most, and the change of all
+# weights, as a part of them, below which no more are made.
+STEPS, SETTLED = 8, 1e-2
 # A step that must lower the value may raise it by this part of its terms, a rounding.
 ROUNDING = 1e-7
 
@@ -333,7 +336,7 @@ def one_pass(
     """Nearly the minimum of every problem, from data that can be read once only.
 
     The losses of past blocks are kept as their quadratic approximations at the weights
-    of that time. With these and a new block, two Newton steps are made.
+    of that time. With these Newton's method solves for each new block.
 
     Args:
       loss, basis, penalties: as for `minimise`.
@@ -346,7 +349,8 @@ def one_pass(
     past = new = [np.zeros((width, width), weights.dtype)] * problems
     for block in blocks:
         found = features(basis, block.X)
-        for _ in range(2):
+        for _ in range(STEPS):
+            last = weights
             given = _slopes(each, found, *block[1:], weights, penalties)
             _, slopes, curvatures = (np.asarray(array) for array in given)
             # g + H (v - w) = 0 at v: the quadratic function pulls to H w - g.
@@ -358,6 +362,9 @@ def one_pass(
             below = pull + here - slopes
             new = [one + two for one, two in zip(past, hessians, strict=True)]
             weights, _ = _steps(new, below)
+            change = np.linalg.norm(weights - last)
+            if change <= SETTLED * np.linalg.norm(weights):
+                break
         past, pull = new, below
         report("a block at a time")
     return weights
