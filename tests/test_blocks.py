@@ -4,6 +4,7 @@ import functools
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
@@ -83,6 +84,23 @@ def test_skipped_rows_are_as_if_they_were_not_there(row, double):
     assert_close(runs.without_room(actual, state), kept(state), 1e-9)
     assert_close(scores[weight], expected, 1e-9)
     assert int(actual.num_seen) == weight.sum()
+
+
+def test_scores_that_are_not_kept():
+    row = next(
+        row for row in registry.ROWS if row.name == "perceptron-oldest-multiclass"
+    )
+    X, y = row.stream()
+    expected, _ = bj.run(row.algorithm, row.roomy(), X, y)
+    actual, scores = bj.run(row.algorithm, row.roomy(), X, y, keep_scores=False)
+    assert scores is None
+    assert_same(actual, expected, FLOAT32)
+    _, scores = bj.run(row.algorithm, row.roomy(), X[:0], y[:0], keep_scores=False)
+    assert scores is None
+    terms = jnp.where(actual.expansion.mask[:, None], jnp.inf, 0)
+    broken = actual._replace(expansion=actual.expansion._replace(terms=terms))
+    with pytest.raises(ValueError, match="run: the model must be finite, got one"):
+        bj.run(row.algorithm, broken, X[:0], y[:0], keep_scores=False)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.9, 2.0])

@@ -22,7 +22,8 @@ def run(
     *,
     weight: ArrayLike | None = None,
     block_size: int | None = None,
-) -> tuple[State, Array]:
+    keep_scores: bool = True,
+) -> tuple[State, Any]:
     """Feeds a stream to a learner, one example after the other, in one compiled loop.
 
     The same as calling `algorithm.step` on every row in turn, up to the rounding of
@@ -44,10 +45,13 @@ def run(
       weight: factors of the updates, shape `(n,)`, at least 0; booleans too. A row of
         weight 0 is scored, and otherwise as if it were not there. None is 1 for all.
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
+      keep_scores: whether to return the scores, which for many classes take more memory
+        than the rows.
 
     Returns:
       The state after the stream, and the scores `f_t(x_t)`, each of the model before it
-      saw the example: shape `(n,)` for one column, else `(n, columns)`.
+      saw the example: shape `(n,)` for one column, else `(n, columns)`; None with
+      `keep_scores=False`.
 
     Raises:
       ValueError: if a shape or type does not fit, a value of `X` is not finite, a label
@@ -61,9 +65,10 @@ def run(
     X, y, weights = examples.stream("run", state, X, y, weight)
     slots = models.innermost(state).expansion.ages.shape[0] - 1
     size = block_length("run", block_size, slots)
-    new, scores = run_checked(algorithm, state, X, y, weights, size)
+    keeps = checks.flag("run", "keep_scores", keep_scores)
+    new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
     check_result("run", new, scores, X)
-    return new, scores
+    return new, scores if keeps else None
 
 
 def block_length(where: str, block_size: int | None, capacity: int) -> int:
@@ -85,9 +90,20 @@ def block_length(where: str, block_size: int | None, capacity: int) -> int:
 def check_result(
     where: str, state: Any, scores: Array, X: Float[Array, "n features"]
 ) -> None:
-    """Raises if the model had to refuse examples, or a score is not finite."""
+    """Raises if the model had to refuse examples, or a score is not finite.
+
+    A scalar stands for scores that were not kept; see `run_checked`.
+    """
     check_room(where, state)
-    if not isinstance(scores, Tracer):
+    if isinstance(scores, Tracer):
+        return
+    if scores.ndim == 0:
+        if not bool(jnp.isfinite(scores)):
+            raise ValueError(
+                f"{where}: the model must be finite, got one that is not: "
+                f"{cause(state, X)}"
+            )
+    else:
         row = int(checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
         if row < scores.shape[0]:
             raise ValueError(
@@ -131,7 +147,7 @@ def check_room(where: str, state: Any) -> None:
         )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5))
+@functools.partial(jax.jit, static_argnums=(0, 5, 6))
 def run_checked(
     algorithm: Algorithm,
     state: Any,
@@ -139,24 +155,36 @@ def run_checked(
     y: Array,
     weights: Array,
     size: int,
+    keeps: bool = True,
 ) -> tuple[Any, Array]:
-    """`run` on what `stream` gives, in blocks of so many examples."""
+    """`run` on what `stream` gives, in blocks of so many examples.
+
+    In place of scores that are not kept comes 0, or NaN if the model is not finite.
+    """
     n, columns = X.shape[0], state.expansion.num_columns
+    scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
     if n == 0:
-        return state, models.flat(jnp.zeros((0, columns), X.dtype))
+        return state, models.flat(scores) if keeps else not_finite(state)
 
     def body(carry, start):
         state, scores = carry
         state, new, at, fresh = next_block(algorithm, state, X, y, weights, start, size)
+        if not keeps:
+            return (state, scores), None
         known = jax.lax.dynamic_slice_in_dim(scores, at, new.shape[0])
         new = jnp.where(fresh[:, None], new, known)
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, at, 0)
         return (state, scores), None
 
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
-    scores = jnp.zeros((n, columns), X.dtype)
     (state, scores), _ = jax.lax.scan(body, (state, scores), starts)
-    return state, models.flat(scores)
+    return state, models.flat(scores) if keeps else not_finite(state)
+
+
+def not_finite(state: Any) -> Float[Array, ""]:
+    """0, or NaN if a coefficient is not finite."""
+    terms, scale = state.expansion.terms[:-1], state.expansion.scale
+    return jnp.sum(terms * 0) + scale * 0
 
 
 def next_block(

@@ -126,8 +126,7 @@ def sweep(
     seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
     errors = errors.astype(vectors.dtype) / seen[None]
     engine.check_room("sweep", new)
-    terms, scale = new.expansion.terms[:, :-1], new.expansion.scale
-    bad = ~jnp.isfinite(jnp.sum(terms * 0, axis=(1, 2)) + scale)
+    bad = ~jnp.isfinite(jax.vmap(engine.not_finite)(new))
     if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
         i = int(jnp.argmax(bad))
         broken = jax.tree.map(lambda leaf: leaf[i], new)
