@@ -100,7 +100,7 @@ def test_scores_that_are_not_kept():
     terms = jnp.where(actual.expansion.mask[:, None], jnp.inf, 0)
     broken = actual._replace(expansion=actual.expansion._replace(terms=terms))
     with pytest.raises(ValueError, match="run: the model must be finite, got one"):
-        bj.run(row.algorithm, broken, X[:0], y[:0], keep_scores=False)
+        bj.run(row.algorithm, broken, X[:9], y[:9], keep_scores=False)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.9, 2.0])
