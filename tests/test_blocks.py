@@ -97,8 +97,9 @@ def test_scores_that_are_not_kept():
     assert_same(actual, expected, FLOAT32)
     _, scores = bj.run(row.algorithm, row.roomy(), X[:0], y[:0], keep_scores=False)
     assert scores is None
-    terms = jnp.where(actual.expansion.mask[:, None], jnp.inf, 0)
-    broken = actual._replace(expansion=actual.expansion._replace(terms=terms))
+    expansion = actual.expansion
+    terms = jnp.where(expansion.mask[:, None], jnp.inf, expansion.terms)
+    broken = actual._replace(expansion=expansion._replace(terms=terms))
     with pytest.raises(ValueError, match="run: the model must be finite, got one"):
         bj.run(row.algorithm, broken, X[:9], y[:9], keep_scores=False)
 

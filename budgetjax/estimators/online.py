@@ -477,7 +477,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
       shuffle: whether each pass of `fit` is in a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
         are compiled for a capacity: a search over budgets up to 200 with a capacity of
-        200 compiles once. All budgets then take the time of the largest.
+        200 compiles once. All budgets then take the time of the largest: four budgets
+        and three folds of digits, without a metric, 8 processor seconds for 14.
       random_state: seed of the orders and of algorithms that draw.
       progress: whether to show a bar.
       class_weight: weights by label, a dict, or "balanced": inversely proportional to
