@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import secrets
+import stat
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -247,14 +248,15 @@ def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], 
 def replace(where: str, path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
-    A device or a pipe, such as /dev/null, is written to as it is.
+    A device such as /dev/null is written to as it is. A pipe is not: nobody may ever
+    read from it.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")
     try:
-        if os.path.isdir(path):
-            raise OSError(errno.EEXIST, "it is a folder")
         if os.path.exists(path) and not os.path.isfile(path):
+            if not stat.S_ISCHR(os.stat(path).st_mode):
+                raise OSError(errno.EEXIST, "it is a folder or a pipe")
             with open(path, "wb") as device:
                 device.writelines(parts)
             return
