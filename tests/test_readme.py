@@ -13,9 +13,10 @@ from budgetjax.online import ALGORITHMS
 from budgetjax.solvers import SOLVERS
 
 ROOT = pathlib.Path(__file__).parents[1]
+NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
 PAGES = (
     "README.md",
-    *(f"examples/{name}.md" for name in ("README", "research", "sweeps")),
+    *(f"examples/{name}.md" for name in NAMES),
 )
 GUIDES = (*PAGES, "benchmarks/README.md")
 
