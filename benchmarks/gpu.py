@@ -34,7 +34,6 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
-from tqdm import tqdm
 
 import budgetjax as bj
 
@@ -44,9 +43,6 @@ STREAMS = ("ijcnn1", "covtype", "mnist")
 BLOCKS = (64, 256, 1024, 4096)
 MODELS = (64, 256, 1024)
 LIMITS = ("product", "product, highest precision", "product, PyTorch")
-
-# A row of the results without its figures, and what measures them.
-Case = tuple[dict[str, Any], Callable[[], dict[str, float]]]
 
 
 @functools.cache
@@ -62,7 +58,7 @@ def learner(name: str, gamma: float, regularization: float, d: int, budget: int)
     return speed.learner(name, gamma, regularization, d, budget)
 
 
-def streams(quick: bool) -> Iterator[Case]:
+def streams(quick: bool) -> Iterator[measure.Case]:
     """Microseconds per example of one stream, by block length."""
 
     def measured(name, which, budget, block) -> dict[str, float]:
@@ -92,7 +88,7 @@ def streams(quick: bool) -> Iterator[Case]:
                     yield key, functools.partial(measured, *given)
 
 
-def sweeps(quick: bool) -> Iterator[Case]:
+def sweeps(quick: bool) -> Iterator[measure.Case]:
     """Nanoseconds per model and example of many models on one stream."""
 
     def measured(which, models) -> dict[str, float]:
@@ -117,7 +113,7 @@ def sweeps(quick: bool) -> Iterator[Case]:
             yield key, functools.partial(measured, which, models)
 
 
-def limits(quick: bool) -> Iterator[Case]:
+def limits(quick: bool) -> Iterator[measure.Case]:
     """The rate of a product of two square matrices, in 10^12 operations a second."""
     size = 512 if quick else 8192
 
@@ -146,7 +142,7 @@ def limits(quick: bool) -> Iterator[Case]:
             yield {"part": "product", "what": name}, call
 
 
-def products(quick: bool) -> Iterator[Case]:
+def products(quick: bool) -> Iterator[measure.Case]:
     """Seconds of what is made of matrix products, beside scikit-learn's processor."""
     rows, budget = (1000, 20) if quick else (20_000, 500)
 
@@ -239,20 +235,6 @@ def products(quick: bool) -> Iterator[Case]:
             yield key, lambda call=call, name=name: call(*stream(name, rows))
 
 
-def run(cases: list[Case], output: Path, deadline: float) -> None:
-    """Measures what the file does not hold, and keeps each figure as it comes."""
-    rows = json.loads(output.read_text())["rows"] if output.exists() else []
-    for key, call in tqdm(cases, disable=None):
-        if any(key.items() <= row.items() for row in rows):
-            continue
-        if time.monotonic() > deadline:
-            print(f"{output}: stopped after its minutes; the same command goes on")
-            break
-        rows.append(key | call())
-        measure.save(rows, output)
-        jax.clear_caches()
-
-
 def main():
     parser = argparse.ArgumentParser(description="What an accelerator gains")
     parser.add_argument("--quick", action="store_true", help="small sizes")
@@ -266,7 +248,7 @@ def main():
     output = given.output or Path(__file__).parent / "results" / name
     cases = [] if given.streams else [*limits(given.quick), *sweeps(given.quick)]
     cases += [] if given.streams else products(given.quick)
-    run([*cases, *streams(given.quick)], output, deadline)
+    measure.resumed([*cases, *streams(given.quick)], output, deadline)
     if jax.default_backend() == "gpu" and not given.streams:
         # XLA reads its flags once.
         flags = f"{os.environ.get('XLA_FLAGS', '')} {CAPTURED}"

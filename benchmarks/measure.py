@@ -1,21 +1,26 @@
 """What the benchmarks share: the clock, the plain scan, the report."""
 
 import json
+import math
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
+from tqdm import tqdm
 
 from budgetjax import examples
 from budgetjax.online import engine
 
+# A row of results without its figures, and what measures them.
+Case = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
+RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn", "river")
 
 
@@ -72,6 +77,33 @@ def machine() -> dict[str, Any]:
         "command": "python " + " ".join(sys.argv),
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def resumed(
+    cases: Iterable[Case], output: Path, deadline: float = math.inf
+) -> list[dict[str, Any]]:
+    """Measures what the file does not hold, and keeps each figure as it comes.
+
+    Args:
+      cases: what to measure.
+      output: JSON file of all rows.
+      deadline: seconds of the monotonic clock after which no measurement begins.
+
+    Returns:
+      The rows of the cases, in their order.
+    """
+    cases = list(cases)
+    rows = json.loads(output.read_text())["rows"] if output.exists() else []
+    for key, call in tqdm(cases, disable=None):
+        if any(key.items() <= row.items() for row in rows):
+            continue
+        if time.monotonic() > deadline:
+            print(f"{output}: stopped after its minutes; the same command goes on")
+            break
+        rows.append(key | call())
+        save(rows, output)
+        jax.clear_caches()
+    return [row for key, _ in cases for row in rows if key.items() <= row.items()]
 
 
 def report(rows: list[dict[str, Any]], output: Path) -> None:

@@ -1,0 +1,38 @@
+"""The papers' tables and figures, by one command each.
+
+    python benchmarks/papers NAME --help
+    python benchmarks/papers
+
+Without a name all are made in turn, a process each; what a file of results holds
+already is not measured again, so the command can be stopped and given again. The files
+beside this one are the names; each says how long it takes.
+"""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+from tqdm import tqdm
+
+HERE = Path(__file__).parent
+NAMES = sorted(path.stem for path in HERE.glob("[!_]*.py"))
+
+
+def main() -> None:
+    names = sys.argv[1:2]
+    if not names:
+        for name in tqdm(NAMES, disable=None):
+            print(name, flush=True)
+            subprocess.run([sys.executable, HERE, name], check=True)
+    elif names[0] in NAMES:
+        # What all benchmarks share.
+        sys.path.insert(0, str(HERE.parent))
+        sys.argv = [f"benchmarks/papers {names[0]}", *sys.argv[2:]]
+        runpy.run_path(str(HERE / f"{names[0]}.py"), run_name="__main__")
+    else:
+        sys.exit(f"papers: the names are {', '.join(NAMES)}, got {names[0]}")
+
+
+if __name__ == "__main__":
+    main()
