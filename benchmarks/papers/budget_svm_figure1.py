@@ -1,6 +1,6 @@
 """Test error of SVMs on a budget, against the budget and the vectors kept.
 
-    python benchmarks/budget_svm_figure1.py
+    python benchmarks/papers budget_svm_figure1
 
 Figure 1 of Dekel and Singer (2006): MNIST, its ten digits parted into two random
 classes of five, 1,000 random training examples and 4,000 test examples, scaled to unit
@@ -33,7 +33,7 @@ NORMS = ("l1", "l2")
 TITLES = {"l1": "budget-L1-SVM", "l2": "budget-L2-SVM"}
 TRAIN, TEST = 1000, 4000
 KERNEL = bj.RBF(gamma=0.5)
-RESULTS = Path(__file__).parent / "results"
+RESULTS = measure.RESULTS / "papers"
 
 
 # Steps of pairs, for each along a gradient.
@@ -191,7 +191,7 @@ def main():
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--spacing", type=int, default=20)
     parser.add_argument(
-        "--output", type=Path, default=RESULTS / "budget-svm-figure1.json"
+        "--output", type=Path, default=RESULTS / "budget_svm_figure1.json"
     )
     arguments = parser.parse_args()
     budgets = list(range(arguments.spacing, TRAIN + 1, arguments.spacing))

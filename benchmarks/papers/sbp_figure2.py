@@ -1,6 +1,6 @@
 """Test error of kernel SVM solvers against kernel evaluations: Fig. 2 of the SBP paper.
 
-    python benchmarks/sbp_figure2.py
+    python benchmarks/papers sbp_figure2
 
 Cotter, Shalev-Shwartz and Srebro (2012) compare the Stochastic Batch Perceptron with
 Pegasos, SDCA, SMO and the Perceptron on reuters, a9a (Adult) and MNIST, 8 against the
@@ -30,7 +30,7 @@ import budgetjax as bj
 from budgetjax import datasets
 from budgetjax.solvers.kernel import hinge_dual
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = measure.RESULTS / "papers"
 # Data: the class against the rest, or None; sigma^2 and nu, of Table 2.
 SETTINGS = {
     "reuters_moneyfx": (None, 0.5, 6.34e-4),
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=METHODS)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=RESULTS / "sbp-figure2.json")
+    parser.add_argument("--output", type=Path, default=RESULTS / "sbp_figure2.json")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     if arguments.output.exists():

@@ -1,7 +1,7 @@
 """Seconds to the test error of scikit-learn's SVC (LIBSVM), for SBP and SMO.
 
-    python benchmarks/batch_speed.py
-    python benchmarks/batch_speed.py --covtype
+    python benchmarks/papers sbp_libsvm
+    python benchmarks/papers sbp_libsvm --covtype
 
 Cotter, Shalev-Shwartz and Srebro (2012) end with the Stochastic Batch Perceptron
 reaching LIBSVM's error in a quarter of its time, with a bias, on Adult and MNIST. Here
@@ -19,7 +19,6 @@ its largest memory.
 import argparse
 import resource
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,7 +30,7 @@ from sklearn.svm import SVC
 import budgetjax as bj
 from budgetjax import datasets
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = measure.RESULTS / "papers"
 # Data, rows of it, the class against the rest, sigma^2 and C.
 SETTINGS = {
     "mnist-20k": ("mnist", 20_000, 8, 25.0, 1.0),
@@ -204,12 +203,12 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     arguments = parser.parse_args()
     if arguments.covtype:
-        measure.report(covtype(), RESULTS / "batch-covtype.json")
+        measure.report(covtype(), RESULTS / "sbp_covtype.json")
         return
     rows = []
     for name in arguments.data:
         rows += compare(name)
-        measure.save(rows, RESULTS / "batch-speed.json")
+        measure.save(rows, RESULTS / "sbp_libsvm.json")
     shown = [{k: v for k, v in row.items() if k != "curve"} for row in rows]
     measure.show(shown)
 
