@@ -43,8 +43,11 @@ def run(name, *arguments, cwd, **environment):
     "name", sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 )
 def test_a_missing_package_is_named_with_its_extra(name, monkeypatch):
-    for package in ("matplotlib", "sklearn", "pyarrow", "safetensors"):
-        monkeypatch.setitem(sys.modules, package, None)
+    absent = "matplotlib", "sklearn", "pyarrow", "safetensors"
+    # Their modules too: those that are imported would be found without the package.
+    for module in (*absent, *sys.modules):
+        if module.partition(".")[0] in absent:
+            monkeypatch.setitem(sys.modules, module, None)
     for module in [one for one in sys.modules if "budgetjax.estimators" in one]:
         monkeypatch.delitem(sys.modules, module)
     with pytest.raises(SystemExit, match=rf"^{name}: .*pip install .budgetjax\["):

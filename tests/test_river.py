@@ -308,7 +308,7 @@ def test_errors_leave_the_model_as_it_was():
     assert int(model.state.num_seen) == 2
     assert model.features == ("a",)
     for settings, text in (
-        ({"kernel": "poly"}, "kernel must be one of rbf, laplacian, linear"),
+        ({"kernel": "cubic"}, "kernel must be one of rbf, laplacian, poly, sigmoid"),
         ({"kernel": bj.Linear(), "gamma": 1.0}, "with gamma=None"),
         ({"gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"algorithm": "trees"}, "algorithm must be one of"),
