@@ -1,6 +1,6 @@
 """The public names, imported together; see `budgetjax`."""
 
-from budgetjax import losses, stream
+from budgetjax import bounds, losses, stream
 from budgetjax.calibration import calibrated, probabilities
 from budgetjax.kernels import (
     RBF,
@@ -130,6 +130,7 @@ __all__ = [
     "Unbudgeted",
     "arow",
     "averaged",
+    "bounds",
     "budget_svm",
     "cache_compiled_programs",
     "calibrated",

@@ -55,11 +55,45 @@ def test_forgetron_bound(double):
     )
     state, _ = bj.run(bj.forgetron, state, X, y)
     mistakes = int(state.num_mistakes)
-    largest = 0.25 * np.sqrt((budget + 1) / np.log(budget + 1))
+    largest = bj.bounds.forgetron_norm(budget)
     for norm in np.linspace(0.1, 1, 10) * largest:
         hinge = np.maximum(0, 1 - y * (X @ (norm * w))).sum()
-        assert mistakes <= 2 * norm**2 + 4 * hinge
+        bound = bj.bounds.forgetron(norm, hinge, budget=budget)
+        assert mistakes <= bound == pytest.approx(2 * norm**2 + 4 * hinge)
     assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
+
+
+def test_perceptron_bound(double):
+    """Theorem 1, on a stream with labels turned; the best norm leaves little room."""
+    X, y, w = separable(3000)
+    y = np.where(np.random.default_rng(1).random(len(y)) < 0.02, -y, y)
+    state = bj.perceptron.init(
+        bj.Linear(),
+        num_features=4,
+        budget=1500,
+        maintenance=bj.Unbudgeted(),
+        dtype=jnp.float64,
+    )
+    state, _ = bj.run(bj.perceptron, state, X, y)
+    bounds = [
+        bj.bounds.perceptron(norm, np.maximum(0, 1 - y * (X @ (norm * w))).sum())
+        for norm in np.linspace(0.1, 30, 100)
+    ]
+    assert int(state.num_mistakes) <= min(bounds) < len(y)
+
+
+def test_what_bounds_do_not_hold_for():
+    for call, text in (
+        (
+            lambda: bj.bounds.forgetron(2.0, 1.0, budget=100),
+            "norm must be at most 1.17, .* got 2",
+        ),
+        (lambda: bj.bounds.forgetron(1.0, 1.0, budget=82), "budget must be at least 8"),
+        (lambda: bj.bounds.perceptron(-1.0, 1.0), "norm must be a finite number of"),
+        (lambda: bj.bounds.perceptron(1.0, np.inf), "loss must be a finite number of"),
+    ):
+        with pytest.raises(ValueError, match=f"bounds.*: {text}"):
+            call()
 
 
 def counterexample_learners():

@@ -69,7 +69,9 @@ def init(
     and B >= 83, then for every g with
     :math:`\|g\| \le \frac14 \sqrt{(B + 1) / \log(B + 1)}`
 
-    .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)).
+    .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)),
+
+    which `budgetjax.bounds.forgetron` computes.
 
     An example of weight w enters with :math:`\sigma_t = w`, and
     :math:`M \leftarrow M + w`; weights of at most 1 keep the bound, with M and the sum

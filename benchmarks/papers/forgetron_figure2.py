@@ -1,0 +1,169 @@
+"""Error against the budget: Fig. 2 of the Forgetron paper.
+
+    python benchmarks/papers forgetron_figure2
+
+Dekel, Shalev-Shwartz and Singer (2005) run the Forgetron and CKS (the Perceptron of
+Crammer, Kandola and Singer, `RemoveLargestMargin`) once over census-income, in ten
+orders, and over the training images of MNIST, with the ten digits split into halves in
+all 126 ways, and compare their mistakes with those of the Perceptron without a budget.
+The kernel is the polynomial of degree five, here `((0.1 + x.z) / 1.1)^5` of rows of
+length 1, so that `k(x, x) = 1`, as the theory asks. The paper says neither its constant
+nor how rows were scaled; with 1 in place of 0.1 the Perceptron makes 3,162 mistakes on
+a split of MNIST where it makes 2,209, and 13,763 and 13,714 on census-income. Numbers
+of census-income are standardised before, and codes are flags. The remove-oldest
+Perceptron, which the paper does not have, shows what the shrinking costs.
+
+A split of MNIST takes a processor a minute and a half for all budgets, an order of
+census-income six. What is there is kept: more of them can be asked for later.
+"""
+
+import argparse
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import measure
+import numpy as np
+from matplotlib import pyplot
+
+import budgetjax as bj
+from budgetjax import datasets
+
+BUDGETS = {
+    "census_income_kdd": (500, 1000, 2000, 3000, 4000, 6000),
+    "mnist": (100, 200, 400, 600, 1000, 1800),
+}
+TITLES = {"census_income_kdd": "census-income", "mnist": "MNIST, halves of the digits"}
+# Beyond the mistakes of the Perceptron on either stream.
+UNBUDGETED = {"census_income_kdd": 20_000, "mnist": 8_000}
+LEARNERS: dict[str, Any] = {
+    "Forgetron": (bj.forgetron, {}),
+    "CKS": (bj.perceptron, {"maintenance": bj.RemoveLargestMargin()}),
+    "remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
+    "Perceptron": (bj.perceptron, {"maintenance": bj.Unbudgeted()}),
+}
+OUTPUT = measure.RESULTS / "papers" / "forgetron_figure2.json"
+
+
+@functools.cache
+def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Training rows of length 1, and their labels."""
+    data = datasets.load(name, standardise=False)
+    X = data.X_train
+    if name == "census_income_kdd":
+        # All columns but the flags of codes.
+        numbers = np.any((X != 0) & (X != 1), axis=0)
+        X[:, numbers] -= X[:, numbers].mean(axis=0)
+        X[:, numbers] /= X[:, numbers].std(axis=0)
+    return X / np.linalg.norm(X, axis=1, keepdims=True), data.y_train
+
+
+def halves() -> list[tuple[int, ...]]:
+    """All ways to split ten digits into halves, by the half of the digit 0."""
+    return [(0, *rest) for rest in itertools.combinations(range(1, 10), 4)]
+
+
+def stream(name: str, run: int) -> tuple[jax.Array, jax.Array]:
+    """The examples in the order of a run, or with the labels of a split."""
+    X, y = rows_of(name)
+    random = np.random.default_rng(run)
+    order = random.permutation(len(y))
+    if name == "mnist":
+        chosen = random.choice(len(halves()))
+        y = np.where(np.isin(y, halves()[chosen]), 1, -1)
+    return jnp.asarray(X[order]), jnp.asarray(y[order])
+
+
+def measured(name: str, learner: str, budget: int, run: int) -> dict[str, Any]:
+    """The mistakes of one pass."""
+    X, y = stream(name, run)
+    algorithm, more = LEARNERS[learner]
+    kernel = bj.Polynomial(degree=5, gamma=1 / 1.1, coef0=0.1 / 1.1)
+    state = algorithm.init(kernel, num_features=X.shape[1], budget=budget, **more)
+    state, _ = bj.run(algorithm, state, X, y, keep_scores=False)
+    mistakes = int(state.num_mistakes)
+    return {
+        "error %": 100 * mistakes / len(y),
+        "mistakes": mistakes,
+        "majority's error %": 100 * float(np.mean(np.asarray(y) != np.median(y))),
+    }
+
+
+def cases(runs: dict[str, int]) -> Iterator[measure.Case]:
+    """Runs of all sets, budgets and learners; the quickest first."""
+    for run in range(max(runs.values())):
+        for name in ("mnist", "census_income_kdd"):
+            for learner in LEARNERS if run < runs[name] else ():
+                whole = learner == "Perceptron"
+                for budget in (UNBUDGETED[name],) if whole else BUDGETS[name]:
+                    given = {"data": name, "learner": learner, "B": budget, "run": run}
+                    yield given, functools.partial(measured, *given.values())
+
+
+def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row per set, learner and budget: mean error and its deviation over the runs."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["data"], row["learner"], row["B"]), []).append(row)
+    summary = []
+    for (name, learner, budget), own in found.items():
+        errors = [row["error %"] for row in own]
+        line = {"data": name, "learner": learner, "B": budget, "runs": len(own)}
+        line |= {"error %": float(np.mean(errors)), "deviation": float(np.std(errors))}
+        line |= {"mistakes": float(np.mean([row["mistakes"] for row in own]))}
+        summary.append(line)
+    return summary
+
+
+def draw(summary: list[dict[str, Any]]) -> None:
+    """The figure."""
+    with matplotlib.rc_context(bj.plots.STYLE):
+        figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+        for panel, name in zip(panels, BUDGETS, strict=True):
+            for learner in LEARNERS:
+                own = [
+                    row
+                    for row in summary
+                    if (row["data"], row["learner"]) == (name, learner)
+                ]
+                if not own:
+                    continue
+                errors = [row["error %"] for row in own]
+                if learner == "Perceptron":
+                    size = f"{own[0]['mistakes']:,.0f}"
+                    panel.axhline(errors[0], ls="--", color="0.3", lw=1)
+                    panel.annotate(
+                        f"Perceptron, {size} vectors",
+                        (0.98, errors[0]),
+                        xycoords=("axes fraction", "data"),
+                        xytext=(0, 3),
+                        textcoords="offset points",
+                        ha="right",
+                        fontsize=8,
+                    )
+                else:
+                    panel.plot([row["B"] for row in own], errors, "o-", label=learner)
+            panel.set(title=TITLES[name], xlabel="budget B", ylim=(0, None))
+        panels[0].set_ylabel("mistakes, %")
+        panels[1].legend()
+        figure.savefig(OUTPUT.with_suffix(".png"))
+        pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Fig. 2 of the Forgetron paper")
+    parser.add_argument("--splits", type=int, default=10, help="of MNIST, of 126")
+    parser.add_argument("--orders", type=int, default=2, help="of census-income")
+    given = parser.parse_args()
+    runs = {"mnist": given.splits, "census_income_kdd": given.orders}
+    summary = means(measure.resumed(cases(runs), OUTPUT))
+    measure.show(summary)
+    draw(summary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Bounds on the mistakes of online learners, to set beside what was measured.
+
+Each holds for every stream with `k(x, x) <= 1` and every function g of the kernel's
+space, known in hindsight or not, by its norm and its summed hinge loss,
+`sum_t max(0, 1 - y_t g(x_t))`.
+"""
+
+import math
+
+from budgetjax import checks
+
+# The smallest budget of the Forgetron's theorem.
+LEAST_BUDGET = 83
+
+
+def perceptron(norm: float, loss: float) -> float:
+    r"""A bound on the mistakes of a Perceptron without a budget.
+
+    :math:`M \le \|g\|^2 + 2 \sum_t \max(0, 1 - y_t g(x_t))`.
+
+    Args:
+      norm: the norm of g in the kernel's space, at least 0.
+      loss: the hinge loss of g, summed over the stream, at least 0.
+
+    Raises:
+      ValueError: if a number is negative or not finite.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> bj.bounds.perceptron(norm=2.0, loss=3.0)
+      10.0
+
+    References:
+      Dekel, Shalev-Shwartz and Singer (2005), "The Forgetron: a kernel-based Perceptron
+      on a fixed budget", Theorem 1.
+      https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
+    """
+    where = "bounds.perceptron"
+    norm = checks.non_negative(where, "norm", norm)
+    return norm**2 + 2 * checks.non_negative(where, "loss", loss)
+
+
+def forgetron(norm: float, loss: float, *, budget: int) -> float:
+    r"""A bound on the mistakes of a Forgetron.
+
+    :math:`M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t))` for every g of a norm of
+    at most `forgetron_norm(budget)`.
+
+    Args:
+      norm: the norm of g in the kernel's space, at least 0.
+      loss: the hinge loss of g, summed over the stream, at least 0.
+      budget: B, at least 83.
+
+    Raises:
+      ValueError: if a number is negative or not finite, the budget is less than 83, or
+        the norm is larger than the theorem allows.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> bj.bounds.forgetron(norm=1.0, loss=3.0, budget=100)
+      14.0
+
+    References:
+      Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
+    """
+    where = "bounds.forgetron"
+    norm = checks.non_negative(where, "norm", norm)
+    loss = checks.non_negative(where, "loss", loss)
+    checks.size(where, "budget", budget, at_least=LEAST_BUDGET)
+    largest = forgetron_norm(budget)
+    if norm > largest:
+        raise ValueError(
+            f"{where}: norm must be at most {largest:.4g}, that of forgetron_norm("
+            f"{budget}), got {norm}"
+        )
+    return 2 * norm**2 + 4 * loss
+
+
+def forgetron_norm(budget: int) -> float:
+    r"""The largest norm of the functions that a Forgetron competes with.
+
+    :math:`U = \frac14 \sqrt{(B + 1) / \log(B + 1)}`. No learner with B support vectors
+    can compete with all functions of norm :math:`\sqrt{B + 1}`.
+
+    Args:
+      budget: B, at least 1; the theorem needs 83.
+
+    Raises:
+      ValueError: if the budget is no whole number of at least 1.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> round(bj.bounds.forgetron_norm(100), 3)
+      1.17
+
+    References:
+      Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
+    """
+    size = checks.size("bounds.forgetron_norm", "budget", budget)
+    return math.sqrt((size + 1) / math.log(size + 1)) / 4
