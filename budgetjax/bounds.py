@@ -36,8 +36,9 @@ def perceptron(norm: float, loss: float) -> float:
       https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
     """
     where = "bounds.perceptron"
-    norm = checks.non_negative(where, "norm", norm)
-    return norm**2 + 2 * checks.non_negative(where, "loss", loss)
+    checks.non_negative(where, "norm", norm)
+    checks.non_negative(where, "loss", loss)
+    return norm**2 + 2 * loss
 
 
 def forgetron(norm: float, loss: float, *, budget: int) -> float:
@@ -64,8 +65,8 @@ def forgetron(norm: float, loss: float, *, budget: int) -> float:
       Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
     """
     where = "bounds.forgetron"
-    norm = checks.non_negative(where, "norm", norm)
-    loss = checks.non_negative(where, "loss", loss)
+    checks.non_negative(where, "norm", norm)
+    checks.non_negative(where, "loss", loss)
     checks.size(where, "budget", budget, at_least=LEAST_BUDGET)
     largest = forgetron_norm(budget)
     if norm > largest:
