@@ -172,7 +172,7 @@ def decided(model: Any, scores: Any) -> Any:
     numpy: Any = np if isinstance(scores, np.ndarray) else jnp
     binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
-    known = getattr(_inner(model), "classes", None)
+    known = getattr(inner(model), "classes", None)
     if known is not None:
         return known[np.asarray(best).astype(np.intp)]
     labels = numpy.where(best, 1, -1) if binary else best
@@ -181,7 +181,7 @@ def decided(model: Any, scores: Any) -> Any:
 
 def labels_of(model: Any) -> np.ndarray | None:
     """The labels in the order of the scores; None for a regressor."""
-    known, state = getattr(_inner(model), "classes", None), innermost(model)
+    known, state = getattr(inner(model), "classes", None), innermost(model)
     if is_regressor(model) or known is not None:
         return known
     expansion = getattr(state, "expansion", None)
@@ -235,7 +235,7 @@ def support(model: Any) -> Support:
       ValueError: if the model has no support vectors: it is linear, or its features are
         random (`budgetjax.fourier`).
     """
-    model = _inner(model)
+    model = inner(model)
     if isinstance(model, Labelled):
         found = support(model.model)
         if model.scaling is None:
@@ -247,7 +247,8 @@ def support(model: Any) -> Support:
             "got a compact one, which has them mapped"
         )
     if isinstance(model, KernelModel):
-        coefficients = model.coefficients.reshape(len(model.vectors), -1)
+        number, *columns = model.coefficients.shape
+        coefficients = model.coefficients.reshape(number, *(columns or (1,)))
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not _is_state(model) or not model.kernel.of_examples:
         raise ValueError(
@@ -262,15 +263,31 @@ def support(model: Any) -> Support:
     )
 
 
-def prune(model: Any, size: int) -> Any:
+def prune(
+    model: Any,
+    size: int,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    *,
+    weight: ArrayLike | None = None,
+) -> Any:
     """The model with its `size` largest coefficients only; O(m log m).
 
-    The budget of an SVM on a budget bounds the coefficients that matter, and not their
-    number: the rest are small, and pruned at little cost.
+    At the optimum of an SVM, on a budget or not, more coefficients matter than one
+    would like. A model that has lost some is shifted, so give the training set too:
+    then the bias is the one of fewest errors on it, in the middle between two scores.
+    `budgetjax.refit` of the result solves for its coefficients anew, which saves far
+    more: of 1,000 MNIST digits in two classes, 100 vectors then err as rarely as 400
+    that keep their coefficients.
+
+    Cost: with a training set, O(n size d) more.
 
     Args:
       model: a model with support vectors.
       size: support vectors to keep, at least 1; all, if the model has no more.
+      X: examples by which to find the bias, shape `(n, num_features)`; None keeps it.
+      y: their labels, two classes, shape `(n,)`.
+      weight: their weights, at least 0, shape `(n,)`.
 
     Returns:
       A `KernelModel`, whose vectors are in their former order; in a `Labelled` if that
@@ -279,34 +296,93 @@ def prune(model: Any, size: int) -> Any:
 
     Raises:
       ValueError: if `size` is not an integer of at least 1, or the model has no support
-        vectors, or is a regressor.
+        vectors, or is a regressor; with a training set, if that does not fit or the
+        model has more than two classes.
 
     Example:
       >>> import budgetjax as bj, numpy as np
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> bj.prune(bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0)), 2).vectors.shape
-      (2, 1)
+      >>> svm = bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0))
+      >>> small = bj.prune(svm, 2, X, y)
+      >>> small.vectors.shape, small.predict(X).tolist()
+      ((2, 1), [-1, 1, 1])
 
     References:
       Dekel and Singer (2006), "Support vector machines on a budget", Section 5,
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
-    size = checks.size("prune", "size", size)
-    model = _inner(model)
+    where = "prune"
+    size = checks.size(where, "size", size)
+    model = inner(model)
     if is_regressor(model):
-        raise ValueError("prune: model must be a classifier, got a regressor")
+        raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if isinstance(model, Labelled):
-        return model._replace(model=prune(model.model, size), calibration=None)
-    vectors, coefficients, mask = map(np.asarray, support(model))
-    active = np.flatnonzero(mask)
-    lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
-    kept = active[np.sort(np.argsort(-lengths, kind="stable")[:size])]
-    return KernelModel(
-        kernel=model.kernel,
-        vectors=jax.device_put(vectors[kept]),
-        coefficients=jax.device_put(flat(coefficients[kept])),
-        bias=getattr(model, "bias", jnp.zeros((), vectors.dtype)),
-    )
+        small = prune(model.model, size)
+        small = model._replace(model=small, calibration=None)
+    else:
+        vectors, coefficients, mask = map(np.asarray, support(model))
+        active = np.flatnonzero(mask)
+        lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
+        kept = active[np.sort(np.argsort(-lengths, kind="stable")[:size])]
+        small = KernelModel(
+            kernel=model.kernel,
+            vectors=jax.device_put(vectors[kept]),
+            coefficients=jax.device_put(flat(coefficients[kept])),
+            bias=getattr(model, "bias", jnp.zeros((), vectors.dtype)),
+        )
+    if X is None:
+        return small
+    scores = np.asarray(scores_of(where, small, X), np.float64)
+    if scores.ndim != 1 or y is None:
+        got = "no y" if y is None else f"{scores.shape[1]} classes"
+        raise ValueError(
+            f"{where}: X needs y, and a model of two classes, to find the bias; got "
+            f"{got}"
+        )
+    labels = coded(where, small, y) if isinstance(small, Labelled) else np.asarray(y)
+    if labels.shape != scores.shape or not np.all(np.abs(labels) == 1):
+        raise ValueError(
+            f"{where}: y must be -1 or +1 per row of X, of shape {scores.shape}, got "
+            f"{np.asarray(y).tolist()[:3]} of shape {labels.shape}"
+        )
+    known = innermost(small)
+    shift = jnp.asarray(least_shift(scores, labels, weight), known.bias.dtype)
+    return with_innermost(small, known._replace(bias=known.bias + shift))
+
+
+def least_shift(
+    scores: Float[np.ndarray, " n"],
+    y: Shaped[np.ndarray, " n"],
+    weight: ArrayLike | None = None,
+) -> float:
+    """The number that, added to all scores, leaves the least weight of errors.
+
+    In the middle between two scores, the lowest two of equally good ones; O(n log n).
+    """
+    order = np.argsort(scores, kind="stable")
+    scores, signs = scores[order], np.asarray(y)[order]
+    masses = np.ones(len(y)) if weight is None else np.asarray(weight, float)[order]
+    # Errors where all up to each score are called negative, or none is.
+    low = np.cumsum(np.where(signs > 0, masses, 0))
+    high = np.sum(masses[signs < 0]) - np.cumsum(np.where(signs < 0, masses, 0))
+    errors = np.concatenate([[np.sum(masses[signs < 0])], low + high])
+    # No threshold parts equal scores.
+    errors[1:-1][scores[1:] == scores[:-1]] = np.inf
+    beyond = np.concatenate([[scores[0] - 1], scores, [scores[-1] + 1]])
+    best = int(np.argmin(errors))
+    return -float(beyond[best] + beyond[best + 1]) / 2
+
+
+def length(where: str, model: Any) -> float:
+    """The norm of the weight vector of a binary model, without the bias; O(m^2 d)."""
+    model = innermost(model)
+    if isinstance(model, LinearModel):
+        return float(np.linalg.norm(np.asarray(model.weights, np.float64)))
+    small = all_of(model)
+    small = small._replace(bias=jnp.zeros_like(small.bias))
+    coefficients = np.asarray(small.coefficients, np.float64)
+    images = np.asarray(scores_of(where, small, small.vectors), np.float64)
+    return float(np.sqrt(max(coefficients @ images, 0)))
 
 
 def compact(model: Any) -> Any:
@@ -334,12 +410,12 @@ def compact(model: Any) -> Any:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
-    model = _inner(model)
+    model = inner(model)
     if isinstance(model, Labelled):
         return model._replace(model=compact(model.model))
     if is_compact(model):
         return model
-    small = prune(model, max(1, int(np.sum(support(model).mask))))
+    small = all_of(model)
     kernel = small.kernel
     if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
         return small
@@ -350,6 +426,11 @@ def compact(model: Any) -> Any:
         kernel=dataclasses.replace(kernel, mapped_vectors=True),
         vectors=jnp.matmul(small.vectors, kernel.matrix, precision="highest"),
     )
+
+
+def all_of(model: Any) -> KernelModel:
+    """A model with all its support vectors, without free slots."""
+    return prune(model, max(1, int(np.sum(support(model).mask))))
 
 
 def is_compact(model: Any) -> bool:
@@ -444,7 +525,7 @@ def with_calibration(model: Any, factor: float | None) -> Any:
 
 def labelled(model: Any) -> Labelled:
     """The `Labelled` in a model, or one around it."""
-    model = _inner(model)
+    model = inner(model)
     return model if isinstance(model, Labelled) else Labelled(model)
 
 
@@ -530,7 +611,7 @@ def _power_of_two(number: int) -> int:
     return 1 << (number.bit_length() - 1) if number else 0
 
 
-def _inner(model: Any) -> Any:
+def inner(model: Any) -> Any:
     """The `Labelled` inside, or the innermost model."""
     while not isinstance(model, Labelled) and hasattr(model, "model"):
         model = model.model
@@ -592,7 +673,7 @@ def _check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
 
 def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     """The scores of rows by a model of any kind."""
-    model, features = _inner(model), num_features(where, model)
+    model, features = inner(model), num_features(where, model)
     if isinstance(model, Labelled):
         return _labelled_scores(where, model, X)
     if isinstance(model, LinearModel):

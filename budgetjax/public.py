@@ -64,7 +64,7 @@ from budgetjax.saving.model_files import load, save
 from budgetjax.scaling import default_gamma
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
-from budgetjax.solvers.kernel.sbp import sbp
+from budgetjax.solvers.kernel.sbp import sbp, slack_of
 from budgetjax.solvers.kernel.sdca import sdca
 from budgetjax.solvers.kernel.smo import smo
 from budgetjax.solvers.linear.dcd import dcd
@@ -166,6 +166,7 @@ __all__ = [
     "sbp",
     "sdca",
     "sgd",
+    "slack_of",
     "smo",
     "solve",
     "sparse_rows",

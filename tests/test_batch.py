@@ -770,6 +770,13 @@ def test_sbp_decides_as_scikit_learn():
     c = y * (svc.decision_function(X) - svc.intercept_)
     norm = math.sqrt(np.abs(svc.dual_coef_[0]) @ c[svc.support_])
     slack, best = kernel_svm.slack_of(c + y * svc.intercept_, norm)
+    model = bj.KernelModel(
+        bj.RBF(gamma),
+        jnp.asarray(svc.support_vectors_),
+        jnp.asarray(svc.dual_coef_[0], X.dtype),
+        jnp.asarray(svc.intercept_[0], X.dtype),
+    )
+    assert bj.slack_of(model, X, y) == pytest.approx(slack, rel=1e-4)
     state = started("sbp", X, y, gamma=gamma, slack=slack, fit_bias=True)
     state, history = run("sbp", X, y, state, max_steps=150)
     assert 0.95 * best < history.primal[-1] < best * (1 + 1e-5)
@@ -1068,6 +1075,76 @@ def test_pruned_models():
     for size in (len(a), 1000):
         same = bj.prune(model, size)
         jax.tree.map(np.testing.assert_array_equal, same, model)
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0, 1, N)])
+def test_a_pruned_model_finds_its_bias_again(weight):
+    """Of the least weight of errors, which a search over all thresholds finds too."""
+    X, y, state = settled("smo", noisy)
+    state, _ = run("smo", X, y, state, max_steps=50)
+    model = bj.smo.model(state, X, y)
+    kept, small = bj.prune(model, 5), bj.prune(model, 5, X, y, weight=weight)
+    np.testing.assert_array_equal(small.coefficients, kept.coefficients)
+    masses = np.ones(N) if weight is None else weight
+
+    def errors(scores):
+        return masses[(np.asarray(scores) > 0) != (y > 0)].sum()
+
+    scores = np.asarray(kept.decision_function(X), np.float64)
+    thresholds = [scores.min() - 1, *scores]
+    least = min(errors(scores - threshold) for threshold in thresholds)
+    assert errors(small.decision_function(X)) == pytest.approx(least)
+    assert least < errors(scores)
+    # In the middle between two scores.
+    between = np.abs(np.asarray(small.decision_function(X))).min()
+    assert between > 1e-4
+
+
+def test_a_training_set_that_does_not_fit_prunes_nothing(as_installed):
+    model = bj.sdca.model(started("sdca", X_, Y_), X_, Y_)
+    model = model._replace(vectors=X_[:2], coefficients=jnp.ones(2))
+    for given, says in (
+        ((X_,), "X needs y"),
+        ((X_, Y_[:-1]), "y must be -1 or .* shape .60,.*shape .59,"),
+        ((X_, 2 * Y_), "y must be -1 or .1 per row"),
+        ((X_[:, 1:], Y_), "X must have shape .n, 64."),
+    ):
+        with pytest.raises(ValueError, match=f"^prune: {says}"):
+            bj.prune(model, 1, *given)
+
+
+def test_the_slack_of_a_trained_svm():
+    X, y, state = settled("smo", noisy)
+    state, history = run("smo", X, y, state, max_steps=200)
+    model = bj.smo.model(state, X, y)
+    a = np.asarray(model.coefficients, np.float64)
+    Z = np.asarray(model.vectors, np.float64)
+    norm = math.sqrt(a @ kernels.rbf(GAMMA)(Z[:, None], Z[None]) @ a)
+    hinge = np.maximum(0, 1 - y * np.asarray(model.decision_function(X), np.float64))
+    for weight in (None, np.linspace(0.5, 2, N)):
+        expected = np.average(hinge, weights=weight) / norm
+        found = bj.slack_of(model, X, y, weight=weight)
+        assert found == pytest.approx(expected, rel=1e-5)
+    # By the value of the problem, without a look at the model.
+    penalty = REQUIRED["smo"]["penalty"]
+    value = norm**2 / 2 + penalty * N * bj.slack_of(model, X, y) * norm
+    assert value == pytest.approx(history.primal[-1], rel=1e-4)
+    linear = bj.LinearModel(np.array([3.0, 4.0], np.float32), np.float32(0.5))
+    points = np.array([[0.1, 0.0], [1.0, 1.0]], np.float32)
+    assert bj.slack_of(linear, points, np.array([-1, 1])) == pytest.approx(1.8 / 2 / 5)
+
+
+def test_what_has_no_slack(as_installed):
+    model = bj.sdca.model(started("sdca", X_, Y_), X_, Y_)
+    with pytest.raises(ValueError, match=r"^slack_of: model must not be zero"):
+        bj.slack_of(model, X_, Y_)
+    with pytest.raises(
+        ValueError, match=r"^slack_of: y must be -1 or .1, got -2 in row"
+    ):
+        bj.slack_of(model, X_, 2 * Y_)
+    several = model._replace(bias=jnp.zeros(3), coefficients=jnp.zeros((0, 3)))
+    with pytest.raises(ValueError, match=r"^slack_of: model must be binary, got .* 3 "):
+        bj.slack_of(several, X_, Y_)
 
 
 def test_a_model_of_many_rows():

@@ -509,7 +509,7 @@ def test_a_weight_is_so_many_rows(monkeypatch):
     "estimator",
     [
         SBPClassifier(0.1, gamma=0.5, fit_bias=False, tolerance=0.1, random_state=0),
-        BudgetSVC(40, gamma=0.5, tolerance=1e-4),
+        BudgetSVC(120, gamma=0.5, tolerance=1e-4),
         MPUClassifier(tolerance=1e-5, random_state=0),
         SMOClassifier(gamma=0.5, tolerance=1e-5),
     ],
@@ -923,7 +923,18 @@ def test_budget_svc_is_the_svm_if_all_rows_count():
     np.testing.assert_allclose(
         found.decision_function(X), expected.decision_function(X), atol=1e-2
     )
-    assert BudgetSVC(5, norm="l2", gamma=0.5, max_steps=300).fit(X, y).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("kind", ["two", "three"])
+def test_budget_svc_has_no_more_support_vectors_than_its_budget(kind):
+    X, y = stream(kind)
+    found = BudgetSVC(8, gamma=0.5, tolerance=0.01).fit(X, y)
+    assert [len(one.vectors) for one in found.models_] == [8] * len(found.models_)
+    assert found.score(X, y) > 0.8
+    weights = np.where(y == y[0], 1.0, 100.0)
+    assert np.mean(found.fit(X, y, weights).predict(X) == y[0]) < np.mean(y == y[0])
+    with pytest.raises(ValueError, match=r"budget must be an integer, got 5\.5"):
+        BudgetSVC(5.5, gamma=0.5, tolerance=0.01).fit(X, y)
 
 
 def test_smo_is_the_svm():

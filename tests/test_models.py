@@ -178,7 +178,7 @@ def streamed():
 
 
 def test_a_model_of_a_stream_is_a_model_of_raw_rows():
-    model, raw, _ = streamed()
+    model, raw, words = streamed()
     for each in (model, model.model):
         predicted = bj.predict(each, raw)
         assert set(predicted) == {"no", "yes"}
@@ -193,6 +193,10 @@ def test_a_model_of_a_stream_is_a_model_of_raw_rows():
     small = bj.prune(model, 2)
     assert bj.support(small).vectors.shape == (2, D)
     assert set(small.predict(raw)) <= {"no", "yes"}
+    better = bj.prune(model, 2, raw, words)
+    right = [np.sum(each.predict(raw) == words) for each in (small, better)]
+    assert right[0] <= right[1]
+    assert right[1] >= np.sum(words == "no")
 
 
 def test_a_tuple_of_models_has_one_per_class():

@@ -963,3 +963,62 @@ def test_what_predicts_raw_targets_learns_its_intercept():
     np.testing.assert_allclose(bj.predict(found, X), F @ weights + 4, rtol=2e-3)
     # A state has no place for one.
     assert not hasattr(bj.refit(state, X, targets - 5, loss="squared"), "intercept")
+
+
+# Models of solvers.
+
+
+def of_solver(num_classes=2, classes=None):
+    """A model with a bias, and its examples."""
+    X, Z = points(), vectors(8)
+    columns = () if num_classes == 2 else (num_classes,)
+    model = bj.KernelModel(
+        bj.RBF(GAMMA), jnp.asarray(Z), jnp.ones((8, *columns)), jnp.ones(columns)
+    )
+    y = answers(X, num_classes)
+    if classes is None:
+        return model, X, y
+    return bj.Labelled(model, classes=classes), X, classes[(y + 1) // 2]
+
+
+def test_the_model_of_a_solver_gets_coefficients_and_a_bias():
+    """Where the gradient of the objective is 0, that of the bias too."""
+    model, X, y = of_solver()
+    found = bj.refit(model, X, y, tolerance=1e-9)
+    assert isinstance(found, bj.KernelModel)
+    np.testing.assert_array_equal(found.vectors, model.vectors)
+    Z = np.asarray(model.vectors, np.float64)
+    a, bias = (np.asarray(one, np.float64) for one in (found.coefficients, found.bias))
+    rows = KERNEL(X.astype(np.float64)[:, None], Z[None])
+    hinge = np.maximum(0, 1 - y * (rows @ a + bias))
+    pull = 2 * 10.0 * hinge * y
+    assert bias == pytest.approx(pull.sum(), abs=0.02 * np.abs(pull).sum())
+    np.testing.assert_allclose(
+        KERNEL(Z[:, None], Z[None]) @ a, rows.T @ pull, atol=0.02 * np.abs(pull).sum()
+    )
+    scores = np.asarray(bj.decision_function(found, X))
+    np.testing.assert_allclose(scores, rows @ a + bias, atol=1e-3)
+
+
+def test_a_labelled_model_of_a_solver_stays_one():
+    labels = np.array(["no", "yes"])
+    model, X, y = of_solver(classes=labels)
+    found = bj.refit(model, X, y)
+    assert isinstance(found.model, bj.KernelModel)
+    plain = bj.refit(model.model, X, np.where(y == "yes", 1, -1))
+    np.testing.assert_allclose(
+        bj.decision_function(found, X), bj.decision_function(plain, X), atol=1e-5
+    )
+    assert set(found.predict(X)) == set(labels)
+
+
+def test_models_of_solvers_that_are_refused(as_installed):
+    model, X, y = of_solver()
+    empty = model._replace(vectors=model.vectors[:0], coefficients=jnp.ones(0))
+    for given, more, says in (
+        (model, {"learn_metric": True}, "learn_metric must be False for the model of"),
+        (empty, {}, "state must have support vectors, got none"),
+        (bj.Labelled((model, model)), {}, "state must be a single model, got 2 in one"),
+    ):
+        with pytest.raises(ValueError, match=f"^refit: {says}"):
+            bj.refit(given, X, y, **more)

@@ -1,24 +1,25 @@
 """Seconds to the test error of scikit-learn's SVC (LIBSVM), for SBP and SMO.
 
     python benchmarks/papers sbp_libsvm
-    python benchmarks/papers sbp_libsvm --covtype
 
-Cotter, Shalev-Shwartz and Srebro (2012) end with the Stochastic Batch Perceptron
-reaching LIBSVM's error in a quarter of its time, with a bias, on Adult and MNIST. Here
-all run in turn in one process: SVC first, whose optimum gives the slack, then each of
-ours, tested as it goes; testing is not timed, and neither is compilation, which is told
-beside it. Errors are in percent of the test part. `ours / SVC` is the share of SVC's
-time at which ours first has an error as low as SVC's, `to 0.1 more` to within 0.1
-points of it, as in the paper; `error at quarter` and `error at half` are what it has
-after these parts of SVC's time.
+Cotter, Shalev-Shwartz and Srebro (2012), the end of Section 5: in a quarter of LIBSVM's
+time the Stochastic Batch Perceptron has 15.0 percent errors on Adult, where LIBSVM ends
+with 14.9, and 0.46 on MNIST, 8 against the rest, where that ends with 0.44. Kernels
+and penalties are those of their Table 2, with a bias; `a9a, C=1` is that of their
+Figure 2. SVC goes first, and its optimum gives the slack, `budgetjax.slack_of`. Ours
+are tested as they go; testing is not timed, and neither is compilation, which is told
+beside it.
 
-`--covtype` trains on 522,910 examples of 54 features in a process of its own, and tells
-its largest memory.
+Seconds are processor seconds of all threads. Errors are in percent of the test part.
+`ours / SVC` is the share of SVC's time at which ours first has an error as low as
+SVC's, `to 0.1 more` to within 0.1 points of it; `error at quarter` and `error at half`
+are what it has after these parts of SVC's time. It takes some ten minutes. Forest, the
+third set of the paper, is `sbp_forest`.
 """
 
 import argparse
-import resource
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,62 +31,53 @@ from sklearn.svm import SVC
 import budgetjax as bj
 from budgetjax import datasets
 
-RESULTS = measure.RESULTS / "papers"
-# Data, rows of it, the class against the rest, sigma^2 and C.
+# Data, the class against the rest, sigma^2 and C.
 SETTINGS = {
-    "mnist-20k": ("mnist", 20_000, 8, 25.0, 1.0),
-    "mnist-20k, C=1000": ("mnist", 20_000, 8, 25.0, 1000.0),
-    "a9a": ("a9a", None, None, 10.0, 1.0),
-    "a9a, C=100": ("a9a", None, None, 100.0, 100.0),
+    "a9a, C=1": ("a9a", None, 10.0, 1.0),
+    "a9a, C=100": ("a9a", None, 100.0, 100.0),
+    "mnist, C=1000": ("mnist", 8, 25.0, 1000.0),
 }
-METHODS = {
-    "SBP": (bj.sbp, {}, 10),
-    "SBP, one draw": (bj.sbp, {"batch_size": 1}, 100),
-    "SMO": (bj.smo, {}, 10),
-}
+# Each with the steps between two tests.
+METHODS = {"SBP": (bj.sbp, 10), "SMO": (bj.smo, 10)}
 # How long ours may take, as a part of SVC's time.
 PATIENCE = 0.6
 CACHE = 2000
-COVTYPE_TRAIN = 522_910
-COVTYPE_STEPS = 300
 
 
-def data_of(setting: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def data_of(name: str, positive: int | None) -> tuple[np.ndarray, ...]:
     """Training and test part of two classes; bytes become 0 to 1."""
-    name, rows, positive, _, _ = setting
     data = datasets.load(name, standardise=False)
-    order = np.random.default_rng(0).permutation(len(data.y_train))[:rows]
     scale = np.float32(255 if name == "mnist" else 1)
-    labels = [data.y_train[order], data.y_test]
+    labels = [data.y_train, data.y_test]
     if positive is not None:
         labels = [np.where(y == positive, 1, -1) for y in labels]
-    return data.X_train[order] / scale, labels[0], data.X_test / scale, labels[1]
+    return data.X_train / scale, labels[0], data.X_test / scale, labels[1]
 
 
 def timed(
     algorithm: Any,
-    given: dict[str, Any],
+    given: dict[str, float],
     every: int,
     kernel: bj.Kernel,
     data: tuple,
     limit: float,
-) -> list[tuple[float, float, float]]:
-    """Seconds, test error and relative gap, as it goes."""
+) -> list[tuple[float, float, float, int]]:
+    """Seconds, test error, relative gap and vectors, as it goes."""
     X, y, X_test, y_test = data
-    curve: list[tuple[float, float, float]] = []
+    curve: list[tuple[float, float, float, int]] = []
     untimed = 0.0
-    begin = time.perf_counter()
+    begin = time.process_time()
 
     def tested(state, primal, dual):
         nonlocal untimed
-        seconds = time.perf_counter() - begin - untimed
+        seconds = time.process_time() - begin - untimed
         gap = abs(primal - dual) / abs(primal)
         if not curve or seconds >= 1.1 * curve[-1][0]:
-            pause = time.perf_counter()
+            pause = time.process_time()
             model = algorithm.model(state, X, y)
             error = 100 * float(np.mean(np.asarray(model.predict(X_test)) != y_test))
-            curve.append((seconds, error, gap))
-            untimed += time.perf_counter() - pause
+            curve.append((seconds, error, gap, len(model.vectors)))
+            untimed += time.process_time() - pause
         return (seconds > limit and state.num_updates > 0) or gap <= 1e-4
 
     state = algorithm.init(X, y, kernel=kernel, cache_size=CACHE, **given)
@@ -104,112 +96,77 @@ def timed(
     return curve
 
 
-def compare(name: str) -> list[dict[str, Any]]:
+def compare(name: str) -> dict[str, Any]:
     """SVC, then ours."""
-    setting = SETTINGS[name]
-    data = X, y, X_test, y_test = data_of(setting)
-    variance, penalty = setting[3:]
+    dataset, positive, variance, penalty = SETTINGS[name]
+    data = X, y, X_test, y_test = data_of(dataset, positive)
     kernel = bj.RBF(1 / (2 * variance))
-    start = time.perf_counter()
+    start = time.process_time()
     svc = SVC(C=penalty, gamma=1 / (2 * variance), cache_size=CACHE).fit(X, y)
-    svc_seconds = time.perf_counter() - start
+    svc_seconds = time.process_time() - start
     svc_error = 100 * float(np.mean(svc.predict(X_test) != y_test))
-    scores = svc.decision_function(X)
-    inner = svc.dual_coef_[0] @ (scores[svc.support_] - svc.intercept_[0])
-    slack = float(np.mean(np.maximum(0, 1 - y * scores)) / np.sqrt(inner))
-    rows = [
-        {
-            "data": name, "method": "SVC", "seconds": svc_seconds, "error": svc_error,
+    model = bj.KernelModel(
+        kernel,
+        jnp.asarray(svc.support_vectors_, jnp.float32),
+        jnp.asarray(svc.dual_coef_[0], jnp.float32),
+        jnp.asarray(svc.intercept_[0], jnp.float32),
+    )
+    slack = bj.slack_of(model, X, y)
+    found: dict[str, Any] = {
+        "examples": len(y),
+        "SVC": {
+            "seconds": svc_seconds, "error": svc_error,
             "vectors": len(svc.support_), "slack": f"{slack:.3g}",
-        }
-    ]  # fmt: skip
-    for method, (algorithm, given, every) in METHODS.items():
-        if given and name != "mnist-20k":
-            continue
-        if algorithm is bj.sbp:
-            given = {**given, "slack": slack, "fit_bias": True}
-        else:
-            given = {**given, "penalty": penalty}
-        begin = time.perf_counter()
+        },
+    }  # fmt: skip
+    for method, (algorithm, every) in METHODS.items():
+        given = {"slack": slack} if algorithm is bj.sbp else {"penalty": penalty}
+        begin = time.process_time()
         timed(algorithm, given, every, kernel, data, 0)
-        compiling = time.perf_counter() - begin
+        compiling = time.process_time() - begin
         curve = timed(algorithm, given, every, kernel, data, PATIENCE * svc_seconds)
         at = {
-            part: [
-                error for seconds, error, _ in curve if seconds <= part * svc_seconds
-            ]
+            part: [row for row in curve if row[0] <= part * svc_seconds]
             for part in (0.25, 0.5)
         }
-        rows.append(
-            {
-                "data": name,
-                "method": method,
-                "seconds": curve[-1][0],
-                "error": curve[-1][1],
-                "gap": curve[-1][2],
-                "ours / SVC": first(curve, svc_error, svc_seconds),
-                "to 0.1 more": first(curve, svc_error + 0.1, svc_seconds),
-                "error at quarter": at[0.25][-1] if at[0.25] else "",
-                "error at half": at[0.5][-1] if at[0.5] else "",
-                "first call": compiling,
-                "curve": [[round(value, 4) for value in point] for point in curve],
-            }
-        )
-        jax.clear_caches()
-    return rows
+        found[method] = {
+            "seconds": curve[-1][0],
+            "error": curve[-1][1],
+            "gap": curve[-1][2],
+            "ours / SVC": first(curve, svc_error, svc_seconds),
+            "to 0.1 more": first(curve, svc_error + 0.1, svc_seconds),
+            "error at quarter": at[0.25][-1][1] if at[0.25] else "",
+            "error at half": at[0.5][-1][1] if at[0.5] else "",
+            "vectors": curve[-1][3],
+            "first call": compiling,
+            "curve": [[round(value, 4) for value in point] for point in curve],
+        }
+    return found
 
 
 def first(curve: list[tuple], error: float, svc_seconds: float) -> float | str:
     """When the error first is as low, as a part of SVC's time."""
-    reached = [seconds for seconds, now, _ in curve if now <= error]
+    reached = [seconds for seconds, now, *_ in curve if now <= error]
     return reached[0] / svc_seconds if reached else "not reached"
-
-
-def covtype() -> list[dict[str, Any]]:
-    """Class 2 against the rest, standardised, as one long run."""
-    data = datasets.load("covtype")
-    X = np.concatenate([data.X_train, data.X_test])
-    y = np.where(np.concatenate([data.y_train, data.y_test]) == 1, 1, -1)
-    train, test = slice(COVTYPE_TRAIN), slice(COVTYPE_TRAIN, None)
-    X, X_test, y, y_test = X[train], X[test], y[train], y[test]
-    del data
-    start = time.perf_counter()
-    model, history, state, _ = bj.solve(
-        bj.sbp, X, y,
-        kernel=bj.RBF(0.1), slack=1e-3, fit_bias=False,
-        max_steps=COVTYPE_STEPS, tolerance=None, progress=True,
-    )  # fmt: skip
-    seconds = time.perf_counter() - start
-    error = 100 * float(np.mean(np.asarray(model.predict(X_test)) != y_test))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return [
-        {
-            "data": "covtype",
-            "examples": len(y),
-            "method": "SBP",
-            "seconds": seconds,
-            "updates": int(state.num_updates),
-            "kernel evaluations": int(history.work[-1]),
-            "vectors": len(model.vectors),
-            "error": error,
-            "peak GiB": peak,
-        }
-    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--covtype", action="store_true")
     parser.add_argument("--data", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument(
+        "--output", type=Path, default=measure.RESULTS / "papers" / "sbp_libsvm.json"
+    )
     arguments = parser.parse_args()
-    if arguments.covtype:
-        measure.report(covtype(), RESULTS / "sbp_covtype.json")
-        return
-    rows = []
-    for name in arguments.data:
-        rows += compare(name)
-        measure.save(rows, RESULTS / "sbp_libsvm.json")
-    shown = [{k: v for k, v in row.items() if k != "curve"} for row in rows]
+    cases = [
+        ({"data": name}, lambda name=name: compare(name)) for name in arguments.data
+    ]
+    rows = measure.resumed(cases, arguments.output)
+    shown = [
+        {"data": row["data"], "method": method}
+        | {key: value for key, value in row[method].items() if key != "curve"}
+        for row in rows
+        for method in ("SVC", *METHODS)
+    ]
     measure.show(shown)
 
 

@@ -9,14 +9,21 @@ from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from budgetjax import checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.models import Labelled
+from budgetjax.models import Labelled, prune
+from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.smo import smo
 from budgetjax.solvers.linear.mpu import mpu
-from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
+from budgetjax.solvers.one_versus_rest import (
+    joined,
+    one_versus_rest,
+    signs_of,
+    unfinished,
+)
 from budgetjax.solvers.solver import Solver
 
 
@@ -81,11 +88,19 @@ class OneVersusRest(Classifier):
         )
         if late := unfinished(solutions, classes):
             warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
+        solutions = tuple(
+            one._replace(model=self._finished(one.model, X, signs, arguments))
+            for one, signs in zip(solutions, signs_of(y, classes), strict=True)
+        )
         self._model = Labelled(
             joined(solutions), inputs.moved(origin), classes, inputs.names_of(self)
         )
         self.n_iter_ = max(int(one.history.step[-1]) for one in solutions)
         return self
+
+    def _finished(self, model: Any, X: Any, y: Any, arguments: dict[str, Any]) -> Any:
+        """What is kept of a solution, given its examples and the solver's arguments."""
+        return model
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -198,20 +213,22 @@ class SMOClassifier(OneVersusRest):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class BudgetSVC(OneVersusRest):
-    """An SVM that looks at its worst-classified examples, `budgetjax.budget_svm`.
+    """An SVM of at most `budget` support vectors, by `budgetjax.budget_svm`.
 
-    At most `budget` examples of the largest loss count, so that it is robust to few
-    wrong labels, and small budgets are a strong regularisation. The budget does not
-    bound the number of support vectors: at the optimum many examples are equally bad.
-    `budgetjax.prune` keeps those of the largest coefficients.
+    The solver looks at the `budget` examples of the largest loss only, so that it is
+    robust to few wrong labels. At its optimum several are equally bad, and more than
+    `budget` have a coefficient. Then the largest are kept, by `budgetjax.prune`, and
+    all coefficients and the bias are solved for anew, by `budgetjax.refit`.
 
-    One-versus-rest, precision and attributes as `SBPClassifier`.
+    One-versus-rest, with so many support vectors per model; precision and attributes as
+    `SBPClassifier`.
 
     Args:
-      budget: number of examples that count, at least 1. The number of rows makes the
-        ordinary SVM.
+      budget: maximum number of support vectors of a model, and number of examples that
+        count, at least 1, and a whole number. The number of rows makes the ordinary
+        SVM.
       penalty: C, positive. To compare budgets, take it proportional to `1 / budget`
-        with "l1" and to its square root with "l2".
+        with "l1" and to its square root with "l2". The refit has a penalty of its own.
       norm: "l1", the sum of the losses of these examples, or "l2", about the root of
         the sum of their squares, without `sample_weight`.
       kernel: as `SBPClassifier`.
@@ -227,9 +244,9 @@ class BudgetSVC(OneVersusRest):
       >>> from budgetjax.estimators import BudgetSVC
       >>> from sklearn.datasets import make_moons
       >>> X, y = make_moons(300, noise=0.1, random_state=0)
-      >>> model = BudgetSVC(budget=50).fit(X, y)
-      >>> bool(model.score(X, y) > 0.95)
-      True
+      >>> model = BudgetSVC(budget=20).fit(X, y)
+      >>> bool(model.score(X, y) > 0.95), len(model.models_[0].vectors) <= 20
+      (True, True)
     """
 
     budget: Any = 100
@@ -245,6 +262,12 @@ class BudgetSVC(OneVersusRest):
     progress: Any = False
 
     _solver = budget_svm
+
+    def _finished(self, model: Any, X: Any, y: Any, arguments: dict[str, Any]) -> Any:
+        size = checks.size(self._where, "budget", self.budget)
+        if len(model.vectors) <= size:
+            return model
+        return refit(prune(model, size), X, y, weight=arguments.get("weight"))
 
 
 @dataclasses.dataclass(eq=False, repr=False)

@@ -16,8 +16,11 @@ from jaxtyping import Array, Bool, Float
 from budgetjax import checks, losses, models, progress_bar, scaling
 from budgetjax.counter import Counter
 from budgetjax.kernels import Mapped
-from budgetjax.online import engine, registry
+from budgetjax.models import KernelModel
+from budgetjax.online import engine, landmarks, registry
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.maintenance import Unbudgeted
+from budgetjax.online.perceptron import perceptron
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
 from budgetjax.refitting.held_out import Scores
 from budgetjax.refitting.newton import Basis
@@ -97,7 +100,9 @@ def refit(
     Args:
       state: the state of any online algorithm with support vectors, a single model; or
         the result of `fit_stream`, for raw rows and their labels. The intercept of such
-        a regressor is solved for too.
+        a regressor is solved for too. Or the `KernelModel` of a solver, such as one
+        after `budgetjax.prune`: then the bias is solved for as well, and the result is
+        a `KernelModel`.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
         object whose `__iter__` reads a file anew. From a generator, which can be read
@@ -183,6 +188,9 @@ def refit(
     """
     where = "refit"
     model, state = state, models.innermost(state)
+    of_solver = isinstance(state, KernelModel)
+    if of_solver:
+        model, state = _with_state(where, model, state, learn_metric)
     algorithm = registry.of_state(where, state)
     function = _loss(where, loss, state.expansion.num_columns)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
@@ -224,7 +232,7 @@ def refit(
         and sum(np.sum(block.weights > 0) for block in blocks()) >= ENOUGH_FOR_METRIC
     )
     # What predicts raw targets has an intercept, which is learned too.
-    shifts = is_regressor and model is not state
+    shifts = of_solver or (is_regressor and model is not state)
     constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
     with progress_bar.reporting(where, progress, "passes") as report:
         problem = _Problem(
@@ -266,18 +274,55 @@ def refit(
                 if calibrates:
                     _, weights, unlearned = _chosen(problem, basis, [chosen])
                 weights = _solved(problem, basis, blocks, [chosen], weights)
+    shift = np.zeros(0)
     if constant is not None:
         shift = weights[:, -1].astype(np.float64) * float(constant)
-        several = len(weights) > 1
-        model = models.with_intercept(model, shift if several else float(shift[0]))
+        shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
     state = _with_weights(algorithm, state, basis, weights)
+    if of_solver:
+        state = models.all_of(state)._replace(
+            bias=jnp.asarray(shift, state.expansion.vectors.dtype)
+        )
+    elif shifts:
+        model = models.with_intercept(model, shift)
     model = models.with_innermost(model, state)
     if calibrates:
         found = held_out.calibrated(unlearned, problem.held)
         return models.with_calibration(model, found)
     # That of other coefficients says nothing.
     return model if model is state else models.with_calibration(model, None)
+
+
+def _with_state(
+    where: str, model: Any, known: KernelModel, learn_metric: Any
+) -> tuple[Any, Any]:
+    """The model of a solver with an online state of its vectors inside, and this."""
+    if learn_metric is not False:
+        raise ValueError(
+            f"{where}: learn_metric must be False for the model of a solver, got "
+            f"{learn_metric!r}"
+        )
+    whole = models.inner(model)
+    if isinstance(whole, models.Labelled) and type(whole.model) is tuple:
+        raise ValueError(
+            f"{where}: state must be a single model, got {len(whole.model)} in one"
+        )
+    vectors = models.support(known).vectors
+    number, width = vectors.shape
+    if not number:
+        raise ValueError(f"{where}: state must have support vectors, got none")
+    state = perceptron.init(
+        known.kernel,
+        num_features=width,
+        budget=number,
+        num_classes=max(2, known.bias.size),
+        maintenance=Unbudgeted(),
+        dtype=vectors.dtype,
+    )
+    expansion, _ = landmarks.given(where, state.kernel, state.expansion, vectors)
+    state = state._replace(expansion=expansion)
+    return models.with_innermost(whole, state), state
 
 
 class _Problem(NamedTuple):

@@ -1,10 +1,11 @@
 """Solvers of two classes on several: one problem per class against the rest."""
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int32, Shaped
 
 from budgetjax import models
 from budgetjax.solvers.solver import Solution, Solver, solve
@@ -43,16 +44,23 @@ def one_versus_rest(
     """
     takes = inspect.signature(solver.init).parameters
     found = []
-    for label in classes[1:] if len(classes) == 2 else classes:
+    for signs in signs_of(y, classes):
         if "seed" in takes:
             arguments["seed"] = int(random.randint(2**31 - 1))
-        signs = np.where(y == label, 1, -1).astype(np.int32)
         solution = solve(solver, X, signs, **arguments)
         if "rows" in takes:
             arguments["rows"] = solution.state.rows
         # One state has as many kernel rows as fit.
         found.append(solution._replace(state=None))
     return tuple(found)
+
+
+def signs_of(
+    y: Shaped[np.ndarray, " n"], classes: Shaped[np.ndarray, " classes"]
+) -> Iterator[Int32[np.ndarray, " n"]]:
+    """The labels of each problem: +1 for a class, or for the second of two."""
+    for label in classes[1:] if len(classes) == 2 else classes:
+        yield np.where(y == label, 1, -1).astype(np.int32)
 
 
 def joined(solutions: tuple[Solution, ...]) -> Any:

@@ -1,6 +1,6 @@
 """The Stochastic Batch Perceptron; see `init`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -397,6 +397,64 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
         state.mean_coefficients * scale,
         jnp.asarray(bias * scale),
     )
+
+
+def slack_of(
+    model: Any, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
+) -> float:
+    r"""The `slack` for which `sbp` has the solution of a trained SVM.
+
+    :math:`\nu = ` mean hinge :math:`(w) / \|w\|`, with the hinge loss of the model's
+    scores, bias included, and the norm of its weight vector :math:`w`. For the optimum
+    of an SVM the slack-constrained problem with this :math:`\nu` has the same
+    solution, up to its length; for another model `sbp` finds one of no smaller margin
+    with as much slack. A :math:`\lambda` becomes a slack by the SVM of the penalty
+    :math:`1 / (\lambda n)`, of a sample of the rows if they are many.
+
+    Cost: scores of all rows and support vectors, O((n + m) m d).
+
+    Args:
+      model: a binary model: a `KernelModel`, a `LinearModel`, a `Solution`, or the
+        state of an online algorithm.
+      X: the training set, shape `(n, d)`.
+      y: labels, -1 and +1, shape `(n,)`.
+      weight: weight of each example, above 0, shape `(n,)`.
+
+    Returns:
+      nu, at least 0.
+
+    Raises:
+      ValueError: if the shapes do not fit, the labels are not -1 and +1, or the model
+        is zero.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import load
+      >>> data = load("checkerboard")
+      >>> X, y = data.X_train[:500], data.y_train[:500]
+      >>> svm = bj.solve(bj.smo, X[:200], y[:200], kernel=bj.RBF(4.0), penalty=2.0)
+      >>> slack = bj.slack_of(svm, X[:200], y[:200])
+      >>> found = bj.solve(bj.sbp, X, y, kernel=bj.RBF(4.0), slack=slack, max_steps=50)
+      >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.8)
+      True
+
+    References:
+      Cotter, Shalev-Shwartz and Srebro (2012), Lemma 2.1 and Section 5,
+      https://arxiv.org/abs/1204.0566.
+    """
+    where = "slack_of"
+    scores = models.decision_function(model, X)
+    if scores.ndim != 1:
+        raise ValueError(
+            f"{where}: model must be binary, got one of {scores.shape[1]} columns"
+        )
+    scores = np.asarray(scores, np.float64)
+    y = np.asarray(training_set.signs(where, y, len(scores), np.float32))
+    weight = training_set.weights(where, weight, jnp.asarray(y))
+    length = models.length(where, model)
+    if not length > 0:
+        raise ValueError(f"{where}: model must not be zero, got weights of norm 0")
+    return float(np.average(np.maximum(1 - y * scores, 0), weights=weight) / length)
 
 
 sbp = Solver(
