@@ -57,6 +57,7 @@ from budgetjax.online.registry import register
 from budgetjax.online.sgd import sgd
 from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
 from budgetjax.program_cache import cache_compiled_programs
+from budgetjax.refitting.compress import compress
 from budgetjax.refitting.one_class import one_class
 from budgetjax.refitting.refit import refit
 from budgetjax.saving.export import export
@@ -135,6 +136,7 @@ __all__ = [
     "cache_compiled_programs",
     "calibrated",
     "compact",
+    "compress",
     "dcd",
     "decision_function",
     "default_gamma",
