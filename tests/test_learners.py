@@ -179,8 +179,9 @@ def test_a_model_that_shrinks_for_long_stays_finite():
         (bj.pegasos, {"budget": 250, "regularization": 1e-2}),
         (bj.nystrom, {"budget": 40}),
         (bj.fourier, {"budget": 40}),
+        (bj.perceptron, {"budget": 250}),
     ],
-    ids=["pegasos", "nystrom", "fourier"],
+    ids=["pegasos", "nystrom", "fourier", "perceptron"],
 )
 def test_the_average_is_that_of_the_iterates(algorithm, arguments):
     X, y = parity(250)

@@ -54,6 +54,7 @@ def init(
     variant: str = "PA-I",
     penalty: ArrayLike = 1.0,
     maintenance: Maintenance | None = None,
+    average: bool | int = False,
     seed: ArrayLike = 0,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
@@ -82,8 +83,8 @@ def init(
     Cost: O(B (d + C)) per example; a positive loss adds the cost of the maintenance.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
-        in every `init`; see `budgetjax.Algorithm`.
+      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
+        dtype: as in every `init`; see `budgetjax.Algorithm`.
       variant: "PA", "PA-I" or "PA-II".
       penalty: C, a positive number; without effect on "PA".
 
@@ -123,6 +124,7 @@ def init(
         budget=budget,
         capacity=capacity,
         dtype=dtype,
+        average=average,
     )
     C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
     return State(

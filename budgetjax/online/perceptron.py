@@ -50,6 +50,7 @@ def init(
     num_classes: int = 2,
     maintenance: Maintenance | None = None,
     margin: ArrayLike = 0.0,
+    average: bool | int = False,
     seed: ArrayLike = 0,
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
@@ -73,8 +74,9 @@ def init(
     Cost: O(B (d + C)) per example; a mistake adds the cost of the maintenance.
 
     Args:
-      kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
-        in every `init`; see `budgetjax.Algorithm`.
+      kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
+        dtype: as in every `init`; see `budgetjax.Algorithm`. The average of the iterates
+        is the averaged Perceptron, which turns a bound on mistakes into one on the risk.
       margin: beta, at least 0; 0 updates on mistakes only.
 
     Returns:
@@ -100,6 +102,8 @@ def init(
       budget Perceptron". https://doi.org/10.1007/s10994-007-5003-0
       Crammer, Kandola and Singer (2003), "Online classification on a budget", in
       https://papers.nips.cc/paper_files/paper/2003
+      Freund and Schapire (1999), "Large margin classification using the Perceptron
+      algorithm", for the average. https://doi.org/10.1023/A:1007662407062
 
     Differences from the papers: none in the binary case; the multi-class update is that
     of multi-class Pegasos without its decay.
@@ -114,6 +118,7 @@ def init(
         budget=budget,
         capacity=capacity,
         dtype=dtype,
+        average=average,
     )
     return State(
         **shared,
