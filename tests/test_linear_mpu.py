@@ -452,6 +452,53 @@ def test_the_bound_on_a_hard_margin_is_that_of_the_paper(double):
     np.testing.assert_allclose(found.primal, 0.5 / learner.margin() ** 2, rtol=1e-12)
 
 
+def test_the_squared_hinge_is_a_hard_margin_with_a_feature_per_pattern(double):
+    """The map of the introduction, update by update; and the optimum, by `dcd`."""
+    X, y = whole()
+    state = started("dense", X, y, loss="squared_hinge", penalty=0.5, tolerance=0.3)
+    wide = np.hstack([X, np.eye(N)])
+    learner = reference_of("dense", wide, y, state, 0.0)
+    everyone = shown("dense", X, y, state)
+    for _ in range(20):
+        _, now = jax.random.split(state.key)
+        order = passes.shuffled(now, passes.everything(N)).indices
+        state = one_step(state, everyone)
+        learner.cycle(np.asarray(order).tolist())
+        np.testing.assert_array_equal(state.counts, learner.I)
+    X, y = noisy()
+    given = {"penalty": 0.5, "loss": "squared_hinge", "tolerance": 1e-4}
+    ours, theirs = (bj.solve(one, X, y, **given) for one in (bj.mpu, bj.dcd))
+    assert ours.converged
+    assert ours.history.primal[-1] == pytest.approx(theirs.history.primal[-1], rel=2e-4)
+    margins = y * np.asarray(ours.model.decision_function(X))
+    weights = np.append(ours.model.weights, ours.model.bias)
+    J = weights @ weights / 2 + 0.5 * np.sum(np.maximum(0, 1 - margins) ** 2)
+    assert ours.history.primal[-1] == pytest.approx(J, rel=1e-5)
+    for more in ({"weight": np.ones(N)}, {"hard_margin": True}):
+        with pytest.raises(ValueError, match="squared_hinge takes no hard margin and"):
+            bj.solve(bj.mpu, X, y, **given, **more)
+    with pytest.raises(ValueError, match=r"loss must be one of .* got 'logistic'"):
+        bj.solve(bj.mpu, X, y, loss="logistic")
+
+
+def test_active_sets_are_as_large_and_as_often_shown_as_asked_for(double):
+    """Without them a step shows every pattern once."""
+    X, y = noisy()
+    everyone = shown("dense", X, y, started("dense", X, y))
+    visits = {}
+    for name, given in {
+        "none": {"first_rounds": 0},
+        "one": {"first_rounds": 1, "second_rounds": 0},
+        "wide": {"first_rounds": 1, "second_rounds": 0, "near": 1e6},
+        "usual": {},
+    }.items():
+        state = one_step(started("dense", X, y, **given), everyone)
+        visits[name] = float(state.num_visits)
+    assert visits["none"] == N
+    assert visits["none"] < visits["one"] < visits["wide"] == 2 * N
+    assert visits["usual"] > visits["one"]
+
+
 def test_what_nothing_separates_ends_all_the_same():
     X, y = noisy()
     found = run(X, y, hard_margin=True, augment=1.0, max_steps=20)

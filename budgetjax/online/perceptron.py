@@ -75,8 +75,8 @@ def init(
 
     Args:
       kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
-        dtype: as in every `init`; see `budgetjax.Algorithm`. The average of the iterates
-        is the averaged Perceptron, which turns a bound on mistakes into one on the risk.
+        dtype: as in every `init`; see `budgetjax.Algorithm`. With `average` it is the
+        averaged Perceptron: a bound on its mistakes becomes one on the risk.
       margin: beta, at least 0; 0 updates on mistakes only.
 
     Returns:

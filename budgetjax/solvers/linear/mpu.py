@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import checks, models, shown
 from budgetjax.checks import Name
@@ -18,18 +18,14 @@ from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import KernelMatrix, Rows, products
 from budgetjax.solvers.solver import Objective, Solver
 
-# Section 5: the distance of the two thresholds, in units of R^2; the margin up to which
-# the first active set takes patterns in, in units of the threshold (c_bar); and how
-# often the two active sets are presented (Nep1, Nep2).
+# Section 5: the distance of the two thresholds, in units of R^2.
 GAP = 3.0
-NEAR = 1.01
-FIRST_ROUNDS = 3
-SECOND_ROUNDS = 10
 # The paper's delta in units of the tolerance: when a pass changes nothing, the
 # objective is certainly near enough.
 PART = 0.1
 # The smallest tolerance in float32, which cannot tell larger margins and counts apart.
 FLOAT32_TOLERANCE = 1e-2
+LOSSES = ("hinge", "squared_hinge")
 
 
 class State(NamedTuple):
@@ -42,7 +38,12 @@ class State(NamedTuple):
       counts: `I_k`, shape `(n,)`.
       threshold: `b`.
       gap: distance of the thresholds, `db`.
-      most: maximum count, `I_max`; infinite for a hard margin.
+      most: maximum count, `I_max`; infinite for a hard margin and the squared hinge.
+      damping: what every count adds to the margin of its own pattern, `1 / 2C`; None
+        but for the squared hinge.
+      near: margin up to which the first active set takes patterns in, in units of the
+        threshold, `c_bar`.
+      rounds: how often the two active sets are presented, `Nep1` and `Nep2`, `(2,)`.
       tally: `t+` and `t-`, shape `(2,)`.
       num_visits: patterns presented.
       settled: whether the last pass over all patterns has changed nothing.
@@ -56,6 +57,9 @@ class State(NamedTuple):
     threshold: Float[Array, ""]
     gap: Float[Array, ""]
     most: Float[Array, ""]
+    damping: Float[Array, ""] | None
+    near: Float[Array, ""]
+    rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
     num_visits: Float[Array, ""]
     settled: Bool[Array, ""]
@@ -75,6 +79,10 @@ def init(
     fit_bias: bool = True,
     bias_scale: ArrayLike = 1.0,
     hard_margin: bool = False,
+    loss: str = "hinge",
+    near: ArrayLike = 1.01,
+    first_rounds: int = 3,
+    second_rounds: int = 10,
     tolerance: ArrayLike = FLOAT32_TOLERANCE,
     seed: ArrayLike = 0,
 ) -> State:
@@ -104,6 +112,12 @@ def init(
     the inverse square of the margin, and infinite while a pattern is on the wrong side.
     Patterns that no hyperplane separates use up `max_steps`.
 
+    With `loss="squared_hinge"` it is :math:`\frac12 \|w\|^2 + C \sum_k \max(0, 1 - w
+    \cdot z_k)^2` that is minimised, by the map to a hard margin: every pattern has a
+    feature more that no other has, :math:`1 / \sqrt{2C}`, which adds
+    :math:`I_k / 2C` to its margin and :math:`1 / 2C` to :math:`\|z_k\|^2`. So all
+    patterns can be separated.
+
     A step presents all patterns in a new random order, and then two active sets, one
     within the other, several times. The loop over patterns is one compiled kernel, made
     for CPUs: a visit takes 50 to 300 nanoseconds, less than an accelerator needs to
@@ -118,6 +132,10 @@ def init(
         `budgetjax.Solver`. A hard margin takes no weights, which would not change it.
       kernel: positive definite, in place of inner products; `X` is then an array.
       hard_margin: whether no pattern may be on the wrong side of its margin.
+      loss: "hinge", or "squared_hinge", which takes no weights.
+      near, first_rounds, second_rounds: the paper's `c_bar`, `Nep1` and `Nep2`: the
+        first active set has what is learned, or has a margin of at most `near` b, the
+        second what has changed; and how often each is presented.
       tolerance: ten times delta. Counts and margins grow as it shrinks: below 1e-2 they
         need float64. `solve` passes its own.
 
@@ -141,8 +159,8 @@ def init(
 
     References:
       Panagiotakopoulos and Tsampouka (2010), "The margin perceptron with unlearning",
-      Algorithm 1, with the active sets and multiple updates of Section 4.
-      https://icml.cc/Conferences/2010/papers/339.pdf
+      Algorithm 1, with the active sets and multiple updates of Section 4, and the map
+      of the introduction. https://icml.cc/Conferences/2010/papers/339.pdf
 
     Differences from the paper: weights of examples, which it does not have.
     """
@@ -152,16 +170,22 @@ def init(
     if checks.flag(where, "hard_margin", hard_margin) and weight is not None:
         raise ValueError(f"{where}: weight must be None, as it changes no hard margin")
     C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
+    squared = loss == "squared_hinge"
+    if squared and (hard_margin or weight is not None):
+        raise ValueError(f"{where}: squared_hinge takes no hard margin and no weight")
+    damping = 1 / (2 * C) if squared else None
     wanted = checks.as_leaf(where, "tolerance", tolerance, dtype, checks.positive)
     # Above 1 it means nothing.
     delta = jnp.minimum(PART * wanted, 0.9)
-    gap = GAP * jnp.max(squares)
-    if hard_margin:
+    gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
+    if hard_margin or squared:
         threshold, most = gap / delta, jnp.full_like(gap, jnp.inf)
     else:
         most = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
         threshold = most / C
-    _check(where, problem, bool(hard_margin), tolerance, most, threshold)
+    _check(where, problem, squared, bool(hard_margin), tolerance, most, threshold)
     return State(
         algorithm=checks.algorithm_of(where),
         weights=jnp.zeros(problem.width, dtype),
@@ -169,6 +193,15 @@ def init(
         threshold=threshold,
         gap=gap,
         most=most,
+        damping=damping,
+        near=checks.as_leaf(where, "near", near, dtype, checks.positive),
+        rounds=jnp.array(
+            [
+                checks.size(where, "first_rounds", first_rounds, at_least=0),
+                checks.size(where, "second_rounds", second_rounds, at_least=0),
+            ],
+            jnp.int32,
+        ),
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),
@@ -180,6 +213,7 @@ def init(
 def _check(
     where: str,
     problem: Problem,
+    squared: bool,
     hard: bool,
     tolerance: ArrayLike,
     most: Float[Array, ""],
@@ -213,7 +247,7 @@ def _check(
             f"{least:g}; use solve, which computes in float64, or jax.enable_x64",
         ),
         (
-            not hard and total > integers,
+            not hard and not squared and total > integers,
             f"counts must be at most {integers:g} to be exact in {squares.dtype}, got "
             f"{total:g}; raise tolerance, or lower penalty, or scale X down",
         ),
@@ -231,9 +265,11 @@ def _pass(
     state: State, shown: Rows, order: Order, everything: Bool[Array, ""]
 ) -> tuple[State, Order, Bool[Array, ""]]:
     """The state after some patterns, those of the next active set, and any change."""
-    upper = state.threshold + state.gap
+    upper, damping = state.threshold + state.gap, state.damping
 
     def visit(count, margin, square, own, tally):
+        if damping is not None:
+            margin, square = margin + damping * count, square + damping
         # Equation (8), with the multiple updates of Section 4: at most as many as the
         # count allows, which are none at its ends.
         most = state.most if own is None else own
@@ -244,7 +280,7 @@ def _pass(
         times = jnp.where(beyond >= 0, jnp.minimum(times, allowed), 0)
         now = count + jnp.where(learn, times, -times)
         # Section 4: of all patterns the first active set is kept, of that the second.
-        first = (margin <= NEAR * state.threshold) | (now > 0)
+        first = (margin <= state.near * state.threshold) | (now > 0)
         second = (now != count) & (now > 0)
         keep = jnp.where(everything, first, second)
         # Written otherwise, jax 0.10 does not compile a pass to one kernel.
@@ -289,14 +325,14 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
         state, _, rounds = carried
         state, second, changed = _pass(state, X, first, jnp.bool_(False))
         state, *_ = jax.lax.while_loop(
-            lambda carried: carried[2] & (carried[3] < SECOND_ROUNDS),
+            lambda carried: carried[2] & (carried[3] < state.rounds[1]),
             present_second,
             (state, second, changed, jnp.int32(0)),
         )
         return state, changed, rounds + 1
 
     state, *_ = jax.lax.while_loop(
-        lambda carried: carried[1] & (carried[2] < FIRST_ROUNDS),
+        lambda carried: carried[1] & (carried[2] < state.rounds[0]),
         present_first,
         (state, changed, jnp.int32(0)),
     )
@@ -311,6 +347,8 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     learned = jnp.sum(state.counts)
     # Equation (24), over b^2.
     lacking = jnp.maximum(threshold - margins, 0)
+    if state.damping is not None:
+        return _squared_objective(state, square, lacking, learned)
     lacking = lacking if weight is None else weight * lacking
     soft = Objective(
         (square / 2 + state.most * jnp.sum(lacking)) / threshold**2,
@@ -324,6 +362,23 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
         jnp.where(square > 0, learned**2 / 2 / jnp.where(square > 0, square, 1), 0),
     )
     return jax.tree.map(lambda *of: jnp.where(jnp.isinf(state.most), *of), hard, soft)
+
+
+def _squared_objective(
+    state: State,
+    square: Float[Array, ""],
+    lacking: Float[Array, " n"],
+    learned: Float[Array, ""],
+) -> Objective:
+    """That of the squared hinge, and the dual of the hard margin that it becomes."""
+    damping, counts = state.damping, state.counts
+    assert damping is not None
+    whole = square + damping * jnp.sum(counts**2)
+    penalty = 1 / (2 * damping)
+    return Objective(
+        (square / 2 + penalty * jnp.sum(lacking**2)) / state.threshold**2,
+        jnp.where(whole > 0, learned**2 / 2 / jnp.where(whole > 0, whole, 1), 0),
+    )
 
 
 def model(
