@@ -253,7 +253,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 )  # fmt: skip
                 panel.plot(budgets(), vectors[:, i], ":", color="tab:red")
                 panel.grid(False)
-                panel.set(title=f"{TITLES[norm]}, {steps} B steps")
+                panel.set(ylim=(20, TRAIN), title=f"{TITLES[norm]}, {steps} B steps")
             line[0].set_ylabel("s, vectors kept")
         for panel in panels[-1]:
             panel.set_xlabel("B")

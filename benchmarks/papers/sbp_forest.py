@@ -1,0 +1,118 @@
+"""Test error of SBP on Forest, one class against the rest, as seconds go by.
+
+    python benchmarks/papers sbp_forest --minutes 20
+
+The end of Section 5 of Cotter, Shalev-Shwartz and Srebro (2012): 522,910 training and
+58,102 test rows of covtype, a Gaussian kernel with sigma^2 = 5000, lambda = 1/(10000
+n), that is C = 10,000, nu = 7.62e-10, and a bias. LIBSVM ends with 1.8 percent errors
+after 35 hours, SBP has 1.6 after a quarter of that. The paper does not say which class,
+nor how features are scaled: here class 2 against the rest, and raw numbers, with which
+a kernel so narrow separates all examples. Rows are parted at random. Seconds are
+processor seconds of the training alone; a run goes for the minutes given, on the clock.
+"""
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import measure
+import numpy as np
+from matplotlib import pyplot
+
+import budgetjax as bj
+from budgetjax import datasets
+
+TRAIN = 522_910
+KERNEL = bj.RBF(1 / (2 * 5000.0))
+SLACK = 7.62e-10
+# Mebibytes of kernel rows, and steps between looks at the clock.
+CACHE, STEPS = 4000, 10
+OUTPUT = measure.RESULTS / "papers" / "sbp_forest.json"
+
+
+def data_of() -> tuple[np.ndarray, ...]:
+    """Raw features less their medians, which changes no distance."""
+    data = datasets.load("covtype", standardise=False)
+    X = np.concatenate([data.X_train, data.X_test]).astype(np.float32)
+    y = np.concatenate([data.y_train, data.y_test])
+    y = np.where(y == 1, 1, -1)  # the second of the classes 0 to 6
+    X = X - np.median(X, axis=0)
+    order = np.random.default_rng(0).permutation(len(y))
+    train, test = order[:TRAIN], order[TRAIN:]
+    return X[train], y[train], X[test], y[test]
+
+
+def curve(minutes: float) -> dict[str, Any]:
+    """Seconds, changes, vectors and test error, as it goes."""
+    X, y, X_test, y_test = data_of()
+    algorithm, points, begin = bj.sbp, [], time.monotonic()
+    state = algorithm.init(X, y, kernel=KERNEL, slack=SLACK, cache_size=CACHE)
+    X, y = algorithm.prepare(state, X, y)
+    steps = jax.jit(
+        lambda state, X, y: jax.lax.fori_loop(
+            jnp.int32(0), jnp.int32(STEPS), lambda _, s: algorithm.step(s, X, y), state
+        ),
+        donate_argnums=0,
+    )
+    state, seconds = jax.tree.map(jnp.copy, state), 0.0
+    while time.monotonic() < begin + 60 * minutes:
+        start = time.process_time()
+        state = jax.block_until_ready(steps(state, X, y))
+        seconds += time.process_time() - start
+        if not points or seconds > 1.3 * points[-1][0]:
+            points.append(point(state, seconds, X, y, X_test, y_test))
+            print(points[-1], flush=True)
+    points.append(point(state, seconds, X, y, X_test, y_test))
+    return {
+        "examples": len(y),
+        "positive": float(np.mean(np.asarray(y) > 0)),
+        "curve": points,
+        "peak GiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def point(state, seconds: float, X, y, X_test, y_test) -> list[float]:
+    model = bj.sbp.model(state, X, y)
+    error = float(np.mean(np.asarray(model.predict(X_test)) != y_test))
+    changes = int(state.num_updates)
+    return [round(seconds, 1), changes, len(model.vectors), round(100 * error, 2)]
+
+
+def draw(row: dict[str, Any]) -> None:
+    """The error against changes, with the seconds told."""
+    seconds, changes, _, error = np.array(row["curve"]).T
+    with matplotlib.rc_context(bj.plots.STYLE):
+        figure, panel = pyplot.subplots(figsize=(4.6, 3.2), layout="constrained")
+        panel.plot(changes, error, "o-", label="SBP")
+        panel.axhline(1.8, ls="--", color="0.4")
+        panel.annotate("LIBSVM in the paper, 35 hours", (changes[0], 1.9), fontsize=8)
+        panel.annotate(
+            f"{seconds[-1]:,.0f} s", (changes[-1], error[-1]), fontsize=8,
+            xytext=(0, 6), textcoords="offset points", ha="right",
+        )  # fmt: skip
+        panel.set(xscale="log", yscale="log", xlabel="changes", ylabel="test error, %")
+        figure.savefig(OUTPUT.with_suffix(".png"))
+        pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Forest, by SBP")
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    given = parser.parse_args()
+    cases = [
+        ({"data": "covtype, class 2", "method": "SBP"}, lambda: curve(given.minutes))
+    ]
+    (row,) = measure.resumed(cases, given.output)
+    names = ("seconds", "changes", "vectors", "error %")
+    measure.show([dict(zip(names, one, strict=True)) for one in row["curve"]])
+    draw(row)
+
+
+if __name__ == "__main__":
+    main()
