@@ -1777,6 +1777,31 @@ def test_picture_of_images(at, models, monkeypatch):
     assert [text.get_text() for text in axes.get_yticklabels()] == ["no", "yes"]
 
 
+def test_picture_of_reliability(at, models, monkeypatch):
+    saved = figures(monkeypatch)
+    X, y = data()
+    given = models / "model.st"
+    good("plot", given, "--test", "train.csv", "-o", "m.png")
+    (axes,) = saved[-1].axes
+    model = bj.load(given)
+    chances = bj.probabilities(model, X)
+    expected = bj.plots.reliability_curve(chances, y, model.model.classes)
+    np.testing.assert_allclose(axes.get_lines()[-1].get_xydata().T, expected, atol=1e-6)
+    for name, file, code, says in (
+        (
+            models / "python.st",
+            "train.csv",
+            2,
+            "python.st is not calibrated",
+        ),
+        (given, "new.csv", 1, "new.csv: must have the target kind"),
+    ):
+        np.savetxt("new.csv", X[:5], "%g", ",", header="a,b", comments="")
+        result = run("plot", name, "--test", file, "-o", "m.png")
+        assert result.exit_code == code
+        assert says in result.stderr
+
+
 def test_picture_of_regions(at, monkeypatch):
     saved = figures(monkeypatch)
     train("train.three", "--no-refit", *QUICK)

@@ -2,7 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
+
+from budgetjax.cli import reading
 
 
 class Model(NamedTuple):
@@ -39,6 +42,44 @@ def opened(path: str) -> Model:
     num_features = models.num_features(path, model)
     classes, target = models.labels_of(model), (notes or {}).get("target")
     return Model(value, model, classes, num_features, target)
+
+
+def source(model: Model, file: str, columns: reading.Columns) -> Any:
+    """The rows of a file for a model, as `budgetjax.stream.Batches`.
+
+    The target is the column of the training, where the file has it and none is named.
+
+    Raises:
+      ValueError, OSError: as `reading.like`.
+    """
+    from budgetjax import models
+
+    file = reading.local(file, columns)
+    if (
+        columns.target is None
+        and model.target not in (None, *columns.ignore)
+        and reading.has_columns(file, columns)
+        and model.target in reading.names(file, columns)
+    ):
+        columns = columns._replace(target=model.target)
+    if models.fills(model.model):
+        columns = columns._replace(missing="mean")
+    return reading.like(
+        *(file, columns, model.model.feature_names, model.num_features),
+        sparse=takes_sparse(model.model),
+    )
+
+
+def check_probabilities(option: str, path: str, model: Model) -> None:
+    """Refuses models without probabilities, before a row is read."""
+    from budgetjax import calibration
+
+    if model.classes is None:
+        raise click.UsageError(f"{option}: {path} predicts numbers.")
+    if not calibration.gives_probabilities(model.model):
+        raise click.UsageError(
+            f"{option}: {path} is not calibrated, as models of --refit are."
+        )
 
 
 def takes_sparse(model: Any) -> bool:

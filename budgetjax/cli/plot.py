@@ -5,16 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import numpy as np
 
-from budgetjax.cli import data
+from budgetjax.cli import data, reading, targets
 
 FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
+# Points of a curve of reliability.
+BINS = 10
 EXAMPLES = """\b
 Examples:
   budgetjax plot iris.safetensors --output iris.png
   budgetjax plot small.safetensors large.safetensors --output curves.pdf
   budgetjax plot digits.safetensors --images 28x28 --output vectors.png
+  budgetjax plot digits.safetensors --test new.csv --output reliability.png
 """
 
 
@@ -40,12 +44,23 @@ class Shape(click.ParamType):
     type=Shape(),
     help="Draw the support vectors as images of so many pixels.",
 )
-def plot(model: tuple[str, ...], output: str, images: tuple[int, int] | None) -> None:
+@click.option(
+    "--test",
+    metavar="FILE",
+    help="Draw how often predictions of FILE are right, by their probabilities.",
+)
+def plot(
+    model: tuple[str, ...],
+    output: str,
+    images: tuple[int, int] | None,
+    test: str | None,
+) -> None:
     """Draw what MODEL has learned.
 
     For a model of "budgetjax train": how the error went as rows were learned. For any
     model with two features: what is predicted where. For several models: their errors,
-    in one picture.
+    in one picture. FILE has the target of the training, and is as for "budgetjax
+    predict".
     """
     if not output.lower().endswith(FORMATS):
         raise click.UsageError(
@@ -53,8 +68,10 @@ def plot(model: tuple[str, ...], output: str, images: tuple[int, int] | None) ->
         )
     if images and len(model) > 1:
         raise click.UsageError("--images is for one MODEL.")
+    if images and test:
+        raise click.UsageError("--images and --test are different pictures.")
     data.check_outputs({"--output": output}, *model)
-    draw(output, lambda: _figure(model, images))
+    draw(output, lambda: _reliability(model, test) if test else _figure(model, images))
     click.echo(f"picture: {output}")
 
 
@@ -114,4 +131,37 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     if planar:
         plots.decision_regions(first.model, axes=axes[0])
         axes[0].set_title("Prediction, and support vectors")
+    return figure
+
+
+def _reliability(paths: tuple[str, ...], file: str) -> Any:
+    """How far the probabilities of models are what they say, on the rows of a file."""
+    from matplotlib.figure import Figure
+
+    from budgetjax import calibration, plots
+    from budgetjax.cli import models
+
+    curves = {}
+    for path in paths:
+        model = models.opened(path)
+        models.check_probabilities("--test", path, model)
+        source = models.source(model, file, reading.Columns())
+        chances, labels = [], []
+        for X, *rest in source:
+            if not rest:
+                raise ValueError(f"{file}: must have the target {model.target}")
+            scores = model.model.decision_function(X)
+            chances.append(calibration.of_scores(model.model, scores))
+            labels.append(rest[0])
+        y = np.concatenate(labels)
+        targets.check(source.name, y, model.classes, 0)
+        name = os.path.basename(path)
+        bins = min(BINS, len(y))
+        curves[name] = plots.reliability_curve(
+            np.concatenate(chances), y, model.classes, bins
+        )
+    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
+    plots.reliability(curves, axes=figure.subplots())
+    title = f"{', '.join(curves)} on {os.path.basename(file)}"
+    figure.suptitle(title, x=0.01, ha="left")
     return figure

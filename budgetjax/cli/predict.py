@@ -65,30 +65,17 @@ def predict(
     to_file = output != STANDARD_OUTPUT
     data.check_outputs({"--output": output if to_file else None}, model, file)
 
-    from budgetjax import models as scorers
     from budgetjax.cli import models
 
     chosen = models.opened(model)
     if scores and chosen.classes is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
+    if scores and probabilities:
+        raise click.UsageError("--scores and --probabilities exclude each other.")
     if probabilities:
-        _check_probabilities(model, chosen, scores)
-    file = reading.local(file, columns)
-    strict = columns.target is not None
-    if (
-        not strict
-        and chosen.target not in (None, *columns.ignore)
-        and reading.has_columns(file, columns)
-        and chosen.target in reading.names(file, columns)
-    ):
-        columns = columns._replace(target=chosen.target)
-    if scorers.fills(chosen.model):
-        columns = columns._replace(missing="mean")
-    source = reading.like(
-        *(file, columns, chosen.model.feature_names, chosen.num_features),
-        sparse=models.takes_sparse(chosen.model),
-    )
-    tally = _Tally(source.name, chosen, strict)
+        models.check_probabilities("--probabilities", model, chosen)
+    source = models.source(chosen, file, columns)
+    tally = _Tally(source.name, chosen, strict=columns.target is not None)
     more = "score" if scores else "probability" if probabilities else None
     lines = _lines(chosen, source, tally, more, options.shows_progress(quiet))
     if to_file:
@@ -98,20 +85,6 @@ def predict(
             sys.stdout.write(line)
     if not quiet:
         click.echo(tally.text(), err=not to_file)
-
-
-def _check_probabilities(path: str, model: Model, scores: bool) -> None:
-    """Refuses models without probabilities, before a row is read."""
-    from budgetjax import calibration
-
-    if scores:
-        raise click.UsageError("--scores and --probabilities exclude each other.")
-    if model.classes is None:
-        raise click.UsageError(f"--probabilities: {path} predicts numbers.")
-    if not calibration.gives_probabilities(model.model):
-        raise click.UsageError(
-            f"--probabilities: {path} is not calibrated, as models of --refit are."
-        )
 
 
 class _Tally:
