@@ -63,6 +63,7 @@ from budgetjax.refitting.refit import refit
 from budgetjax.saving.export import export
 from budgetjax.saving.model_files import load, save
 from budgetjax.scaling import default_gamma
+from budgetjax.solvers.held_out import held_out_stop
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
 from budgetjax.solvers.kernel.sbp import sbp, slack_of
@@ -145,6 +146,7 @@ __all__ = [
     "forgetron",
     "fourier",
     "grid",
+    "held_out_stop",
     "kernel_pegasos",
     "kmeans_landmarks",
     "linear_pegasos",

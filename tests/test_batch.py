@@ -406,6 +406,35 @@ def test_sbp_against_its_reference(data, slack, fit_bias, double):
     assert len(set(drawn)) > 15
 
 
+def test_the_average_of_the_paper(double):
+    """Of all iterates alike, in place of the t-th with the weight t."""
+    X, y = noisy()
+    given = {"batch_size": 1, "slack": 0.05}
+    state = started("sbp", X, y, average_power=0.0, **given)
+    path, _ = path_of("sbp", state, X, y, 300)
+    close(path.mean_coefficients[-1], np.mean(path.coefficients, axis=0))
+    close(path.mean_responses[-1], np.mean(path.responses, axis=0))
+    # The draws do not depend on it.
+    other, _ = path_of("sbp", started("sbp", X, y, **given), X, y, 300)
+    close(path.coefficients, other.coefficients)
+    assert np.max(np.abs(path.mean_responses[-1] - other.mean_responses[-1])) > 1e-3
+
+
+def test_examples_under_water_are_a_supergradient(double):
+    """Lemma 3.1: their mean bounds the level of all other models."""
+    Q, random, level = signed("noisy"), np.random.default_rng(0), water_level.level
+    for volume in (0.0, 1e-3, 3.0, 200.0):
+        for _ in range(10):
+            c, others = (Q @ random.normal(size=N) for _ in range(2))
+            here = float(level(jnp.asarray(c), jnp.array(volume), jnp.array(0.0)))
+            wet = c < here + 1e-12
+            assert wet.any()
+            # <sum_i p_i y_i Phi(x_i), w' - w>, with p uniform on them
+            bound = here + np.mean((others - c)[wet])
+            highest = reference.level(others, volume)
+            assert highest <= bound + 1e-12 * size_of(others, volume)
+
+
 @pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
 def test_sbp_draws_each_example_under_water_as_likely(fit_bias, double):
     X, y = digits()
@@ -914,7 +943,7 @@ def settled(name="sdca", data=digits, **given):
 def test_history():
     X, y, state = settled()
     state, history = run("sdca", X, y, state, max_steps=25, callback_every=10)
-    assert history._fields == ("step", "primal", "dual", "gap", "work")
+    assert history._fields == ("step", "primal", "dual", "gap", "work", "vectors")
     np.testing.assert_array_equal(history.step, [0, 10, 20, 25])
     close(history.primal[0], N * REQUIRED["sdca"]["penalty"], 1e-6)
     assert history.dual[0] == 0
@@ -923,6 +952,8 @@ def test_history():
     np.testing.assert_allclose(history.gap[1:], gap, rtol=1e-12)
     assert np.all(np.diff(history.dual) > 0)
     np.testing.assert_array_equal(history.work, N * N)
+    assert history.vectors[0] == 0 < history.vectors[1] <= N
+    assert history.vectors[-1] == np.count_nonzero(state.coefficients)
     assert all(isinstance(column, np.ndarray) for column in history)
     _, nothing = run("sdca", X, y, state, max_steps=0)
     np.testing.assert_array_equal(nothing.step, [0])
@@ -949,6 +980,35 @@ def test_a_tolerance_ends_the_run():
     assert small[-1]
     assert not np.any(small[:-1])
     assert history.step[-1] < 1000
+
+
+def test_a_held_out_error_that_settles_ends_the_run():
+    X, y, state = settled()
+    held, labels = X[::2], np.where(np.arange(N // 2) % 7 == 0, -y[::2], y[::2])
+    errors = []
+
+    def seen(state, record):
+        predicted = np.asarray(bj.sdca.model(state, X, y).predict(held))
+        errors.append(np.mean(predicted != labels))
+        return stop(state, record)
+
+    stop = bj.held_out_stop(bj.sdca, X, y, held, labels, patience=3)
+    given = {"callback": seen, "callback_every": 2}
+    _, history = run("sdca", X, y, state, max_steps=400, **given)
+    assert 3 < len(errors) == len(history.step) < 200
+    assert min(errors[-3:]) >= min(errors[:-3])
+    for k in range(4, len(errors)):
+        assert min(errors[k - 3 : k]) < min(errors[: k - 3])
+
+
+def test_what_cannot_be_held_out(as_installed):
+    for y, patience, says in (
+        (Y_[:-1], 5, r"y_held must be -1 or \+1 .* shape \(60,\), got shape \(59,\)"),
+        (2 * Y_, 5, r"y_held must be -1 or \+1 per row"),
+        (Y_, 0, "patience must be at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=f"^held_out_stop: {says}"):
+            bj.held_out_stop(bj.sdca, X_, Y_, X_, y, patience=patience)
 
 
 @pytest.mark.parametrize("name", ["sdca", "smo"])

@@ -73,6 +73,8 @@ class Solver(Generic[Arguments, State]):
         vectors of a kernel model depends on values, so this cannot be traced.
       work: `work(state) -> int`, kernel values computed since `init`, or patterns
         visited.
+      vectors: `vectors(state)`, the number of examples with a coefficient; 0 where a
+        solver keeps none.
       settled: `settled(state) -> bool`, whether nothing is left to change.
       linear: whether rows may be sparse; `solve` then computes in float64, whatever
         JAX's default precision is.
@@ -87,6 +89,7 @@ class Solver(Generic[Arguments, State]):
     objective: Callable[[Any, Any, Any], Objective]
     model: Callable[[Any, Any, Any], Any]
     work: Callable[[Any], int]
+    vectors: Callable[[Any], Array | int] = lambda state: 0
     settled: Callable[[Any], Bool[Array, ""] | bool] = lambda state: False
     linear: bool = False
     max_steps: int = 10_000
@@ -106,6 +109,8 @@ class Record(NamedTuple):
       gap: relative gap, `|primal - dual|` over the smaller of the two; infinite while
         that is not above 0.
       work: kernel values computed, or patterns visited, since `init`.
+      vectors: examples with a coefficient, the support vectors of a kernel model; 0
+        where a solver keeps none.
     """
 
     step: int
@@ -113,6 +118,7 @@ class Record(NamedTuple):
     dual: float
     gap: float
     work: int
+    vectors: int
 
 
 class History(NamedTuple):
@@ -123,6 +129,7 @@ class History(NamedTuple):
     dual: Float[np.ndarray, " records"]
     gap: Float[np.ndarray, " records"]
     work: Shaped[np.ndarray, " records"]
+    vectors: Shaped[np.ndarray, " records"]
 
 
 class Solution(NamedTuple):
@@ -331,12 +338,15 @@ _advance_in_place = jax.jit(_steps, static_argnums=0, donate_argnums=1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _objective(solver: Solver, state: Any, X: Any, y: Any) -> Objective:
-    return solver.objective(state, X, y)
+def _reached(
+    solver: Solver, state: Any, X: Any, y: Any
+) -> tuple[Objective, Array | int]:
+    return solver.objective(state, X, y), solver.vectors(state)
 
 
 def _record(solver: Solver, state: Any, X: Any, y: Any, step: int) -> Record:
-    primal, dual = map(float, _objective(solver, state, X, y))
+    objective, vectors = _reached(solver, state, X, y)
+    primal, dual = map(float, objective)
     if np.isnan(primal):
         raise ValueError(
             f"solve: the objective must be a number, got {primal} after {step} steps: "
@@ -344,4 +354,4 @@ def _record(solver: Solver, state: Any, X: Any, y: Any, step: int) -> Record:
         )
     lower = min(primal, dual)
     gap = abs(primal - dual) / lower if lower > 0 else np.inf
-    return Record(step, primal, dual, gap, solver.work(state))
+    return Record(step, primal, dual, gap, solver.work(state), int(vectors))

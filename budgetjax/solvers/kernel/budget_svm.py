@@ -402,5 +402,6 @@ budget_svm = Solver(
     objective,
     model,
     lambda state: row_cache.evaluations(state.rows),
+    lambda state: jnp.count_nonzero(state.coefficients),
     max_steps=100_000,
 )

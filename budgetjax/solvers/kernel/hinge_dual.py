@@ -281,6 +281,11 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
+def vectors(state: State) -> Integer[Array, ""]:
+    """The number of examples with a coefficient."""
+    return jnp.count_nonzero(state.coefficients)
+
+
 def work(state: State) -> int:
     """Kernel values computed."""
     return row_cache.evaluations(state.rows)
@@ -319,4 +324,5 @@ def solver_by_visits(
         )
 
     init.__doc__ = doc
-    return Solver(name, init, training_set.prepare, step, objective, model, work)
+    prepare = training_set.prepare
+    return Solver(name, init, prepare, step, objective, model, work, vectors)

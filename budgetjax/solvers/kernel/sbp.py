@@ -34,13 +34,13 @@ class State(NamedTuple):
       slack: nu.
       weight: v, shape `(n,)`, or None.
       first_rate: eta_0.
+      average_power: p; the t-th iterate has about the weight t^p in the average.
       coefficients: alpha, shape `(n,)`.
       responses: c, the margins of the iterate, shape `(n,)`.
       squared_norm: `||w||^2`, at most 1.
       level: gamma of the responses.
       bias: b of the responses.
-      mean_coefficients: average of the coefficients after each update, the t-th with
-        the weight t, shape `(n,)`.
+      mean_coefficients: average of the coefficients after each update, shape `(n,)`.
       mean_responses: the same average of the responses, shape `(n,)`.
       num_updates: t.
       key: PRNG key of the draws.
@@ -53,6 +53,7 @@ class State(NamedTuple):
     slack: Float[Array, ""]
     weight: Float[Array, " n"] | None
     first_rate: Float[Array, ""]
+    average_power: Float[Array, ""]
     coefficients: Float[Array, " n"]
     responses: Float[Array, " n"]
     squared_norm: Float[Array, ""]
@@ -77,6 +78,7 @@ def init(
     weight: ArrayLike | None = None,
     fit_bias: bool = True,
     batch_size: int = 64,
+    average_power: ArrayLike = 1.0,
     cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
     seed: ArrayLike = 0,
@@ -117,6 +119,9 @@ def init(
         between the classes.
       batch_size: maximum number of updates, and of new kernel rows, per step; 1 is the
         iteration of the paper.
+      average_power: p, at least 0; the t-th iterate counts about as t^p in the average.
+        0 is the uniform average of the paper, of which Lemma 3.2 says that it is within
+        O(sqrt(1/T)) of the highest level after T updates.
 
     Returns:
       A state of the zero model.
@@ -139,12 +144,15 @@ def init(
       Cotter, Shalev-Shwartz and Srebro (2012), "The kernelized Stochastic Batch
       Perceptron", Algorithms 1 and 2; Section 3.6 and Appendix B for the bias.
       https://arxiv.org/abs/1204.0566
+      Shamir and Zhang (2013), "Stochastic gradient descent for non-smooth
+      optimization", Section 4, for the weights of the average.
+      https://proceedings.mlr.press/v28/shamir13.html
 
     Differences from the paper: the average weighs iterate t by t, which forgets the
-    first ones sooner. Examples whose rows must be computed are drawn several at once,
-    from those under water at the start of the step. Levels are found by Newton's
-    method, without sorting or selecting. With a bias the paper draws either class with
-    equal chances; here they alternate.
+    first ones sooner, unless `average_power` is 0. Examples whose rows must be computed
+    are drawn several at once, from those under water at the start of the step. Levels
+    are found by Newton's method, without sorting or selecting. With a bias the paper
+    draws either class with equal chances; here they alternate.
     """
     where = "sbp.init"
     X, y = training_set.training_set(where, kernel, X, y)
@@ -159,6 +167,9 @@ def init(
         rows=rows,
         slack=slack,
         weight=training_set.weights(where, weight, y),
+        average_power=checks.as_leaf(
+            where, "average_power", average_power, X.dtype, checks.non_negative
+        ),
         first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
         coefficients=zeros,
         responses=zeros,
@@ -240,8 +251,9 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
             )
         else:
             level = water_level.level(responses, volume, level, state.weight)
-        # The t-th iterate has the weight t.
-        means, share = (state.mean_coefficients, state.mean_responses), 2 / (time + 1)
+        # Weights t with the power 1, and all alike with 0.
+        share = (1 + state.average_power) / (time + state.average_power)
+        means = state.mean_coefficients, state.mean_responses
         mean_coefficients, mean_responses = (
             mean + share * (now - mean)
             for mean, now in zip(means, (coefficients, responses), strict=True)
@@ -465,6 +477,7 @@ sbp = Solver(
     objective,
     model,
     lambda state: row_cache.evaluations(state.rows),
+    lambda state: jnp.count_nonzero(state.mean_coefficients),
     max_steps=2000,
     callback_every=20,
 )

@@ -248,4 +248,5 @@ smo = Solver(
     hinge_dual.objective,
     hinge_dual.model,
     hinge_dual.work,
+    hinge_dual.vectors,
 )

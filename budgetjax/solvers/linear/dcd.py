@@ -235,6 +235,7 @@ dcd = Solver(
     objective,
     model,
     lambda state: int(state.num_visits),
+    lambda state: jnp.count_nonzero(state.coefficients),
     lambda state: state.settled,
     linear=True,
     callback_every=5,

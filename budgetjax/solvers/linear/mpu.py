@@ -408,6 +408,7 @@ mpu = Solver(
     objective,
     model,
     lambda state: int(state.num_visits),
+    lambda state: jnp.count_nonzero(state.counts),
     lambda state: state.settled,
     linear=True,
     max_steps=1000,

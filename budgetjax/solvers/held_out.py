@@ -1,0 +1,78 @@
+"""When to stop, by held-out examples; see `held_out_stop`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from budgetjax import checks, models
+from budgetjax.solvers.solver import Record, Solver
+
+
+def held_out_stop(
+    solver: Solver,
+    X: Any,
+    y: ArrayLike,
+    X_held: Any,
+    y_held: ArrayLike,
+    *,
+    patience: int = 5,
+) -> Callable[[Any, Record], bool]:
+    """A callback for `solve` that ends a run when its held-out error settles.
+
+    A small duality gap is often more than predictions need, and stochastic solvers
+    never have one. This one predicts the held-out rows at every record, and stops when
+    so many records in a row have brought no lower error. The solution is that of the
+    last record, not of the lowest error, which its own noise would choose.
+
+    Cost: the scores of the held-out rows per record, O(m d) each with m support
+    vectors.
+
+    Args:
+      solver: the solver of the run.
+      X: its training set, as it is given to `solve`.
+      y: the labels of the training set.
+      X_held: rows that are not in it, shape `(n, d)`.
+      y_held: their labels, -1 and +1, shape `(n,)`.
+      patience: records without a lower error after which to stop, at least 1.
+
+    Returns:
+      A function of a state and a `Record`, for one run: another needs another.
+
+    Raises:
+      ValueError: if `patience` or the held-out labels do not fit.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> from budgetjax.datasets import load
+      >>> data = load("checkerboard")
+      >>> train = data.X_train[:500], data.y_train[:500]
+      >>> held = data.X_train[500:1000], data.y_train[500:1000]
+      >>> found = bj.solve(
+      ...     bj.sbp, *train, kernel=bj.RBF(8.0), slack=0.01, tolerance=None,
+      ...     callback=bj.held_out_stop(bj.sbp, *train, *held, patience=3))
+      >>> int(found.history.step[-1]) < 1000
+      True
+
+    References:
+      Cotter, Shalev-Shwartz and Srebro (2012), Section 6: "the most practical approach
+      seems to be to terminate when a holdout error stabilizes".
+      https://arxiv.org/abs/1204.0566
+    """
+    where = "held_out_stop"
+    patience = checks.size(where, "patience", patience)
+    labels = np.asarray(y_held)
+    if labels.shape != (len(X_held),) or not np.all(np.abs(labels) == 1):
+        raise ValueError(
+            f"{where}: y_held must be -1 or +1 per row of X_held, of shape "
+            f"({len(X_held)},), got shape {labels.shape}"
+        )
+    errors: list[float] = []
+
+    def stop(state: Any, record: Record) -> bool:
+        predicted = models.predict(solver.model(state, X, y), X_held)
+        errors.append(float(np.mean(np.asarray(predicted) != labels)))
+        return len(errors) - 1 - int(np.argmin(errors)) >= patience
+
+    return stop
