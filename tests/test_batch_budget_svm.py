@@ -13,7 +13,11 @@ import budgetjax as bj
 from budgetjax.models import prune
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
-from budgetjax.solvers.kernel.worst_norms import OneInfinity, TwoInfinity
+from budgetjax.solvers.kernel.worst_norms import (
+    Euclidean,
+    OneInfinity,
+    TwoInfinity,
+)
 
 N, D, GAMMA = 60, 3, 0.5
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
@@ -128,6 +132,62 @@ def test_the_least_norm_over_biases(norm, double):
             assert abs(float(value) - worst(float(bias))) <= near, (name, budget)
             for other in np.concatenate([biases, y * v])[::5]:
                 assert value <= worst(other) + near, (name, budget)
+
+
+def weights():
+    """For the norm with a weight per entry."""
+    return np.random.default_rng(2).uniform(0.2, 3.0, N)
+
+
+def test_the_norm_with_weights(double):
+    """Its projection against the reference, its least value against other biases."""
+    _, y = training()
+    norm = Euclidean(jnp.asarray(weights()))
+
+    @jax.jit
+    def both(v, penalty):
+        return norm.project(v, jnp.asarray(y), penalty), norm.least(v, jnp.asarray(y))
+
+    for name, v in vectors().items():
+        for penalty in (0.2, 1e3):
+            a, (value, bias) = both(jnp.asarray(v), jnp.asarray(penalty))
+            a = np.asarray(a)
+            assert a.min() >= 0
+            assert abs(y @ a) <= 1e-12 * max(1, np.abs(a).sum()), name
+            assert np.sqrt(np.sum(a**2 / weights())) <= penalty * (1 + 1e-12), name
+            if np.abs(v).max() * N < penalty or penalty < 1:
+                given = {"budget": weights(), "penalty": penalty, "norm": "euclidean"}
+                nearest = reference.project(v, y, **given)
+                np.testing.assert_allclose(a, nearest, 0, 1e-6 * penalty, err_msg=name)
+
+        def worst(b, v=v):
+            return reference.euclidean_value(np.maximum(v - y * b, 0), weights())
+
+        near = 1e-8 * np.abs(v).max()
+        assert abs(float(value) - worst(float(bias))) <= near, name
+        for other in (y * v)[::5]:
+            assert value <= worst(other) + near, name
+
+
+def test_a_norm_that_is_an_object(double):
+    X, y = training()
+    given = {"budget": weights(), "penalty": 0.8, "norm": "euclidean"}
+    _, dual = reference.solve(gram(X), y, **given)
+    norm = Euclidean(weights())
+    state = budget_svm.init(X, y, kernel=bj.RBF(GAMMA), penalty=0.8, norm=norm)
+    state, history = solved(state)
+    assert history.dual[-1] == pytest.approx(dual, rel=1e-7)
+    assert history.gap[-1] <= 1e-6
+    model = budget_svm.model(state, X, y)
+    value = reference.primal(
+        gram(X), y, np.asarray(state.coefficients), float(model.bias), **given
+    )
+    assert value == pytest.approx(history.primal[-1], rel=1e-12)
+    # Without weights it is the other one, of a budget of all.
+    alike = {"kernel": bj.RBF(GAMMA), "penalty": 2.0}
+    plain = budget_svm.init(X, y, norm=Euclidean(1.0), **alike)
+    reached = solved(plain)[1].dual[-1]
+    assert reached == pytest.approx(optimum("l2", 60.0, 2.0)[1], rel=1e-7)
 
 
 def test_the_norms_bound_the_largest_entries():
@@ -292,11 +352,14 @@ def test_products_on_demand_are_counted(double):
         ({"budget": 0.5}, "budget must be at least 1, got 0.5"),
         ({"penalty": 0.0}, "penalty must be a finite number above 0, got 0.0"),
         ({"penalty": -1.0}, "penalty must be a finite number above 0, got -1.0"),
-        ({"norm": "l3"}, "norm must be 'l1' or 'l2', got 'l3'"),
+        ({"norm": "l3"}, "norm must be 'l1', 'l2' or an object .* project, got 'l3'"),
+        ({"norm": OneInfinity}, "norm must be 'l1', 'l2' or an object with least and"),
         (
-            {"norm": "l2", "weight": np.ones(N)},
-            "weight must be None for the norm 'l2'",
+            {"norm": Euclidean(1.0)},
+            "budget must be given for 'l1' and 'l2', and for no",
         ),
+        ({"budget": None}, "budget must be given for .*, got None for 'l1'"),
+        ({"norm": "l2", "weight": np.ones(N)}, "weight must be None for all norms but"),
     ],
 )
 def test_errors(changes, message):

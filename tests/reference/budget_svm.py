@@ -36,12 +36,23 @@ def l2_value(v, budget):
     return min(at(0.0), at((low + high) / 2), at(v.max()))
 
 
-VALUES = {"l1": l1_value, "l2": l2_value}
+def euclidean_value(v, weight):
+    """The Euclidean norm with weights, the Mahalanobis norm of a diagonal matrix."""
+    return np.sqrt((weight * v**2).sum())
 
 
 def most(budget, penalty, norm):
-    """What the coefficients may sum up to."""
+    """What the coefficients may sum up to.
+
+    With "euclidean", in place of the budget are weights; the bound is that of the
+    inequality of Cauchy and Schwarz, doubled, so that it never binds.
+    """
+    if norm == "euclidean":
+        return 2 * penalty * np.sqrt(np.sum(budget))
     return penalty * (budget if norm == "l1" else np.sqrt(budget))
+
+
+VALUES = {"l1": l1_value, "l2": l2_value, "euclidean": euclidean_value}
 
 
 def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
@@ -52,14 +63,15 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
     """
     n = len(y)
     limit = most(budget, penalty, norm)
+    m = budget if norm == "euclidean" else np.ones(n)
     # A point strictly within all constraints.
-    small = min(limit, penalty) / (4 * n)
+    small = min(limit, penalty * np.sqrt(np.min(m))) / (4 * n)
     a = np.where(y > 0, small / (y > 0).sum(), small / (y < 0).sum())
     scale = (np.abs(linear).max() or 1.0) * penalty
 
     def negative(a, mu):
         room = [a, [limit - a.sum()]]
-        room.append(penalty - a if norm == "l1" else [penalty**2 - a @ a])
+        room.append(penalty - a if norm == "l1" else [penalty**2 - a @ (a / m)])
         room = np.concatenate(room)
         if room.min() <= 0:
             return np.inf
@@ -80,10 +92,10 @@ def maximise(Q, linear, y, *, budget, penalty, norm, accuracy=1e-13):
                 gradient = gradient + mu / (penalty - a)
                 hessian = hessian + np.diag(mu / (penalty - a) ** 2)
             else:
-                left = penalty**2 - a @ a
-                gradient = gradient + 2 * mu * a / left
-                hessian = hessian + 2 * mu / left * np.eye(n)
-                borders, corners = [*borders, 2 * a], [*corners, -(left**2) / mu]
+                left = penalty**2 - a @ (a / m)
+                gradient = gradient + 2 * mu * a / m / left
+                hessian = hessian + 2 * mu / left * np.diag(1 / m)
+                borders, corners = [*borders, 2 * a / m], [*corners, -(left**2) / mu]
             borders = np.array(borders)
             system = np.block([[hessian, borders.T], [borders, np.diag(corners)]])
             right = np.concatenate([-gradient, [-y @ a], np.zeros(len(corners) - 1)])

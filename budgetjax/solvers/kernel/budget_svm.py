@@ -1,11 +1,11 @@
 """A support vector machine on a budget of worst examples; see `init`."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks, models, shown
@@ -13,7 +13,7 @@ from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import row_cache
+from budgetjax.solvers.kernel import row_cache, worst_norms
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.kernel.worst_norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.solver import Objective, Solver
@@ -50,19 +50,19 @@ class State(NamedTuple):
     Attributes:
       algorithm: name of the solver.
       rows: the kernel and its rows.
-      norm: norm of the slacks, which holds the budget.
+      norm: norm of the slacks, which holds the budget; see `norms.Norm`.
       penalty: C.
       weight: v, shape `(n,)`, or None.
       coefficients: `alpha`, within all constraints, shape `(n,)`.
       responses: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
       num_updates: steps that have changed the coefficients.
-      momentum: for the norm "l2", else None.
+      momentum: for all norms but "l1", else None.
       digest: identifies `y`.
     """
 
     algorithm: Name
     rows: KernelRows
-    norm: Norm
+    norm: Any
     penalty: Float[Array, ""]
     weight: Float[Array, " n"] | None
     coefficients: Float[Array, " n"]
@@ -79,10 +79,10 @@ def init(
     y: ArrayLike,
     *,
     kernel: Kernel,
-    budget: ArrayLike,
+    budget: ArrayLike | None = None,
     penalty: ArrayLike = 1.0,
     weight: ArrayLike | None = None,
-    norm: str = "l1",
+    norm: Any = "l1",
     cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
@@ -97,6 +97,8 @@ def init(
       machine.
     - ``"l2"``: about their Euclidean norm, not squared; see `TwoInfinity`. In the dual
       problem :math:`\|\alpha\|_2 \le C` and :math:`\sum_i \alpha_i \le \sqrt B C`.
+    - any other that is given as an object: see `budgetjax.norms.Norm`;
+      there is `budgetjax.norms.Euclidean`, with a weight per example.
 
     Examples that are not among the B worst get no coefficient. At the optimum, however,
     several are usually equally bad, and more than B have one: `budgetjax.prune` keeps
@@ -108,7 +110,7 @@ def init(
       the steepest slope up and down in either class, the second any other: the pair
       that gains most. O(n), and four or five kernel rows, from the cache if they are
       there.
-    - ``"l2"``: by an accelerated gradient step with the exact projection onto all
+    - else: by an accelerated gradient step with the exact projection onto all
       constraints, restarted where it overshoots, so that the dual never falls: O(n^2),
       or O(n^2 d) where the kernel matrix is not kept. Under `jax.vmap` over budgets the
       products with `Q` become one matrix product. (Pairs would jam on the surface of
@@ -116,14 +118,15 @@ def init(
 
     Args:
       X, y, kernel, cache_size, rows: as in every kernel `init`; see `budgetjax.Solver`.
-      budget: B, at least 1. With "l1", a fraction counts the next largest slack in
-        part.
+      budget: B, at least 1, for "l1" and "l2". With "l1", a fraction counts the next
+        largest slack in part.
       penalty: C, positive. To compare budgets, the paper takes it proportional to `1/B`
         for "l1" and to `1/sqrt(B)` for "l2".
       weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice, in the
         budget as well. Only for "l1": the projection of "l2" is made for a ball, not an
         ellipsoid.
-      norm: "l1" or "l2".
+      norm: "l1" or "l2", or an object with the methods of `budgetjax.norms.Norm`,
+        without `budget`.
 
     Returns:
       A state of the zero model. Budget and penalty are leaves of it, so that `jax.vmap`
@@ -167,25 +170,21 @@ def init(
     """
     where = "budget_svm.init"
     X, y = training_set.training_set(where, kernel, X, y)
-    if norm not in ("l1", "l2"):
-        raise ValueError(f"{where}: norm must be 'l1' or 'l2', got {norm!r}")
+    norm = _norm(where, norm, budget, X.dtype)
+    pairs = isinstance(norm, OneInfinity)
     weight = training_set.weights(where, weight, y)
-    if weight is not None and norm != "l1":
-        raise ValueError(f"{where}: weight must be None for the norm 'l2'")
-    budget = checks.positive(where, "budget", budget)
-    known = checks.concrete(budget)
-    if known is not None and not np.all(known >= 1):
-        raise ValueError(f"{where}: budget must be at least 1, got {budget!r}")
+    if weight is not None and not pairs:
+        raise ValueError(f"{where}: weight must be None for all norms but 'l1'")
     known_rows = row_cache.start(where, kernel, X, FIRSTS, cache_size, rows)
     zeros = jnp.zeros_like(y)
     momentum = None
-    if norm == "l2":
+    if not pairs:
         known_rows, curvature = _curvature(known_rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
         algorithm=checks.algorithm_of(where),
         rows=known_rows,
-        norm=NORMS[norm](checks.as_leaf(where, "budget", budget, X.dtype)),
+        norm=norm,
         penalty=checks.as_leaf(where, "penalty", penalty, X.dtype, checks.positive),
         weight=weight,
         coefficients=zeros,
@@ -196,11 +195,29 @@ def init(
     )
 
 
+def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> Any:
+    """The norm of this name with this budget, or the norm itself, checked."""
+    named = NORMS.get(norm) if isinstance(norm, str) else None
+    if named is None:
+        worst_norms.check(where, norm)
+    if (budget is None) != (named is None):
+        raise ValueError(
+            f"{where}: budget must be given for 'l1' and 'l2', and for no other norm, "
+            f"got {budget!r} for {norm!r}"
+        )
+    if named is None:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
+    budget = checks.positive(where, "budget", budget)
+    known = checks.concrete(budget)
+    if known is not None and not np.all(known >= 1):
+        raise ValueError(f"{where}: budget must be at least 1, got {budget!r}")
+    return named(checks.as_leaf(where, "budget", budget, dtype))
+
+
 def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     """A move of a pair, or a step along the gradient; see `init`."""
     if state.momentum is None:
         return _pair_step(state, X, y)
-    assert isinstance(state.norm, TwoInfinity)
     return _gradient_step(state, state.norm, state.momentum, X, y)
 
 
@@ -319,7 +336,7 @@ def _caps(state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
 
 def _gradient_step(
     state: State,
-    norm: TwoInfinity,
+    norm: Norm,
     momentum: Momentum,
     X: Float[Array, "n d"],
     y: Float[Array, " n"],

@@ -1,4 +1,4 @@
-r"""Norms between a p-norm and the largest entry, for losses of the worst examples only.
+r"""Norms of slacks, above all those between a p-norm and the largest entry.
 
 Peetre's K-functional of the p-norm and the largest entry, for vectors of nonnegative
 entries, is `||v|| = min_{phi >= 0} ||max(0, v - phi)||_p + t phi`: entries up to `phi`
@@ -9,13 +9,19 @@ ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and balanc
 `sum_i y_i alpha_i = 0`.
 https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
 
+Of the plain p-norms there are the sum (`OneInfinity` with a budget of n), the largest
+entry (a budget of 1 in either) and the Euclidean norm (`Euclidean`), which has a weight
+per entry: then it is the Mahalanobis norm of a diagonal matrix. With other p the
+projection is an equation for each entry, and with other matrices, under which a norm
+can fall where a slack grows, a quadratic program.
+
 A balanced vector has the same sum in both classes, which splits the projection and the
 best bias into searches for one number each: a threshold of one class, or of both. Most
 search in passes over the entries, which are far faster than sorting them, and serve
 many problems at once under `jax.vmap`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +35,34 @@ MOST_PASSES = 100
 BISECT_EVERY = 3
 # Factor of the next depth of a class to try, where it is unknown but too small.
 DEEPER = 4
+
+
+@runtime_checkable
+class Norm(Protocol):
+    """What `budget_svm` asks of a norm of the slacks, a pytree of arrays.
+
+    It must not fall where a slack grows. `OneInfinity` has no projection: there steps
+    move pairs.
+    """
+
+    def least(
+        self, heights: Float[Array, " n"], y: Float[Array, " n"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The least norm of `max(0, heights - y bias)`, and the bias."""
+        ...
+
+    def project(
+        self,
+        values: Float[Array, " n"],
+        y: Float[Array, " n"],
+        penalty: Float[Array, ""],
+    ) -> Float[Array, " n"]:
+        """The coefficients that are nearest to these values.
+
+        At least 0, balanced, `sum_i y_i alpha_i = 0`, and of a dual norm of at most
+        the penalty.
+        """
+        ...
 
 
 class OneInfinity(NamedTuple):
@@ -132,15 +166,90 @@ class TwoInfinity(NamedTuple):
         return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
 
 
-Norm = OneInfinity | TwoInfinity
+class Euclidean(NamedTuple):
+    """The Euclidean norm with a weight per entry, `sqrt(sum_i m_i v_i^2)`.
+
+    Attributes:
+      weight: m, above 0, shape `(n,)` or `()`.
+
+    Example:
+      >>> import budgetjax as bj, numpy as np
+      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
+      >>> norm = bj.norms.Euclidean(np.array([1.0, 1.0, 0.1]))
+      >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)
+      >>> found.model.predict(X).tolist()
+      [-1, 1, 1]
+    """
+
+    weight: Float[Array, "..."]
+
+    def project(
+        self,
+        values: Float[Array, " n"],
+        y: Float[Array, " n"],
+        penalty: Float[Array, ""],
+    ) -> Float[Array, " n"]:
+        """The nearest coefficients: balanced, `sum_i alpha_i^2 / m_i <= C^2`.
+
+        They are `max(0, v_i - y_i tau) / (1 + shift / m_i)`, with the least shift that
+        is enough, found by halving the range of its logarithm.
+        """
+        weight = jnp.broadcast_to(self.weight, values.shape)
+
+        def shrunk(shift):
+            shares = weight / (weight + shift)
+            tau = threshold(values, y, shares)
+            return shares * jnp.maximum(values - y * tau, 0)
+
+        def outside(vector):
+            return jnp.sum(vector**2 / weight) > penalty**2
+
+        def body(_, ends):
+            middle = jnp.sqrt(ends[0] * ends[1])
+            out = outside(shrunk(middle))
+            return jnp.where(out, middle, ends[0]), jnp.where(out, ends[1], middle)
+
+        free = shrunk(jnp.zeros((), values.dtype))
+        # Enough for any threshold: none is beyond the largest value.
+        most = 2 * jnp.sqrt(jnp.sum(weight)) * jnp.max(jnp.abs(values)) / penalty
+        most = jnp.maximum(most, jnp.finfo(values.dtype).tiny)
+        least = most * jnp.finfo(values.dtype).eps
+        # A range of `nmant` powers of two, and then the bits of the number.
+        halvings = jnp.int32(jnp.finfo(values.dtype).nmant + 6)
+        _, shift = jax.lax.fori_loop(jnp.int32(0), halvings, body, (least, most))
+        found = jnp.where(outside(free), shrunk(shift), free)
+        return _settled(found, y, jnp.array(jnp.inf, values.dtype))
+
+    def least(
+        self, heights: Float[Array, " n"], y: Float[Array, " n"]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The least norm of `max(0, heights - y bias)`, and the bias."""
+        weight = jnp.broadcast_to(self.weight, heights.shape)
+        bias = threshold(heights, y, weight)
+        rest = jnp.maximum(heights - y * bias, 0)
+        return jnp.sqrt(jnp.sum(weight * rest**2)), bias
 
 
-def threshold(values: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array, ""]:
-    """`tau` such that `sum_i y_i max(0, v_i - y_i tau) = 0`, for both classes.
+def check(where: str, norm: Any) -> None:
+    """Raises unless this is a norm that steps along the gradient can use."""
+    if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
+        raise ValueError(
+            f"{where}: norm must be 'l1', 'l2' or an object with least and project, "
+            f"got {norm!r}"
+        )
+
+
+def threshold(
+    values: Float[Array, " n"],
+    y: Float[Array, " n"],
+    weight: Float[Array, " n"] | None = None,
+) -> Float[Array, ""]:
+    """`tau` such that `sum_i y_i w_i max(0, v_i - y_i tau) = 0`, for both classes.
 
     The sum falls with `tau` and is piecewise linear. Newton's method finds its piece in
     a few passes, and a bisection between its steps makes sure of that.
     """
+    weights = jnp.ones_like(values) if weight is None else weight
     ends = y * values
     lower, upper = jnp.min(ends), jnp.max(ends)
     rounding = jnp.finfo(values.dtype).eps * jnp.maximum(jnp.abs(lower), jnp.abs(upper))
@@ -148,11 +257,11 @@ def threshold(values: Float[Array, " n"], y: Float[Array, " n"]) -> Float[Array,
     def body(carry):
         tau, lower, upper, _, passes = carry
         inner = jnp.maximum(values - y * tau, 0)
-        excess = jnp.sum(y * inner)
-        slope = jnp.sum(inner > 0, dtype=values.dtype)
+        excess = jnp.sum(y * weights * inner)
+        slope = jnp.sum(jnp.where(inner > 0, weights, 0))
         lower = jnp.where(excess >= 0, tau, lower)
         upper = jnp.where(excess <= 0, tau, upper)
-        following = tau + excess / jnp.maximum(slope, 1)
+        following = tau + excess / jnp.where(slope > 0, slope, 1)
         inside = (following >= lower) & (following <= upper)
         inside &= (slope > 0) | (excess == 0)
         found = inside & (jnp.abs(following - tau) <= rounding)
