@@ -80,7 +80,10 @@ def machine() -> dict[str, Any]:
 
 
 def resumed(
-    cases: Iterable[Case], output: Path, deadline: float = math.inf
+    cases: Iterable[Case],
+    output: Path,
+    deadline: float = math.inf,
+    clear: bool = True,
 ) -> list[dict[str, Any]]:
     """Measures what the file does not hold, and keeps each figure as it comes.
 
@@ -88,6 +91,7 @@ def resumed(
       cases: what to measure.
       output: JSON file of all rows.
       deadline: seconds of the monotonic clock after which no measurement begins.
+      clear: whether to forget compiled programs after each case.
 
     Returns:
       The rows of the cases, in their order.
@@ -102,7 +106,8 @@ def resumed(
             break
         rows.append(key | call())
         save(rows, output)
-        jax.clear_caches()
+        if clear:
+            jax.clear_caches()
     return [row for key, _ in cases for row in rows if key.items() <= row.items()]
 
 

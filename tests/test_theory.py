@@ -75,11 +75,13 @@ def test_perceptron_bound(double):
         dtype=jnp.float64,
     )
     state, _ = bj.run(bj.perceptron, state, X, y)
-    bounds = [
-        bj.bounds.perceptron(norm, np.maximum(0, 1 - y * (X @ (norm * w))).sum())
-        for norm in np.linspace(0.1, 30, 100)
-    ]
+    norms = np.linspace(0.1, 30, 100)
+    losses = [np.maximum(0, 1 - y * (X @ (norm * w))).sum() for norm in norms]
+    bounds = [*map(bj.bounds.perceptron, norms, losses)]
     assert int(state.num_mistakes) <= min(bounds) < len(y)
+    # The bound of Shalev-Shwartz (2007), which is (D.7) in the paper on SBP.
+    other = norms**2 + norms * np.sqrt(losses) + losses
+    assert int(state.num_mistakes) <= np.min(other) < min(bounds)
 
 
 def test_what_bounds_do_not_hold_for():

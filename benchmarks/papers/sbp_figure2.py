@@ -299,7 +299,7 @@ def main() -> None:
         for method in given.methods
         if method != "SMO" or run == 0
     ]
-    rows = measure.resumed(cases, given.output)
+    rows = measure.resumed(cases, given.output, clear=False)
     show(rows)
     draw(rows, given.output.with_suffix(".png"))
 

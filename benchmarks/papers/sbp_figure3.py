@@ -138,7 +138,7 @@ def main() -> None:
         if pairs <= given.most_pairs
         for run in range(given.runs)
     ]
-    rows = measure.resumed(cases, OUTPUT)
+    rows = measure.resumed(cases, OUTPUT, clear=False)
     lines = []
     for name in given.data:
         found = mean_errors(rows, name)
