@@ -28,6 +28,7 @@ from budgetjax.models import (
     support,
 )
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.alma import alma
 from budgetjax.online.arow import arow
 from budgetjax.online.engine import run
 from budgetjax.online.forgetron import forgetron
@@ -131,6 +132,7 @@ __all__ = [
     "Sweep",
     "Table",
     "Unbudgeted",
+    "alma",
     "arow",
     "averaged",
     "bounds",

@@ -475,8 +475,8 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
 
     Args:
       algorithm: name of the algorithm: "arow", "pegasos", "passive_aggressive",
-        "projectron", "perceptron", "sgd", "norma", "forgetron" (two labels only), or,
-        on features of the kernel, "nystrom" and "fourier", which draws the frequencies
+        "projectron", "alma", "perceptron", "sgd", "norma", "forgetron" (two labels),
+        or, on features of the kernel, "nystrom" and "fourier", which draws the frequencies
         of features that come later then; or one of `budgetjax.register`.
       budget: maximum number of support vectors.
       kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as

@@ -527,6 +527,30 @@ def squared_norm_after(
     return squared_norm + jnp.sum(changes * (2 * at_points + own))
 
 
+def into_ball(
+    kernel: Kernel,
+    expansion: Expansion,
+    squared_norm: Float[Array, ""],
+    edits: Edits,
+    radius: Float[Array, ""] | float,
+) -> tuple[Edits, Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    """Edits that then scale the model into a ball, `||f|| <= radius`.
+
+    Args:
+      kernel, expansion, edits: as for `folded`.
+      squared_norm: `||sum_j u_j phi(x_j)||^2` before the edits.
+      radius: of the ball.
+
+    Returns:
+      The edits; the squared norm after them; what shrinks the model; and the fold.
+    """
+    squared_norm = squared_norm_after(kernel, expansion, squared_norm, edits)
+    norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
+    shrink = jnp.minimum(1, radius / jnp.maximum(norm, radius))
+    edits, fold = folded(expansion, edits._replace(shrink=shrink))
+    return edits, squared_norm * fold * fold, shrink, fold
+
+
 def averaged(state):
     """The state with the average of its iterates as the model, to predict with.
 

@@ -19,6 +19,7 @@ NAN = float("nan")
 pytestmark = pytest.mark.usefixtures("as_installed")
 
 REQUIRED = {
+    "alma": {},
     "forgetron": {},
     "perceptron": {"maintenance": bj.RemoveOldest()},
     "pegasos": {"regularization": 0.1},
@@ -340,7 +341,15 @@ FOR_PERCEPTRON = [
     ),
     ("margin", np.ones(3), ("scalar", "shape (3,)", "vmap")),
 ]
-STRATEGIES = ("perceptron", "pegasos", "sgd", "passive_aggressive", "arow")
+FOR_ALMA = [
+    *(
+        ("alpha", value, ("above 0", repr(value)))
+        for value in (0, -1, NAN, float("inf"), "a", None)
+    ),
+    ("alpha", 1.5, ("at most 1", "1.5")),
+    ("kernel", bj.Linear(), ("k(x, x) = 1", "Linear")),
+]
+STRATEGIES = ("alma", "perceptron", "pegasos", "sgd", "passive_aggressive", "arow")
 ARGUMENTS = [
     (name, argument, value, says)
     for names, rows in (
@@ -348,7 +357,14 @@ ARGUMENTS = [
         (tuple(name for name in REQUIRED if name != "fourier"), FOR_ANY_KERNEL),
         (STRATEGIES, FOR_STRATEGIES),
         (
-            ("perceptron", "pegasos", "passive_aggressive", "projectron", "arow"),
+            (
+                "alma",
+                "perceptron",
+                "pegasos",
+                "passive_aggressive",
+                "projectron",
+                "arow",
+            ),
             FOR_CLASSES,
         ),
         (
@@ -363,6 +379,7 @@ ARGUMENTS = [
         (("sgd",), FOR_SGD),
         (("pegasos",), FOR_PEGASOS),
         (("perceptron",), FOR_PERCEPTRON),
+        (("alma",), FOR_ALMA),
         (("passive_aggressive",), FOR_PASSIVE_AGGRESSIVE),
         (("projectron",), FOR_PROJECTRON),
         (("fourier", "nystrom"), FOR_FEATURES),
@@ -677,6 +694,7 @@ def equal(one, other):
 def learners():
     """What each learner takes as labels; none of these runs gets to compile."""
     for name in (
+        "alma",
         "perceptron",
         "pegasos",
         "forgetron",

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 from reference import (
+    alma,
     arow,
     forgetron,
     fourier,
@@ -147,6 +148,7 @@ def _cases():
     )
 
     modules = {
+        "alma": alma,
         "arow": arow,
         "perceptron": perceptron,
         "pegasos": pegasos,
@@ -156,7 +158,14 @@ def _cases():
         "sgd": sgd,
         "norma": sgd,
     }
-    with_strategy = ("arow", "perceptron", "pegasos", "passive_aggressive", "sgd")
+    with_strategy = (
+        "alma",
+        "arow",
+        "perceptron",
+        "pegasos",
+        "passive_aggressive",
+        "sgd",
+    )
 
     def case(
         name,
@@ -216,6 +225,8 @@ def _cases():
         )
         yield case("polynomial", "forgetron", data, kernel=normalized)
     yield case("margin", "perceptron", "banana", "oldest", margin=0.5)
+    yield case("smallest", "alma", "digits", "smallest", budgets=(10, 50))
+    yield case("merge", "alma", "banana", "merge", alpha=0.5)
     # Kernels with other norms than 1, where the smallest is not the oldest.
     yield case("polynomial", "perceptron", "parity", "smallest", polynomial)
     yield case("polynomial", "perceptron", "digits", "smallest", polynomial)

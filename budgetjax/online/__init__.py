@@ -2,6 +2,7 @@
 
 # The registry: `NAME.py` holds the algorithm `NAME`; see `budgetjax.online.registry`.
 ALGORITHMS = (
+    "alma",
     "arow",
     "forgetron",
     "fourier",

@@ -172,19 +172,17 @@ def update(
         # The scale is the step size, 1 / (lambda t), and never small.
         return state._replace(maintenance=maintenance), edits
 
-    ball, shrink = state.ball, jnp.ones_like(expansion.scale)
-    if ball is not None:
-        squared_norm = support_set.squared_norm_after(
-            state.kernel, expansion, ball.squared_norm, edits
-        )
+    ball = state.ball
+    if ball is None:
+        edits = edits._replace(shrink=jnp.ones_like(expansion.scale))
+        edits, fold = support_set.folded(expansion, edits)
+    else:
         # ||w|| passes the limit in rounds with an update only: the others shrink it.
-        norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
         limit = 1 / jnp.sqrt(state.regularization)
-        shrink = jnp.minimum(1, limit / jnp.maximum(norm, limit))
-        ball = Ball(ball.unit / shrink, squared_norm)
-    edits, fold = support_set.folded(expansion, edits._replace(shrink=shrink))
-    if ball is not None:
-        ball = Ball(ball.unit * fold, ball.squared_norm * fold * fold)
+        edits, squared_norm, shrink, fold = support_set.into_ball(
+            state.kernel, expansion, ball.squared_norm, edits, limit
+        )
+        ball = Ball(ball.unit / shrink * fold, squared_norm)
     return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
 
 

@@ -1,0 +1,199 @@
+"""The approximate large margin algorithm on a budget; see `init`."""
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Shaped
+
+from budgetjax import checks, losses, shown, support_set
+from budgetjax.checks import Name
+from budgetjax.counter import Counter
+from budgetjax.kernels import Kernel, Normalized
+from budgetjax.online import algorithm
+from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.support_set import Edits, Expansion, Newcomer
+
+# Theorem 3: B in units of 1 / alpha, and C.
+THRESHOLD, STEP = math.sqrt(8), math.sqrt(2)
+
+
+class State(NamedTuple):
+    """The state of an approximate large margin algorithm.
+
+    Attributes:
+      algorithm: its name.
+      kernel: with parameters of the state's dtype.
+      expansion: the support set.
+      maintenance: the strategy, with what it remembers.
+      squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
+      alpha: how near to the largest margin it comes.
+      num_seen: rounds so far, t.
+      num_mistakes: rounds whose margin was at most 0.
+      num_updates: rounds that changed the model, k - 1.
+    """
+
+    algorithm: Name
+    kernel: Kernel
+    expansion: Expansion
+    maintenance: Maintenance
+    squared_norm: Float[Array, ""]
+    alpha: Float[Array, ""]
+    num_seen: Counter
+    num_mistakes: Counter
+    num_updates: Counter
+
+    __repr__ = shown.short
+
+
+def init(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    budget: ArrayLike,
+    num_classes: int = 2,
+    alpha: ArrayLike = 0.9,
+    maintenance: Maintenance | None = None,
+    seed: ArrayLike = 0,
+    capacity: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+) -> State:
+    r"""The approximate large margin algorithm, ALMA with the 2-norm, on a budget.
+
+    A Perceptron whose margin and step shrink with the number of updates, so that it
+    comes near the hyperplane of the largest margin, and never changes a model that is
+    there. With k - 1 updates before, an example of a margin of at most
+    :math:`(1 - \alpha) \frac{\sqrt 8}{\alpha \sqrt k}` enters with the coefficient
+    :math:`y \sqrt{2 / k}`; if that makes B + 1 vectors, ``maintenance`` makes them B;
+    and the model is scaled into the ball :math:`\|w\| \le 1`.
+
+    With C > 2 classes the margin is :math:`(f^{(y)} - f^{(r)}) / \sqrt 2` with the best
+    other class r, and the coefficients are :math:`\pm 1 / \sqrt k` in columns y and r:
+    that is the same algorithm for the vector of all classes.
+
+    Cost: O(B (d + C)) per example; an update adds the cost of the maintenance, and two
+    to four kernel rows.
+
+    Args:
+      kernel: with :math:`k(x, x) = 1`: one of differences, such as `RBF`, or
+        `Normalized` of any.
+      num_features, budget, num_classes, maintenance, seed, capacity, dtype: as in every
+        `init`; see `budgetjax.Algorithm`.
+      alpha: above 0, at most 1: without a budget the margin comes within a part
+        :math:`1 - \alpha` of the largest; 1 updates on mistakes only.
+
+    Returns:
+      An empty model, which scores 0 everywhere.
+
+    Raises:
+      ValueError: if a size, a number or the kernel does not fit.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> state = bj.alma.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
+      >>> state = bj.alma.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> round(float(bj.support(state).coefficients[0, 0]), 4)
+      -1.0
+
+    References:
+      Gentile (2001), "A new approximate maximal margin classification algorithm", JMLR
+      2, ALMA_p with p = 2, and Theorem 3 for B and C.
+      https://www.jmlr.org/papers/volume2/gentile01a/gentile01a.pdf
+
+    Differences from the paper: the budget, and more than two classes.
+    """
+    where = "alma.init"
+    dtype = checks.float_dtype(where, dtype)
+    shared = start(
+        where,
+        kernel,
+        num_features=num_features,
+        num_columns=columns_of(where, num_classes),
+        budget=budget,
+        capacity=capacity,
+        dtype=dtype,
+    )
+    if not (kernel.stationary or isinstance(kernel, Normalized)):
+        raise ValueError(
+            f"{where}: kernel must have k(x, x) = 1, as Normalized(kernel) has, got "
+            f"{type(kernel).__name__}"
+        )
+    near = checks.as_leaf(where, "alpha", alpha, dtype, checks.positive)
+    known = checks.concrete(near)
+    if known is not None and known > 1:
+        raise ValueError(f"{where}: alpha must be at most 1, got {known}")
+    return State(
+        **shared,
+        maintenance=started(
+            where, maintenance, shared["kernel"], shared["expansion"], seed
+        ),
+        squared_norm=jnp.zeros((), dtype),
+        alpha=near,
+    )
+
+
+def _root(state: State) -> Float[Array, ""]:
+    """`sqrt(k)`, with k - 1 updates so far."""
+    wide = np.promote_types(state.alpha.dtype, np.float32)
+    return jnp.sqrt(state.num_updates.real(wide) + 1).astype(state.alpha.dtype)
+
+
+def _length(columns: int) -> float:
+    """The norm of an example for the vector of all classes."""
+    return 1.0 if columns == 1 else math.sqrt(2)
+
+
+def _threshold(state: State) -> Float[Array, ""]:
+    """The margin, of scores, up to which an example changes the model."""
+    gamma = THRESHOLD / (state.alpha * _root(state))
+    return (1 - state.alpha) * gamma * _length(state.expansion.num_columns)
+
+
+def violates(
+    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
+) -> Bool[Array, ""]:
+    """True on a margin of at most `(1 - alpha) gamma_k`."""
+    return losses.margin(score, y) <= _threshold(state)
+
+
+def update(
+    state: State,
+    score: Float[Array, " columns"],
+    y: Shaped[Array, ""],
+    newcomer: Newcomer,
+) -> tuple[State, Edits]:
+    """The example enters; the strategy makes room; the model goes into the ball."""
+    expansion = state.expansion
+    eta = STEP / (_root(state) * _length(score.shape[0]))
+    direction = newcomer.weight * eta * losses.direction(score, y)
+    newcomer = newcomer._replace(coefficients=direction / expansion.scale)
+    maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
+    edits, squared_norm, _, fold = support_set.into_ball(
+        state.kernel, expansion, state.squared_norm, edits, 1.0
+    )
+    return (
+        state._replace(
+            maintenance=maintenance.rescale(fold), squared_norm=squared_norm
+        ),
+        edits,
+    )
+
+
+def restarted(state: State) -> State:
+    """The strategy, and the squared norm."""
+    state = algorithm.restarted(state)
+    norm = support_set.whole_squared_norm(state.kernel, state.expansion)
+    return state._replace(squared_norm=norm)
+
+
+alma = Algorithm(
+    "alma",
+    init,
+    violates,
+    update,
+    restarted=restarted,
+    safe_margin=lambda state: math.nextafter(float(_threshold(state)), math.inf),
+)
