@@ -476,8 +476,8 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
     Args:
       algorithm: name of the algorithm: "arow", "pegasos", "passive_aggressive",
         "projectron", "alma", "perceptron", "sgd", "norma", "forgetron" (two labels),
-        or, on features of the kernel, "nystrom" and "fourier", which draws the frequencies
-        of features that come later then; or one of `budgetjax.register`.
+        or, on features of the kernel, "nystrom" and "fourier", which draws the
+        frequencies of features that come later then; or one of `budgetjax.register`.
       budget: maximum number of support vectors.
       kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".

@@ -443,9 +443,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
       algorithm: name of the algorithm that streams: "arow", which alone is a good model
         after one pass and slow for large budgets, "pegasos", "sgd", "norma",
         "passive_aggressive", "alma", "perceptron", "projectron", "forgetron" (two
-        classes), or, on features of the kernel, "nystrom" and "fourier". See its `init`,
-        such as `budgetjax.arow.init`. None is "pegasos" before a refit, after which it
-        is as good, else "arow".
+        classes), or, on features of the kernel, "nystrom" and "fourier". See its
+        `init`, such as `budgetjax.arow.init`. None is "pegasos" before a refit, after
+        which it is as good, else "arow".
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
