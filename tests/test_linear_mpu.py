@@ -348,6 +348,10 @@ def test_a_tolerance_is_reached_without_looking_at_the_gap(double):
         assert found.history.gap[-1] > 1e-12
         best = optimum("noisy", 1.0)
         assert found.history.primal[-1] < (1 + tolerance / 10) * best
+        # Theorem 2, equation (22).
+        b, gap, most = (float(of) for of in (state.threshold, state.gap, state.most))
+        rest = gap - float(np.max(state.problem.squares))
+        assert float(jnp.sum(found.state.tally)) <= (2 * b + gap) / rest * N * most
 
 
 def test_the_passes_are_at_most_what_was_asked_for():
@@ -431,10 +435,24 @@ def test_hard_margins_approach_the_largest(double):
         value = 0.5 / (fraction * most) ** 2
         np.testing.assert_allclose(found.history.primal[-1], value, rtol=1e-5)
         np.testing.assert_array_equal(found.model.predict(X), y)
+        check_updates_of_a_hard_margin(found.state, most)
     assert fractions == sorted(fractions)
     assert angles == sorted(angles, reverse=True)
     assert fractions[-1] > 0.997
     assert angles[-1] < angles[0] / 3
+
+
+def check_updates_of_a_hard_margin(state, most):
+    """Equations (10), (16) and (17), and Remark 2, of the largest margin `most`."""
+    b, gap = float(state.threshold), float(state.gap)
+    R2 = float(np.max(state.problem.squares))
+    learned, unlearned = (float(count) for count in state.tally)
+    assert learned - unlearned <= (R2 + 2 * b) / most**2
+    assert unlearned <= (R2 + 2 * b) ** 2 / (8 * most**2 * (gap - R2))
+    whole = (R2 + 2 * b) / most**2 * (1 + (R2 + 2 * b) / (4 * (gap - R2)))
+    assert learned + unlearned <= whole
+    net = (learned - unlearned) / (b / most**2)
+    assert 1 / (1 + gap / b) < net < 1 + gap / b
 
 
 def test_the_bound_on_a_hard_margin_is_that_of_the_paper(double):
