@@ -8,7 +8,7 @@ already is not measured again, so the command can be stopped and given again. Th
 beside this one are the names; each says how long it takes.
 """
 
-import runpy
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ def main() -> None:
         # What all benchmarks share.
         sys.path.insert(0, str(HERE.parent))
         sys.argv = [f"benchmarks/papers {names[0]}", *sys.argv[2:]]
-        runpy.run_path(str(HERE / f"{names[0]}.py"), run_name="__main__")
+        importlib.import_module(names[0]).main()
     else:
         sys.exit(f"papers: the names are {', '.join(NAMES)}, got {names[0]}")
 
