@@ -31,7 +31,7 @@ TRAIN = 522_910
 KERNEL = bj.RBF(1 / (2 * 5000.0))
 SLACK = 7.62e-10
 # Mebibytes of kernel rows, and steps between looks at the clock.
-CACHE, STEPS = 4000, 10
+CACHE, STEPS = 2000, 10
 OUTPUT = measure.RESULTS / "papers" / "sbp_forest.json"
 
 
