@@ -14,6 +14,19 @@ from budgetjax.support_set import NOWHERE
 class Unbudgeted(Maintenance):
     """No maintenance: a full model refuses newcomers, and counts what it refused.
 
+    With a budget as long as the stream it is the learner without a budget, whose time
+    grows with the square of the rows: every example is scored by the whole capacity.
+    `bj.run` raises an `OverflowError` if examples were refused; `step` only counts.
+
+    Example:
+      >>> import budgetjax as bj
+      >>> X, y = bj.datasets.checkerboard(500, seed=0)
+      >>> state = bj.pegasos.init(
+      ...     bj.RBF(8.0), num_features=2, budget=500, maintenance=bj.Unbudgeted())
+      >>> state, _ = bj.run(bj.pegasos, state, X, y)
+      >>> int(state.expansion.num_active) == int(state.num_updates)
+      True
+
     Attributes:
       num_refused: examples that should have entered and could not.
     """
