@@ -56,6 +56,9 @@ DATA = {
     "covtype-100k": (0.5, 1, 2, 4),
     "covtype": (0.5, 1, 2, 4),
     "electricity": (0.25, 1, 4, 16),
+    "pendigits": (0.5, 1, 2, 4),
+    "satimage": (0.5, 1, 2, 4),
+    "shuttle": (1, 4, 16, 64),
 }
 LAMBDAS = (1e-3, 3e-4, 1e-4, 1e-5)
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
