@@ -161,7 +161,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             panel.set_xscale("log")
             panel.set_xlabel("rows")
             panel.grid()
-        panels[1].legend(loc="lower right")
+        panels[0].legend(loc="center right", bbox_to_anchor=(1, 0.55), ncols=2)
         figure.savefig(OUTPUT.with_suffix(".png"), dpi=130)
 
 
