@@ -48,6 +48,7 @@ from budgetjax.online.maintenance import (
     RemoveSmallest,
     Unbudgeted,
 )
+from budgetjax.online.maintenance.measured import Measured
 from budgetjax.online.norma import norma
 from budgetjax.online.nystrom import nystrom
 from budgetjax.online.passive_aggressive import passive_aggressive
@@ -104,6 +105,7 @@ __all__ = [
     "Maintenance",
     "Mapped",
     "Matern",
+    "Measured",
     "Merge",
     "MergeBestPair",
     "MultiMerge",

