@@ -124,7 +124,7 @@ def draw(summary: list[dict[str, Any]]) -> None:
     with matplotlib.rc_context(bj.plots.STYLE):
         figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
         for panel, name in zip(panels, BUDGETS, strict=True):
-            for learner in LEARNERS:
+            for learner, color in zip(LEARNERS, bj.plots.COLORS, strict=False):
                 own = [
                     row
                     for row in summary
@@ -140,13 +140,20 @@ def draw(summary: list[dict[str, Any]]) -> None:
                         f"Perceptron, {size} vectors",
                         (0.98, errors[0]),
                         xycoords=("axes fraction", "data"),
-                        xytext=(0, 3),
+                        xytext=(0, -3),
                         textcoords="offset points",
                         ha="right",
+                        va="top",
                         fontsize=8,
                     )
                 else:
-                    panel.plot([row["B"] for row in own], errors, "o-", label=learner)
+                    panel.plot(
+                        [row["B"] for row in own],
+                        errors,
+                        "o-",
+                        color=color,
+                        label=learner,
+                    )
             panel.set(title=TITLES[name], xlabel="budget B", ylim=(0, None))
         panels[0].set_ylabel("mistakes, %")
         panels[1].legend()

@@ -9,9 +9,9 @@ projection and by merging, of Projectron++, and of Pegasos without a budget, whe
 is feasible; features scaled to mean 0 and deviation 1, a Gaussian kernel whose gamma is
 chosen for every cell from 1, 4, 16 and 64 over d. The paper chooses it on what it does
 not say, here it is the first 100,000 rows, of which the last 5,000, or a fifth of
-fewer, are predicted. Means over orders of the rows, or, of the generated sets, over streams.
-Projectron++ has its default threshold, and B as a limit. Letter is split as usual,
-15,000 and 5,000 rows, of covertype a fifth is for testing.
+fewer, are predicted. Means over orders of the rows, or, of the generated sets, over
+streams. Projectron++ has its default threshold, and B as a limit. Letter is split as
+usual, 15,000 and 5,000 rows, of covertype a fifth is for testing.
 
 Rows per second are those of `bj.run`, with its compilation. USPS and letter take a
 minute or two an order, the others up to half an hour.
