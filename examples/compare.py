@@ -62,6 +62,7 @@ def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
         (PERCEPTRONS, "Perceptron, remove random", bj.RemoveRandom()),
         (PERCEPTRONS, "Passive-aggressive, merge", bj.Merge()),
         (PERCEPTRONS, "Passive-aggressive, BPA-NN", bj.ProjectOntoNearest()),
+        (PERCEPTRONS, "ALMA, merge", bj.Merge()),
         (KEEPING, "Pegasos, remove smallest", bj.RemoveSmallest()),
         (KEEPING, "Pegasos, remove random", bj.RemoveRandom()),
         (KEEPING, "Pegasos, project smallest", bj.Project()),

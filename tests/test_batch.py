@@ -917,7 +917,7 @@ def test_many_values_at_once(name, double):
 def test_new_values_compile_nothing(name):
     X, y, state = settled(name)
     run(name, X, y, state, max_steps=3)
-    programs = driver._advance_in_place, driver._objective
+    programs = driver._advance_in_place, driver._reached
     compiled = [each._cache_size() for each in programs]
     for value in (0.01, 0.3):
         _, _, other = settled(name, **with_value(name, value))

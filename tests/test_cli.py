@@ -906,7 +906,7 @@ def python_models():
     """Of kinds that the command line does not make."""
     weights = np.array([1.0, -2.0], np.float32)
     linear = bj.LinearModel(jnp.asarray(weights), jnp.float32(0.5))
-    history = bj.History(np.zeros(1, int), *3 * [np.zeros(1)], np.zeros(1, int))
+    history = bj.History(np.zeros(1, int), *3 * [np.zeros(1)], *2 * [np.zeros(1, int)])
     solution = bj.Solution(linear, history, None, True)
     X, y = data(20)
     signs = np.where(y == "yes", 1, -1).astype(np.float32)

@@ -632,7 +632,7 @@ def test_many_penalties_by_vmap(double):
 
 def test_new_values_compile_nothing(double):
     X, y = whole()
-    programs = driver._advance_in_place, driver._objective
+    programs = driver._advance_in_place, driver._reached
     run(X, y, augment=1.0, max_steps=2)
     compiled = [each._cache_size() for each in programs]
     for given in (

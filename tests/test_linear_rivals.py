@@ -623,7 +623,7 @@ def test_many_penalties_by_vmap(name, given, double):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_new_values_compile_nothing(name, double):
     X, y = noisy()
-    programs = driver._advance_in_place, driver._objective
+    programs = driver._advance_in_place, driver._reached
     run(name, X, y, augment=1.0, max_steps=2)
     compiled = [each._cache_size() for each in programs]
     table = [{"penalty": 7}, {"penalty": np.float32(0.1), "augment": 0.5}, {"seed": 3}]
