@@ -188,6 +188,11 @@ def _rows():
         {"loss": optax.losses.huber_loss, "learning_rate": SCHEDULE},
         0,
     )
+    yield Row(
+        "perceptron-fewest-errors",
+        bj.perceptron,
+        {"maintenance": bj.RemoveFewestErrors(20)},
+    )
     yield Row("norma", bj.norma, {"learning_rate": 0.3, "regularization": 0.1})
     yield Row("alma", bj.alma, {"maintenance": bj.RemoveSmallest(), "alpha": 0.8})
     yield Row("passive-aggressive", bj.passive_aggressive, {"variant": "PA-II"})

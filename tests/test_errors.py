@@ -480,6 +480,23 @@ def combinations():
                 ),
                 (f"{where}: {argument} must be True or False", f"got {value!r}"),
             )
+    for value, expected in SIZES:
+        yield Bad(
+            f"RemoveFewestErrors-size-{value!r}",
+            lambda value=value: bj.RemoveFewestErrors(size=value),
+            ("RemoveFewestErrors: size must be", expected, "got"),
+        )
+    for value, expected in (
+        (NAN, "a finite number, got nan"),
+        ([1.0, 2.0], "a scalar, got shape (2,)"),
+    ):
+        yield Bad(
+            f"RemoveLargestMargin-above-{value!r}",
+            lambda value=value: init(
+                "perceptron", maintenance=bj.RemoveLargestMargin(above=value)
+            ),
+            ("RemoveLargestMargin: above must be", expected),
+        )
     for value, expected in [*SIZES, (1, "at least 2")]:
         yield Bad(
             f"MultiMerge-count-{value!r}",

@@ -114,6 +114,14 @@ def _cases():
             bj.RemoveLargestMargin(),
             lambda: maintenance.remove_largest_margin(),
         ),
+        "margins-above": (
+            bj.RemoveLargestMargin(above=1.2),
+            lambda: maintenance.remove_largest_margin(above=1.2),
+        ),
+        "fewest-errors": (
+            bj.RemoveFewestErrors(30),
+            lambda: maintenance.remove_fewest_errors(30),
+        ),
         "merge": (bj.Merge(), lambda: maintenance.merge(same_sign=True)),
         "merge-any": (bj.Merge(same_sign=False), lambda: maintenance.merge(False)),
         "multi-merge": (bj.MultiMerge(), maintenance.multi_merge),
@@ -217,6 +225,9 @@ def _cases():
             yield case(strategy, "perceptron", data, strategy)
         for strategy in ("oldest", "random", "smallest", "largest-margin", "merge"):
             yield case(strategy, "pegasos", data, strategy, regularization=1e-3)
+    yield case("above", "perceptron", "digits", "margins-above", margin=0.5)
+    for data in ("digits", "banana"):
+        yield case("errors", "perceptron", data, "fewest-errors", budgets=(10, 50))
     for data in ("parity", "banana"):
         yield case("rbf", "forgetron", data)
         normalized = (

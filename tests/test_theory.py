@@ -84,6 +84,31 @@ def test_perceptron_bound(double):
     assert int(state.num_mistakes) <= np.min(other) < min(bounds)
 
 
+def test_vectors_that_are_well_classified_leave_and_the_others_are_bounded(double):
+    """Remark 3 of the Margin Perceptron with Unlearning: bounds (10) and (17)."""
+    X, _, w = separable(6000)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    d = 0.1
+    X = X[np.abs(X @ w) >= d]
+    y = np.sign(X @ w).astype(np.int32)
+    b, gap = 0.5, 1.5
+    state = bj.perceptron.init(
+        bj.Linear(),
+        num_features=4,
+        budget=1500,
+        margin=b,
+        maintenance=bj.RemoveLargestMargin(above=b + gap - 1),
+        dtype=jnp.float64,
+    )
+    state, _ = bj.run(bj.perceptron, state, X, y)
+    entered, left = int(state.num_updates), int(state.expansion.num_active)
+    gone = entered - left
+    assert gone > 10
+    assert left <= (1 + 2 * b) / d**2
+    bound = (1 + 2 * b) / d**2 * (1 + (1 + 2 * b) / (4 * (gap - 1)))
+    assert entered + gone <= bound < len(y)
+
+
 def test_what_bounds_do_not_hold_for():
     for call, text in (
         (

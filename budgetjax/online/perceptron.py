@@ -70,6 +70,7 @@ def init(
     * `RemoveOldest`: the remove-oldest Perceptron.
     * `RemoveRandom`: the Randomized Budget Perceptron.
     * `RemoveLargestMargin`: the algorithm of Crammer, Kandola and Singer (CKS).
+    * `RemoveFewestErrors`: the tighter budget Perceptron.
 
     Cost: O(B (d + C)) per example; a mistake adds the cost of the maintenance.
 

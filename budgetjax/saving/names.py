@@ -25,7 +25,8 @@ MODULES = {
     ),
     "online.fourier": "Waves",
     "online.maintenance.removal": (
-        "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin"
+        "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin "
+        "RemoveFewestErrors Cache"
     ),
     "online.maintenance.measured": "Measured",
     "online.maintenance.merging": "Merge MultiMerge MergeBestPair",

@@ -29,8 +29,13 @@ from .support import (
 
 
 def insert(kernel, active, newcomer, budget, maintenance):
-    """The active list after the newcomer came, by `maintenance` if it was full."""
-    if len(occupied(active)) < budget:
+    """The active list after the newcomer came, by `maintenance` if it was full.
+
+    A strategy that acts before, too, has an attribute `early`: whether it does now.
+    """
+    early = getattr(maintenance, "early", lambda *given: False)
+    acts = early(kernel, active, newcomer)
+    if len(occupied(active)) < budget and not acts:
         free = [p for p, s in enumerate(active) if s is None] + [len(active)]
         return active[: free[0]] + [newcomer] + active[free[0] + 1 :]
     return maintenance(kernel, active, newcomer)
@@ -89,12 +94,15 @@ def remove_smallest(kernel, active, newcomer):
     return replace(active, leaving, newcomer)
 
 
-def remove_largest_margin():
-    """CKS (Crammer, Kandola, Singer 2003): largest margin after its own removal."""
+def remove_largest_margin(above=np.inf):
+    """CKS (Crammer, Kandola, Singer 2003): largest margin after its own removal.
+
+    One with a margin of at least `above` also leaves where there is room:
+    Panagiotakopoulos, Tsampouka 2010, Remark 3.
+    """
     gram = Gram()
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def margins_without(kernel, everyone):
         K = gram(kernel, [s.vector for s in everyone])
         a = stack_coefficients(everyone)
         C = a.shape[1]
@@ -106,11 +114,52 @@ def remove_largest_margin():
             y_i = np.sign(a_i[0]) if C == 1 else int(np.argmax(a_i))
             margin, _ = margin_and_rival(g_i, y_i)
             margins.append(margin)
+        return np.array(margins)
+
+    def strategy(kernel, active, newcomer):
+        everyone = active + [newcomer]
         leaving = first_by_value_then_age(
-            -np.array(margins), range(len(everyone)), everyone
+            -margins_without(kernel, everyone), range(len(everyone)), everyone
         )
         return replace(active, leaving, newcomer)
 
+    if above < np.inf:
+        strategy.early = lambda kernel, active, newcomer: (
+            margins_without(kernel, active + [newcomer]).max() >= above
+        )
+    return strategy
+
+
+def remove_fewest_errors(size):
+    """Weston, Bordes, Bottou 2005: fewest errors, after its removal, of the last ones.
+
+    Those are the last `size` newcomers, this one among them.
+    """
+    seen = []
+
+    def note(kernel, active, newcomer):
+        """Remembers it; the strategy does not act before the model is full."""
+        seen.append(newcomer)
+        del seen[:-size]
+        return False
+
+    def strategy(kernel, active, newcomer):
+        everyone = active + [newcomer]
+        Z = stack_vectors(everyone)
+        K = np.stack([kernel(s.vector, Z) for s in seen])
+        a = stack_coefficients(everyone)
+        f = K @ a
+        errors = np.zeros(len(everyone))
+        for s, f_s, k_s in zip(seen, f, K, strict=True):
+            own = s.coefficients
+            y = np.sign(own[0]) if len(own) == 1 else int(np.argmax(own))
+            for j in range(len(everyone)):
+                margin, _ = margin_and_rival(f_s - k_s[j] * a[j], y)
+                errors[j] += margin <= 0
+        leaving = first_by_value_then_age(errors, range(len(everyone)), everyone)
+        return replace(active, leaving, newcomer)
+
+    strategy.early = note
     return strategy
 
 

@@ -12,6 +12,7 @@ from budgetjax.online.maintenance.projection import (
     ProjectOntoNewcomer,
 )
 from budgetjax.online.maintenance.removal import (
+    RemoveFewestErrors,
     RemoveLargestMargin,
     RemoveOldest,
     RemoveRandom,
@@ -29,6 +30,7 @@ STRATEGIES = {
     "project": Project,
     "project_onto_nearest": ProjectOntoNearest,
     "project_onto_newcomer": ProjectOntoNewcomer,
+    "remove_fewest_errors": RemoveFewestErrors,
     "remove_largest_margin": RemoveLargestMargin,
     "remove_oldest": RemoveOldest,
     "remove_random": RemoveRandom,

@@ -1,14 +1,16 @@
 """Maintenance by removal: one support vector leaves when another enters."""
 
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import losses, support_set
+from budgetjax import checks, losses, shown, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.support_set import NOWHERE
+from budgetjax.parameters import static
+from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
 class Unbudgeted(Maintenance):
@@ -99,20 +101,39 @@ class RemoveLargestMargin(Maintenance):
     `f` at every support vector is kept up to date: one kernel row an insertion, which
     is the example's own, and one a removal.
 
-    Reference: Crammer, Kandola and Singer (2003), "Online classification on a budget",
-    in https://papers.nips.cc/paper_files/paper/2003
+    With `above` a vector also leaves before the budget is full, if that margin is at
+    least so large: the number of vectors is then what the stream needs, up to B. One
+    leaves per insertion at most. Where a function of norm 1 has every example right by
+    a margin of delta, and `k(x, x) = 1`, a `budgetjax.perceptron` of margin beta below
+    `above` never has more than `(1 + 2 beta) / delta^2` vectors.
 
-    Attributes:
-      responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(rows, columns)`.
+    References:
+      Crammer, Kandola and Singer (2003), "Online classification on a budget", in
+      https://papers.nips.cc/paper_files/paper/2003
+      Panagiotakopoulos and Tsampouka (2010), "The Margin Perceptron with Unlearning",
+      Remark 3 and bounds (10) and (17), for `above`, their `b + Delta b - 1`.
+      https://icml.cc/Conferences/2010/papers/339.pdf
+
+    Args:
+      above: the margin from which on a vector leaves though there is room; None keeps
+        all up to the budget.
+      responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(rows, columns)`; set by
+        `init`.
     """
 
+    above: Any = None
     responses: Any = ()
 
     def start(self, kernel, expansion, seed):
         gram = support_set.gram(kernel, expansion)
-        return RemoveLargestMargin(
-            jnp.matmul(gram, expansion.coefficients, precision="highest")
-        )
+        responses = jnp.matmul(gram, expansion.coefficients, precision="highest")
+        above = self.above
+        if above is not None:
+            where = "RemoveLargestMargin"
+            above = checks.as_leaf(
+                where, "above", above, responses.dtype, checks.finite
+            )
+        return RemoveLargestMargin(above, responses)
 
     def admit(self, kernel, expansion, newcomer):
         entering = newcomer.kernel_row[:, None] * newcomer.coefficients[None]
@@ -130,8 +151,12 @@ class RemoveLargestMargin(Maintenance):
         )
         largest = support_set.oldest_least(expansion.ages, -margins)
         victim = jnp.where(own_margin > jnp.max(margins), NOWHERE, largest)
-        edits = self.exchange(expansion, newcomer, victim)
-        slot = edits.rows[0].slot
+        leaves = expansion.full
+        if self.above is not None:
+            margin = jnp.maximum(own_margin, jnp.max(margins))
+            leaves |= expansion.scale * margin >= self.above
+        slot = jnp.where(leaves, victim, expansion.free)
+        edits = Edits((support_set.row(expansion, newcomer, slot),))
 
         leaving = jnp.maximum(slot, 0)
         kernel_row = support_set.kernel_rows(
@@ -145,10 +170,143 @@ class RemoveLargestMargin(Maintenance):
         own = own_response - newcomer.kernel_row[leaving] * gone
         remaining = jax.lax.dynamic_update_index_in_dim(remaining, own, leaving, 0)
         responses = jnp.where(slot == NOWHERE, self.responses, remaining)
-        return RemoveLargestMargin(responses), edits
+        return dataclasses.replace(self, responses=responses), edits
 
     def rescale(self, factor):
-        return RemoveLargestMargin(self.responses * factor)
+        return dataclasses.replace(self, responses=self.responses * factor)
+
+
+class RemoveFewestErrors(Maintenance):
+    """The vector leaves without which fewest examples are wrong. O(Q (d + B C)).
+
+    The examples are the last `size` that entered, the newcomer among them, if they are
+    support vectors still or not; the newcomer may leave itself. With the learner
+    `perceptron` this is the tighter budget Perceptron, which on noisy streams does not
+    keep the examples that are always wrong, as `RemoveLargestMargin` does. The label of
+    an example is the column of its largest coefficient, or its sign.
+
+    `f` at these examples, and their kernel rows, are kept up to date.
+
+    Reference: Weston, Bordes and Bottou (2005), "Online (and offline) on an even
+    tighter budget". https://leon.bottou.org/papers/weston-bordes-bottou-2005
+
+    Differences from the paper: the examples are of those that changed the model, as
+    a strategy sees no others.
+
+    Args:
+      size: Q, the number of examples.
+      cache: the examples; set by `init`.
+    """
+
+    size: int = static(default=100)
+    cache: Any = ()
+
+    def __post_init__(self):
+        checks.size("RemoveFewestErrors", "size", self.size)
+
+    def start(self, kernel, expansion, seed):
+        rows, columns = expansion.coefficients.shape
+        dtype = expansion.vectors.dtype
+        cache = Cache(
+            vectors=jnp.zeros((self.size, expansion.vectors.shape[1]), dtype),
+            squares=jnp.zeros(self.size, dtype),
+            labels=jnp.zeros(self.size, dtype if columns == 1 else jnp.int32),
+            responses=jnp.zeros((self.size, columns), dtype),
+            gram=jnp.zeros((self.size, rows), dtype),
+            num_seen=jnp.zeros((), jnp.int32),
+        )
+        return dataclasses.replace(self, cache=cache)
+
+    def admit(self, kernel, expansion, newcomer):
+        cache = _remembered(self.cache, expansion, newcomer)
+        column = kernel.gram(
+            newcomer.vector[None],
+            cache.vectors,
+            newcomer.square[None],
+            cache.squares,
+        )[0]
+        entering = column[:, None] * newcomer.coefficients[None]
+        responses = cache.responses + entering
+        there = jnp.arange(self.size, dtype=jnp.int32) < cache.num_seen
+
+        def errors(gone: Array) -> Array:
+            wrong = jax.vmap(losses.mistaken)(responses - gone, cache.labels)
+            return jnp.sum(wrong & there, dtype=responses.dtype)
+
+        each = jax.vmap(lambda row, gone: errors(row[:, None] * gone[None]))
+        without = each(cache.gram.T, expansion.coefficients)
+        without = jnp.where(expansion.mask, without, jnp.inf)
+        fewest = support_set.oldest_least(expansion.ages, without)
+        victim = jnp.where(errors(entering) < jnp.min(without), NOWHERE, fewest)
+        edits = self.exchange(expansion, newcomer, victim)
+        slot = edits.rows[0].slot
+
+        leaving = jnp.maximum(slot, 0)
+        gone = expansion.coefficients[leaving]  # zero, if the slot was free
+        remaining = responses - cache.gram[:, leaving][:, None] * gone[None]
+        changed = jax.lax.dynamic_update_index_in_dim(cache.gram, column, leaving, 1)
+        cache = cache._replace(
+            responses=jnp.where(slot == NOWHERE, cache.responses, remaining),
+            gram=jnp.where(slot == NOWHERE, cache.gram, changed),
+        )
+        return dataclasses.replace(self, cache=cache), edits
+
+    def rescale(self, factor):
+        responses = self.cache.responses * factor
+        cache = self.cache._replace(responses=responses)
+        return dataclasses.replace(self, cache=cache)
+
+
+class Cache(NamedTuple):
+    """The last examples that entered, in turn.
+
+    Attributes:
+      vectors: shape `(size, features)`.
+      squares: their squared norms.
+      labels: -1 and +1, or columns.
+      responses: `sum_i u_i k(x_i, x)`, unscaled, shape `(size, columns)`.
+      gram: `k(x, x_j)` for every support vector, shape `(size, rows)`.
+      num_seen: how many there were, up to twice the size, from where it goes back.
+    """
+
+    vectors: Float[Array, "size features"]
+    squares: Float[Array, " size"]
+    labels: Shaped[Array, " size"]
+    responses: Float[Array, "size columns"]
+    gram: Float[Array, "size rows"]
+    num_seen: Integer[Array, ""]
+
+    __repr__ = shown.short
+
+
+def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache:
+    """The cache with the newcomer in the place of the oldest, before it has entered."""
+    size = cache.squares.shape[0]
+    place = cache.num_seen % size
+    response = jnp.matmul(
+        newcomer.kernel_row, expansion.coefficients, precision="highest"
+    )
+    label = _label(newcomer.coefficients).astype(cache.labels.dtype)
+    values = (
+        newcomer.vector,
+        newcomer.square,
+        label,
+        response,
+        newcomer.kernel_row,
+    )
+    arrays = [
+        jax.lax.dynamic_update_index_in_dim(array, value, place, 0)
+        for array, value in zip(cache[:-1], values, strict=True)
+    ]
+    seen = cache.num_seen + 1
+    return Cache(*arrays, jnp.where(seen == 2 * size, size, seen))
+
+
+def _label(coefficients: Float[Array, " columns"]) -> Shaped[Array, ""]:
+    """The label of a support vector."""
+    if coefficients.shape[0] == 1:
+        return jnp.sign(coefficients[0])
+    return jnp.argmax(coefficients).astype(jnp.int32)
 
 
 def _margin_without(
@@ -157,8 +315,5 @@ def _margin_without(
     kernel_self: Float[Array, ""],
 ) -> Float[Array, ""]:
     """The margin of a support vector once its own term is gone."""
-    if coefficients.shape[0] == 1:
-        label = jnp.sign(coefficients[0])
-    else:
-        label = jnp.argmax(coefficients).astype(jnp.int32)
-    return losses.margin(response - coefficients * kernel_self, label)
+    without = response - coefficients * kernel_self
+    return losses.margin(without, _label(coefficients))
