@@ -11,6 +11,12 @@ empty cache of compiled programs (cold) and with the one that the last run has f
 million additions in the same run, so that figures of two machines compare. The table
 goes to the terminal and, with versions and machine, to
 `benchmarks/results/first-result.json`.
+
+    python benchmarks/first_result.py --compilation --before OTHER
+
+CPU seconds of compilation alone, the first call without the second, of the five
+learners and the refit, in turns with those of another checkout of this repository. They
+go to `compilation.json` beside it.
 """
 
 import argparse
@@ -68,6 +74,18 @@ from sklearn.svm import LinearSVC
 make_pipeline(Nystroem(gamma=0.05, n_components=100), LinearSVC()).fit(X, classes)
 """
 
+# CPU seconds of the first call of `f` that the second does not need.
+FIRST_CALL = """
+import time
+import jax
+taken = []
+for _ in range(2):
+    start = time.process_time()
+    jax.block_until_ready(f().expansion)
+    taken.append(time.process_time() - start)
+print(taken[0] - taken[1])
+"""
+
 LOOP = "s = 0\nfor i in range(10**7): s += i"
 
 
@@ -82,6 +100,37 @@ def scripts():
     yield "run perceptron, refit", few + perceptron + REFIT
     yield "fit, default classifier", many + FIT
     yield "fit, Nystroem + LinearSVC", many + NYSTROEM
+
+
+def first_calls():
+    """Name and source of what is compiled."""
+    head = DATA.format(rows=2000) + "import budgetjax as bj\n"
+    head += "y = np.where(classes > 1, 1, -1)\n"
+    for name, init in LEARNERS.items():
+        run = f"state = bj.{init}\nf = lambda: bj.run(bj.{name}, state, X, y)[0]\n"
+        yield name, head + run + FIRST_CALL
+    learned = f"state = bj.{LEARNERS['perceptron']}\n"
+    learned += "state = bj.run(bj.perceptron, state, X, y)[0]\n"
+    yield "refit", head + learned + "f = lambda: bj.refit(state, X, y)\n" + FIRST_CALL
+
+
+def compilation(before, repeats):
+    """CPU seconds of compilation, of this checkout and of another."""
+    places = {"CPU seconds": ROOT} | ({"before": before} if before else {})
+    rows = []
+    for name, source in first_calls():
+        taken = {place: [] for place in places}
+        for _ in range(repeats):
+            for place, folder in places.items():
+                given = dict(os.environ, PYTHONPATH=str(folder))
+                given.pop("JAX_COMPILATION_CACHE_DIR", None)
+                command = [sys.executable, "-c", source]
+                printed = subprocess.check_output(command, env=given, cwd="/")
+                taken[place].append(float(printed))
+        medians = {place: statistics.median(of) for place, of in taken.items()}
+        rows.append({"what": name} | medians)
+        print(rows[-1], flush=True)
+    return rows
 
 
 def seconds_of(command, environment):
@@ -114,7 +163,13 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     results = Path(__file__).parent / "results" / "first-result.json"
     parser.add_argument("--output", type=Path, default=results)
+    parser.add_argument("--compilation", action="store_true")
+    parser.add_argument("--before", type=Path, help="another checkout")
     arguments = parser.parse_args()
+    if arguments.compilation:
+        rows = compilation(arguments.before, arguments.repeats)
+        measure.report(rows, results.with_name("compilation.json"))
+        return
 
     folder = Path(tempfile.mkdtemp())
     table = folder / "table.csv"

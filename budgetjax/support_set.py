@@ -70,8 +70,8 @@ class Expansion(NamedTuple):
         averaged, there are as many columns again, the sums of the true coefficients.
         Every maintenance is a linear map of the rows, the same for both.
       ages: the round in which `x_j` was inserted, `FREE` where the slot is free and in
-        the spare row, shape `(rows,)`. Rounds count from 1; every 2^30 rounds they
-        count anew, and what was there becomes negative, in its order.
+        the spare row, shape `(rows,)`. Rounds count from 1, and every 2^30 rounds from
+        0 again: what was there becomes negative, in its order, for two such spans.
       scale: the factor of all coefficients.
       num_active: the number of active slots.
       budget: the maximum number of active slots, at most the capacity.
@@ -295,14 +295,6 @@ def slot_of(
     """The slot with this insertion round; ages are unique among active slots."""
     slots = jnp.arange(ages.shape[0], dtype=jnp.int32)
     return jnp.max(jnp.where(ages == age, slots, 0))
-
-
-def past(ages: Integer[Array, " rows"]) -> Integer[Array, " rows"]:
-    """Ages before those of any round to come, in their order; O(B^2)."""
-    rows = ages.shape[0]
-    # One after the other: a matrix of all pairs would be in the memory of every run.
-    ranks = jax.lax.map(lambda age: jnp.sum(age > ages, dtype=jnp.int32), ages)
-    return jnp.where(ages == FREE, FREE, ranks - rows)
 
 
 def oldest(expansion: Expansion) -> Integer[Array, ""]:

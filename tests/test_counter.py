@@ -162,7 +162,7 @@ def test_ages_are_renewed_for_those_models_alone_whose_words_are_full():
     )
     settled = jax.vmap(algorithm.settled)(states)
     np.testing.assert_array_equal(
-        settled.expansion.ages, [[7, 5, FREE, FREE], [-2, -3, -4, FREE]]
+        settled.expansion.ages, [[7, 5, FREE, FREE], [2, 7 - 2**30, -1 - 2**30, FREE]]
     )
     np.testing.assert_array_equal(settled.num_seen, seen)
     np.testing.assert_array_equal(settled.num_seen.low, [9, 4])

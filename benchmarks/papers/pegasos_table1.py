@@ -40,7 +40,7 @@ TEST_ROWS = 50_000
 CHOICE, HELD_OUT = 100_000, 5000
 UNBUDGETED = ("usps", "letter")
 # Thresholds of Projectron++, by their logarithms, and how often these are halved.
-THRESHOLDS, HALVINGS = (-2.0, 0.0), 7
+THRESHOLDS, HALVINGS = (-2.0, 0.2), 7
 REGULARIZATION = 1e-4
 WIDTHS = (1.0, 4.0, 16.0, 64.0)
 METHODS: dict[str, Any] = {

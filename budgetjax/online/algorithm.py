@@ -188,25 +188,18 @@ def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array
 def settled(state: Any) -> Any:
     """The state with room for 2^30 rounds more in its counters and ages.
 
-    Ages count from the higher word of `num_seen`: when that grows, those of the support
-    vectors become negative, in their order. In a loop that runs once or not at all,
-    since a branch under `vmap` runs always.
+    Ages count from the higher word of `num_seen`. After two more of its units they are
+    as low as they can be, and the order of such old support vectors is forgotten.
     """
-    counts = (state.num_seen, state.num_mistakes, state.num_updates)
-
-    def crowded(carry):
-        (seen, *_), _ = carry
-        return seen.low >= counter.UNIT
-
-    def settle(carry):
-        counts, ages = carry
-        return tuple(count.settled() for count in counts), support_set.past(ages)
-
-    expansion = state.expansion
-    counts, ages = jax.lax.while_loop(crowded, settle, (counts, expansion.ages))
+    expansion, seen = state.expansion, state.num_seen
+    passed = seen.low - seen.settled().low
+    older = jnp.maximum(expansion.ages, -counter.UNIT) - passed
+    ages = jnp.where(expansion.mask, older, support_set.FREE)
     return state._replace(
         expansion=expansion._replace(ages=ages),
-        **dict(zip(("num_seen", "num_mistakes", "num_updates"), counts, strict=True)),
+        num_seen=seen.settled(),
+        num_mistakes=state.num_mistakes.settled(),
+        num_updates=state.num_updates.settled(),
     )
 
 

@@ -135,7 +135,7 @@ def block(
     """
     squares = kernels.squared_norms(X)
     present = weights > 0
-    seen = jnp.cumsum(present, dtype=jnp.int32)
+    seen = running_sums(present.astype(jnp.int32))
     ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
     clocks = state.num_seen.low + ahead
     decay = algorithm.decay(state, ahead)
@@ -248,6 +248,13 @@ def _finished(
         num_seen=state.num_seen._replace(low=block.clocks[-1]),
         num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
     ), loop.scores
+
+
+def running_sums(values: Shaped[Array, " n"]) -> Shaped[Array, " n"]:
+    """The sum up to each, for a block: O(n^2), and one kernel to compile, not ten."""
+    index = jnp.arange(values.shape[0], dtype=jnp.int32)
+    before = index[:, None] >= index[None]
+    return jnp.sum(jnp.where(before, values[None], 0), axis=1, dtype=values.dtype)
 
 
 def decayed_scale(

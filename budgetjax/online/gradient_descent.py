@@ -16,6 +16,7 @@ from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm
+from budgetjax.online.conservative import running_sums
 from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
@@ -227,7 +228,7 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     rates = jax.vmap(lambda t: _rate(state, t))(seen + before.astype(seen.dtype))
     lost = jnp.minimum(rates * state.regularization, 1)
     decay = jnp.maximum(jnp.log1p(-lost), FORGOTTEN)
-    return jnp.cumsum(jnp.where(ahead > before, decay, 0))
+    return running_sums(jnp.where(ahead > before, decay, 0))
 
 
 def with_weights(
