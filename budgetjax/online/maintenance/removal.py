@@ -294,12 +294,13 @@ def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache
         response,
         newcomer.kernel_row,
     )
-    arrays = [
+    vectors, squares, labels, responses, gram = (
         jax.lax.dynamic_update_index_in_dim(array, value, place, 0)
         for array, value in zip(cache[:-1], values, strict=True)
-    ]
+    )
     seen = cache.num_seen + 1
-    return Cache(*arrays, jnp.where(seen == 2 * size, size, seen))
+    seen = jnp.where(seen == 2 * size, size, seen)
+    return Cache(vectors, squares, labels, responses, gram, seen)
 
 
 def _label(coefficients: Float[Array, " columns"]) -> Shaped[Array, ""]:
