@@ -1,10 +1,14 @@
 """A sweep gives every model what it would have had alone."""
 
 import dataclasses
+import socket
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import processes
 import pytest
 import registry
 from compare import FLOAT32
@@ -186,3 +190,36 @@ def test_grid_bad_input(axes):
         bj.grid(**axes)
     with pytest.raises(ValueError, match=r"Grid\.table: error must have shape"):
         bj.grid(gamma=[1.0, 2.0]).table(error=[0.1])
+
+
+@pytest.mark.telling
+def test_two_processes_share_a_sweep(tmp_path):
+    """Each has the results of all models, equal to those of one process alone."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def start(rank, count):
+        given = (
+            processes.__file__,
+            rank,
+            count,
+            port,
+            tmp_path / f"{rank}-{count}.npz",
+        )
+        return subprocess.Popen([sys.executable, *map(str, given)])
+
+    children = [start(0, 1), start(0, 2), start(1, 2)]
+    try:
+        assert [child.wait(timeout=200) for child in children] == [0, 0, 0]
+    finally:
+        for child in children:
+            child.kill()
+    alone, *shared = (
+        np.load(tmp_path / name) for name in ("0-1.npz", "0-2.npz", "1-2.npz")
+    )
+    assert len(alone["arr_0"]) == 3
+    for found in shared:
+        assert sorted(found) == sorted(alone)
+        for name in alone:
+            np.testing.assert_array_equal(found[name], alone[name])

@@ -76,7 +76,9 @@ def sweep(
       X: examples, shape `(n, num_features)`, n at least 1.
       y: labels, shape `(n,)`.
       weight: shape `(n,)`, as for `budgetjax.run`.
-      devices: the models are spread over these; None takes all of the backend.
+      devices: the models are spread over these; None takes all of the backend, those of
+        other processes too. Every process then gives the same states and rows, and gets
+        the results of all models.
       block_size: as for `budgetjax.run`; a point of the curve is the end of a block.
 
     Returns:
@@ -118,9 +120,18 @@ def sweep(
     spare = -models % len(chosen)
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
-    new, errors, rounds = _sharded(
-        algorithm, chosen, side_by_side(states), size, padded, X, y, weights
-    )
+    given = (padded, X, y, weights)
+    shared = any(device.process_index != jax.process_index() for device in chosen)
+    if shared:
+        # Values that all processes have, and not arrays of one of them.
+        given = jax.device_get(given)
+    found = _sharded(algorithm, chosen, side_by_side(states), size, *given)
+    if shared:
+        from jax.experimental import multihost_utils
+
+        found = multihost_utils.process_allgather(found, tiled=True)
+        found = jax.tree.map(jnp.asarray, found)
+    new, errors, rounds = found
     new, errors = jax.tree.map(lambda leaf: leaf[:models], (new, errors))
     rounds = rounds[0]
     seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
