@@ -664,6 +664,21 @@ def test_shuffled_orders():
     assert found[-1] != indices.tolist()
 
 
+def test_many_patterns_are_shuffled_in_runs():
+    n = 5003
+    order = passes.Order(jnp.arange(n, dtype=jnp.int32), jnp.int32(n - 2))
+    one, other = (
+        np.asarray(passes.shuffled(jax.random.key(seed), order).indices)[: n - 2]
+        for seed in (0, 1)
+    )
+    assert not np.array_equal(one, other)
+    for found in (one, other):
+        np.testing.assert_array_equal(np.sort(found), np.arange(n - 2))
+        runs = found[: (n - 2) // 16 * 16].reshape(-1, 16)
+        np.testing.assert_array_equal(np.diff(runs, axis=1), 1)
+        assert np.any(np.diff(runs[:, 0]) != 16)
+
+
 def test_shuffled_orders_are_equally_likely():
     """All 6 orders of 3, of a longer array; and each place for each of 60."""
     keys = jax.random.split(jax.random.key(0), 6000)

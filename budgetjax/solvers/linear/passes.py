@@ -10,6 +10,10 @@ from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 from budgetjax.solvers.linear.rows import Rows, element, put, taken
 
 
+# Of many patterns 2^4 are visited one after the other as they lie.
+MANY, RUN_BITS = 4096, 4
+
+
 class Order(NamedTuple):
     """The order of visits to some patterns.
 
@@ -88,21 +92,36 @@ def everything(number: int) -> Order:
 def shuffled(key: Key[Array, ""], order: Order) -> Order:
     """A random order of the same patterns; O(number).
 
-    By Fisher and Yates: sorting random numbers would take longer than the visits.
+    Of many it is an order of runs of 16 in a row, and not of single patterns: a visit
+    then finds its row in the cache, and takes a third less time. There are as many
+    visits, or up to two fifths more where most patterns are on their margins. By Fisher
+    and Yates: sorting random numbers would take longer than the visits.
     """
     seed = jax.random.bits(key, (), jnp.uint32)
+    bits = jnp.where(order.number < MANY, jnp.int32(0), jnp.int32(RUN_BITS))
+    runs = order.number >> bits
 
-    def place(t, indices):
+    def place(t, drawn):
         # Any of the t + 1 places so far. Small numbers are likelier, by one in 2^32 / n
         # draws, which does not matter here.
         places = (t + 1).astype(jnp.uint32)
         j = (_bits(seed, t) % places).astype(jnp.int32)
-        indices = put(indices, t, taken(indices, j))
-        return put(indices, j, element(order.indices, t))
+        drawn = put(drawn, t, taken(drawn, j))
+        return put(drawn, j, t)
+
+    n = order.indices.shape[0]
+    start = jnp.zeros(max(min(n, MANY), (n >> RUN_BITS) + 1), jnp.int32)
+    drawn = jax.lax.fori_loop(jnp.int32(0), runs, place, start)
+
+    def visit(t, indices):
+        # What is left of a last run stays last.
+        run = t >> bits
+        first = jnp.where(run < runs, element(drawn, run), run) << bits
+        return put(indices, t, element(order.indices, first + t - (run << bits)))
 
     start = jnp.zeros_like(order.indices)
     return order._replace(
-        indices=jax.lax.fori_loop(jnp.int32(0), order.number, place, start)
+        indices=jax.lax.fori_loop(jnp.int32(0), order.number, visit, start)
     )
 
 
