@@ -9,7 +9,6 @@ from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 
 from budgetjax.solvers.linear.rows import Rows, element, put, taken
 
-
 # Of many patterns 2^4 are visited one after the other as they lie.
 MANY, RUN_BITS = 4096, 4
 
