@@ -591,17 +591,35 @@ def test_patterns_stay_in_their_type(double):
 
 
 def test_several_penalties_are_as_many_solutions():
-    """The same as one by one, on patterns that are made once."""
+    """Each from the one before, on patterns that are made once."""
     X, y = whole()
     penalties = np.array([0.25, 1.0, 4.0])
-    many = run(X, y, penalty=penalties, augment=1.0)
-    assert isinstance(many, tuple)
-    for one, penalty in zip(many, penalties, strict=True):
-        alone = solved("whole", penalty=float(penalty), augment=1.0)
-        same(one.model, alone.model)
-        same(one.history, alone.history)
+    for more in ({}, {"loss": "squared_hinge"}):
+        many = run(X, y, penalty=penalties, augment=1.0, **more)
+        assert isinstance(many, tuple)
+        for i, (one, penalty) in enumerate(zip(many, penalties, strict=True)):
+            alone = solved("whole", penalty=float(penalty), augment=1.0, **more)
+            if i == 0:
+                same(one.model, alone.model)
+                same(one.history, alone.history)
+            assert one.converged
+            optimum = alone.history.dual[-1]
+            assert optimum / 1.0001 <= one.history.primal[-1] <= 1.0002 * optimum
+            assert one.history.work[-1] <= alone.history.work[-1]
+            counts = np.asarray(one.state.counts)
+            np.testing.assert_array_equal(counts, np.round(counts))
+            assert counts.max() <= np.asarray(one.state.most)
+            learned, unlearned = np.asarray(one.state.tally)
+            assert learned - unlearned == counts.sum()
+            weights = np.asarray(one.state.weights)[: D + 1]
+            sums = counts @ reference.patterns(X, y, 1.0)
+            np.testing.assert_allclose(weights, sums, atol=1e-9 * counts.sum())
     (single,) = run(X, y, penalty=[1.0], augment=1.0)
-    same(single.history, many[1].history)
+    same(single.history, solved("whole", penalty=1.0, augment=1.0).history)
+    X, y = DATA["whole-separable"]()
+    one, two = run(X, y, penalty=[1.0, 2.0], hard_margin=True)
+    assert one.converged
+    assert two.history.primal[-1] == one.history.primal[-1]
 
 
 def test_steps_compiled_or_not(double):

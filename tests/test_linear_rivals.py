@@ -486,10 +486,17 @@ def test_several_penalties_are_as_many_solutions(name, form, augment):
     X, penalties = FORMS[form](X), np.array([0.1, 1.0, 3.0])
     given = PLAIN[name] | {"augment": augment}
     many = run(name, X, y, penalty=penalties, **given)
-    for found, penalty in zip(many, penalties, strict=True):
+    for i, (found, penalty) in enumerate(zip(many, penalties, strict=True)):
         one = run(name, X, y, penalty=float(penalty), **given)
-        same(found.model, one.model)
-        same(found.history, one.history)
+        if i == 0 or name != "dcd":
+            same(found.model, one.model)
+            same(found.history, one.history)
+        else:
+            # From the solution before.
+            assert found.converged
+            assert found.history.dual[0] > one.history.dual[0]
+            primal, optimum = found.history.primal[-1], one.history.dual[-1]
+            assert optimum / 1.0001 <= primal <= 1.0002 * optimum
 
 
 def test_numbers_that_overflow_are_named():

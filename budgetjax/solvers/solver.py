@@ -76,6 +76,8 @@ class Solver(Generic[Arguments, State]):
       vectors: `vectors(state)`, the number of examples with a coefficient; 0 where a
         solver keeps none.
       settled: `settled(state) -> bool`, whether nothing is left to change.
+      warm: `warm(state, X, before) -> state`, a start from where a run with another
+        penalty ended; None starts from zero.
       linear: whether rows may be sparse; `solve` then computes in float64, whatever
         JAX's default precision is.
       max_steps: default of `solve`.
@@ -91,6 +93,7 @@ class Solver(Generic[Arguments, State]):
     work: Callable[[Any], int]
     vectors: Callable[[Any], Array | int] = lambda state: 0
     settled: Callable[[Any], Bool[Array, ""] | bool] = lambda state: False
+    warm: Callable[[Any, Any, Any], Any] | None = None
     linear: bool = False
     max_steps: int = 10_000
     callback_every: int = 100
@@ -179,7 +182,8 @@ def solve(
       callback_every: steps per record; None is the solver's default.
       progress: whether to show a bar, with the gap.
       **arguments: arguments of the solver's `init`: `kernel`, `penalty` and so on. A
-        sequence of penalties is solved one by one, on the same kernel rows.
+        sequence of penalties is solved one by one, on the same kernel rows, and by some
+        solvers each from the solution of the one before: give them in order.
 
     Returns:
       A `Solution`; for several penalties a tuple of them.
@@ -231,6 +235,8 @@ def solve(
             given = arguments | ({"penalty": each} if several else {})
             start = solver.init(X, y, **given) if state is None else state
             prepared = prepared or solver.prepare(start, X, y)
+            if found and solver.warm is not None:
+                start = solver.warm(start, prepared[0], found[-1].state)
             found.append(
                 _solve(
                     solver,

@@ -200,6 +200,23 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
     )
 
 
+@jax.jit
+def warm(state: State, X: Rows, before: State) -> State:
+    """The best multiple of the solution of another penalty, at most as much larger."""
+    coefficients = before.coefficients
+    hinge = jnp.isfinite(state.upper)
+    ratio = jnp.where(hinge, state.upper / before.upper, before.ridge / state.ridge)
+    square = jnp.sum(coefficients * products(X, before.weights))
+    weight = state.problem.weight
+    ridge = state.ridge if weight is None else state.ridge / weight
+    square += jnp.sum(ridge * coefficients**2)
+    best = jnp.sum(coefficients) / jnp.where(square > 0, square, 1)
+    times = jnp.minimum(ratio, best)
+    return state._replace(
+        weights=times * before.weights, coefficients=times * coefficients
+    )
+
+
 def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     margins = products(X, state.weights)
@@ -237,6 +254,7 @@ dcd = Solver(
     lambda state: int(state.num_visits),
     lambda state: jnp.count_nonzero(state.coefficients),
     lambda state: state.settled,
+    warm,
     linear=True,
     callback_every=5,
 )

@@ -15,7 +15,7 @@ from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns
 from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
 from budgetjax.solvers.linear.patterns import Problem
-from budgetjax.solvers.linear.rows import KernelMatrix, Rows, products
+from budgetjax.solvers.linear.rows import KernelMatrix, Rows, element, products
 from budgetjax.solvers.solver import Objective, Solver
 
 # Section 5: the distance of the two thresholds, in units of R^2.
@@ -339,6 +339,37 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
     return state
 
 
+@jax.jit
+def warm(state: State, X: Rows, before: State) -> State:
+    """The best multiple of the solution of another penalty, in whole numbers.
+
+    It is at most larger by as much as the penalty. Two passes.
+    """
+    counts, weight = before.counts, state.problem.weight
+    square = jnp.sum(counts * products(X, before.weights))
+    height = state.threshold / before.threshold
+    if state.damping is None or before.damping is None:
+        most = state.most / before.most / height
+        # A hard margin has no penalty.
+        most = jnp.where(jnp.isinf(state.most), 1, most)
+    else:
+        most = before.damping / state.damping
+        square += state.damping * jnp.sum(counts**2)
+    best = jnp.sum(counts) * before.threshold / jnp.where(square > 0, square, 1)
+    counts = jnp.round(height * jnp.minimum(most, best) * counts)
+    limit = state.most if weight is None else state.most * weight
+    counts = jnp.minimum(counts, limit)
+    weights = jax.lax.fori_loop(
+        jnp.int32(0),
+        jnp.int32(X.shape[0]),
+        lambda i, weights: X.add(i, element(counts, i), weights),
+        state.weights,
+    )
+    learned = jnp.sum(counts)
+    tally = jnp.stack([learned, jnp.zeros_like(learned)])
+    return state._replace(counts=counts, weights=weights, tally=tally)
+
+
 def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     threshold, weight = state.threshold, state.problem.weight
@@ -410,6 +441,7 @@ mpu = Solver(
     lambda state: int(state.num_visits),
     lambda state: jnp.count_nonzero(state.counts),
     lambda state: state.settled,
+    warm,
     linear=True,
     max_steps=1000,
     callback_every=1,
