@@ -1,13 +1,15 @@
 """What the benchmarks share: the clock, the plain scan, the report."""
 
+import contextlib
 import json
 import math
 import os
 import platform
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,33 @@ def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     capacity = state.expansion.ages.shape[0] - 1
     size = engine.block_length("benchmark", block_size, capacity)
     return lambda: engine.run_checked(algorithm, state, X, y, weights, size)
+
+
+def held() -> float:
+    """MiB that this process holds itself, without pages of files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("RssAnon"))
+    return int(line.split()[1]) / 1024
+
+
+@contextlib.contextmanager
+def memory() -> Iterator[dict[str, float]]:
+    """What the process holds before, and the peak meanwhile, looked at every 20 ms."""
+    found = {"MiB before": held()}
+    found["MiB"] = found["MiB before"]
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.02):
+            found["MiB"] = max(found["MiB"], held())
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        watching.join()
 
 
 def machine() -> dict[str, Any]:
