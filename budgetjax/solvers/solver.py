@@ -237,10 +237,11 @@ def solve(
             prepared = prepared or solver.prepare(start, X, y)
             if found and solver.warm is not None:
                 start = solver.warm(start, prepared[0], found[-1].state)
+            held = state is not None or "rows" in arguments
             found.append(
                 _solve(
                     solver,
-                    start,
+                    _copied(start) if held else _ours(start),
                     *prepared,
                     steps,
                     tolerance,
@@ -301,9 +302,10 @@ def _solve(
     every: int,
     progress: bool,
 ) -> Solution:
-    """The solution of one problem, on a training set that is prepared."""
-    # What the caller holds must survive the first donation.
-    state = _copied(state)
+    """The solution of one problem, on a training set that is prepared.
+
+    The state is donated.
+    """
     record = _record(solver, state, X, y, 0)
     records = [record]
 
@@ -330,6 +332,15 @@ def _solve(
 @jax.jit
 def _copied(state: Any) -> Any:
     return jax.tree.map(jnp.copy, state)
+
+
+def _ours(state: Any) -> Any:
+    """A copy of a state that nobody else holds, but for its kernel rows, which stay."""
+    rows = getattr(state, "rows", None)
+    if rows is None:
+        return _copied(state)
+    copied = _copied(state._replace(rows=rows._replace(kept=None)))
+    return copied._replace(rows=copied.rows._replace(kept=rows.kept))
 
 
 def _steps(solver: Solver, state: Any, X: Any, y: Any, count: Array) -> Any:
