@@ -120,7 +120,8 @@ def init(
 
     Differences from the paper: it ends at a duality gap, not at a range of projected
     gradients. The range at which all patterns return is 0.1 at first, and a tenth as
-    large whenever a pass over all has reached it.
+    large whenever a pass over all has reached it. From 4,096 patterns on the order is
+    one of runs of 16 neighbours, whose visits take a third less time.
     """
     where = "dcd.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)

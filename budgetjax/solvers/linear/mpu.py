@@ -162,7 +162,9 @@ def init(
       Algorithm 1, with the active sets and multiple updates of Section 4, and the map
       of the introduction. https://icml.cc/Conferences/2010/papers/339.pdf
 
-    Differences from the paper: weights of examples, which it does not have.
+    Differences from the paper: weights of examples, which it does not have. From 4,096
+    patterns on the order is one of runs of 16 neighbours, whose visits take a third
+    less time.
     """
     where = "mpu.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
