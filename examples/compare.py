@@ -148,7 +148,7 @@ def figure(
     with rc_context(plots.STYLE):
         families = list(dict.fromkeys(one.family for one in compared))
         rows, columns = -(-len(families) // 2), min(2, len(families))
-        fig = Figure(figsize=(3.7 * columns, 2.9 * rows), layout="constrained")
+        fig = Figure(figsize=(3.7 * columns, 3.5 * rows), layout="constrained")
         fig.suptitle(title, x=0.01, ha="left")
         panels = fig.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for panel in panels.flat[len(families) :]:
