@@ -307,10 +307,19 @@ def oldest_least(
 ) -> Integer[Array, ""]:
     """The slot of the least value, the oldest of equal ones.
 
-    A minimum and a comparison, because an `argmin` is not vectorised on CPUs.
+    Least values and a comparison, because an `argmin` is not vectorised on CPUs; the
+    least of integers, because that of floats is not either.
     """
-    least = values == jnp.min(values)
+    order = in_order(values)
+    least = order == jnp.min(order)
     return slot_of(ages, jnp.min(jnp.where(least, ages, FREE)))
+
+
+def in_order(values: Float[Array, " n"]) -> Integer[Array, " n"]:
+    """Integers in the order of the values: sign and bits of each."""
+    width = jnp.finfo(values.dtype).bits
+    bits = jax.lax.bitcast_convert_type(values, jnp.dtype(f"int{width}"))
+    return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)
 
 
 def term(expansion: Expansion, slot: Integer[Array, ""]) -> Float[Array, " both"]:

@@ -4,8 +4,8 @@ A strategy is a function (kernel, active, newcomer) -> the new active list, call
 when `active` already has as many members as the budget allows; the new list is as
 long as the old. The newcomer takes the position of the one that leaves and
 everyone else stays where it is. If the newcomer itself is the one that leaves, no
-position changes. Only `multi_merge` leaves free slots. All ties go to the smallest
-age.
+position changes. Only `multi_merge` and `delayed_project` leave free slots. All
+ties go to the smallest age.
 
 Strategies see unscaled coefficients. A common positive scale changes none of
 their choices, and every result is linear in the coefficients: the sums of averaged
@@ -216,6 +216,31 @@ def project(best=False, ridge=0.0):
     return strategy
 
 
+def delayed_project(share=1 / 8, ridge=0.0):
+    """The smallest leave at once; all others take up their terms, by a dense solve.
+
+    As many as the share of the budget, but at least one, and not all of several. The
+    newcomer takes the first position that is free then.
+    """
+    gram = Gram()
+
+    def strategy(kernel, active, newcomer):
+        sizes = norms(kernel, active)
+        order = sorted(range(len(active)), key=lambda i: (sizes[i], active[i].age))
+        small = order[: max(1, min(round(share * len(active)), len(active) - 1))]
+        stay = [i for i in range(len(active)) if i not in small]
+        K = with_ridge(gram(kernel, [s.vector for s in active]), ridge)
+        shares = np.linalg.solve(K[np.ix_(stay, stay)], K[np.ix_(stay, small)])
+        new = active
+        for i, share_of_i in zip(small, shares.T, strict=True):
+            new = redistribute(new, i, stay, share_of_i)
+        for i in small:
+            new = replace(new, i, None)
+        return replace(new, new.index(None), newcomer)
+
+    return strategy
+
+
 def project_onto(basis, ridge):
     """One of the old leaves, projected on the span of a few of the others.
 
@@ -363,6 +388,31 @@ def merge_degradation(a_m, A_n, kappas, h):
     )
 
 
+def merge_ranks(a_m, A_n, kappas):
+    """About the least degradation of every partner: the lesser at two values of h.
+
+    In x = 1 - 2 h and rho = kappa^x, with r = ||a_n||^2 / ||a_m||^2 and
+    c = <a_m, a_n> / ||a_m||^2, or 0 if that is less, the best h is where
+        F(x) = x (r + 2 c rho + rho^2) - (r - rho^2) = 0.
+    One is a step of Newton's method for F / (r + 2 c rho + rho^2) from x = 1, kept in
+    [0, 1]. The other is h = 0, the partner itself.
+    """
+    A_m = np.broadcast_to(a_m, A_n.shape)
+    mm = np.maximum((A_m**2).sum(axis=1), 1e-300)
+    r = np.clip((A_n**2).sum(axis=1) / mm, 1, 1e100)
+    c = np.maximum((A_n * A_m).sum(axis=1) / mm, 0)
+    rho = np.maximum(kappas, 1e-300)
+    slope_of_rho = rho * np.log(rho)
+    part = r + 2 * c * rho + rho**2
+    value = 1 - (r - rho**2) / part
+    slope = 1 + slope_of_rho * (
+        2 * rho / part + (r - rho**2) * (2 * c + 2 * rho) / part**2
+    )
+    h = np.clip(value / slope, 0, 1) / 2
+    there = merge_degradation(A_m, A_n, kappas, h)
+    return np.minimum(there, merge_degradation(A_m, A_n, kappas, 0 * h))
+
+
 def merge_grid(a_m, a_n, kappa, points=10001):
     """Brute force: the greatest ||a_z||^2 over a grid of h in [0, 1], and its h."""
     a_m, a_n = np.atleast_1d(a_m), np.atleast_1d(a_n)
@@ -403,7 +453,7 @@ def same_signs(s, other):
 
 
 def merge(same_sign=True):
-    """Merge the smallest, m, with the partner n of least degradation.
+    """Merge the smallest, m, with the partner n of about the least degradation.
 
     The merged vector has n's age. It stands in n's position, and the newcomer in
     m's; unless the newcomer is one of the two: then the merged vector stands in
@@ -426,12 +476,12 @@ def merge(same_sign=True):
         others = [everyone[i] for i in partners]
         A_n = stack_coefficients(others)
         kappas = kernel(x_m, stack_vectors(others))
-        h = merge_line_search(a_m, A_n, kappas)
-        degradation = merge_degradation(a_m, A_n, kappas, h)
-        best = first_by_value_then_age(degradation, range(len(others)), others)
+        ranks = merge_ranks(a_m, A_n, kappas)
+        best = first_by_value_then_age(ranks, range(len(others)), others)
+        h = merge_line_search(a_m, A_n[[best]], kappas[[best]])[0]
 
         n = partners[best]
-        z = merged(everyone[m], everyone[n], kappas[best], h[best])
+        z = merged(everyone[m], everyone[n], kappas[best], h)
         return place_merged(active, newcomer, m, n, z)
 
     return strategy
@@ -469,14 +519,14 @@ def multi_merge(count=3, same_sign=True):
             long = [z if turn else s for s, turn in zip(rest, turned, strict=True)]
             kappa = kernel(stack_vectors(short), stack_vectors(long))
             a_m, A_n = stack_coefficients(short), stack_coefficients(long)
-            h = merge_line_search(a_m, A_n, kappa)
-            loss = merge_degradation(a_m, A_n, kappa, h)
+            loss = merge_ranks(a_m, A_n, kappa)
             unlike = np.zeros(len(rest))
             if same_sign and len(z.coefficients) == 1:
                 unlike = [not same_signs(s, z) for s in rest]
             j = min(range(len(rest)), key=lambda j: (unlike[j], loss[j], rest[j].age))
             best = others[j]
-            z = merged(short[j], long[j], kappa[j], h[j])
+            h = merge_line_search(a_m[[j]], A_n[[j]], kappa[[j]])[0]
+            z = merged(short[j], long[j], kappa[j], h)
             others.remove(best)
             taken.append(best)
         first, *more = taken
@@ -522,14 +572,14 @@ def merge_best_pair(same_sign=True):
             pairs = alike or pairs
 
         m, n = np.array(pairs).T
-        h = merge_line_search(a[m], a[n], K[m, n])
-        degradation = merge_degradation(a[m], a[n], K[m, n], h)
+        ranks = merge_ranks(a[m], a[n], K[m, n])
         best = min(
             range(len(pairs)),
-            key=lambda i: (degradation[i], everyone[m[i]].age, everyone[n[i]].age),
+            key=lambda i: (ranks[i], everyone[m[i]].age, everyone[n[i]].age),
         )
         m, n = pairs[best]
-        z = merged(everyone[m], everyone[n], K[m, n], h[best])
+        h = merge_line_search(a[[m]], a[[n]], K[[m], [n]])[0]
+        z = merged(everyone[m], everyone[n], K[m, n], h)
         return place_merged(active, newcomer, m, n, z)
 
     return strategy

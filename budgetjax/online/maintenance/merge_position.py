@@ -1,47 +1,43 @@
 """Where to merge two vectors of a Gaussian kernel, and what it loses.
 
 The smaller vector `m` is given by `||a_m||^2`, its partner `n` by `||a_n||^2`, the pair
-by `<a_m, a_n>` and `-log k(x_m, x_n)`: nothing else enters.
+by `<a_m, a_n>`, `kappa = k(x_m, x_n)` and `-log kappa`: nothing else enters.
 
-All partners are ranked by the loss at a guess, three Newton steps; the best one is then
-placed by six more. `benchmarks/merging.py` holds this beside the alternatives. To rank
-and place among 100 and 500 partners in a compiled loop takes 2.7 and 6.2 microseconds;
-nine steps for all partners 3.7 and 10.2; golden section search 20 and 202. A lookup
-table of the loss, bilinear, takes 7.4 and 8.4, at best 3.1 and 4.3, and serves one
-column of equal signs only: this serves every angle between rows of coefficients.
+All partners are ranked by the loss at two points that need no search, and nine Newton
+steps then place the best one. `benchmarks/merging.py` holds this beside the
+alternatives.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Steps of Newton's method that rank the partners, and those that follow for the best.
-RANKING_STEPS = 3
-FINAL_STEPS = 6
+# Steps of Newton's method that place a merge.
+STEPS = 9
 
 
-def guess(
+def least_loss(
     m_length: Float[Array, "*m"],
     n_lengths: Float[Array, "*n"],
     products: Float[Array, "*n"],
+    kappa: Float[Array, "*n"],
     decay: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    """About the best `h` of merging `m` with each partner, to rank them by their loss.
+    """About the least loss of merging `m` with each partner, to rank them by.
 
-    Newton's method as in `position`, unguarded: for pairs at an acute angle it
-    descends to the root from `x = 1`, and others are taken for orthogonal. Three steps
-    are exact to 1e-10 of the objective where kappa > 1/e, and to 1e-3 about
-    kappa = e^-2, where a merge loses most. Any `h` has a loss that can be had, so a
-    poor guess ranks a partner too low, never too high. float64 places every partner.
+    The lesser of the losses at two points. One is that of one step of Newton's method
+    as in `position`, from `x = 1`, where `rho` is `kappa`; pairs at an obtuse angle are
+    taken for orthogonal. The other is `x_n` itself, `h = 0`. Both can be had, so a
+    partner may be ranked too low, never too high; near ones, which lose little, are
+    ranked to a rounding.
     """
     r, c = _relative(m_length, n_lengths, products)
-    if decay.dtype == jnp.float64:
-        steps = RANKING_STEPS + FINAL_STEPS
-        return _place(r, c, decay, _safeguarded(r, c, decay, jnp.ones_like(r), steps))
-    x = jnp.ones_like(r)
-    for _ in range(RANKING_STEPS):
-        x = jnp.clip(_newton(r, jnp.maximum(c, 0), decay, x)[0], 0, 1)
-    return (1 - x) / 2
+    x = _newton(r, jnp.maximum(c, 0), decay, jnp.ones_like(r), kappa)[0]
+    h = _apart((1 - jnp.clip(x, 0, 1)) / 2)
+    there = loss(m_length, n_lengths, products, kappa, decay, h)
+    return jnp.minimum(there, m_length * (1 - kappa * kappa))
 
 
 def position(
@@ -49,7 +45,6 @@ def position(
     n_length: Float[Array, "*n"],
     product: Float[Array, "*n"],
     decay: Float[Array, "*n"],
-    start: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
     r"""The `h` in `[0, 1/2]` at which merging `m` with a partner loses least.
 
@@ -63,25 +58,18 @@ def position(
 
     with `r = ||a_n||^2 / ||a_m||^2` and `c = <a_m, a_n> / ||a_m||^2`: for equal signs
     the mean-field equation `x = tanh((log(r)/2 + x log(1/kappa)) / 2)`. Newton's method
-    descends to the root from above; a step that leaves the bracket becomes a bisection.
-    After a guess of three steps, six more give the objective to 3e-10 for every kappa,
-    length and angle.
+    descends to the root from `x = 1`; a step that leaves the bracket becomes a
+    bisection. Nine steps give the objective to 5e-8 for every kappa, length and angle.
 
     Args:
       m_length: `||a_m||^2`.
       n_length: `||a_n||^2` of the partner, at least as large.
       product: `<a_m, a_n>`.
       decay: `-log k(x_m, x_n)`.
-      start: where to start, of `guess`.
     """
     r, c = _relative(m_length, n_length, product)
-    x = jnp.where(c < 0, 1, 1 - 2 * start)
-    return _place(r, c, decay, _safeguarded(r, c, decay, x, FINAL_STEPS))
-
-
-def _place(r, c, decay, x):
-    """`h = rho (rho + c) / (r + 2 c rho + rho^2)`: it holds what `1 - x` has lost."""
-    rho = jnp.exp(-decay * x)
+    # The root by this holds what `1 - x` has lost.
+    rho = jnp.exp(-decay * _root(r, c, decay))
     denominator = jnp.maximum(r + rho * (2 * c + rho), jnp.finfo(r.dtype).tiny)
     return jnp.clip(rho * (rho + c) / denominator, 0, 0.5)
 
@@ -102,12 +90,11 @@ def _relative(
     return r, jnp.clip(products * inverse, -(largest**0.5), largest**0.5)
 
 
-def _newton(r, c, decay, x):
+def _newton(r, c, decay, x, rho):
     """One step of Newton's method, and whether `x` was at or above the root.
 
-    With one division and one exponential: each is a loop of its own when compiled.
+    `rho` is `exp(-decay x)`.
     """
-    rho = jnp.exp(-decay * x)
     denominator = r + rho * (2 * c + rho)
     gap = x * denominator - (r - rho * rho)
     growth = 2 * decay * rho * (2 * r * rho + c * (rho * rho + r))
@@ -115,33 +102,34 @@ def _newton(r, c, decay, x):
     return x - denominator * gap / slope, gap >= 0
 
 
-def _safeguarded(r, c, decay, x, steps):
-    """Newton's method kept in a shrinking bracket of the root.
+def _root(r, c, decay):
+    """Newton's method from `x = 1`, kept in a shrinking bracket of the root.
 
     At the root the sign of the gap is a rounding, and a compiler that computes the gap
     twice may round it in two ways: a step that leaves the bracket by so little is no
     reason for a bisection, which would lose the root.
     """
-    slack = 16 * float(jnp.finfo(x.dtype).eps)
+    slack = 16 * float(jnp.finfo(r.dtype).eps)
 
     def narrower(_, bracket):
         x, low, high = bracket
-        step, above = _newton(r, c, decay, x)
+        step, above = _newton(r, c, decay, x, jnp.exp(-decay * x))
         high = jnp.where(above, x, high)
         low = jnp.where(above, low, x)
         inside = (step >= low - slack) & (step <= high + slack)
         return jnp.where(inside, step, (low + high) / 2), low, high
 
     # A loop, and not steps written out: a compiler makes a few kernels of each step.
-    bracket = x, jnp.zeros_like(x), jnp.ones_like(x)
-    x, _, _ = jax.lax.fori_loop(0, steps, narrower, bracket)
-    return x
+    one = jnp.ones_like(r)
+    bracket = one, jnp.zeros_like(one), one
+    return jax.lax.fori_loop(0, STEPS, narrower, bracket)[0]
 
 
 def loss(
     m_length: Float[Array, "*m"],
     n_lengths: Float[Array, "*n"],
     products: Float[Array, "*n"],
+    kappa: Float[Array, "*n"],
     decay: Float[Array, "*n"],
     h: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
@@ -152,8 +140,18 @@ def loss(
     is at most `||a_m||^2`, and would drown in the rounding of a larger `||a_n||^2`.
     For the same reason `1 - e^(-2t)` is `tanh(t) (1 + e^(-2t))`.
     """
-    p = jnp.exp(-decay * (1 - h) ** 2)
-    q = jnp.exp(-decay * h**2)
-    other = jnp.tanh(decay * h**2) * (1 + q * q)
-    cross = jnp.tanh(decay * h * (1 - h)) * (jnp.exp(-decay) + p * q)
+    p, q = _apart((jnp.exp(-decay * (1 - h) ** 2), jnp.exp(-decay * h**2)))
+    at_n, at_both = _apart((jnp.tanh(decay * h**2), jnp.tanh(decay * h * (1 - h))))
+    other = at_n * (1 + q * q)
+    cross = at_both * (kappa + p * q)
     return m_length * (1 - p * p) + n_lengths * other - 2 * products * cross
+
+
+def _apart(arrays: Any) -> Any:
+    """The arrays, each to be computed in a loop of its own on CPUs.
+
+    In one loop over the partners, 200 instructions that wait for one another, a CPU
+    does not get on to the next partners meanwhile: that took twice as long.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    return jax.lax.optimization_barrier(arrays) if on_cpu else arrays

@@ -41,11 +41,12 @@ class Merge(Maintenance):
     section 4.3, equations (17) to (22); see
     https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
-    Differences from the paper: in the binary case only vectors of the same sign are
-    merged, unless there is none. With more classes h is that of the least loss;
-    equations (18) to (21) weigh all classes alike, whatever their coefficients, and
-    lost 47 percent more in the mean of 2,000 random pairs
-    (`python benchmarks/merging.py`).
+    Differences from the paper: partners are ranked by the lesser of what is lost at two
+    values of h that need no search, which finds the same partner but in rare cases. In
+    the binary case only vectors of the same sign are merged, unless there is none. With
+    more classes h is that of the least loss; equations (18) to (21) weigh all classes
+    alike, whatever their coefficients, and lost 47 percent more in the mean of 2,000
+    random pairs (both: `python benchmarks/merging.py`).
 
     Args:
       same_sign: with one column of coefficients, merge vectors of the same sign only.
@@ -64,15 +65,16 @@ class Merge(Maintenance):
     def admit(self, kernel, expansion, newcomer):
         # Computed while there is room too, and not used then: a full model stays full,
         # and a branch would cost every later call more.
-        full = expansion.full
-        smallest = _smallest(kernel, expansion, newcomer, self.same_sign)
-        merged, joins = _merged(expansion, newcomer, smallest)
-        slot = jnp.where(
-            full,
-            jnp.where(smallest.newcomer_stays & ~joins, smallest.slot, NOWHERE),
-            expansion.free,
+        smallest, stays = _smallest(expansion, newcomer)
+        taken = _taken(expansion, smallest.slot, stays)
+        partner = _best_partner(
+            kernel, expansion, newcomer, smallest, taken, stays, self.same_sign
         )
-        merged = merged._replace(slot=jnp.where(full, merged.slot, NOWHERE))
+        full, joins = expansion.full, partner.is_newcomer
+        slot = jnp.where(joins, smallest.slot, partner.slot)
+        merged = _merged(smallest, partner, jnp.where(full, slot, NOWHERE))
+        slot = jnp.where(stays & ~joins, smallest.slot, NOWHERE)
+        slot = jnp.where(full, slot, expansion.free)
         return self, Edits((merged, support_set.row(expansion, newcomer, slot)))
 
 
@@ -123,21 +125,31 @@ class MultiMerge(Maintenance):
         return self, edits
 
     def _merge(self, kernel, expansion, newcomer) -> Edits:
-        same_sign = self.same_sign
-        smallest = _smallest(kernel, expansion, newcomer, same_sign)
-        merged, joins = _merged(expansion, newcomer, smallest)
-        rows, taken = [], expansion.ages == FREE
-        slots = jnp.arange(taken.shape[0], dtype=jnp.int32)
-        last = merged.slot
-        for _ in range(self.count - 2):
-            taken = taken | (slots == last)
-            partners = _partners(
-                kernel, expansion, newcomer, smallest, merged, taken, same_sign
+        smallest, stays = _smallest(expansion, newcomer)
+        taken = _taken(expansion, smallest.slot, stays)
+        outside = stays
+        merged, rows = smallest, []
+        for count in range(1, self.count):
+            partner = _best_partner(
+                kernel, expansion, newcomer, merged, taken, outside, self.same_sign
             )
-            merged, last, joined = _one_more(expansion, newcomer, partners, merged)
-            joins = joins | joined
-            rows.append(support_set.freed(expansion, last))
-        slot = jnp.where(smallest.newcomer_stays & ~joins, smallest.slot, NOWHERE)
+            joins, found = partner.is_newcomer, partner.found
+            outside = outside & ~joins
+            taken = taken | _taken(expansion, partner.slot, ~joins)
+            slot = jnp.where(joins, smallest.slot, partner.slot)
+            if count == 1:
+                merged = _merged(merged, partner, slot)
+                continue
+            # A budget may be smaller than what is to be merged.
+            both = _merged(*_shorter_first(merged, partner), merged.slot)
+            merged = jax.tree.map(
+                lambda new, old, found=found: jnp.where(found, new, old),
+                both._replace(age=merged.age),
+                merged,
+            )
+            freed = jnp.where(found, slot, NOWHERE)
+            rows.append(support_set.freed(expansion, freed))
+        slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
         return Edits((merged, *rows, support_set.row(expansion, newcomer, slot)))
 
 
@@ -173,11 +185,10 @@ class MergeBestPair(Maintenance):
         lengths = jnp.sum(coefficients**2, axis=1)
         products = jnp.matmul(coefficients, coefficients.T, precision="highest")
 
-        decay = -jnp.log(jnp.clip(gram, jnp.finfo(gram.dtype).tiny, 1))
+        kappa, decay = _apart(gram)
         m_lengths = jnp.broadcast_to(lengths[:, None], gram.shape)
         n_lengths = m_lengths.T
-        guess = merge_position.guess(m_lengths, n_lengths, products, decay)
-        loss = merge_position.loss(m_lengths, n_lengths, products, decay, guess)
+        loss = merge_position.least_loss(m_lengths, n_lengths, products, kappa, decay)
         if columns == 1:
             loss = jnp.where(products > 0, loss, loss + 2 * jnp.max(lengths))
         older = ages[:, None] < ages[None]
@@ -202,7 +213,6 @@ class MergeBestPair(Maintenance):
             lengths[j],
             products[i, j],
             decay[i, j],
-            guess[i, j],
             slot=jnp.where(full, jnp.where(j == last, i, j), NOWHERE),
             age=ages[j],
         )
@@ -225,208 +235,161 @@ class MergeBestPair(Maintenance):
         return MergeBestPair(crossed(gram, slot, row, newcomer.kernel_self)), edits
 
 
-class Smallest(NamedTuple):
-    """The smallest vector `m`, and what is known of all that it could be merged with.
+class Partner(NamedTuple):
+    """A vector to be merged with another, `z`.
 
     Attributes:
-      vector: `x_m`.
+      slot: its slot; arbitrary for the newcomer.
+      is_newcomer: whether it is the newcomer.
+      vector: `x_n`.
       term: what it carries.
-      length: `||a_m||^2`.
-      slot: its slot; if it is the newcomer, the slot of the smallest stored vector.
-      newcomer_stays: whether the newcomer is another. It then stands in `slot` below,
-        so that the partners are the slots.
-      lengths: `||a_n||^2`, shape `(rows,)`.
-      products: `<a_m, a_n>`.
-      decay: `-log k(x_m, x_n)`.
-      ages: insertion rounds.
-      guess: about the best `h`.
-      loss: what the merge loses there, the larger for another sign, infinite where
-        there is no partner.
+      age: its insertion round.
+      length: `||a_n||^2`.
+      z_length: `||a_z||^2`.
+      product: `<a_z, a_n>`.
+      decay: `-log k(z, x_n)`.
+      found: False if there is none.
     """
 
+    slot: Integer[Array, ""]
+    is_newcomer: Bool[Array, ""]
     vector: Float[Array, " features"]
     term: Float[Array, " both"]
+    age: Integer[Array, ""]
     length: Float[Array, ""]
-    slot: Integer[Array, ""]
-    newcomer_stays: Bool[Array, ""]
-    lengths: Float[Array, " rows"]
-    products: Float[Array, " rows"]
-    decay: Float[Array, " rows"]
-    ages: Integer[Array, " rows"]
-    guess: Float[Array, " rows"]
-    loss: Float[Array, " rows"]
+    z_length: Float[Array, ""]
+    product: Float[Array, ""]
+    decay: Float[Array, ""]
+    found: Bool[Array, ""]
 
 
-def _smallest(
-    kernel: Kernel, expansion: Expansion, newcomer: Newcomer, same_sign: bool
-) -> Smallest:
-    columns = expansion.num_columns
+def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Bool[Array, ""]]:
+    """The smallest vector, and whether it is another than the newcomer.
+
+    In the slot of the smallest stored one, which is to be free.
+    """
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
-    own_length = jnp.sum(newcomer.coefficients**2)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
-
     slot = support_set.oldest_least(expansion.ages, lengths)
-    newcomer_stays = own_length >= jnp.min(lengths)
-    vector = jnp.where(newcomer_stays, expansion.vectors[slot], newcomer.vector)
-    square = jnp.where(newcomer_stays, expansion.squares[slot], newcomer.square)
-    term = jnp.where(
-        newcomer_stays,
+    stays = jnp.sum(newcomer.coefficients**2) >= lengths[slot]
+    own = support_set.row(expansion, newcomer, slot)
+    stored = Row(
+        slot,
+        expansion.vectors[slot],
+        expansion.squares[slot],
         support_set.term(expansion, slot),
-        support_set.newcomers_term(expansion, newcomer),
+        expansion.ages[slot],
     )
-    m = term[:columns]
-    slots = jnp.arange(lengths.shape[0], dtype=jnp.int32)
-    stands_in = newcomer_stays & (slots == slot)
-
-    def partners(stored, of_newcomer):
-        return jnp.where(stands_in, of_newcomer, stored)
-
-    kernel_row = support_set.kernel_rows(kernel, expansion, vector[None], square[None])
-    kappa = partners(kernel_row[0], newcomer.kernel_row[slot])
-    products = partners(
-        jnp.matmul(expansion.coefficients, m, precision="highest"),
-        jnp.dot(newcomer.coefficients, m, precision="highest"),
-    )
-    lengths = jnp.where(expansion.mask, partners(lengths, own_length), 0)
-    length = jnp.dot(m, m, precision="highest")
-    decay = -jnp.log(jnp.maximum(kappa, jnp.finfo(kappa.dtype).tiny))
-    guess = merge_position.guess(length, lengths, products, decay)
-    loss = merge_position.loss(length, lengths, products, decay, guess)
-    if same_sign and columns == 1:
-        # A loss is at most ||a_m||^2, so this puts other signs behind equal ones.
-        loss = jnp.where(products > 0, loss, loss + 2 * length)
-    return Smallest(
-        vector=vector,
-        term=term,
-        length=length,
-        slot=slot,
-        newcomer_stays=newcomer_stays,
-        lengths=lengths,
-        products=products,
-        decay=decay,
-        ages=partners(expansion.ages, newcomer.age),
-        guess=guess,
-        loss=jnp.where(expansion.mask, loss, jnp.inf),
-    )
+    return jax.tree.map(lambda old, new: jnp.where(stays, old, new), stored, own), stays
 
 
-def _merged(
-    expansion: Expansion, newcomer: Newcomer, smallest: Smallest
-) -> tuple[Row, Bool[Array, ""]]:
-    """The smallest merged with its best partner, and whether that is the newcomer."""
-    n = support_set.oldest_least(smallest.ages, smallest.loss)
-    vector, term, joins = _partner(expansion, newcomer, smallest, n)
-    merged = _place(
-        smallest.vector,
-        smallest.term,
-        vector,
-        term,
-        smallest.length,
-        smallest.lengths[n],
-        smallest.products[n],
-        smallest.decay[n],
-        smallest.guess[n],
-        slot=n,
-        age=smallest.ages[n],
-    )
-    return merged, joins
+def _taken(
+    expansion: Expansion, slot: Integer[Array, ""], really: Bool[Array, ""]
+) -> Bool[Array, " rows"]:
+    """The slots with nothing to merge: the free ones, and this one."""
+    slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
+    return ~expansion.mask | (really & (slots == slot))
 
 
-def _partners(
+def _best_partner(
     kernel: Kernel,
     expansion: Expansion,
     newcomer: Newcomer,
-    smallest: Smallest,
-    merged: Row,
+    z: Row,
     taken: Bool[Array, " rows"],
+    outside: Bool[Array, ""],
     same_sign: bool,
-) -> Smallest:
-    """The partners of a further merge; what was merged need not be the smaller."""
+) -> Partner:
+    """The partner that loses least with `z`: in a slot, or the newcomer if `outside`.
+
+    The newcomer is looked at apart: to let it stand in a slot would be a select over
+    every array.
+    """
     columns = expansion.num_columns
-    z = merged.term[:columns]
-    slots = jnp.arange(taken.shape[0], dtype=jnp.int32)
-    stands_in = smallest.newcomer_stays & (slots == smallest.slot)
+    a_z = z.term[:columns]
+    z_length = jnp.dot(a_z, a_z, precision="highest")
+
+    def ranked(kappa, products, lengths):
+        kappa, decay = _apart(kappa)
+        shorter, longer = jnp.minimum(lengths, z_length), jnp.maximum(lengths, z_length)
+        loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
+        if same_sign and columns == 1:
+            # A loss is at most ||a_m||^2, so this puts other signs behind equal ones.
+            loss = jnp.where(products > 0, loss, loss + 2 * z_length)
+        return loss, decay
+
     kernel_row = support_set.kernel_rows(
-        kernel, expansion, merged.vector[None], merged.square[None]
-    )[0]
-    to_newcomer = kernel.gram(
-        merged.vector[None],
-        newcomer.vector[None],
-        merged.square[None],
-        newcomer.square[None],
-    )[0, 0]
-    kappa = jnp.where(stands_in, to_newcomer, kernel_row)
-    products = jnp.where(
-        stands_in,
-        jnp.dot(newcomer.coefficients, z, precision="highest"),
-        jnp.matmul(expansion.coefficients, z, precision="highest"),
+        kernel, expansion, z.vector[None], z.square[None]
     )
-    length = jnp.dot(z, z, precision="highest")
-    decay = -jnp.log(jnp.maximum(kappa, jnp.finfo(kappa.dtype).tiny))
-    shorter = jnp.minimum(smallest.lengths, length)
-    longer = jnp.maximum(smallest.lengths, length)
-    guess = merge_position.guess(shorter, longer, products, decay)
-    loss = merge_position.loss(shorter, longer, products, decay, guess)
-    if same_sign and columns == 1:
-        loss = jnp.where(products > 0, loss, loss + 2 * length)
-    return smallest._replace(
-        vector=merged.vector,
-        term=merged.term,
-        length=length,
-        products=products,
-        decay=decay,
-        guess=guess,
-        loss=jnp.where(taken, jnp.inf, loss),
+    products = jnp.matmul(expansion.coefficients, a_z, precision="highest")
+    lengths = jnp.sum(expansion.coefficients**2, axis=1)
+    loss, decay = ranked(kernel_row[0], products, lengths)
+    loss = jnp.where(taken, jnp.inf, loss)
+    n = support_set.oldest_least(expansion.ages, loss)
+
+    between = kernel.gram(
+        z.vector[None], newcomer.vector[None], z.square[None], newcomer.square[None]
+    )
+    own_product = jnp.dot(newcomer.coefficients, a_z, precision="highest")
+    own_length = jnp.sum(newcomer.coefficients**2)
+    own_loss, own_decay = ranked(between[0, 0], own_product, own_length)
+    # Of equal losses the older one's, and no other is as young.
+    wins = outside & (own_loss < loss[n])
+
+    def of(own, stored):
+        return jnp.where(wins, own, stored)
+
+    return Partner(
+        slot=n,
+        is_newcomer=wins,
+        vector=of(newcomer.vector, expansion.vectors[n]),
+        term=of(
+            support_set.newcomers_term(expansion, newcomer),
+            support_set.term(expansion, n),
+        ),
+        age=of(newcomer.age, expansion.ages[n]),
+        length=of(own_length, lengths[n]),
+        z_length=z_length,
+        product=of(own_product, products[n]),
+        decay=of(own_decay, decay[n]),
+        found=wins | jnp.isfinite(loss[n]),
     )
 
 
-def _one_more(
-    expansion: Expansion, newcomer: Newcomer, partners: Smallest, merged: Row
-) -> tuple[Row, Integer[Array, ""], Bool[Array, ""]]:
-    """The row with its best partner, the slot this frees, and whether that entered."""
-    n = support_set.oldest_least(partners.ages, partners.loss)
-    vector, term, joins = _partner(expansion, newcomer, partners, n)
-    # The shorter of the two takes the part of m.
-    swap = partners.lengths[n] < partners.length
+def _apart(kappa: Array) -> tuple[Array, Array]:
+    """`k(x_m, x_n)`, kept from 0, and `-log k(x_m, x_n)`."""
+    kappa = jnp.clip(kappa, jnp.finfo(kappa.dtype).tiny, 1)
+    return kappa, -jnp.log(kappa)
+
+
+def _shorter_first(z: Row, partner: Partner) -> tuple[Row, Partner]:
+    """The two in each other's part where the partner is the shorter."""
+    swap = partner.length < partner.z_length
 
     def ordered(first, second):
         return jnp.where(swap, second, first), jnp.where(swap, first, second)
 
-    m_vector, n_vector = ordered(merged.vector, vector)
-    m_term, n_term = ordered(merged.term, term)
-    m_length, n_length = ordered(partners.length, partners.lengths[n])
-    both = _place(
-        m_vector,
-        m_term,
-        n_vector,
-        n_term,
-        m_length,
-        n_length,
-        partners.products[n],
-        partners.decay[n],
-        partners.guess[n],
-        slot=merged.slot,
-        age=merged.age,
+    m_vector, n_vector = ordered(z.vector, partner.vector)
+    m_term, n_term = ordered(z.term, partner.term)
+    m_length, n_length = ordered(partner.z_length, partner.length)
+    return z._replace(vector=m_vector, term=m_term), partner._replace(
+        vector=n_vector, term=n_term, length=n_length, z_length=m_length
     )
-    # A budget may be smaller than what is to be merged.
-    found = jnp.isfinite(partners.loss[n])
-    both = jax.tree.map(lambda new, old: jnp.where(found, new, old), both, merged)
-    return both, jnp.where(found, n, NOWHERE), joins & found
 
 
-def _partner(
-    expansion: Expansion,
-    newcomer: Newcomer,
-    smallest: Smallest,
-    slot: Integer[Array, ""],
-) -> tuple[Float[Array, " features"], Float[Array, " both"], Bool[Array, ""]]:
-    """The vector and term of what stands in a slot, and whether it is the newcomer."""
-    joins = smallest.newcomer_stays & (slot == smallest.slot)
-    own = support_set.newcomers_term(expansion, newcomer)
-    return (
-        jnp.where(joins, newcomer.vector, expansion.vectors[slot]),
-        jnp.where(joins, own, support_set.term(expansion, slot)),
-        joins,
+def _merged(m: Row, n: Partner, slot: Integer[Array, ""]) -> Row:
+    """What the shorter `m` and its partner become, in this slot."""
+    return _place(
+        m.vector,
+        m.term,
+        n.vector,
+        n.term,
+        n.z_length,
+        n.length,
+        n.product,
+        n.decay,
+        slot=slot,
+        age=n.age,
     )
 
 
@@ -439,13 +402,12 @@ def _place(
     n_length: Float[Array, ""],
     product: Float[Array, ""],
     decay: Float[Array, ""],
-    guess: Float[Array, ""],
     *,
     slot: Integer[Array, ""],
     age: Integer[Array, ""],
 ) -> Row:
     """Equations (17) to (22): what `m` and `n` become."""
-    h = merge_position.position(m_length, n_length, product, decay, guess)
+    h = merge_position.position(m_length, n_length, product, decay)
     z = h * m_vector + (1 - h) * n_vector
     term = m_term * jnp.exp(-decay * (1 - h) ** 2) + n_term * jnp.exp(-decay * h**2)
     return Row(slot, z, jnp.dot(z, z, precision="highest"), term, age)

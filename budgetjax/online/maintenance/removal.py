@@ -86,7 +86,7 @@ class RemoveSmallest(Maintenance):
         norms = support_set.norms(kernel, expansion)
         own = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
         smallest = support_set.oldest_least(expansion.ages, norms)
-        victim = jnp.where(own < jnp.min(norms), NOWHERE, smallest)
+        victim = jnp.where(own < norms[smallest], NOWHERE, smallest)
         return self, self.exchange(expansion, newcomer, victim)
 
 
@@ -237,7 +237,7 @@ class RemoveFewestErrors(Maintenance):
         without = each(cache.gram.T, expansion.coefficients)
         without = jnp.where(expansion.mask, without, jnp.inf)
         fewest = support_set.oldest_least(expansion.ages, without)
-        victim = jnp.where(errors(entering) < jnp.min(without), NOWHERE, fewest)
+        victim = jnp.where(errors(entering) < without[fewest], NOWHERE, fewest)
         edits = self.exchange(expansion, newcomer, victim)
         slot = edits.rows[0].slot
 
