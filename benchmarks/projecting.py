@@ -7,14 +7,23 @@ Every round is an update: a vector enters, and one leaves by projection, 1,000,0
 the largest error of the coefficients of 200 projections, relative to the largest
 coefficient, and how far the basis is from orthonormal. The table goes to the terminal
 and to `benchmarks/results/projecting.json`.
+
+    python benchmarks/projecting.py --delayed
+
+One at a time beside many at once: microseconds an update of Pegasos, what predicting
+does not take, and the test accuracy of the last model and of the average over the
+second half of the stream; to `benchmarks/results/delayed.json`.
 """
 
 import argparse
+import functools
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import measure
 import numpy as np
+import speed
 from tqdm import tqdm
 
 import budgetjax as bj
@@ -51,11 +60,66 @@ def drift(state, X):
     }
 
 
+STRATEGIES = {
+    "Merge": bj.Merge(),
+    "Project": bj.Project(),
+    **{
+        f"DelayedProject(1 / {part})": bj.DelayedProject(share=1 / part)
+        for part in (16, 8, 4, 2)
+    },
+}
+
+
+def delayed(data, budget, name, repeats):
+    """Time and accuracy of one strategy."""
+    X, y, X_test, y_test, gamma, regularization = data
+    empty = functools.partial(
+        bj.pegasos.init,
+        bj.RBF(gamma),
+        num_features=X.shape[1],
+        budget=budget,
+        regularization=regularization,
+        maintenance=STRATEGIES[name],
+    )
+    learn = measure.learning(bj.pegasos, empty(), jnp.asarray(X), y)
+    last, _ = learn()
+    predict = functools.partial(bj.decision_function, last, jnp.asarray(X))
+    seconds = measure.medians({"learn": learn, "predict": predict}, repeats)
+    spent = seconds["learn"] - seconds["predict"]
+    average, _ = bj.run(bj.pegasos, empty(average=len(X) // 2), X, y)
+
+    def accuracy(model):
+        return 100 * float(np.mean(np.asarray(bj.predict(model, X_test)) == y_test))
+
+    return {
+        "us an update": spent / int(last.num_updates) * 1e6,
+        "accuracy %": accuracy(last),
+        "average %": accuracy(bj.averaged(average)),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description="Projections in float32")
-    results = Path(__file__).parent / "results" / "projecting.json"
-    parser.add_argument("--output", type=Path, default=results)
+    parser.add_argument("--delayed", action="store_true", help="many at once")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    if arguments.delayed:
+        rows = []
+        for name, most in (
+            ("ijcnn1", 50_000),
+            ("checkerboard", 20_000),
+            ("covtype", 20_000),
+        ):
+            data = speed.load(name, most)
+            for budget in (100, 500):
+                for strategy in STRATEGIES:
+                    row = {"data": name, "B": budget, "maintenance": strategy}
+                    row |= delayed(data, budget, strategy, arguments.repeats)
+                    rows.append(row)
+                    jax.clear_caches()
+        measure.report(rows, arguments.output or measure.RESULTS / "delayed.json")
+        return
     data = load("ijcnn1")
     X, y = data.X_train[:40_000], data.y_train[:40_000]
     table = []
@@ -75,7 +139,7 @@ def main():
             if int(state.num_updates) in POINTS:
                 updates = {"best": best, "updates": int(state.num_updates)}
                 table.append(updates | drift(state, data.X_test[:200]))
-    measure.report(table, arguments.output)
+    measure.report(table, arguments.output or measure.RESULTS / "projecting.json")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from budgetjax.online.forgetron import forgetron
 from budgetjax.online.fourier import fourier
 from budgetjax.online.landmarks import kmeans_landmarks
 from budgetjax.online.maintenance import (
+    DelayedProject,
     Maintenance,
     Merge,
     MergeBestPair,
@@ -93,6 +94,7 @@ __all__ = [
     "RBF",
     "Algorithm",
     "CheckpointError",
+    "DelayedProject",
     "Edits",
     "Expansion",
     "Grid",

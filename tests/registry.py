@@ -21,7 +21,7 @@ N = 60
 
 
 # What some learners do not promise, each with its reason.
-LEAVES_HOLES = "a merge of three frees a slot in the middle"
+LEAVES_HOLES = "slots in the middle become free"
 FEW_ENTER = "an example may change the model and be no support vector"
 FIXED_FEATURES = "the support vectors are random features, there from the start"
 
@@ -153,6 +153,18 @@ def _rows():
             "regularization": 1e-2,
             "project_to_ball": True,
         },
+    )
+    yield Row(
+        "pegasos-ball-delayed-project-average-multiclass",
+        bj.pegasos,
+        {
+            "maintenance": bj.DelayedProject(share=0.3),
+            "regularization": 1e-2,
+            "project_to_ball": True,
+            "average": 20,
+        },
+        NUM_CLASSES,
+        unlike=LEAVES_HOLES,
     )
     yield Row(
         "pegasos-ball-project-average",

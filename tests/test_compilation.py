@@ -39,9 +39,13 @@ def copies_in_loops(text, shape):
     return found
 
 
-# A ball with projections sums the whole kernel matrix at every update; what has no
-# maintenance never writes over a slot.
-OTHERS = ("perceptron-unbudgeted", "pegasos-ball-project-average")
+# A ball with projections sums the whole kernel matrix at every update; delayed ones
+# rewrite all vectors now and then; what has no maintenance never writes over a slot.
+OTHERS = (
+    "perceptron-unbudgeted",
+    "pegasos-ball-project-average",
+    "pegasos-ball-delayed-project-average-multiclass",
+)
 
 
 def learners():

@@ -320,6 +320,7 @@ FOR_AROW = [
     ),
     ("moves", np.ones(3), ("scalar", "shape (3,)", "vmap")),
     ("maintenance", bj.MultiMerge(), ("full budget", "MultiMerge")),
+    ("maintenance", bj.DelayedProject(), ("full budget", "DelayedProject")),
 ]
 FOR_PEGASOS = [
     *(
@@ -496,6 +497,15 @@ def combinations():
                 "perceptron", maintenance=bj.RemoveLargestMargin(above=value)
             ),
             ("RemoveLargestMargin: above must be", expected),
+        )
+    for value, expected in (
+        *((value, "a number above 0 and below 1") for value in (0, 1, -1, NAN, "a")),
+        (np.full(2, 0.5), "a Python number"),
+    ):
+        yield Bad(
+            f"DelayedProject-share-{value!r}",
+            lambda value=value: bj.DelayedProject(share=value),
+            ("DelayedProject: share must be", expected, "got"),
         )
     for value, expected in [*SIZES, (1, "at least 2")]:
         yield Bad(

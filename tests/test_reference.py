@@ -130,6 +130,10 @@ def _cases():
             lambda: maintenance.multi_merge(5, False),
         ),
         "best-pair": (bj.MergeBestPair(), maintenance.merge_best_pair),
+        "delayed-project": (
+            bj.DelayedProject(),
+            lambda: maintenance.delayed_project(ridge=RIDGE),
+        ),
         "project": (bj.Project(), lambda: maintenance.project(ridge=RIDGE)),
         "project-best": (
             bj.Project(best=True),
@@ -235,6 +239,10 @@ def _cases():
             kernels.normalized(kernels.polynomial(degree=5, gamma=1.0, coef0=1.0)),
         )
         yield case("polynomial", "forgetron", data, kernel=normalized)
+    yield case("delayed", "pegasos", "digits", "delayed-project", regularization=1e-3)
+    yield case(
+        "delayed", "perceptron", "digits", "delayed-project", polynomial, margin=0.3
+    )
     yield case("margin", "perceptron", "banana", "oldest", margin=0.5)
     yield case("smallest", "alma", "digits", "smallest", budgets=(10, 50))
     yield case("merge", "alma", "banana", "merge", alpha=0.5)

@@ -33,6 +33,9 @@ Many models under `jax.vmap` share one loop with one condition, that any of them
 violation left; a model that has none writes to its spare slot meanwhile.
 
 A step is a block of one. Its loop has one turn at most, and is a branch instead.
+
+With delayed maintenance a loop over violations ends where the support set is full, and
+goes on after room has been made for several, in a loop around it.
 """
 
 from typing import Any, NamedTuple
@@ -171,22 +174,78 @@ def block(
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
     loop = Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
 
-    if X.shape[0] == 1:
-        loop = _once(algorithm, block, loop)
-        return _finished(block, state, loop, y, present)
+    delayed = hasattr(getattr(state, "maintenance", None), "make_room")
 
-    def unfinished(loop):
-        alive = loop.next < X.shape[0]
-        return alive if axis is None else jax.lax.pmax(alive, axis)
+    def alive(loop):
+        return loop.next < X.shape[0]
+
+    def ready(loop):
+        return alive(loop) & ~_full(loop) if delayed else alive(loop)
+
+    def any_model(condition):
+        return condition if axis is None else jax.lax.pmax(condition, axis)
 
     def violation(loop):
         new = _violation(algorithm, block, loop)
-        if axis is None:
-            return new
-        return _only_if(loop.next < X.shape[0], new, loop)
+        return new if axis is None else _only_if(ready(loop), new, loop)
 
-    loop = jax.lax.while_loop(unfinished, violation, loop)
+    def violations(loop):
+        return jax.lax.while_loop(lambda loop: any_model(ready(loop)), violation, loop)
+
+    def with_room(loop):
+        """The loop with room for a newcomer, if one waits for it."""
+        wanted = alive(loop) & _full(loop)
+        return jax.lax.cond(
+            any_model(wanted),
+            lambda: _with_room(algorithm, block, loop, wanted),
+            lambda: loop,
+        )
+
+    if X.shape[0] == 1:
+        loop = _once(algorithm, block, with_room(loop) if delayed else loop)
+    elif delayed:
+        loop = jax.lax.while_loop(
+            lambda loop: any_model(alive(loop)),
+            lambda loop: with_room(violations(loop)),
+            loop,
+        )
+    else:
+        loop = violations(loop)
     return _finished(block, state, loop, y, present)
+
+
+def _full(loop: Loop) -> Bool[Array, ""]:
+    """Whether the pending newcomer, if there is one, takes the last free slot."""
+    entering = loop.edits.rows[-1].slot != NOWHERE
+    expansion = loop.state.expansion
+    return expansion.num_active + entering.astype(jnp.int32) >= expansion.budget
+
+
+def _with_room(
+    algorithm: Any, block: Block, loop: Loop, wanted: Bool[Array, ""]
+) -> Loop:
+    """The loop with nothing pending, and with free slots where they are wanted.
+
+    The kernel rows are computed anew, which costs what it costs to begin a block.
+    """
+    state = loop.state
+    edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
+    before = support_set.write(state.expansion, edits)
+    after = state.maintenance.make_room(state.kernel, before)
+    expansion = jax.tree.map(
+        lambda new, old: jnp.where(wanted, new, old), after, before
+    )
+    state = algorithm.restarted(state._replace(expansion=expansion))
+    kernel_rows = support_set.kernel_rows(
+        state.kernel, expansion, block.X, block.squares
+    )
+    raw = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
+    return loop._replace(
+        state=state,
+        kernel_rows=kernel_rows,
+        raw=raw,
+        edits=support_set.no_edits(loop.edits),
+    )
 
 
 def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:

@@ -74,13 +74,26 @@ def empty(where: str, rows: int, dtype) -> Span:
 def of(kernel: Kernel, expansion: Expansion) -> Span:
     """The span of these support vectors; O(B^2 (d + B)).
 
-    The root is the inverse of a Cholesky factor. The squares of data far from 0 are
-    rounded, and their kernel matrix may have negative eigenvalues in float32: the ridge
-    grows until there is a factor. The root is not finite where none is found: where a
-    kernel is 0 at all vectors, or not positive definite.
+    The root is the inverse of a Cholesky factor, and not finite where there is none.
     """
     mask = expansion.mask
-    gram = support_set.gram(kernel, expansion)
+    gram, factor = factored(support_set.gram(kernel, expansion), mask)
+    unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
+    root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
+    root = jnp.where(mask[:, None] & mask[None], root, 0)
+    return Span(gram, root, jnp.zeros((), jnp.int32))
+
+
+def factored(
+    gram: Float[Array, "rows rows"], mask: Bool[Array, " rows"]
+) -> tuple[Float[Array, "rows rows"], Float[Array, "rows rows"]]:
+    """The kernel matrix with its ridge, and its lower Cholesky factor; O(B^3).
+
+    The squares of data far from 0 are rounded, and their kernel matrix may have
+    negative eigenvalues in float32: the ridge grows until there is a factor. It is not
+    finite where none is found: where a kernel is 0 at all vectors, or not positive
+    definite. The factor is that of the rows in the mask, and of the unit matrix.
+    """
     diagonal = jnp.diagonal(gram)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
 
@@ -91,7 +104,8 @@ def of(kernel: Kernel, expansion: Expansion) -> Span:
         # What is needed then is of the size of a rounding, not of a vector's own.
         extra = jnp.where(first, diagonal, jnp.max(diagonal))
         ridged = gram + ridge * jnp.diag(extra)
-        factor = jnp.linalg.cholesky(jnp.where(mask[:, None], ridged, unit))
+        both = mask[:, None] & mask[None]
+        factor = jnp.linalg.cholesky(jnp.where(both, ridged, unit))
         return ridge, ridged, factor
 
     def fails(carry):
@@ -100,9 +114,7 @@ def of(kernel: Kernel, expansion: Expansion) -> Span:
 
     start = jnp.zeros((), gram.dtype), gram, jnp.full_like(gram, jnp.nan)
     _, gram, factor = jax.lax.while_loop(fails, larger, start)
-    root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
-    root = jnp.where(mask[:, None] & mask[None], root, 0)
-    return Span(gram, root, jnp.zeros((), jnp.int32))
+    return gram, factor
 
 
 def moved(

@@ -30,7 +30,9 @@ MODULES = {
     ),
     "online.maintenance.measured": "Measured",
     "online.maintenance.merging": "Merge MultiMerge MergeBestPair",
-    "online.maintenance.projection": "Project ProjectOntoNewcomer ProjectOntoNearest",
+    "online.maintenance.projection": (
+        "Project DelayedProject ProjectOntoNewcomer ProjectOntoNearest"
+    ),
     "support_set": "Average Expansion",
     "counter": "Counter",
     "checks": "Name Static",

@@ -7,6 +7,7 @@ from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerge
 from budgetjax.online.maintenance.projection import (
+    DelayedProject,
     Project,
     ProjectOntoNearest,
     ProjectOntoNewcomer,
@@ -24,6 +25,7 @@ from budgetjax.support_set import Expansion
 
 # By the names that estimators and the command line use.
 STRATEGIES = {
+    "delayed_project": DelayedProject,
     "merge": Merge,
     "merge_best_pair": MergeBestPair,
     "multi_merge": MultiMerge,

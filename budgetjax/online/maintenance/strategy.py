@@ -14,7 +14,10 @@ class Maintenance(Parameters):
     """The rule by which a full budget makes room: remove, merge or project.
 
     A strategy is a subclass with `admit`; what it must remember is a field. All ties go
-    to the oldest support vector.
+    to the oldest support vector. One with `make_room(kernel, expansion) -> expansion`
+    too makes room for several newcomers at once: that is called, instead of `admit`
+    alone, where a newcomer finds the budget full, and gives a support set with at least
+    one slot free, whose terms are a linear map of those before.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
