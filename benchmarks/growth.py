@@ -80,7 +80,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         one = jax.tree.map(lambda leaf: leaf[0], states)
         together = sweep.side_by_side(states)
         given = examples.stream("growth", one, X, y, None)
-        block = engine.block_length("growth", None, size["budget"])
+        block = engine.block_length("growth", None)
         program = sweep._sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
@@ -88,7 +88,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
     else:
         state = init(gamma)
         given = examples.stream("growth", state, X, y, None)
-        block = engine.block_length("growth", None, size["budget"])
+        block = engine.block_length("growth", None)
         lowered = engine.run_checked.lower(algorithm, state, *given, block)
         program = lowered.compile()
         run = functools.partial(program, state, *given)

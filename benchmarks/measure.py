@@ -47,8 +47,7 @@ def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, floa
 def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     """`budgetjax.run` as a call without arguments, and without its checks of values."""
     X, y, weights = examples.stream("benchmark", state, X, y, None)
-    capacity = state.expansion.ages.shape[0] - 1
-    size = engine.block_length("benchmark", block_size, capacity)
+    size = engine.block_length("benchmark", block_size)
     return lambda: engine.run_checked(algorithm, state, X, y, weights, size)
 
 

@@ -22,7 +22,7 @@ def compiled_text(row, block_size=None):
     """Of the program that other tests of the row run; it is not compiled again."""
     state = row.roomy()
     given = examples.stream("test", state, *row.stream(), None)
-    size = engine.block_length("test", block_size, CAPACITY)
+    size = engine.block_length("test", block_size)
     program = engine.run_checked.lower(row.algorithm, state, *given, size)
     return program.compile().as_text()
 
@@ -74,7 +74,7 @@ def test_no_copy_of_the_support_vectors_in_the_loop(row, block_size):
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     text = compiled_text(row)
-    block = engine.block_length("test", None, CAPACITY)
+    block = engine.block_length("test", None)
     kernel_rows = f"{block},{ROWS}"
     assert f"f32[{kernel_rows}]" in text
     assert copies_in_loops(text, kernel_rows) == []

@@ -63,28 +63,26 @@ def run(
     """
     checks.check_algorithm("run", algorithm, state)
     X, y, weights = examples.stream("run", state, X, y, weight)
-    slots = models.innermost(state).expansion.ages.shape[0] - 1
-    size = block_length("run", block_size, slots)
+    size = block_length("run", block_size)
     keeps = checks.flag("run", "keep_scores", keep_scores)
     new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
     check_result("run", new, scores, X)
     return new, scores if keeps else None
 
 
-def block_length(where: str, block_size: int | None, capacity: int) -> int:
-    """Examples per block, the best for this backend and capacity if None.
+def block_length(where: str, block_size: int | None) -> int:
+    """Examples per block, the best for this backend if None.
 
     Long blocks make few large matrix products, and every violation touches all that is
-    left of its block. A third of the budget, up to 64, was at or near the best of 8 to
-    128 for merging on a CPU: mnist with budgets of 50 and 100, ijcnn1 with 100 and 500,
-    checkerboard with 100. On an accelerator an operation of the loop is a launch,
-    whatever its length, so blocks are longer there; that is not measured.
+    left of its block. On a CPU 48 took at most a twentieth more time than the best of
+    8 to 96, for budgets from 50 to 500 of Pegasos with merging and removal and of
+    Projectron on ijcnn1, checkerboard and covtype; AROW's best is 16, by a tenth. On an
+    accelerator an operation of the loop is a launch, whatever its length, so blocks are
+    longer there; that is not measured.
     """
     if block_size is not None:
         return checks.size(where, "block_size", block_size)
-    if jax.default_backend() != "cpu":
-        return 256
-    return max(16, min(64, capacity // 3))
+    return 48 if jax.default_backend() == "cpu" else 256
 
 
 def check_result(

@@ -112,7 +112,7 @@ def sweep(
     X, y, weights = examples.stream("sweep", one, X, y, weight)
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
-    size = engine.block_length("sweep", block_size, vectors.shape[1] - 1)
+    size = engine.block_length("sweep", block_size)
     chosen = tuple(jax.devices() if devices is None else devices)[:models]
     if not chosen:
         raise ValueError("sweep: devices must not be empty, got ()")

@@ -397,7 +397,7 @@ def _learned(
     """
     # What is on the device in the state's types needs no program that puts it there.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
-    size = engine.block_length(WHERE, None, state.expansion.ages.shape[0] - 1)
+    size = engine.block_length(WHERE, None)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
     row, rows_fit, model_fits = map(np.asarray, _harm(new, X, scores))
     if row < batch.rows or not model_fits:
