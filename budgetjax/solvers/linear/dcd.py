@@ -86,10 +86,10 @@ def init(
     for :math:`p = 1`, where :math:`U = C` and :math:`D = 0`, or :math:`p = 2`, where
     :math:`U = \infty` and :math:`D = 1 / (2 C)`.
 
-    A step visits the patterns that are not shrunk, in a new random order, and shrinks
+    A pass visits the patterns that are not shrunk, in a new random order, and shrinks
     those whose coefficient is at an end of its range that a visit would not leave. When
-    the projected gradients of the others are nearly equal, all patterns return. Like
-    `budgetjax.mpu`, this is made for CPUs.
+    the projected gradients of the others are nearly equal, all patterns return. A step
+    is as many passes as make n visits. Like `budgetjax.mpu`, this is made for CPUs.
 
     Cost: a visit is O(d), or O(numbers in the row).
 
@@ -150,6 +150,19 @@ def init(
 
 
 def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+    """Passes over the patterns that are not shrunk: as many visits as patterns.
+
+    A pass may be over few patterns, and the gap takes a product with all of them.
+    """
+    enough = state.num_visits + X.shape[0]
+    return jax.lax.while_loop(
+        lambda state: (state.num_visits < enough) & ~state.settled,
+        lambda state: one_pass(state, X),
+        state,
+    )
+
+
+def one_pass(state: State, X: Rows) -> State:
     """A pass over the patterns that are not shrunk, in a new order."""
     key, now = jax.random.split(state.key)
     lower, upper = state.bounds
