@@ -188,6 +188,7 @@ METHODS = {
     "Pegasos, remove smallest": pegasos(bj.RemoveSmallest()),
     "Pegasos, project": pegasos(bj.Project()),
     "Pegasos, project best": pegasos(bj.Project(best=True)),
+    "Pegasos, delayed project": pegasos(bj.DelayedProject()),
     "Pegasos, merge": pegasos(bj.Merge()),
     "Pegasos, merge any sign": pegasos(bj.Merge(same_sign=False), binary=True),
     "Pegasos, merge 3": pegasos(bj.MultiMerge(3)),

@@ -98,7 +98,7 @@ def sweep(
       ...     regularization=1e-4))
       >>> result = bj.sweep(bj.pegasos, states, X, y)
       >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
-      ((4, 125), (8.0, 50))
+      ((4, 42), (8.0, 50))
     """
     checks.check_algorithm("sweep", algorithm, states)
     vectors = states.expansion.vectors
