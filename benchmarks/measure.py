@@ -78,6 +78,13 @@ def memory() -> Iterator[dict[str, float]]:
         watching.join()
 
 
+def program() -> str:
+    """What was started, as it is named from the root of the repository."""
+    path = Path(sys.argv[0]).absolute()
+    root = Path(__file__).absolute().parents[1]
+    return str(path.relative_to(root) if path.is_relative_to(root) else sys.argv[0])
+
+
 def machine() -> dict[str, Any]:
     """Where and with what the figures were made."""
     try:
@@ -102,7 +109,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": versions,
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", ""),
-        "command": "python " + " ".join(sys.argv),
+        "command": " ".join(["python", program(), *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"),
     }
 
