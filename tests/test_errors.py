@@ -498,6 +498,11 @@ def combinations():
             ),
             ("RemoveLargestMargin: above must be", expected),
         )
+    yield Bad(
+        "Measured-delayed",
+        lambda: bj.Measured(bj.DelayedProject()),
+        ("Measured: strategy must make room for one newcomer", "got DelayedProject"),
+    )
     for value, expected in (
         *((value, "a number above 0 and below 1") for value in (0, 1, -1, NAN, "a")),
         (np.full(2, 0.5), "a Python number"),

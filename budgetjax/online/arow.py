@@ -14,12 +14,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import span
 from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.landmarks import given
-from budgetjax.online.maintenance import (
-    DelayedProject,
-    Maintenance,
-    MultiMerge,
-    started,
-)
+from budgetjax.online.maintenance import Maintenance, MultiMerge, started
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.span import Span
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
@@ -170,7 +165,7 @@ def init(
         shared["expansion"], basis = given(where, kernel, expansion, landmarks)
     else:
         basis = span.empty(where, expansion.ages.shape[0], kind)
-        if isinstance(maintenance, MultiMerge | DelayedProject):
+        if isinstance(maintenance, MultiMerge) or hasattr(maintenance, "make_room"):
             raise ValueError(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"

@@ -40,7 +40,7 @@ class Measured(Maintenance):
     sections 3 and 4; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Args:
-      strategy: any other.
+      strategy: any other that makes room for one newcomer at a time.
 
     Attributes:
       num_losses: rounds in which a full budget made room.
@@ -53,6 +53,13 @@ class Measured(Maintenance):
     num_losses: Any = 0
     degradation: Any = 0.0
     gradient_error: Any = 0.0
+
+    def __post_init__(self):
+        if hasattr(self.strategy, "make_room"):
+            raise ValueError(
+                "Measured: strategy must make room for one newcomer at a time, got "
+                f"{self.strategy!r}"
+            )
 
     @property
     def seed(self) -> Any:
