@@ -275,6 +275,27 @@ def test_a_merge_is_placed_to_a_rounding_whatever_the_compiler_makes_of_it(doubl
         np.testing.assert_allclose(x[within], root[within], atol=tolerance)
 
 
+def test_partners_are_ranked_by_losses_that_can_be_had(double):
+    """Never below the least loss, and near it; nearest where a merge loses little."""
+    kappas, ratios, cosines = merge_problems()
+    a_n = ratios[:, None] * np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1)
+    a_m = np.array([1.0, 0.0])
+    h = reference.merge_line_search(a_m, a_n, kappas)
+    least = reference.merge_degradation(a_m, a_n, kappas, h)
+    rank = merge_position.least_loss(
+        jnp.asarray(1.0),
+        jnp.asarray(ratios**2),
+        jnp.asarray(ratios * cosines),
+        jnp.asarray(kappas),
+        jnp.asarray(-np.log(kappas)),
+    )
+    assert np.all(rank >= least - 1e-9)
+    assert np.all(rank <= 1 - kappas**2 + 1e-12)
+    near = (kappas > 0.8) & (cosines >= 0)
+    np.testing.assert_allclose(rank[near], least[near], atol=1e-5)
+    np.testing.assert_allclose(rank, least, atol=0.05)
+
+
 def test_merge_loss_against_its_definition(double):
     kappas, ratios, cosines = merge_problems()
     for h in (0.0, 0.2, 0.5):

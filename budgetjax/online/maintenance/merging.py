@@ -185,7 +185,7 @@ class MergeBestPair(Maintenance):
         lengths = jnp.sum(coefficients**2, axis=1)
         products = jnp.matmul(coefficients, coefficients.T, precision="highest")
 
-        kappa, decay = _apart(gram)
+        kappa, decay = _kept_from_zero(gram)
         m_lengths = jnp.broadcast_to(lengths[:, None], gram.shape)
         n_lengths = m_lengths.T
         loss = merge_position.least_loss(m_lengths, n_lengths, products, kappa, decay)
@@ -310,7 +310,7 @@ def _best_partner(
     z_length = jnp.dot(a_z, a_z, precision="highest")
 
     def ranked(kappa, products, lengths):
-        kappa, decay = _apart(kappa)
+        kappa, decay = _kept_from_zero(kappa)
         shorter, longer = jnp.minimum(lengths, z_length), jnp.maximum(lengths, z_length)
         loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
         if same_sign and columns == 1:
@@ -356,7 +356,7 @@ def _best_partner(
     )
 
 
-def _apart(kappa: Array) -> tuple[Array, Array]:
+def _kept_from_zero(kappa: Array) -> tuple[Array, Array]:
     """`k(x_m, x_n)`, kept from 0, and `-log k(x_m, x_n)`."""
     kappa = jnp.clip(kappa, jnp.finfo(kappa.dtype).tiny, 1)
     return kappa, -jnp.log(kappa)
