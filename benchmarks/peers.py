@@ -10,8 +10,8 @@ name, `budget`, `gamma`, `regularization` and `seed`. It makes one pass and give
 - `vectors`: support vectors, or components of the feature map,
 
 or `None` where it is not there: scikit-learn is not installed, or the environment
-variable of a binary, `BUDGETEDSVM_TRAIN` or `KOL`, is not set. `gamma` is that of
-`exp(-gamma ||x - z||^2)` and `regularization` is lambda in
+variable of a binary, `BUDGETEDSVM_TRAIN`, `BUDGETED_SDUAL_SVM` or `KOL`, is not set.
+`gamma` is that of `exp(-gamma ||x - z||^2)` and `regularization` is lambda in
 `lambda / 2 ||f||^2 + mean hinge loss`; each peer translates them to its own.
 """
 
@@ -154,6 +154,67 @@ def budgetedsvm(
     }
 
 
+def budgeted_sdual_svm(
+    X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
+) -> dict[str, Any] | None:
+    """BudgetedSdualSVM in C++: Pegasos with merging by a table; one thread.
+
+    Glasmachers and Qaadan (2018), "Speeding up budgeted stochastic gradient descent SVM
+    training with precomputed golden section search". `BUDGETED_SDUAL_SVM` names the
+    binary, compiled to look the loss of a merge up (`LOOKUP_WD`). The published source
+    needs repairs first: streams that are used and not declared, an argument read behind
+    the last, and a grid of the table that begins with 401 zeros. The table is in no
+    repository either; it is computed here.
+
+    Options: BSGD (`--method 0`), the partner of least loss (`--heuristic 0`), one epoch
+    in an order of its own, no bias, lambda = 1 / (n C). The time is the processor time
+    of the epoch, which it writes to a file.
+    """
+    binary = os.environ.get("BUDGETED_SDUAL_SVM")
+    if not binary:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        rows, test_rows, table = (
+            Path(folder) / name for name in ("train", "test", "table")
+        )
+        _write(rows, X_train, y_train)
+        _write(test_rows, X_test, y_test)
+        np.savetxt(table, _losses_of_merges(400).ravel(), fmt="%.9g")
+        options = {
+            "--method": 0,
+            "--heuristic": 0,
+            "--epochs": 1,
+            "--B": budget,
+            "--gamma": gamma,
+            "--C": 1 / (regularization * len(X_train)),
+            "--train": rows,
+            "--test": test_rows,
+            "--lookup": table,
+        }
+        output = _run(binary, *_flags(options), folder=folder)
+        times = (Path(folder) / "BSGDsolver" / "trainingtime.txt").read_text()
+    return {
+        "peer": "BudgetedSdualSVM, BSGD with merging by a table",
+        "us": _number(r"trainingtime.:([\d.e-]+)", times) / len(X_train) * 1e6,
+        "accuracy": _number(r"average performance : ([\d.]+)", output),
+        "vectors": int(_number(r"\d:(\d+):", output)),
+    }
+
+
+def _losses_of_merges(steps: int) -> np.ndarray:
+    """Squared losses of merging m x and (1 - m) z with k(x, z) = k, at the best place.
+
+    Row i is of `m = i / steps`, column j of `k = j / steps`; one more of each, as the
+    table is interpolated between neighbours.
+    """
+    m = np.arange(steps + 2)[:, None] / steps
+    k = np.minimum(np.arange(steps + 2)[None] / steps, 1)
+    best = np.zeros(np.broadcast_shapes(m.shape, k.shape))
+    for h in np.linspace(0, 1, 2_001):
+        best = np.maximum(best, m * k ** ((1 - h) ** 2) + (1 - m) * k ** (h**2))
+    return np.maximum(m**2 + (1 - m) ** 2 + 2 * m * (1 - m) * k - best**2, 0)
+
+
 def kol(
     X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
 ) -> dict[str, Any] | None:
@@ -196,7 +257,13 @@ def kol(
     }
 
 
-PEERS: list[Callable[..., dict[str, Any] | None]] = [nystroem, svc, budgetedsvm, kol]
+PEERS: list[Callable[..., dict[str, Any] | None]] = [
+    nystroem,
+    svc,
+    budgetedsvm,
+    budgeted_sdual_svm,
+    kol,
+]
 
 
 def _accuracy(predicted: Any, y: np.ndarray) -> float:
@@ -217,10 +284,12 @@ def _flags(options: dict[str, Any]) -> list[Any]:
     return [part for option in options.items() for part in option]
 
 
-def _run(*command: Any) -> str:
+def _run(*command: Any, folder: str | None = None) -> str:
     """What the command prints; its error if it fails."""
     parts = [str(part) for part in command]
-    return subprocess.run(parts, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        parts, check=True, capture_output=True, text=True, cwd=folder
+    ).stdout
 
 
 def _number(pattern: str, text: str) -> float:
