@@ -80,6 +80,11 @@ def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     assert copies_in_loops(text, kernel_rows) == []
 
 
+@functools.partial(registry.each, rows=LEARNERS)
+def test_no_copy_of_a_matrix_of_pairs_in_the_loop_over_violations(row):
+    assert copies_in_loops(compiled_text(row), f"{ROWS},{ROWS}") == []
+
+
 def test_a_copy_in_a_loop_is_found():
     """The check above can fail: a select over the whole matrix copies it."""
 

@@ -254,7 +254,7 @@ def update(
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
     noise = state.confidence / newcomer.weight
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
-    certainty = kept * model.certainty + (beta * s)[:, None] * s[None]
+    certainty = span.with_products(kept * model.certainty, (beta * s, s))
     step = Spread(
         jnp.matmul(s, root, precision="highest"), loss * beta * losses.direction(now, y)
     )
@@ -392,8 +392,8 @@ def _exchanged(
     beyond = span.beyond(kernel_row, kernel_self, solution)
     mask = model.mask | here
     shares = span.shares(place, gone, solution, beyond)
-    selves = jnp.where(here, kernel_self, jnp.diagonal(model.span.gram))
-    square = model.span.gram[place, place]
+    selves = jnp.where(here, kernel_self, model.span.selves)
+    square = model.span.selves[place]
     length = jnp.sqrt(jnp.where(square > 0, square, 1))
     shares = length * span.bounded(selves, shares / length)
     shares = jnp.where(mask & model.mask[place] & (slot != NOWHERE), shares, 0)
@@ -405,7 +405,7 @@ def _exchanged(
     lost, u = jnp.where(slot == NOWHERE, 0, lost), gone.direction
     reach = lost * jnp.matmul(model.certainty, u, precision="highest")
     half = lost * jnp.dot(u, reach, precision="highest") * u / 2 - reach
-    certainty = model.certainty + u[:, None] * half[None] + half[:, None] * u[None]
+    certainty = span.with_products(model.certainty, (u, half), (half, u))
 
     changed = span.replaced(
         model.span, slot, gone, solution, kernel_row, kernel_self, num_active

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
@@ -176,16 +177,13 @@ def update(
     own = newcomer.weight * direction
     row = support_set.row(expansion, newcomer._replace(coefficients=own), slot)
     spread = Spread(jnp.where(enters, 0, tau * d), own)
-    gone = span.leaving(state.span, jnp.where(enters, slot, mask.shape[0] - 1))
-    changed = span.replaced(
-        state.span,
-        slot,
-        gone,
-        d,
-        kernel_row,
-        newcomer.kernel_self,
-        expansion.num_active,
-    )
+
+    def entered():
+        gone = span.leaving(state.span, slot)
+        kernel_self, count = newcomer.kernel_self, expansion.num_active
+        return span.replaced(state.span, slot, gone, d, kernel_row, kernel_self, count)
+
+    changed = jax.lax.cond(enters, entered, lambda: state.span)
     return state._replace(span=changed), Edits((row,), (spread,))
 
 

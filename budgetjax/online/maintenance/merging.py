@@ -224,7 +224,7 @@ class MergeBestPair(Maintenance):
         row = support_set.kernel_rows(
             kernel, expansion, merged.vector[None], merged.square[None]
         )[0]
-        gram = crossed(self.gram, merged.slot, row, newcomer.kernel_self)
+        gram = crossed(gram, merged.slot, row, newcomer.kernel_self)
         between = kernel.gram(
             newcomer.vector[None],
             merged.vector[None],

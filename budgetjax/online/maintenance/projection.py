@@ -73,14 +73,15 @@ class Project(Maintenance):
         gone = span.leaving(self.span, place)
 
         here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
-        target = jnp.where(here, newcomer.kernel_row[place], self.span.gram[place])
+        known, basis = jax.lax.optimization_barrier((self.span.gram[place], self.span))
+        target = jnp.where(here, newcomer.kernel_row[place], known)
         shares = span.shares(place, gone, solution, beyond)
         shares = jnp.where(stays, shares, solution)
         target = jnp.where(stays, target, kernel_row)
 
         after = mask | here
         changed = span.replaced(
-            self.span,
+            basis,
             slot,
             gone,
             solution,
