@@ -3,6 +3,7 @@
     python benchmarks/speed.py
     python benchmarks/speed.py --data ijcnn1 --budget 500 --learner merge
     python benchmarks/speed.py --sweep
+    python benchmarks/speed.py --learner project projectron arow --rows 20000
 
 Every learner sees each stream once, in one order; the times are medians over runs of
 the whole stream from an empty model, side by side in one process, compilation excluded.
@@ -36,6 +37,8 @@ from budgetjax import datasets
 from budgetjax.online import sweep as sweeping
 
 LEARNERS = ("oldest", "forgetron", "smallest", "merge")
+# Those that keep matrices of pairs, O(B^2) an update: only where they are named.
+OF_PAIRS = ("project", "projectron", "arow")
 BUDGETS = (50, 100, 500)
 # Data: rows, gamma, regularization. ijcnn1 comes scaled; mnist is digits below 5
 # against the others, covtype the most frequent type against the others.
@@ -73,9 +76,16 @@ def learner(name, gamma, regularization, num_features, budget):
     if name == "oldest":
         strategy = bj.RemoveOldest()
         return bj.perceptron, bj.perceptron.init(kernel, **shape, maintenance=strategy)
-    strategy = bj.Merge() if name == "merge" else bj.RemoveSmallest()
+    if name in ("projectron", "arow"):
+        algorithm = getattr(bj, name)
+        return algorithm, algorithm.init(kernel, **shape)
+    strategies = {
+        "merge": bj.Merge(),
+        "project": bj.Project(),
+        "smallest": bj.RemoveSmallest(),
+    }
     return bj.pegasos, bj.pegasos.init(
-        kernel, **shape, maintenance=strategy, regularization=regularization
+        kernel, **shape, maintenance=strategies[name], regularization=regularization
     )
 
 
@@ -205,7 +215,9 @@ def main():
     parser = argparse.ArgumentParser(description="Learning beside predicting")
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--budget", nargs="+", type=int, default=BUDGETS)
-    parser.add_argument("--learner", nargs="+", choices=LEARNERS, default=LEARNERS)
+    parser.add_argument(
+        "--learner", nargs="+", choices=LEARNERS + OF_PAIRS, default=LEARNERS
+    )
     parser.add_argument("--rows", type=int, help="at most so many of each stream")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sweep", action="store_true", help="many models at once")
