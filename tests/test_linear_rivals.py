@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from compare import same
-from compiling import AS_USERS_COMPILE, quick_to_compile
+from compiling import AS_USERS_COMPILE, need_large_loops, quick_to_compile
 from reference import linear as reference
 from sklearn.svm import LinearSVC
 
@@ -196,8 +196,8 @@ def test_projected_gradients_at_an_end_count_as_zero(double):
     state = started("dcd", X, y, penalty=10.0)
     everyone = shown("dense", X, y, state)
     # Gradients of 0.5, at the lower end, and of 0.45, which is to be changed.
-    coefficients, weights = np.array([0.0, 4.0, 0.0]), np.zeros(4)
-    weights[:2] = 0.5, 14.5
+    coefficients, weights = np.array([0.0, 4.0, 0.0]), np.zeros(2)
+    weights[:] = 0.5, 14.5
     state = state._replace(
         coefficients=jnp.asarray(coefficients),
         weights=jnp.asarray(weights),
@@ -207,7 +207,7 @@ def test_projected_gradients_at_an_end_count_as_zero(double):
         X,
         y,
         coefficients,
-        weights[:3].copy(),
+        np.append(weights, 0.0),
         [0, 1],
         upper=10.0,
         diagonal=0.0,
@@ -690,6 +690,7 @@ WIDE = [("dense", np.float32), ("dense", np.float64), ("sparse", np.float64)]
 )
 def test_a_pass_of_dcd_is_one_kernel(form, dtype, weight, double):
     """Operation by operation it would take ten times as long; both losses share it."""
+    need_large_loops(form)
     X, y = wide(form, dtype)
     given = {"weight": weight}
     states = [started("dcd", FORMS[form](X), y, loss=loss, **given) for loss in LOSSES]
@@ -708,6 +709,7 @@ def test_a_pass_of_dcd_is_one_kernel(form, dtype, weight, double):
 @quick_to_compile(False)
 def test_a_round_of_pegasos_is_a_kernel_a_loop(form, dtype, double):
     """But for the draws, which are made beforehand, and for the loop over blocks."""
+    need_large_loops(form)
     X, y = wide(form, dtype)
     state = started("linear_pegasos", FORMS[form](X), y)
     draws, _ = hoisted(linear_pegasos._draw, state)

@@ -28,8 +28,7 @@ class State(NamedTuple):
 
     Attributes:
       algorithm: name of the solver.
-      weights: `w`: the features', the constant's if there is one, and zeros up to a
-        multiple of 4.
+      weights: `w`: the features', and the constant's if there is one.
       coefficients: `alpha`, shape `(n,)`.
       upper: maximum of a coefficient, `U`; infinite for the squared loss.
       ridge: `D`, which the squared loss adds to the squared norms.

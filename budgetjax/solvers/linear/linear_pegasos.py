@@ -22,8 +22,8 @@ class State(NamedTuple):
 
     Attributes:
       algorithm: name of the solver.
-      weights: `lambda k (t - 1)` times `w_t`, a sum of patterns: the features', the
-        constant's if there is one, and zeros up to a multiple of 4.
+      weights: `lambda k (t - 1)` times `w_t`, a sum of patterns: the features', and
+        the constant's if there is one.
       coefficients: how often each pattern is in that sum, shape `(n,)`.
       penalty: `C`.
       num_blocks: blocks drawn so far, `t - 1`.

@@ -33,8 +33,8 @@ class State(NamedTuple):
 
     Attributes:
       algorithm: name of the solver.
-      weights: `a`: the features', the constant's if there is one, and zeros up to a
-        multiple of 4. With a kernel, the margins of all patterns, and such zeros.
+      weights: `a`: the features', and the constant's if there is one. With a kernel,
+        the margins of all patterns.
       counts: `I_k`, shape `(n,)`.
       threshold: `b`.
       gap: distance of the thresholds, `db`.

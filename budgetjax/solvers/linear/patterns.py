@@ -19,7 +19,6 @@ from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear.rows import (
-    LANES,
     DenseRows,
     KernelMatrix,
     Rows,
@@ -50,13 +49,10 @@ class Problem(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number of weights, with zeros up to a multiple of 4."""
-        size = self.num_features.value + (self.constant is not None)
-        return _filled(size if self.kernel is None else self.squares.shape[0])
-
-
-def _filled(size: int) -> int:
-    return -(-size // LANES) * LANES
+        """The number of weights."""
+        if self.kernel is not None:
+            return self.squares.shape[0]
+        return self.num_features.value + (self.constant is not None)
 
 
 def problem_of(
@@ -142,14 +138,12 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]
     if isinstance(rows, SparseRows):
         return _sparse_patterns(rows, y, problem), y
     if problem.kernel is None:
-        return DenseRows(_signed(rows.values, y, problem.constant, problem.width)), y
+        return DenseRows(_signed(rows.values, y, problem.constant)), y
     gram = problem.kernel.gram(rows.values, rows.values)
     if problem.constant is not None:
         gram += jnp.square(problem.constant).astype(gram.dtype)
     signs = y.astype(gram.dtype)
-    signed = gram * signs[:, None] * signs[None]
-    padding = (0, 0), (0, problem.width - shape[0])
-    return KernelMatrix(jnp.pad(signed, padding), rows.values), y
+    return KernelMatrix(gram * signs[:, None] * signs[None], rows.values), y
 
 
 def _sparse_patterns(
@@ -169,14 +163,15 @@ def _sparse_patterns(
     return jax.tree.map(jnp.asarray, filled)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _signed(X, y, constant, width):
-    parts = [X * y[:, None].astype(X.dtype)]
-    if constant is not None:
-        parts.append((y * constant).astype(X.dtype)[:, None])
-    padding = width - X.shape[1] - len(parts) + 1
-    parts.append(jnp.zeros((X.shape[0], padding), X.dtype))
-    return jnp.concatenate(parts, axis=1)
+@jax.jit
+def _signed(
+    X: Float[Array, "n d"], y: Float[Array, " n"], constant: Float[Array, ""] | None
+) -> Float[Array, "n width"]:
+    patterns = X * y[:, None].astype(X.dtype)
+    if constant is None:
+        return patterns
+    last = (y * constant).astype(X.dtype)
+    return jnp.concatenate([patterns, last[:, None]], axis=1)
 
 
 def model_of(problem: Problem, weights: Float[Array, " size"]) -> LinearModel:

@@ -2,11 +2,10 @@
 
 A visit takes the inner product of a row and the weights, and adds a multiple of the row
 to them. A CPU runs a loop of visits ten times as fast if XLA compiles it to one kernel,
-which it does where an iteration touches less than a kilobyte and sorts, scatters and
-calls nothing. Hence three rules here: a row is read a few numbers at a time, by loops
-whose length is not known at compile time (the body of a loop of known length counts as
-often as it runs); labels and the constant feature are part of the rows; an array that a
-loop both reads and writes is read by `taken`.
+which it does where an iteration is small, and sorts, scatters and calls nothing. JAX
+0.12 takes an iteration over a dense row for small; JAX 0.10 with the flag for loops
+that `benchmarks/README.md` names. Hence two rules here: labels and the constant feature
+are part of the rows; an array that a loop both reads and writes is read by `taken`.
 """
 
 from collections.abc import Callable
@@ -21,9 +20,7 @@ from budgetjax import checks
 from budgetjax.checks import Static
 from budgetjax.solvers import training_set
 
-# Numbers of a dense row, and of a sparse one, per iteration: with more, a loop over
-# rows would not be small.
-LANES = 4
+# Numbers of a sparse row per iteration.
 PAIR = 2
 
 
@@ -56,18 +53,8 @@ def taken(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array:
     )
 
 
-def _lanes(
-    values: Float[Array, "*row size"], j: Int32[Array, ""], *row: Int32[Array, ""]
-) -> Float[Array, " lanes"]:
-    """The j-th few numbers of a vector, or of a row of a matrix."""
-    sizes = (*(1 for _ in row), LANES)
-    return jax.lax.dynamic_slice(
-        values, (*row, j * LANES), sizes, allow_negative_indices=False
-    ).reshape(LANES)
-
-
 class DenseRows(NamedTuple):
-    """Rows of an array, whose width is a multiple of 4 where they are visited.
+    """Rows of an array.
 
     Attributes:
       values: shape `(n, size)`.
@@ -81,33 +68,25 @@ class DenseRows(NamedTuple):
 
     def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
         """The inner product of row `i` and `w`; O(size)."""
-
-        def add(j, total):
-            row = _lanes(self.values, j, i).astype(w.dtype)
-            return total + jnp.sum(row * _lanes(w, j))
-
-        zero = jnp.zeros((), w.dtype)
-        return jax.lax.fori_loop(jnp.int32(0), self._length(i >= 0), add, zero)
+        return jnp.dot(self._row(i, w), w, precision="highest")
 
     def add(
         self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
         """`w` plus a multiple of row `i`; O(size), or O(1) for the multiple 0."""
+        return jax.lax.cond(
+            multiple != 0, lambda: w + multiple * self._row(i, w), lambda: w
+        )
 
-        def add(j, w):
-            row = _lanes(self.values, j, i).astype(w.dtype)
-            return jax.lax.dynamic_update_slice(
-                w,
-                _lanes(w, j) + multiple * row,
-                (j * LANES,),
-                allow_negative_indices=False,
-            )
-
-        return jax.lax.fori_loop(jnp.int32(0), self._length(multiple != 0), add, w)
-
-    def _length(self, wanted: Bool[Array, ""]) -> Int32[Array, ""]:
-        """Iterations over a row, a number that is not known at compile time."""
-        return jnp.where(wanted, jnp.int32(self.shape[1] // LANES), jnp.int32(0))
+    def _row(
+        self, i: Int32[Array, ""], w: Float[Array, " size"]
+    ) -> Float[Array, " size"]:
+        """Row `i`, which is known to be in range, in the type of `w`."""
+        start, sizes = (i, jnp.zeros_like(i)), (1, self.shape[1])
+        row = jax.lax.dynamic_slice(
+            self.values, start, sizes, allow_negative_indices=False
+        )
+        return row[0].astype(w.dtype)
 
 
 class SparseRows(NamedTuple):
@@ -186,7 +165,7 @@ class KernelMatrix(NamedTuple):
     The weights are represented by their inner products with all patterns.
 
     Attributes:
-      values: shape `(n, size)`; columns beyond the n-th are 0, up to a multiple of 4.
+      values: shape `(n, n)`.
       vectors: the examples, shape `(n, d)`.
     """
 
