@@ -4,8 +4,10 @@ A visit takes the inner product of a row and the weights, and adds a multiple of
 to them. A CPU runs a loop of visits ten times as fast if XLA compiles it to one kernel,
 which it does where an iteration is small, and sorts, scatters and calls nothing. JAX
 0.12 takes an iteration over a dense row for small; JAX 0.10 with the flag for loops
-that `benchmarks/README.md` names. Hence two rules here: labels and the constant feature
-are part of the rows; an array that a loop both reads and writes is read by `taken`.
+that `benchmarks/README.md` names. Hence three rules here: the length of an inner loop
+is not known at compile time (the body of one of known length counts as often as it
+runs); labels and the constant feature are part of the rows; an array that a loop both
+reads and writes is read by `taken`.
 """
 
 from collections.abc import Callable
