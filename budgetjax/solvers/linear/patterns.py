@@ -149,16 +149,17 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]
 def _sparse_patterns(
     rows: SparseRows, y: Float[Array, " n"], problem: Problem
 ) -> SparseRows:
-    starts = np.asarray(rows.starts)
+    starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
     signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
     # Where all numbers are 0, some are kept that belong to no row.
-    values = np.asarray(rows.values)[: len(signs)] * signs
-    indices = np.asarray(rows.indices)[: len(signs)]
-    if problem.constant is not None:
-        last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
-        values = np.insert(values, starts[1:], last)
-        indices = np.insert(indices, starts[1:], rows.shape[1])
-        starts = starts + np.arange(len(starts))
+    values = np.array(rows.values)
+    values[: len(signs)] *= signs
+    if problem.constant is None:
+        return jax.tree.map(jnp.asarray, rows._replace(values=values))
+    last = (np.asarray(y) * float(problem.constant)).astype(values.dtype)
+    values = np.insert(values[: len(signs)], starts[1:], last)
+    indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
+    starts = starts + np.arange(len(starts))
     filled = filled_up(values, indices, starts, problem.width)
     return jax.tree.map(jnp.asarray, filled)
 
