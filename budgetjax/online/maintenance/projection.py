@@ -108,7 +108,7 @@ class DelayedProject(Maintenance):
     nearer to the model before. `K_RR` has a ridge of 0.001 of its diagonal. The next
     newcomers find a free slot. One factorisation of the kernel matrix, O(B^3 + B^2 d),
     serves all of them, and nothing is kept up to date between: with 500 vectors a
-    newcomer costs an eighth of what `Project` takes
+    newcomer costs a quarter of what `Project` takes, with 100 as much
     (`python benchmarks/projecting.py --delayed`).
 
     References: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
