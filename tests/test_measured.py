@@ -79,9 +79,9 @@ def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
     assert int(found.num_losses) == losses > 5
     np.testing.assert_allclose(found.degradation, degradation, rtol=1e-6)
     np.testing.assert_allclose(found.gradient_error, error, rtol=1e-6)
-    # And the model is the one that learns without.
+    # And the model is the one that learns without; two programs round apart.
     for one, other in zip(held(state), held(plain), strict=True):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=1e-12)
     # Section 4.1: what one removal can do at most.
     limit = 1.0 if classes == 2 else np.sqrt(2)
     mean = float(found.gradient_error) / losses
