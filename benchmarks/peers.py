@@ -191,7 +191,7 @@ def budgeted_sdual_svm(
             "--test": test_rows,
             "--lookup": table,
         }
-        output = _run(binary, *_flags(options), folder=folder)
+        output = _run(Path(binary).resolve(), *_flags(options), folder=folder)
         times = (Path(folder) / "BSGDsolver" / "trainingtime.txt").read_text()
     return {
         "peer": "BudgetedSdualSVM, BSGD with merging by a table",

@@ -45,8 +45,8 @@ class Span(NamedTuple):
 
     Attributes:
       gram: `K + RIDGE diag(K)`, shape `(rows, rows)`, arbitrary where a slot is free.
-      selves: the diagonal of `gram`, shape `(rows,)`: a compiler that reads it there,
-        and then writes to the matrix, copies the matrix.
+      selves: the diagonal of `gram` where a slot is active, shape `(rows,)`: a compiler
+        that reads it there, and then writes to the matrix, copies the matrix.
       root: `R`, shape `(rows, rows)`, zero in the rows and columns of free slots.
       turn: how many changes there were: which row is made orthonormal next.
     """
@@ -251,7 +251,7 @@ def replaced(
     away = jnp.where(here[None], 0, image)
     errors = jnp.stack([_times(span.root, away[0]), _times(span.root, away[1])])
     errors = errors + _times(image, z)[:, None] * u[None] - both
-    parts = errors - _times(_times(errors, both.T).T, both) / 2
+    parts = errors - _times(_times(errors, both.T), both) / 2
     along = jnp.where(here[None], 0, _times(parts, span.root))
     along = along + _times(parts, u)[:, None] * z[None]
     lost = reach - bounded(selves, reach - along)

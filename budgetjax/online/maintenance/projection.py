@@ -24,8 +24,7 @@ class Project(Maintenance):
     `||a_p||^2 (k_pp - k_p^T K^-1 k_p)`, which costs no more.
 
     `K` has a ridge of 0.001 of its diagonal. How its inverse is kept across rounds, and
-    stays accurate in float32, see `budgetjax/online/span.py`. A plain scan of `step`
-    copies the two matrices every round; `budgetjax.run` does not.
+    stays accurate in float32, see `budgetjax/online/span.py`.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.2, equations (13) to (16); see
@@ -73,6 +72,7 @@ class Project(Maintenance):
         gone = span.leaving(self.span, place)
 
         here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
+        # Read before the matrix is written, or a compiler copies it.
         known, basis = jax.lax.optimization_barrier((self.span.gram[place], self.span))
         target = jnp.where(here, newcomer.kernel_row[place], known)
         shares = span.shares(place, gone, solution, beyond)

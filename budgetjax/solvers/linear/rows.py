@@ -3,11 +3,11 @@
 A visit takes the inner product of a row and the weights, and adds a multiple of the row
 to them. A CPU runs a loop of visits ten times as fast if XLA compiles it to one kernel,
 which it does where an iteration is small, and sorts, scatters and calls nothing. JAX
-0.12 takes an iteration over a dense row for small; JAX 0.10 with the flag for loops
-that `benchmarks/README.md` names. Hence three rules here: the length of an inner loop
-is not known at compile time (the body of one of known length counts as often as it
-runs); labels and the constant feature are part of the rows; an array that a loop both
-reads and writes is read by `taken`.
+0.12 takes an iteration over a dense row of up to some thousand numbers for small; JAX
+0.10 any, with the flag for loops that `benchmarks/README.md` names. Hence three rules
+here: the length of an inner loop is not known at compile time (the body of one of known
+length counts as often as it runs); labels and the constant feature are part of the
+rows; an array that a loop both reads and writes is read by `taken`.
 """
 
 from collections.abc import Callable
@@ -171,20 +171,20 @@ class KernelMatrix(NamedTuple):
       vectors: the examples, shape `(n, d)`.
     """
 
-    values: Float[Array, "n size"]
+    values: Float[Array, "n n"]
     vectors: Float[Array, "n d"]
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.values.shape
 
-    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
+    def inner(self, i: Int32[Array, ""], w: Float[Array, " n"]) -> Float[Array, ""]:
         """The inner product of pattern `i` and the weights; O(1)."""
         return taken(w, i)
 
     def add(
-        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " size"]
-    ) -> Float[Array, " size"]:
+        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " n"]
+    ) -> Float[Array, " n"]:
         """The products of the weights plus a multiple of pattern `i`; O(n)."""
         return DenseRows(self.values).add(i, multiple, w)
 
