@@ -25,7 +25,7 @@ Seconds are those of the wall and of the processor, compilation included; memory
 peak of what the process holds itself (`RssAnon`), looked at every 20 ms, and what it
 held before. Pages of the mapped file are the system's.
 
-A million rows take ten minutes on a busy core. Results are kept as they come.
+A million rows take five minutes on a core. Results are kept as they come.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python benchmarks/speed.py
     python benchmarks/speed.py --data ijcnn1 --budget 500 --learner merge
     python benchmarks/speed.py --sweep
-    python benchmarks/speed.py --learner project projectron arow --rows 20000
+    python benchmarks/speed.py --learner arow --rows 20000 --output FILE
 
 Every learner sees each stream once, in one order; the times are medians over runs of
 the whole stream from an empty model, side by side in one process, compilation excluded.
