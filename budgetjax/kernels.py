@@ -4,9 +4,9 @@ A kernel is a frozen dataclass. Its parameters are leaves, so they can be traced
 by `vmap` and differentiated; the class is part of the tree's structure, so it is static
 under `jit`. Kernels add and multiply: `RBF(0.1) + Linear() * RBF(2.0)`.
 
-All but the Laplacian need only inner products and squared norms, so `gram` takes the
-squared norms of its rows where the caller has them: a kernel row of a stored support
-set is then one matrix-vector product.
+But for the Laplacian and exact Gaussians they need only inner products and squared
+norms, so `gram` takes the squared norms of its rows where the caller has them: a kernel
+row of a stored support set is then one matrix-vector product.
 """
 
 from collections.abc import Callable

@@ -345,6 +345,14 @@ def prune(
             f"{where}: y must be -1 or +1 per row of X, of shape {scores.shape}, got "
             f"{np.asarray(y).tolist()[:3]} of shape {labels.shape}"
         )
+    if weight is not None:
+        weight = checks.array(where, "weight", weight)
+        if weight.shape != labels.shape or not np.all(weight >= 0):
+            raise ValueError(
+                f"{where}: weight must be at least 0 per row of X, of shape "
+                f"{labels.shape}, got {np.asarray(weight).tolist()[:3]} of shape "
+                f"{weight.shape}"
+            )
     known = innermost(small)
     shift = jnp.asarray(least_shift(scores, labels, weight), known.bias.dtype)
     return with_innermost(small, known._replace(bias=known.bias + shift))

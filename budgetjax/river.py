@@ -193,15 +193,16 @@ class Online(base.Estimator):
 
     def _kernel_of(self, num_features: int) -> Kernel:
         """The kernel, from its name and the features of the first row."""
-        if isinstance(self.kernel, str) and self.kernel in KERNELS:
+        names = [name for name in KERNELS if name != "linear" or self.gamma is None]
+        if isinstance(self.kernel, str) and self.kernel in names:
             usual = 1 / max(num_features, 1)
             gamma = usual if self.gamma is None else self.gamma
             return KERNELS[self.kernel](checks.positive(self._where, "gamma", gamma))
         if not isinstance(self.kernel, Kernel) or self.gamma is not None:
             raise ValueError(
                 f"{self._where}: kernel must be one of {', '.join(KERNELS)}, or a "
-                f"budgetjax kernel with gamma=None, got {self.kernel!r} with "
-                f"gamma={self.gamma!r}"
+                "budgetjax kernel, with gamma=None for that and for linear, got "
+                f"{self.kernel!r} with gamma={self.gamma!r}"
             )
         return self.kernel
 
@@ -481,8 +482,8 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
       budget: maximum number of support vectors.
       kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".
-      gamma: parameter of "rbf" and "laplacian". None is one over the number of features
-        of the first row: the `budgetjax.default_gamma` of standardised features.
+      gamma: parameter of all kernels but "linear". None is one over the number of
+        features of the first row: the `budgetjax.default_gamma` of standardised ones.
       classes: labels that will come, if they are known: the model has one column each
         from the first row on, as `budgetjax.run` has.
       seed: seed of algorithms that draw.

@@ -2,7 +2,7 @@
 
 `f(x) = scale * sum_j u_j k(x_j, x)`, where row `j` of the arrays is one slot, which
 holds a support vector or is free and zero. A newcomer takes the first free slot, so
-active slots come first, but for those that a merge of three or more has freed.
+active slots come first, but for those that maintenance of many at once has freed.
 A learner never writes to these arrays itself. It says which slots become what (`Row`),
 and `write` puts that in place, one row at a time, so that a compiled loop never copies
 the matrix of support vectors. There is one row more than slots: what is to be written

@@ -1171,6 +1171,11 @@ def test_a_training_set_that_does_not_fit_prunes_nothing(as_installed):
     ):
         with pytest.raises(ValueError, match=f"^prune: {says}"):
             bj.prune(model, 1, *given)
+    for weight in (np.ones(3), -np.ones(60), np.full(60, np.nan)):
+        with pytest.raises(
+            ValueError, match=r"^prune: weight must be at least 0 per row"
+        ):
+            bj.prune(model, 1, X_, Y_, weight=weight)
 
 
 def test_the_slack_of_a_trained_svm():

@@ -6,6 +6,7 @@ import pytest
 from sklearn.svm import SVC
 
 import budgetjax as bj
+from budgetjax.estimators import BudgetedKernelClassifier, SMOClassifier
 
 
 def model_of(kernel, size=40, columns=2, seed=0):
@@ -118,6 +119,19 @@ def test_states_and_models_of_streams():
     assert len(small.model.vectors) == 30
     with pytest.raises(ValueError, match=r"compress: model must have .* got none yet"):
         bj.compress(state, 3)
+
+
+def test_estimators():
+    """They have coefficients of the name that those of an SVC have."""
+    X, y = bj.datasets.checkerboard(300, seed=0)
+    names = np.where(y > 0, "white", "black")
+    for estimator in (
+        BudgetedKernelClassifier(budget=60, algorithm="perceptron", refit=False),
+        SMOClassifier(),
+    ):
+        small = bj.compress(estimator.fit(X, names), 30, steps=0)
+        assert len(small.model.vectors) == 30
+        assert np.mean(small.predict(X) == estimator.predict(X)) > 0.6
 
 
 def test_what_cannot_be_compressed():

@@ -493,7 +493,9 @@ def test_the_squared_hinge_is_a_hard_margin_with_a_feature_per_pattern(double):
     J = weights @ weights / 2 + 0.5 * np.sum(np.maximum(0, 1 - margins) ** 2)
     assert ours.history.primal[-1] == pytest.approx(J, rel=1e-5)
     for more in ({"weight": np.ones(N)}, {"hard_margin": True}):
-        with pytest.raises(ValueError, match="squared_hinge takes no hard margin and"):
+        with pytest.raises(
+            ValueError, match="hard_margin must be False and weight None with"
+        ):
             bj.solve(bj.mpu, X, y, **given, **more)
     with pytest.raises(ValueError, match=r"loss must be one of .* got 'logistic'"):
         bj.solve(bj.mpu, X, y, loss="logistic")

@@ -310,6 +310,7 @@ def test_errors_leave_the_model_as_it_was():
     for settings, text in (
         ({"kernel": "cubic"}, "kernel must be one of rbf, laplacian, poly, sigmoid"),
         ({"kernel": bj.Linear(), "gamma": 1.0}, "with gamma=None"),
+        ({"kernel": "linear", "gamma": 1.0}, "with gamma=None"),
         ({"gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"algorithm": "trees"}, "algorithm must be one of"),
         ({"margins": 1.0}, "settings of arow must be among"),

@@ -28,7 +28,6 @@ SPOKEN = {
     "zero_based=True reads": "--zero-based reads",
     "choose columns with features=": "name it in the first line",
     "delimiter='\\t' reads": "--delimiter tab reads",
-    "delimiter=' ' reads": "--delimiter ' ' reads",
     **{f"delimiter={one!r} reads": f"--delimiter {one!r} reads" for one in ",;|"},
 }
 EXAMPLES = """\b

@@ -46,8 +46,7 @@ def chosen(
             refits=refits,
         )
     except ValueError as error:
-        text = str(error).replace("refit must be False", "--no-refit is needed")
-        text = text.replace("algorithm must", "the learner must")
+        text = str(error).replace("algorithm must", "the learner must")
         raise click.UsageError(text) from error
 
 

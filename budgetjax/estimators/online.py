@@ -48,7 +48,7 @@ REPLAYED = 256
 
 @dataclasses.dataclass(eq=False, repr=False)
 class OnlineEstimator(Estimator):
-    """The parameters of both estimators, and how they learn."""
+    """The parameters of all online estimators, and how they learn."""
 
     budget: Any = 100
     _: dataclasses.KW_ONLY

@@ -178,9 +178,7 @@ def block(
         score = jnp.matmul(wave, state.weights, precision="highest")
         return features.learn(state, wave, score, label, weight), score
 
-    state, scores = jax.lax.scan(
-        body, state._replace(expansion=expansion), (waves, y, weights)
-    )
+    state, scores = jax.lax.scan(body, state, (waves, y, weights))
     return features.expanded(state), scores
 
 

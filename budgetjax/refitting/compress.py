@@ -79,9 +79,9 @@ def compress(
     where = "compress"
     budget = checks.size(where, "budget", budget)
     steps = checks.size(where, "steps", steps, at_least=0)
-    given = _of_scikit_learn(where, model)
-    while not isinstance(given, Labelled) and hasattr(given, "model"):
-        given = given.model
+    # An estimator of ours has coefficients of the name that those of an SVC have.
+    model = getattr(model, "model_", model)
+    given = models.inner(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
         small = compress(given.model, budget, steps=steps, progress=progress)
         return given._replace(model=small, calibration=None)

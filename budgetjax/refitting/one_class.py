@@ -13,7 +13,7 @@ from budgetjax.models import Labelled
 from budgetjax.online import registry
 from budgetjax.refitting import newton, passes
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.refit import _with_weights
+from budgetjax.refitting.refit import with_weights
 
 
 def one_class(
@@ -123,7 +123,8 @@ def one_class(
         found.append((features @ coefficients - leverage) / (1 - leverage))
         counts.append(weights)
     threshold = _quantile(np.concatenate(found), np.concatenate(counts), rate)
-    new = _with_weights(algorithm, inner, basis, coefficients[None].astype(root.dtype))
+    weights = coefficients[None].astype(root.dtype)
+    new = with_weights(where, algorithm, inner, basis, weights)
     return models.with_innermost(models.with_intercept(model, -threshold), new)
 
 

@@ -53,7 +53,10 @@ def data(
         batches = [_checked(where, model, (X, y, weight), of_labels)]
         size = max(1, min(BLOCK, len(batches[0][0])))
     elif weight is not None:
-        raise ValueError(f"{where}: weight must be in the batches, (X, y, weight)")
+        raise ValueError(
+            f"{where}: weight must be in the batches, (X, y, weight), got one beside "
+            "them"
+        )
     elif hasattr(X, "ndim") or not isinstance(X, Iterable):
         raise ValueError(
             f"{where}: y must be given beside X, or X be batches (X, y) or "

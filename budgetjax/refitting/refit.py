@@ -279,7 +279,7 @@ def refit(
         shift = weights[:, -1].astype(np.float64) * float(constant)
         shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
-    state = _with_weights(algorithm, state, basis, weights)
+    state = with_weights(where, algorithm, state, basis, weights)
     if of_solver:
         state = models.all_of(state)._replace(
             bias=jnp.asarray(shift, state.expansion.vectors.dtype)
@@ -513,7 +513,8 @@ def _unexplained(
     return np.where(all_of_it > 0, np.maximum(left, 1e-3 * all_of_it), 1e-3)
 
 
-def _with_weights(
+def with_weights(
+    where: str,
     algorithm: Algorithm,
     state: Any,
     basis: Basis,
@@ -523,7 +524,7 @@ def _with_weights(
     state, finite = _weighed(algorithm, state, basis.root, weights)
     if not bool(finite):
         raise ValueError(
-            "refit: every coefficient must be finite, got NaN or infinity: "
+            f"{where}: every coefficient must be finite, got NaN or infinity: "
             + engine.cause(basis, basis.expansion.vectors[basis.expansion.mask])
         )
     average = state.expansion.average

@@ -10,9 +10,6 @@ from budgetjax.kernels import Linear
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.scaling import Scaling
 
-CLASSIFIER = ("label", "scores", "probabilities")
-REGRESSOR = ("variable",)
-
 
 class Units(NamedTuple):
     """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
@@ -52,13 +49,6 @@ class Predictor(NamedTuple):
     feature_names: tuple[str, ...] | None
     num_features: int
     dtype: np.dtype
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of what it gives, as skl2onnx has them."""
-        if self.labels is None:
-            return REGRESSOR
-        return CLASSIFIER if self.factor is not None else CLASSIFIER[:2]
 
     @property
     def num_columns(self) -> int:

@@ -66,7 +66,7 @@ def held_out_stop(
     if labels.shape != (len(X_held),) or not np.all(np.abs(labels) == 1):
         raise ValueError(
             f"{where}: y_held must be -1 or +1 per row of X_held, of shape "
-            f"({len(X_held)},), got shape {labels.shape}"
+            f"({len(X_held)},), got {labels.tolist()[:3]} of shape {labels.shape}"
         )
     errors: list[float] = []
 

@@ -1,5 +1,6 @@
 """A strategy that measures what another one loses; see `Measured`."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -84,12 +85,7 @@ class Measured(Maintenance):
         ), edits
 
     def rescale(self, factor):
-        return Measured(
-            self.strategy.rescale(factor),
-            self.num_losses,
-            self.degradation,
-            self.gradient_error,
-        )
+        return dataclasses.replace(self, strategy=self.strategy.rescale(factor))
 
 
 def _lost(

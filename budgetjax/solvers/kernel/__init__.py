@@ -1,1 +1,1 @@
-"""Learners that see the whole training set at every step, one file each."""
+"""Solvers of kernel machines over a whole training set, one file each."""

@@ -174,7 +174,9 @@ def init(
     pairs = isinstance(norm, OneInfinity)
     weight = training_set.weights(where, weight, y)
     if weight is not None and not pairs:
-        raise ValueError(f"{where}: weight must be None for all norms but 'l1'")
+        raise ValueError(
+            f"{where}: weight must be None for all norms but 'l1', got weights"
+        )
     known_rows = row_cache.start(where, kernel, X, FIRSTS, cache_size, rows)
     zeros = jnp.zeros_like(y)
     momentum = None

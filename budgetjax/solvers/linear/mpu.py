@@ -170,13 +170,19 @@ def init(
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
     if checks.flag(where, "hard_margin", hard_margin) and weight is not None:
-        raise ValueError(f"{where}: weight must be None, as it changes no hard margin")
+        raise ValueError(
+            f"{where}: weight must be None, as it changes no hard margin, got weights"
+        )
     C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
     squared = loss == "squared_hinge"
     if squared and (hard_margin or weight is not None):
-        raise ValueError(f"{where}: squared_hinge takes no hard margin and no weight")
+        got = "a hard margin" if hard_margin else "weights"
+        raise ValueError(
+            f"{where}: hard_margin must be False and weight None with "
+            f"loss='squared_hinge', got {got}"
+        )
     damping = 1 / (2 * C) if squared else None
     wanted = checks.as_leaf(where, "tolerance", tolerance, dtype, checks.positive)
     # Above 1 it means nothing.
