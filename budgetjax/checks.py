@@ -273,8 +273,13 @@ def memory() -> float:
     known = jax.local_devices()[0].memory_stats()
     if known and "bytes_limit" in known:
         return known["bytes_limit"]
+    return host_memory()
+
+
+def host_memory() -> float:
+    """Bytes of memory of this computer, infinite where the system does not tell."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         return float("inf")
 

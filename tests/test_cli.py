@@ -31,7 +31,7 @@ from click.testing import CliRunner
 from compare import same
 
 import budgetjax as bj
-from budgetjax import cli, progress_bar
+from budgetjax import checks, cli, progress_bar
 from budgetjax import models as scorer
 from budgetjax.cli import learners, main, options, reading, solving, targets, weights
 from budgetjax.cli.commands import budgetjax as group
@@ -770,7 +770,7 @@ def test_a_linear_solver_leaves_libsvm_text_sparse(at):
 
 
 def test_a_file_too_large_for_a_solver_is_refused(at, monkeypatch):
-    monkeypatch.setattr(learners, "_memory", lambda: 300 * 2 * solving.BYTES - 1)
+    monkeypatch.setattr(checks, "host_memory", lambda: 300 * 2 * solving.BYTES - 1)
     result = run("train", "train.libsvm", "-m", "new.st", "--learner", "mpu")
     assert result.exit_code == 1
     assert result.stderr == (

@@ -1,7 +1,6 @@
 """Empty models, from what a command line says of them."""
 
 import importlib
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -107,16 +106,10 @@ def check_memory(what: str, needed: int) -> None:
     Raises:
       MemoryError: with the two sizes.
     """
-    if needed > (memory := _memory()):
+    from budgetjax import checks
+
+    if needed > (memory := checks.host_memory()):
         raise MemoryError(
             f"{what}, which needs {needed / 2**30:,.1f} GiB; this computer has "
             f"{memory / 2**30:,.1f} GiB"
         )
-
-
-def _memory() -> float:
-    """The bytes of this computer's memory, where the system tells."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return np.inf

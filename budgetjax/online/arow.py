@@ -413,13 +413,6 @@ def _exchanged(
     return Model(changed, certainty, terms, mask), Spread(shares, left)
 
 
-def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
-    """The vectors and their span; the covariance refers to a basis near to the old."""
-    expansion = support_set.with_vectors(state.expansion, vectors)
-    basis = span.moved(state.span.root, state.kernel, expansion)
-    return state._replace(expansion=expansion, span=basis)
-
-
 def restarted(state: State) -> State:
     """The strategy, which goes by the coefficients of the Pegasos beside the model."""
     if state.maintenance is None or state.counts is None:
@@ -438,7 +431,7 @@ arow = Algorithm(
     init,
     violates,
     update,
-    with_vectors=with_vectors,
+    with_vectors=span.with_vectors,
     restarted=restarted,
     safe_margin=lambda state: 1.0,
 )

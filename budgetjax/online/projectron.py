@@ -187,19 +187,11 @@ def update(
     return state._replace(span=changed), Edits((row,), (spread,))
 
 
-def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
-    """The vectors and their span."""
-    expansion = support_set.with_vectors(state.expansion, vectors)
-    return state._replace(
-        expansion=expansion, span=span.moved(state.span.root, state.kernel, expansion)
-    )
-
-
 projectron = Algorithm(
     "projectron",
     init,
     violates,
     update,
-    with_vectors=with_vectors,
+    with_vectors=span.with_vectors,
     safe_margin=lambda state: 1.0 if state.margin_updates else math.nextafter(0, 1),
 )

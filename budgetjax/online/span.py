@@ -21,7 +21,7 @@ keep `R` accurate, however long the stream:
 - A solution that becomes coefficients is refined once by its residual.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -138,6 +138,16 @@ def moved(
     kept = mask[:, None] & mask[None]
     root = jnp.where(kept, _times(turn, root), 0)
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
+
+
+def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
+    """The state of a learner with these vectors and their span.
+
+    What refers to the basis, as a covariance, refers to one near to the old.
+    """
+    expansion = support_set.with_vectors(state.expansion, vectors)
+    basis = moved(state.span.root, state.kernel, expansion)
+    return state._replace(expansion=expansion, span=basis)
 
 
 def _times(left: Array, right: Array) -> Array:
