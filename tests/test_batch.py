@@ -1003,7 +1003,11 @@ def test_a_held_out_error_that_settles_ends_the_run():
 
 def test_what_cannot_be_held_out(as_installed):
     for y, patience, says in (
-        (Y_[:-1], 5, r"y_held must be -1 or \+1 .* shape \(60,\), got shape \(59,\)"),
+        (
+            Y_[:-1],
+            5,
+            r"y_held must be -1 or \+1 .* shape \(60,\), got .* of shape \(59,\)",
+        ),
         (2 * Y_, 5, r"y_held must be -1 or \+1 per row"),
         (Y_, 0, "patience must be at least 1, got 0"),
     ):

@@ -1194,7 +1194,7 @@ BAD_ARGUMENTS = [
     (
         INIT,
         {"hard_margin": True, "weight": np.ones(12)},
-        "weight must be None, as it changes no hard margin",
+        "weight must be None, as it changes no hard margin, got weights",
     ),
     (
         INIT,
