@@ -128,6 +128,8 @@ class Newcomer(NamedTuple):
       weight: how much the example counts; 1 unless the caller says otherwise.
       kernel_row: `k(x_j, x)` for every row, shape `(rows,)`; arbitrary where free.
       kernel_self: `k(x, x)`.
+      step: the learning rate, unscaled: `eta_t` divided by the scale, 1 for algorithms
+        without one.
     """
 
     vector: Float[Array, " features"]
@@ -137,6 +139,7 @@ class Newcomer(NamedTuple):
     weight: Float[Array, ""]
     kernel_row: Float[Array, " rows"]
     kernel_self: Float[Array, ""]
+    step: Float[ArrayLike, ""] = 1.0
 
 
 class Row(NamedTuple):

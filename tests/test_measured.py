@@ -115,13 +115,15 @@ def test_the_objective_of_the_stream_is_bounded(double):
         u = state.expansion.scale * state.expansion.coefficients
         before = state.maintenance.degradation
         state = bj.pegasos.step(state, x, label.astype(jnp.int32))
-        # By the step: with a ball the scale is not the step.
         error = (state.maintenance.degradation - before) * strength * t
         return state, (strength / 2 * jnp.sum(u * (gram @ u)) + loss, error)
 
     rounds = len(y)
     given = jnp.asarray(X), jnp.asarray(y, jnp.float64), jnp.arange(1.0, rounds + 1)
     state, (values, errors) = jax.lax.scan(one, state, given)
+    # By the step: under a ball the scale is not the step.
+    np.testing.assert_allclose(state.maintenance.gradient_error, np.sum(errors))
+    assert float(state.maintenance.gradient_error) < int(state.maintenance.num_losses)
     # Lemma 1: the optimum is in the ball.
     best = bj.solve(
         bj.smo,

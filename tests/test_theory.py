@@ -63,6 +63,21 @@ def test_forgetron_bound(double):
     assert mistakes < 0.2 * len(y), "the bound should not be all that holds"
 
 
+def test_the_bound_of_the_forgetron_does_not_hold_for_unequal_weights(double):
+    """A heavy example, forgotten in every turn of a cycle of light ones."""
+    budget, turns = 83, 20
+    X = np.tile(np.eye(budget + 1), (turns, 1))
+    y = np.ones(len(X), np.int32)
+    weight = np.where(X[:, 0] == 1, 1.0, 1e-4)
+    state = bj.forgetron.init(
+        bj.Linear(), num_features=budget + 1, budget=budget, dtype=jnp.float64
+    )
+    _, scores = bj.run(bj.forgetron, state, X, y, weight=weight)
+    mistakes = np.sum(weight * (np.asarray(scores) <= 0))
+    hinge = np.sum(weight * (1 - X[:, 0]))
+    assert 20 < mistakes > 7 * bj.bounds.forgetron(1.0, hinge, budget=budget)
+
+
 def test_perceptron_bound(double):
     """Theorem 1, on a stream with labels turned; the best norm leaves little room."""
     X, y, w = separable(3000)

@@ -74,8 +74,8 @@ def init(
     which `budgetjax.bounds.forgetron` computes.
 
     An example of weight w enters with :math:`\sigma_t = w`, and
-    :math:`M \leftarrow M + w`; weights of at most 1 keep the bound, with M and the sum
-    of losses weighted.
+    :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example
+    among light ones leaves when B of these have come, and is mistaken again.
 
     Cost: O(B d) per example; a mistake adds a second kernel row, O(B d).
 

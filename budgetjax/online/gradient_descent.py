@@ -167,7 +167,8 @@ def update(
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
     expansion = state.expansion
     gradient = newcomer.weight * losses.gradient(state.loss, score, y)
-    newcomer = newcomer._replace(coefficients=-_unit(state) * gradient)
+    unit = _unit(state)
+    newcomer = newcomer._replace(coefficients=-unit * gradient, step=unit)
     maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
     if state.learning_rate is None and state.ball is None:
         # The scale is the step size, 1 / (lambda t), and never small.

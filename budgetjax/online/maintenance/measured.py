@@ -46,8 +46,9 @@ class Measured(Maintenance):
     Attributes:
       num_losses: rounds in which a full budget made room.
       degradation: the sum of :math:`\|\Delta_t\|`.
-      gradient_error: the sum of :math:`\|\Delta_t\|` by the scale of the model, which
-        is :math:`\eta_t` for Pegasos without a ball, and 1 for learners without decay.
+      gradient_error: the sum of :math:`\|E_t\|`; :math:`\eta_t` is the learning rate,
+        and the scale of the model for algorithms without one. A projection onto a ball
+        follows the maintenance, as in Algorithm 1, and does not count.
     """
 
     strategy: Any
@@ -81,7 +82,7 @@ class Measured(Maintenance):
             strategy,
             self.num_losses + expansion.full.astype(jnp.int32),
             self.degradation + expansion.scale * lost,
-            self.gradient_error + lost,
+            self.gradient_error + lost / newcomer.step,
         ), edits
 
     def rescale(self, factor):

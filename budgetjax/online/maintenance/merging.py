@@ -38,7 +38,7 @@ class Merge(Maintenance):
     the insertion age of its partner.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.3, equations (17) to (22); see
+    section 4.3, equations (18) to (22); see
     https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Differences from the paper: partners are ranked by the lesser of what is lost at two
@@ -406,7 +406,7 @@ def _place(
     slot: Integer[Array, ""],
     age: Integer[Array, ""],
 ) -> Row:
-    """Equations (17) to (22): what `m` and `n` become."""
+    """Equations (20) to (22): what `m` and `n` become."""
     h = merge_position.position(m_length, n_length, product, decay)
     z = h * m_vector + (1 - h) * n_vector
     term = m_term * jnp.exp(-decay * (1 - h) ** 2) + n_term * jnp.exp(-decay * h**2)

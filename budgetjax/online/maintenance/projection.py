@@ -27,7 +27,7 @@ class Project(Maintenance):
     stays accurate in float32, see `budgetjax/online/span.py`.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.2, equations (13) to (16); see
+    section 4.2, equations (15) to (17); see
     https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
     With `best`, and the learner `passive_aggressive`: BPA-P of Wang and Vucetic (2010),
     "Online passive-aggressive algorithms on a budget".
