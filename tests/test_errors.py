@@ -1134,6 +1134,12 @@ def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
     )
 
 
+def test_the_package_shows_what_is_public():
+    found = set(dir(bj))
+    assert found >= {*bj.__all__, "__version__", "datasets", "estimators", "plots"}
+    assert not found & {"Any", "TYPE_CHECKING", "importlib", "checks"}
+
+
 def test_one_function_says_what_to_install():
     package = pathlib.Path(bj.__file__).parent
     says = [path for path in package.rglob("*.py") if "pip install" in path.read_text()]
