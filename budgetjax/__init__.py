@@ -30,4 +30,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    # Not `river`: what `dir` names can be imported without extras.
+    modules = ("datasets", "estimators", "plots")
+    return sorted({"__version__", *modules, *__getattr__("__all__")})

@@ -72,8 +72,8 @@ def gives_probabilities(model: Any) -> bool:
 def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     """The model with the calibration that `probabilities` needs; O(n B d).
 
-    It is the factor of the scores of least log loss. The rows must be others than those
-    that the model has learned, on which it makes too few mistakes; some hundred do.
+    It is the factor of the scores of least log loss. Use held-out rows (a few hundred
+    are enough): on training rows errors are underestimated.
 
     Args:
       model: a classifier as for `decision_function`.

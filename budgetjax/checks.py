@@ -5,6 +5,7 @@ has no value yet, so these functions let it through.
 """
 
 import dataclasses
+import importlib
 import math
 import numbers
 import os
@@ -19,6 +20,18 @@ from jax.typing import ArrayLike, DTypeLike
 
 # Bytes that every device has.
 SMALL = 2**26
+# The extra of budgetjax that brings an optional module.
+EXTRAS = {
+    "click": "cli",
+    "flatbuffers": "export",
+    "matplotlib": "cli",
+    "onnx": "export",
+    "pyarrow": "stream",
+    "river": "river",
+    "safetensors": "sklearn",
+    "sklearn": "sklearn",
+    "tqdm": "sklearn",
+}
 
 
 @jax.tree_util.register_static
@@ -47,6 +60,24 @@ class Name:
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+
+def needs(where: str, module: str) -> Any:
+    """An optional module, or an `ImportError` that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing(where, module) from error
+
+
+def missing(where: str, module: str) -> ImportError:
+    """The error that says how to get an optional module."""
+    name = module.partition(".")[0]
+    package = "scikit-learn" if name == "sklearn" else name
+    return ImportError(
+        f"{where} needs {package}: pip install {package}, or budgetjax with the extra "
+        f"[{EXTRAS[name]}]"
+    )
 
 
 def algorithm_of(where: str) -> Name:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
-from budgetjax import shown
+from budgetjax import checks, shown
 
 
 class Dataset(NamedTuple):
@@ -193,14 +193,7 @@ def _parts(name: str) -> tuple[np.ndarray, ...]:
 
 
 def _scikit_learn(name: str) -> Any:
-    try:
-        import sklearn.datasets
-    except ImportError as error:
-        raise ImportError(
-            f"load: the data set {name!r} comes through scikit-learn; "
-            'pip install "budgetjax[sklearn]"'
-        ) from error
-    return sklearn.datasets
+    return checks.needs(f"load: the data set {name!r}", "sklearn.datasets")
 
 
 def _split(X: np.ndarray, y: np.ndarray, num_train: int) -> tuple[np.ndarray, ...]:

@@ -64,7 +64,7 @@ def _points(kernel: "Kernel", X: ArrayLike) -> Float[Array, "n d"]:
 def _pair(
     kernel: "Kernel", X: ArrayLike, Z: ArrayLike
 ) -> tuple[Float[Array, "n d"], Float[Array, "m d"]]:
-    """Two sets of points with as many features."""
+    """Two point sets with equal feature counts."""
     X, Z = _points(kernel, X), _points(kernel, Z)
     if X.shape[1] != Z.shape[1]:
         raise ValueError(

@@ -28,9 +28,9 @@ LABELS = "__budgetjax_labels__"
 
 
 def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
-    """A decorator: the targets of this loss are labels, as of `hinge`.
+    """Marks a loss whose targets are class labels, as those of `hinge` are.
 
-    A model with it is a classifier. Without it, it is a regressor.
+    A model with such a loss is a classifier, with any other a regressor.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

@@ -46,10 +46,7 @@ def reporting(
     if _every is not None:
         yield _lines(where, unit, total, _every)
         return
-    try:
-        from tqdm import tqdm
-    except ImportError as error:
-        raise ImportError(f"{where}: progress needs tqdm: pip install tqdm") from error
+    tqdm = checks.needs(f"{where}: progress", "tqdm").tqdm
     with tqdm(desc=where, unit=f" {unit}", total=total) as bar:
 
         def report(text: str, count: int = 1) -> None:

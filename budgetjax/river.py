@@ -36,9 +36,7 @@ try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise ImportError(
-        "budgetjax.river needs river: pip install 'budgetjax[river]'"
-    ) from error
+    raise checks.missing("budgetjax.river", "river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 

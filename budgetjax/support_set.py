@@ -67,8 +67,8 @@ class Expansion(NamedTuple):
       terms: one row per vector, shape `(rows, columns)`, zero in the spare row: its
         coefficients `u_j`, unscaled. They are written once and not multiplied
         afterwards, so equal coefficients stay equal to the last bit. If iterates are
-        averaged, there are as many columns again, the sums of the true coefficients.
-        Every maintenance is a linear map of the rows, the same for both.
+        averaged, the second half of the columns holds the running sums of the scaled
+        coefficients. Every maintenance is a linear map of the rows, the same for both.
       ages: the round in which `x_j` was inserted, `FREE` where the slot is free and in
         the spare row, shape `(rows,)`. Rounds count from 1, and every 2^30 rounds from
         0 again: what was there becomes negative, in its order, for two such spans.

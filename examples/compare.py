@@ -25,7 +25,7 @@ try:
     from matplotlib.figure import Figure
     from tqdm import tqdm
 except ImportError as error:
-    raise SystemExit(f'compare: {error}; pip install "budgetjax[examples]"') from error
+    raise SystemExit(f'compare: {error}; pip install ".[examples]"') from error
 
 RATE = 0.5  # of gradient descent on support vectors
 OPTIMIZER = optax.sgd(0.2)  # on features

@@ -24,7 +24,7 @@ try:
     from matplotlib.figure import Figure
     from tqdm import tqdm
 except ImportError as error:
-    raise SystemExit(f'drift: {error}; pip install "budgetjax[examples]"') from error
+    raise SystemExit(f'drift: {error}; pip install ".[examples]"') from error
 
 
 class Stream(NamedTuple):

@@ -24,7 +24,7 @@ try:
 
     from budgetjax.estimators import BudgetedOneClass
 except ImportError as error:
-    raise SystemExit(f'novelty: {error}; pip install "budgetjax[examples]"') from error
+    raise SystemExit(f'novelty: {error}; pip install ".[examples]"') from error
 
 ROWS, PART, RATE = 4000, 500, 0.05
 AREA = (-1.8, 2.8, -1.3, 1.8)

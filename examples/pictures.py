@@ -28,7 +28,7 @@ try:
 
     from budgetjax.estimators import BudgetedKernelClassifier
 except ImportError as error:
-    raise SystemExit(f'pictures: {error}; pip install "budgetjax[examples]"') from error
+    raise SystemExit(f'pictures: {error}; pip install ".[examples]"') from error
 
 SHOWN = 100  # vectors, at most
 SEEDS = range(3)

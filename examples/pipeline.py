@@ -24,7 +24,7 @@ try:
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC, LinearSVC
 except ImportError as error:
-    raise SystemExit(f'pipeline: {error}; pip install "budgetjax[sklearn]"') from error
+    raise SystemExit(f'pipeline: {error}; pip install ".[sklearn]"') from error
 
 from budgetjax.estimators import BudgetedKernelClassifier
 

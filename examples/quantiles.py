@@ -22,9 +22,7 @@ try:
 
     from budgetjax.estimators import BudgetedKernelRegressor
 except ImportError as error:
-    raise SystemExit(
-        f"quantiles: {error}; pip install 'budgetjax[examples]'"
-    ) from error
+    raise SystemExit(f"quantiles: {error}; pip install '.[examples]'") from error
 
 LEVELS = np.array([0.05, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.95])
 SHOWN = (0, 2, 4, 6, 8)

@@ -28,9 +28,7 @@ try:
     from matplotlib.figure import Figure
     from tqdm import tqdm
 except ImportError as error:
-    raise SystemExit(
-        f'quickstart: {error}; pip install "budgetjax[examples]"'
-    ) from error
+    raise SystemExit(f'quickstart: {error}; pip install ".[examples]"') from error
 
 # Data set: (gamma of the Gaussian kernel, regularization of Pegasos), for standardised
 # features, after a few trials at B = 100. Other sets take 1 / num_features and 1e-4.

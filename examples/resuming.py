@@ -28,7 +28,7 @@ from budgetjax import datasets
 try:
     import safetensors  # noqa: F401  (what writes checkpoints)
 except ImportError as error:
-    raise SystemExit(f'resuming: {error}; pip install "budgetjax[stream]"') from error
+    raise SystemExit(f'resuming: {error}; pip install ".[stream]"') from error
 
 BATCH_ROWS = 2000
 EVERY = 5  # batches from one checkpoint to the next

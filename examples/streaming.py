@@ -30,7 +30,7 @@ try:
     import pyarrow.csv
     import pyarrow.parquet
 except ImportError as error:
-    raise SystemExit(f'streaming: {error}; pip install "budgetjax[stream]"') from error
+    raise SystemExit(f'streaming: {error}; pip install ".[stream]"') from error
 
 SENSORS = 8
 NOISE = 0.01  # of a sensor, where its signal has a standard deviation of 1

@@ -25,7 +25,7 @@ try:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 except ImportError as error:
-    raise SystemExit(f'sweep: {error}; pip install "budgetjax[examples]"') from error
+    raise SystemExit(f'sweep: {error}; pip install ".[examples]"') from error
 
 LEARNERS = ("arow", "passive_aggressive", "pegasos", "projectron")
 ROWS_SHOWN = 10  # of the table

@@ -1590,16 +1590,16 @@ def test_a_missing_extra_is_named(at, monkeypatch):
     result = run("train", "train.csv", *TRAIN)
     assert (result.exit_code, result.stderr) == (
         1,
-        "budgetjax: error: csv needs pyarrow: pip install 'budgetjax[stream]'\n",
+        "budgetjax: error: csv needs pyarrow: pip install pyarrow, or budgetjax with "
+        "the extra [stream]\n",
     )
 
 
 def test_click_missing_is_one_line(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "budgetjax.cli.commands")
     monkeypatch.setitem(sys.modules, "click", None)
-    with pytest.raises(
-        SystemExit, match=r"needs click: pip install 'budgetjax\[cli\]'"
-    ):
+    says = r"^budgetjax: error: the command line needs click: .* the extra \[cli\]$"
+    with pytest.raises(SystemExit, match=says):
         main()
 
 

@@ -1,5 +1,7 @@
 """Bad input: one table of it. Every message says where, what, expected and got."""
 
+import pathlib
+import tomllib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -1118,3 +1120,27 @@ def test_the_memory_of_this_machine():
     assert checks.memory() > 2**27
     with pytest.raises(ValueError, match=r"fit into memory, .* got 1,000,000,000"):
         init("pegasos", budget=10**9, num_features=10**6)
+
+
+@pytest.mark.parametrize(("module", "extra"), checks.EXTRAS.items())
+def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
+    project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
+    extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
+    package = "scikit-learn" if module == "sklearn" else module
+    assert [one for one in extras[extra] if one.startswith(f"{package}>=")]
+    assert str(checks.missing("solve", f"{module}.part")) == (
+        f"solve needs {package}: pip install {package}, or budgetjax with the extra "
+        f"[{extra}]"
+    )
+
+
+def test_the_package_shows_what_is_public():
+    found = set(dir(bj))
+    assert found >= {*bj.__all__, "__version__", "datasets", "estimators", "plots"}
+    assert not found & {"Any", "TYPE_CHECKING", "importlib", "checks"}
+
+
+def test_one_function_says_what_to_install():
+    package = pathlib.Path(bj.__file__).parent
+    says = [path for path in package.rglob("*.py") if "pip install" in path.read_text()]
+    assert says == [package / "checks.py"]

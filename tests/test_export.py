@@ -348,7 +348,7 @@ def test_what_cannot_be_exported(tmp_path, name, model, message):
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     name = {"onnx": "model.onnx", "flatbuffers": "model.stablehlo"}[module]
-    needs = rf"^export needs {module}: pip install 'budgetjax\[export\]'"
+    needs = rf"^export needs {module}: pip install {module}, or .* \[export\]$"
     with pytest.raises(ImportError, match=needs):
         bj.export(tmp_path / name, linear_model(0))
 

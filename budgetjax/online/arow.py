@@ -110,15 +110,14 @@ def init(
     three B x B matrices.
 
     Args:
-      kernel, num_features, budget, num_classes, seed, capacity, dtype: as in every
-        `init`; see `budgetjax.Algorithm`.
+      kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
+        in every `init`; see `budgetjax.Algorithm`.
       confidence: r, positive: how noisy a label is. Larger is slower and steadier.
       drift: :math:`\delta`, at least 0 and below 1. On electricity prices in time
         order 0.01 raised the accuracy of predictions with 100 vectors from 84.2 to 92.8
         percent; on a stream that does not drift 0 is best.
       moves: rounds that may move support vectors, per B and per doubling of the
         stream's length; at least 0.
-      maintenance: a strategy that keeps a full budget full; None merges.
       landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
         for `budgetjax.nystrom.init`. Then there is no step 1.
 

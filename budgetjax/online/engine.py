@@ -157,7 +157,7 @@ def run_checked(
 ) -> tuple[Any, Array]:
     """`run` on what `stream` gives, in blocks of so many examples.
 
-    In place of scores that are not kept comes 0, or NaN if the model is not finite.
+    If scores are not kept, returns 0 in their place, or NaN for a non-finite model.
     """
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)

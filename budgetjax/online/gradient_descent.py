@@ -52,7 +52,7 @@ class State(NamedTuple):
       ball: the memory of `project_to_ball`, or None.
       num_seen: rounds so far, t.
       num_mistakes: rounds whose margin was at most 0: for a regressor, rounds in which
-        the score had not the sign of the target.
+        score and target differ in sign.
       num_updates: rounds with a gradient.
     """
 

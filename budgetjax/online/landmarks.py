@@ -73,12 +73,7 @@ def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int | Array = 0) -> np.
     Raises:
       ImportError: without scikit-learn.
     """
-    try:
-        from sklearn.cluster import MiniBatchKMeans
-    except ImportError as error:
-        raise ImportError(
-            "kmeans_landmarks needs scikit-learn: pip install scikit-learn"
-        ) from error
+    cluster = checks.needs("kmeans_landmarks", "sklearn.cluster")
     seed = checks.numpy_seed("kmeans_landmarks", seed)
-    clusters = MiniBatchKMeans(budget, random_state=seed).fit(X)
+    clusters = cluster.MiniBatchKMeans(budget, random_state=seed).fit(X)
     return np.asarray(clusters.cluster_centers_)

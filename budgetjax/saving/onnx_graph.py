@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from budgetjax import checks
 from budgetjax.kernels import (
     RBF,
     Kernel,
@@ -31,12 +32,7 @@ OPSET, IR_VERSION = 21, 10
 
 def serialized(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError(
-            f"{where} needs onnx: pip install 'budgetjax[export]'"
-        ) from error
+    onnx = checks.needs(where, "onnx")
     graph = Graph(where, onnx, predictor.dtype)
     _outputs(graph, predictor)
     made = onnx.helper.make_graph(

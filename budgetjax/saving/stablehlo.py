@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from budgetjax import checks
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
 from budgetjax.saving.predictor import Predictor, label_array
@@ -18,12 +19,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def archive(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
-    try:
-        import flatbuffers  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"{where} needs flatbuffers: pip install 'budgetjax[export]'"
-        ) from error
+    checks.needs(where, "flatbuffers")
     (rows,) = jax.export.symbolic_shape("rows")
     given = jax.ShapeDtypeStruct((rows, predictor.num_features), predictor.dtype)
 

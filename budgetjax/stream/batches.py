@@ -17,7 +17,7 @@ BATCH_BYTES = 4 * 2**20
 MOST_ROWS = 65_536
 # Beyond this many distinct ones, targets are no labels.
 MOST_CLASSES = 10_000
-# The longest wait for a thread that reads when nobody needs it any more.
+# Seconds to wait for the reader thread to exit.
 PATIENCE = 1.0
 
 

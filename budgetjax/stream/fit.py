@@ -84,9 +84,9 @@ def fit_stream(
         its feature over the rows before, and in predictions over all rows; only with
         `standardise`.
       reservoir: number of rows of a uniform sample of the stream, such as 8,192. They
-        are learned again at the end, in random order: without them, a stream sorted by
-        label or by a feature leaves a model of its last rows. Checkpoints hold the
-        sample, and the model before the end. None keeps no rows.
+        are learned again at the end, in random order: without it, a sorted stream
+        yields a model of its last rows. Checkpoints hold the sample, and the model
+        before the end. None keeps no rows.
       batch_rows: rows to learn at once, between two points of the curve. None is as
         many as take some 4 MiB, at most 65,536.
       progress: whether to show a bar, with rows per second, the progressive error and

@@ -24,7 +24,7 @@ class Measured(Maintenance):
     under a kernel with :math:`k(x, x) = 1` and two classes, and :math:`\sqrt 2` with
     more.
 
-    The model learns as with the strategy alone; who does not ask pays nothing.
+    Wrapping changes nothing about learning and costs nothing when unused.
 
     Example:
       >>> import budgetjax as bj
