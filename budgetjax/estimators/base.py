@@ -19,11 +19,23 @@ from budgetjax.models import Labelled
 OF_ONE_CLASS = object()
 
 
+class SetByFit:
+    """In the place of an attribute before `fit` sets it: reading it says so."""
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        """Itself, of a class; of an estimator, raises a `NotFittedError`."""
+        if estimator is not None:
+            check_is_fitted(estimator)
+        return self
+
+
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
 
-    # Set by `fit`; for an online estimator, the model of the stream.
-    _model: Labelled
+    # For an online estimator, the model of the stream. All that is fitted reads it.
+    _model: Any = SetByFit()
+    n_iter_: Any = SetByFit()
+    n_features_in_: Any = SetByFit()
 
     @property
     def model_(self) -> Labelled:

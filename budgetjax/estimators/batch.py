@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from budgetjax import checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.models import Labelled, prune
+from budgetjax.models import Labelled, prune, support
 from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
@@ -34,8 +34,6 @@ class OneVersusRest(Classifier):
     share kernel rows, and memory for one problem is enough.
     """
 
-    n_iter_: int
-
     # The solver, whose arguments the parameters are.
     _solver: ClassVar[Solver]
 
@@ -44,6 +42,11 @@ class OneVersusRest(Classifier):
         """The model of each class against the rest, or one for two classes."""
         found = self._model.model
         return found if type(found) is tuple else (found,)
+
+    @property
+    def intercept_(self) -> Float[np.ndarray, " models"]:
+        """The bias of each model."""
+        return np.stack([np.asarray(model.bias) for model in self.models_])
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OneVersusRest":
         """Solves one problem per class, or one for two classes.
@@ -74,9 +77,10 @@ class OneVersusRest(Classifier):
             by_label = inputs.class_weights(by_class, classes, y, y)
             arguments["weight"] = weights * by_label
         given, gamma = arguments.pop("kernel"), arguments.pop("gamma")
-        kernel = None
-        if not (self._solver.linear and isinstance(given, str) and given == "linear"):
-            kernel = inputs.kernel_of(self._where, given, gamma, X)
+        kernel = inputs.kernel_of(self._where, given, gamma, X)
+        if self._solver.linear and isinstance(given, str) and given == "linear":
+            kernel = None
+        else:
             arguments["kernel"] = kernel
         origin = inputs.origin_of(kernel, X)
         inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
@@ -103,8 +107,40 @@ class OneVersusRest(Classifier):
         return model
 
 
+class KernelMachine(OneVersusRest):
+    """Models that are support vectors."""
+
+    @property
+    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
+        """The support vectors of all models, each once, in the order of their values.
+
+        Shape `(n_support_, n_features_in_)`; raw rows.
+        """
+        return self._support()[0]
+
+    @property
+    def dual_coef_(self) -> Float[np.ndarray, "models vectors"]:
+        """Their coefficients in each model, shape `(models, n_support_)`."""
+        return self._support()[1]
+
+    @property
+    def n_support_(self) -> int:
+        """The number of support vectors."""
+        return len(self.support_vectors_)
+
+    def _support(self) -> tuple[np.ndarray, np.ndarray]:
+        found = [support(self._model._replace(model=one)) for one in self.models_]
+        vectors = np.concatenate([np.asarray(one.vectors) for one in found])
+        coefficients = np.concatenate([np.asarray(one.coefficients) for one in found])
+        owners = np.repeat(np.arange(len(found)), [len(one.mask) for one in found])
+        vectors, columns = np.unique(vectors, axis=0, return_inverse=True)
+        table = np.zeros((len(found), len(vectors)), coefficients.dtype)
+        np.add.at(table, (owners, columns), coefficients[:, 0])
+        return vectors, table
+
+
 @dataclasses.dataclass(eq=False, repr=False)
-class SBPClassifier(OneVersusRest):
+class SBPClassifier(KernelMachine):
     """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
 
     For large training sets: it soon predicts about as well as the SVM, long before it
@@ -140,6 +176,10 @@ class SBPClassifier(OneVersusRest):
       model_: the same as one model of raw rows, for all functions of budgetjax.
       origin_: what is subtracted from rows before float32 rounds them: zeros, unless
         they lie far from 0 and the kernel is one of differences; then their median.
+      support_vectors_: those of all models, shape `(n_support_, n_features_in_)`.
+      dual_coef_: their coefficients, shape `(models, n_support_)`.
+      n_support_: number of support vectors; rows that are equal count once.
+      intercept_: the biases, shape `(models,)`.
       classes_: the labels, in order.
       n_iter_: maximum number of steps over the models.
       n_features_in_: number of features.
@@ -170,12 +210,14 @@ class SBPClassifier(OneVersusRest):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class SMOClassifier(OneVersusRest):
+class SMOClassifier(KernelMachine):
     """The kernel SVM by sequential minimal optimisation, `budgetjax.smo`.
 
-    The machine of scikit-learn's `SVC`, exact up to the tolerance. For more than two
-    classes one-versus-rest, where `SVC` has one problem per pair of classes. Precision
-    and attributes as `SBPClassifier`.
+    The machine of scikit-learn's `SVC`, exact up to the tolerance, for the same gamma:
+    "scale" is another number here, two over the mean squared distance of rows, which
+    does not change if all are moved. For more than two classes one-versus-rest, where
+    `SVC` has one problem per pair of classes. Precision and attributes as
+    `SBPClassifier`.
 
     Args:
       penalty: C of the hinge loss, positive.
@@ -212,7 +254,7 @@ class SMOClassifier(OneVersusRest):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class BudgetSVC(OneVersusRest):
+class BudgetSVC(KernelMachine):
     """An SVM of at most `budget` support vectors, by `budgetjax.budget_svm`.
 
     The solver looks at the `budget` examples of the largest loss only, so that it is
@@ -326,8 +368,3 @@ class MPUClassifier(OneVersusRest):
     def coef_(self) -> Float[np.ndarray, "models features"]:
         """The weights, one row per model; only with the linear kernel."""
         return np.stack([np.asarray(model.weights) for model in self.models_])
-
-    @property
-    def intercept_(self) -> Float[np.ndarray, " models"]:
-        """The bias of each model."""
-        return np.stack([np.asarray(model.bias) for model in self.models_])

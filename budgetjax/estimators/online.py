@@ -71,6 +71,8 @@ class OnlineEstimator(Estimator):
 
     # Whether a refit calibrates the scores for `predict_proba`.
     _calibrates = False
+    # A sample of a stream, and the model that has learned it.
+    _reservoir = _solved = None
 
     @property
     def _loss(self) -> Any:
