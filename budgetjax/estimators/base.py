@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -23,10 +24,12 @@ class SetByFit:
     """In the place of an attribute before `fit` sets it: reading it says so."""
 
     def __get__(self, estimator: Any, owner: type) -> Any:
-        """Itself, of a class; of an estimator, raises a `NotFittedError`."""
-        if estimator is not None:
-            check_is_fitted(estimator)
-        return self
+        """Itself, of a class; of an estimator it raises a `NotFittedError`."""
+        if estimator is None:
+            return self
+        raise NotFittedError(
+            f"This {owner.__name__} instance is not fitted yet; call 'fit' first"
+        )
 
 
 class Estimator(BaseEstimator):
