@@ -9,9 +9,15 @@ costs little, because
   model, and tells whether the row will change the model: one whose margin is safe goes
   on waiting, and the model for the next prediction is the one at hand.
 
-Rows are dictionaries. A feature that is new becomes a column of zeros, one that is
-missing is 0, and the number of columns doubles when they are all taken, so that few
-programs are compiled.
+Rows are dictionaries. A feature that is new becomes a column of zeros, and one that is
+not in a row is 0. There are columns for 16 features, and with more than two labels for
+8 of these; the number doubles when they are all taken, so that few programs are
+compiled, each of which takes seconds.
+
+Several threads may use one model. A lock is held while a row is taken, while those that
+wait are learned, and while kernels other than Gaussians are computed. A prediction
+takes it to find the model after all rows so far, and scores without it, by arrays that
+nobody writes; the state that `state` gives is a copy.
 """
 
 import copy

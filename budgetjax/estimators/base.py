@@ -50,6 +50,45 @@ class Estimator(BaseEstimator):
         """The origin, subtracted from rows before they are rounded; mostly zeros."""
         return inputs.origin(self._model)
 
+    @property
+    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
+        """The support vectors, shape `(n_support_, n_features_in_)`.
+
+        Those of several models are each there once, in the order of their values.
+        """
+        return self._support()[0]
+
+    @property
+    def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
+        """Their coefficients, shape `(1, n_support_)`, or a row per class or output."""
+        return self._support()[1]
+
+    @property
+    def n_support_(self) -> int:
+        """The number of support vectors."""
+        return len(self.support_vectors_)
+
+    def _support(self) -> tuple[np.ndarray, np.ndarray]:
+        known = self.model_
+        several = type(known.model) is tuple
+        found, shares = [], []
+        for one in known.model if several else (known.model,):
+            try:
+                vectors, terms, mask = map(
+                    np.asarray, models.support(known._replace(model=one))
+                )
+            except ValueError as error:
+                raise AttributeError(f"{self._where} has no support vectors") from error
+            found.append(vectors[mask])
+            shares.append(terms[mask])
+        if not several:
+            return found[0], shares[0].T
+        owners = np.repeat(np.arange(len(found)), [len(one) for one in found])
+        vectors, columns = np.unique(np.concatenate(found), axis=0, return_inverse=True)
+        table = np.zeros((len(found), len(vectors)), shares[0].dtype)
+        np.add.at(table, (owners, columns), np.concatenate(shares)[:, 0])
+        return vectors, table
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True

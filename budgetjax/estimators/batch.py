@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from budgetjax import checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.models import Labelled, prune, support
+from budgetjax.models import Labelled, prune
 from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
@@ -107,40 +107,8 @@ class OneVersusRest(Classifier):
         return model
 
 
-class KernelMachine(OneVersusRest):
-    """Models that are support vectors."""
-
-    @property
-    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
-        """The support vectors of all models, each once, in the order of their values.
-
-        Shape `(n_support_, n_features_in_)`; raw rows.
-        """
-        return self._support()[0]
-
-    @property
-    def dual_coef_(self) -> Float[np.ndarray, "models vectors"]:
-        """Their coefficients in each model, shape `(models, n_support_)`."""
-        return self._support()[1]
-
-    @property
-    def n_support_(self) -> int:
-        """The number of support vectors."""
-        return len(self.support_vectors_)
-
-    def _support(self) -> tuple[np.ndarray, np.ndarray]:
-        found = [support(self._model._replace(model=one)) for one in self.models_]
-        vectors = np.concatenate([np.asarray(one.vectors) for one in found])
-        coefficients = np.concatenate([np.asarray(one.coefficients) for one in found])
-        owners = np.repeat(np.arange(len(found)), [len(one.mask) for one in found])
-        vectors, columns = np.unique(vectors, axis=0, return_inverse=True)
-        table = np.zeros((len(found), len(vectors)), coefficients.dtype)
-        np.add.at(table, (owners, columns), coefficients[:, 0])
-        return vectors, table
-
-
 @dataclasses.dataclass(eq=False, repr=False)
-class SBPClassifier(KernelMachine):
+class SBPClassifier(OneVersusRest):
     """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
 
     For large training sets: it soon predicts about as well as the SVM, long before it
@@ -210,7 +178,7 @@ class SBPClassifier(KernelMachine):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class SMOClassifier(KernelMachine):
+class SMOClassifier(OneVersusRest):
     """The kernel SVM by sequential minimal optimisation, `budgetjax.smo`.
 
     The machine of scikit-learn's `SVC`, exact up to the tolerance, for the same gamma:
@@ -254,7 +222,7 @@ class SMOClassifier(KernelMachine):
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class BudgetSVC(KernelMachine):
+class BudgetSVC(OneVersusRest):
     """An SVM of at most `budget` support vectors, by `budgetjax.budget_svm`.
 
     The solver looks at the `budget` examples of the largest loss only, so that it is

@@ -1,5 +1,6 @@
 """A detector of novelty with a bounded number of support vectors."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from budgetjax.models import Labelled
 from budgetjax.refitting.one_class import one_class
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     """A detector of novelty with a bounded number of support vectors.
 
@@ -53,32 +55,16 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
       [1, -1]
     """
 
-    def __init__(
-        self,
-        budget: Any = 100,
-        *,
-        rate: Any = 0.05,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        maintenance: Any = None,
-        penalty: Any = 1.0,
-        epochs: Any = 1,
-        shuffle: Any = True,
-        capacity: Any = None,
-        random_state: Any = None,
-        progress: Any = False,
-    ):
-        self.budget = budget
-        self.rate = rate
-        self.kernel = kernel
-        self.gamma = gamma
-        self.maintenance = maintenance
-        self.penalty = penalty
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.capacity = capacity
-        self.random_state = random_state
-        self.progress = progress
+    rate: Any = 0.05
+    penalty: Any = 1.0
+    # No parameters here: as they are by default.
+    algorithm: Any = dataclasses.field(init=False)
+    regularization: Any = dataclasses.field(init=False)
+    loss: Any = dataclasses.field(init=False)
+    options: Any = dataclasses.field(init=False)
+    refit: Any = dataclasses.field(init=False)
+    move_vectors: Any = dataclasses.field(init=False)
+    learn_metric: Any = dataclasses.field(init=False)
 
     @property
     def offset_(self) -> float:

@@ -102,18 +102,6 @@ class OnlineEstimator(Estimator):
         )
 
     @property
-    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
-        """The support vectors, shape `(n_support_, n_features_in_)`."""
-        support = models.support(self.model_)
-        return np.asarray(support.vectors)[np.asarray(support.mask)]
-
-    @property
-    def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
-        """Their coefficients, shape `(1, n_support_)`, or a row per class or output."""
-        support = models.support(self.model_)
-        return np.asarray(support.coefficients)[np.asarray(support.mask)].T
-
-    @property
     def n_support_(self) -> int:
         """The number of support vectors."""
         return int(self.state_.expansion.num_active)
