@@ -244,9 +244,17 @@ class Online(base.Estimator):
             self._like = parameters.kernel_of(
                 *(self._where, self.kernel, self.gamma), None, lambda: usual
             )
-            state = self._init(self._room_for(needed), self._room)
+            width = self._room_for(needed)
+            state = self._init(width, self._room)
             # No two leaves may be one array, which cannot be given away twice.
-            self._set_first(jax.tree.map(jnp.array, state))
+            self._state = jax.tree.map(jnp.array, state)
+            self._clear(width)
+            # Whether NumPy computes the scores of the model that learns.
+            gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
+            self._in_numpy = gaussian and state.expansion.average is None
+            safe_margin = registry.of_state(self._where, state).safe_margin
+            if safe_margin is not None and self._in_numpy:
+                self._safe_margin = safe_margin(state)
         elif needed > self._width:
             self._grow(self._room_for(needed), self._room)
         for name in new:
@@ -260,17 +268,6 @@ class Online(base.Estimator):
         if any(np.ndim(leaf) for leaf in jax.tree.leaves((self._like, self.options))):
             return needed
         return max(FEWEST_FEATURES, 1 << (needed - 1).bit_length())
-
-    def _set_first(self, state: Any) -> None:
-        """The empty model, and what of it never changes."""
-        self._state = state
-        self._clear(models.num_features(self._where, state))
-        # Whether NumPy computes the scores of the model that learns.
-        gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
-        self._in_numpy = gaussian and state.expansion.average is None
-        safe_margin = registry.of_state(self._where, state).safe_margin
-        if safe_margin is not None and self._in_numpy:
-            self._safe_margin = safe_margin(state)
 
     def _row(self, x: Mapping[Any, Any]) -> tuple[np.ndarray, bool]:
         """The values of a row in the order of the columns, and whether all are known.
@@ -298,24 +295,20 @@ class Online(base.Estimator):
         return row, known
 
     def _check(self, x: Mapping[Any, Any]) -> None:
-        """Raises if a value is no number that float32 can square, or all together."""
-        largest = float(np.finfo(np.float32).max)
+        """Raises if a value is no number, or float32 cannot hold the sum of squares."""
+        total = 0.0
         for name, value in x.items():
             try:
-                fits = float(value) ** 2 <= largest
+                total += float(value) ** 2
             except (TypeError, ValueError, OverflowError):
-                fits = False
-            if not fits:
+                total = math.nan
+            if not total <= float(np.finfo(np.float32).max):
                 raise ValueError(
-                    f"{self._where}: every feature must be a finite number whose "
-                    f"square float32 can hold, got {value!r} for {name!r}; leave out "
-                    "what is missing, or fill it in"
+                    f"{self._where}: every feature must be a finite number, and the "
+                    "sum of the squares of a row one that float32 can hold, got "
+                    f"{value!r} for {name!r}; leave out what is missing, or fill it "
+                    "in, and scale the features"
                 )
-        if sum(float(value) ** 2 for value in x.values()) > largest:
-            raise ValueError(
-                f"{self._where}: the sum of the squares of a row must be one that "
-                "float32 can hold; scale the features"
-            )
 
     def _learn(self, x: Mapping[Any, Any], y: Any, w: int | float) -> None:
         """One more row that waits."""
@@ -539,10 +532,7 @@ class Supervised(Online):
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learns the rows of a data frame one after the other, as `learn_one` does.
 
-        Args:
-          X: data frame.
-          y: labels, or targets, a series.
-          w: a weight for all rows, or a series of weights.
+        `y` is a series; `w` is a weight for all rows, or a series of weights.
         """
         targets = dataframe.into_series(y).to_list()
         one = isinstance(w, int | float)
@@ -558,8 +548,9 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     `preprocessing.StandardScaler`.
 
     Labels may be of any kind, and come at any time. The model has one column of scores
-    for up to two of them. A third makes that one column per label, with room for four,
-    which doubles when a label more comes than there is room for.
+    for up to two of them. A third makes that one column per label, with room for eight,
+    which doubles when a label more comes than there is room for. Either takes seconds,
+    unless the labels are given as `classes`.
 
     Args:
       algorithm: name of the algorithm: "arow", "pegasos", "passive_aggressive",
@@ -656,27 +647,13 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         return dict(zip(labels, shares[0].tolist(), strict=True))
 
     def predict_many(self, X: Any) -> Any:
-        """As `predict_one`, of the rows of a data frame.
-
-        Args:
-          X: data frame.
-
-        Returns:
-          A series of labels.
-        """
+        """As `predict_one`, of the rows of a data frame: a series of labels."""
         frame = dataframe.into_frame(X)
         found = self._best([*_rows_of(frame)])
         return dataframe.to_native_series(found, name=None, like=frame)
 
     def predict_proba_many(self, X: Any) -> Any:
-        """As `predict_proba_one`, of the rows of a data frame.
-
-        Args:
-          X: data frame.
-
-        Returns:
-          A data frame with one column per label.
-        """
+        """As `predict_proba_one`, of a data frame: one with one column per label."""
         frame = dataframe.into_frame(X)
         shares, labels = self._shares([*_rows_of(frame)])
         columns = dict(zip(labels, shares.T, strict=True))
@@ -754,23 +731,12 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
     """
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """The target of a row; 0 before the first.
-
-        Args:
-          x: values by feature. Features that have not been learned are ignored.
-        """
+        """The target of a row, values by feature; 0 before the first."""
         scores, _ = self._answer([x])
         return 0.0 if scores is None else float(scores[0, 0])
 
     def predict_many(self, X: Any) -> Any:
-        """As `predict_one`, of the rows of a data frame.
-
-        Args:
-          X: data frame.
-
-        Returns:
-          A series of numbers.
-        """
+        """As `predict_one`, of the rows of a data frame: a series of numbers."""
         frame = dataframe.into_frame(X)
         scores, _ = self._answer(_rows_of(frame))
         found = np.zeros(len(frame)) if scores is None else scores[:, 0]
@@ -807,27 +773,15 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
     """
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
-        """Learns one row; see `BudgetedClassifier.learn_one`.
-
-        Args:
-          x: values by feature.
-        """
+        """Learns a row, values by feature; see `BudgetedClassifier.learn_one`."""
         self._learn(x, 1.0, 1.0)
 
     def learn_many(self, X: Any) -> None:
-        """Learns the rows of a data frame one after the other.
-
-        Args:
-          X: data frame.
-        """
+        """Learns the rows of a data frame one after the other, as `learn_one` does."""
         for x in _rows_of(X):
             self.learn_one(x)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
-        """The anomaly score, about 0 for rows like those learned; 1 before the first.
-
-        Args:
-          x: values by feature.
-        """
+        """The anomaly score, about 0 for rows like those learned; 1 before any."""
         scores, _ = self._answer([x])
         return 1.0 if scores is None else 1.0 - float(scores[0, 0])

@@ -21,10 +21,9 @@ OF_ONE_CLASS = object()
 
 
 class SetByFit:
-    """In the place of an attribute before `fit` sets it: reading it says so."""
+    """An attribute that `fit` sets: before, reading it raises a `NotFittedError`."""
 
     def __get__(self, estimator: Any, owner: type) -> Any:
-        """Itself, of a class; of an estimator it raises a `NotFittedError`."""
         if estimator is None:
             return self
         raise NotFittedError(
@@ -70,23 +69,24 @@ class Estimator(BaseEstimator):
 
     def _support(self) -> tuple[np.ndarray, np.ndarray]:
         known = self.model_
-        several = type(known.model) is tuple
-        found, shares = [], []
-        for one in known.model if several else (known.model,):
-            try:
-                vectors, terms, mask = map(
-                    np.asarray, models.support(known._replace(model=one))
-                )
-            except ValueError as error:
-                raise AttributeError(f"{self._where} has no support vectors") from error
-            found.append(vectors[mask])
-            shares.append(terms[mask])
-        if not several:
-            return found[0], shares[0].T
-        owners = np.repeat(np.arange(len(found)), [len(one) for one in found])
-        vectors, columns = np.unique(np.concatenate(found), axis=0, return_inverse=True)
-        table = np.zeros((len(found), len(vectors)), shares[0].dtype)
-        np.add.at(table, (owners, columns), np.concatenate(shares)[:, 0])
+        parts = known.model if type(known.model) is tuple else (known.model,)
+        try:
+            found = [models.support(known._replace(model=one)) for one in parts]
+        except ValueError as error:
+            raise AttributeError(f"{self._where} has no support vectors") from error
+        masks = [np.asarray(one.mask) for one in found]
+        vectors, terms = (
+            np.concatenate(
+                [np.asarray(one[i])[m] for one, m in zip(found, masks, strict=True)]
+            )
+            for i in (0, 1)
+        )
+        if len(parts) == 1:
+            return vectors, terms.T
+        owners = np.repeat(np.arange(len(parts)), list(map(np.sum, masks)))
+        vectors, columns = np.unique(vectors, axis=0, return_inverse=True)
+        table = np.zeros((len(parts), len(vectors)), terms.dtype)
+        np.add.at(table, (owners, columns), terms[:, 0])
         return vectors, table
 
     def __sklearn_tags__(self):
@@ -160,14 +160,6 @@ class Classifier(ClassifierMixin, Estimator):
         return models.decision_function(self.model_, X)
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
-        """The label of each row: that of the largest score.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
-        """
+        """The label of the largest score of each row; see `decision_function`."""
         X = self._rows(X)
         return models.predict(self.model_, X)

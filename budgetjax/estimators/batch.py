@@ -286,7 +286,7 @@ class MPUClassifier(OneVersusRest):
 
     For many rows, dense or sparse, which stay as they are. One-versus-rest for more
     than two classes. It solves in float64; the model is in JAX's default precision.
-    Other attributes as `SBPClassifier`.
+    Other attributes as `SBPClassifier`; support vectors with other kernels only.
 
     Args:
       penalty: C of the hinge loss, positive.
@@ -306,7 +306,6 @@ class MPUClassifier(OneVersusRest):
       models_: one `budgetjax.LinearModel`, or `KernelModel`, per class, or one for two
         classes, of rows less `origin_`.
       coef_: weights, shape `(models, n_features_in_)`, only with the linear kernel.
-      intercept_: the biases, shape `(models,)`.
       n_iter_: maximum number of passes over the models.
 
     Example:

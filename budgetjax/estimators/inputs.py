@@ -78,18 +78,11 @@ def blocks(
 def kernel_of(
     where: str, kernel: Any, gamma: Any, X: Any, *, more_to_come: bool = False
 ) -> Kernel:
-    """A kernel from its name, or the kernel given; see `parameters.kernel_of`.
-
-    Args:
-      where: name of the caller, for error messages.
-      kernel: a name of `kernels.NAMED`, "linear", or a kernel.
-      gamma: "scale" or a number.
-      X: examples, dense or sparse, for "scale".
-      more_to_come: whether X is the first part of the examples only.
+    """The kernel of some examples; see `parameters.kernel_of`.
 
     Raises:
-      ValueError: if one does not fit, or gamma is "scale" where all rows are equal and
-        more are to come.
+      ValueError: if an argument does not fit, or gamma is "scale" where all rows are
+        equal and `more_to_come`.
     """
 
     def default():

@@ -95,16 +95,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None):
-        """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
-
-        Args:
-          X: as for `fit`; any number of rows.
-          y: not looked at.
-          sample_weight: as for `fit`.
-
-        Returns:
-          The estimator.
-        """
+        """Goes on learning; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not hasattr(self, "_model")
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=first)
         checks.fraction(self._where, "rate", self.rate)
@@ -113,41 +104,19 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def decision_function(self, X: Any) -> Float[np.ndarray, " n"]:
-        """The scores less the threshold, below 0 for outliers; O(n budget features).
+        """The scores less the threshold, doubles of shape `(n,)`, below 0 for outliers.
 
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Doubles, shape `(n,)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
+        O(n budget features).
         """
         X = self._rows(X)
         return models.decision_function(self.model_, X).astype(np.float64)
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " n"]:
-        """The scores, larger for rows that are like those learned.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Doubles, shape `(n,)`.
-        """
+        """The scores, doubles of shape `(n,)`, larger for rows like those learned."""
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """1 for rows like those learned, -1 for outliers.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Integers, shape `(n,)`.
-        """
+        """1 for rows like those learned, -1 for outliers, shape `(n,)`."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _refitted(

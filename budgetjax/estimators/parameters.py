@@ -192,13 +192,8 @@ def kernel_of(
 ) -> Kernel:
     """A kernel from its name, or the kernel given.
 
-    Args:
-      where: name of the caller, for error messages.
-      kernel: a name of `kernels.NAMED`, "linear", or a kernel.
-      gamma: a number, or `unset`. It is checked for "linear" too, which has none, as in
-        scikit-learn, so that one search tries several kernels.
-      unset: what stands for the default gamma.
-      default: gives that.
+    Its gamma is a number, or `unset` for the default one. It is checked for "linear"
+    too, which has none, as in scikit-learn, so that one search tries several kernels.
 
     Raises:
       ValueError: if one does not fit, or there is a gamma beside a kernel of its own.
