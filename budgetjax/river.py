@@ -9,14 +9,24 @@ costs little, because
   model, and tells whether the row will change the model: one whose margin is safe goes
   on waiting, and the model for the next prediction is the one at hand.
 
-Rows are dictionaries. A feature that is new becomes a column of zeros, one that is
-missing is 0, and the number of columns doubles when they are all taken, so that few
-programs are compiled.
+Rows are dictionaries. A feature that is new becomes a column of zeros, and one that is
+not in a row is 0. There are columns for 16 features, and with more than two labels for
+8 of these; the number doubles when they are all taken, so that few programs are
+compiled, each of which takes seconds.
+
+Several threads may use one model. A lock is held while a row is taken, while those that
+wait are learned, and while kernels other than Gaussians are computed. A prediction
+takes it to find the model after all rows so far, and scores without it, by arrays that
+nobody writes; the state that `state` gives is a copy.
 """
 
+import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+import numbers
+import threading
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -24,9 +34,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, kernels, models, support_set
+from budgetjax import models, scaling, support_set
 from budgetjax.estimators import parameters
-from budgetjax.kernels import NAMED, RBF, Kernel, Linear
+from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import engine, registry
 from budgetjax.online.algorithm import Algorithm
@@ -40,12 +50,11 @@ except ImportError as error:
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
-# Rows that are learned at once: a program for them takes less than twice the time of
-# one for a single row, most of which is the call itself.
+# Rows that are learned at once. One that is learned alone has the same program, which
+# takes no longer for it than one of its own would: most of the time is the call itself.
 WAITING = 64
-# Columns of coefficients when a third label comes.
-FEWEST_COLUMNS = 4
-KERNELS: dict[str, Callable[[Any], Kernel]] = NAMED | {"linear": lambda gamma: Linear()}
+# Columns of coefficients when a third label comes, and of features.
+FEWEST_COLUMNS, FEWEST_FEATURES = 8, 16
 
 
 class View(NamedTuple):
@@ -114,44 +123,59 @@ class Online(base.Estimator):
 
     def _start(self) -> None:
         """Nothing has been learned."""
+        # Held by whoever changes what is below, or reads more than one thing of it.
+        self._lock = threading.RLock()
         self._columns: dict[Any, int] = {}
+        # The labels so far, and columns for them; none of a regressor.
+        self._labels: tuple[Any, ...] = ()
+        self._room: int | None = None
         self._state: Any = None
         self._like: Kernel | None = None
+        self._in_numpy = False
         self._safe_margin: float | None = None
         self._scales: Any = None
         self._view: View | None = None
-        self._scored: tuple[bytes, int, np.ndarray] | None = None
+        self._scored: tuple[View, int, bytes, np.ndarray] | None = None
         self._quiet = 0
+        # The first rows, until their scale has been looked at.
+        self._first_rows: list[np.ndarray] | None = []
         self._clear(0)
 
     @property
     def features(self) -> tuple[Any, ...]:
         """The names of the features, in the order of the columns of `state`."""
-        return tuple(self._columns)
+        with self._lock:
+            return tuple(self._columns)
 
     @property
     def state(self) -> Any:
         """The model, as a state for all functions of budgetjax; None before a row.
 
-        It has the columns of `features`, and maybe more, of zeros.
+        A copy, with one column per feature of `features`, and per label.
         """
-        self._learn_waiting()
-        # A copy: the next row is learned in place.
-        return None if self._state is None else jax.tree.map(jnp.array, self._state)
+        with self._lock:
+            self._learn_waiting()
+            if self._state is None:
+                return None
+            labels = None if self._room is None else max(2, len(self._labels))
+            return self._in_sizes(max(len(self._columns), 1), labels)
 
     @property
     def _where(self) -> str:
         return type(self).__name__
 
     @property
-    def _num_classes(self) -> int | None:
-        """The number of classes of the model, for `init`; None for real targets."""
-        return None
+    def _predicts(self) -> bool:
+        """Whether there is a model to predict by."""
+        return self._state is not None
 
     def _target(self, y: Any) -> float:
         """A target as the learner takes it; the model has room for it then."""
-        if not math.isfinite(y):
-            raise ValueError(f"{self._where}: y must be finite, got {y!r}")
+        if not isinstance(y, numbers.Real) or not math.isfinite(y):
+            raise ValueError(
+                f"{self._where}: y must be a finite number, got {y!r}; leave out rows "
+                "without one"
+            )
         return float(y)
 
     @property
@@ -161,12 +185,21 @@ class Online(base.Estimator):
     @property
     def _raw_memory_usage(self) -> int:
         # The arrays of the state are held outside of Python.
-        arrays = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
-        return super()._raw_memory_usage + arrays
+        with self._lock:
+            arrays = sum(leaf.nbytes for leaf in jax.tree.leaves(self._state))
+            return super()._raw_memory_usage + arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        # The view shows the state, and is made anew.
-        return self.__dict__ | {"_view": None, "_scored": None}
+        # The view shows the state, and is made anew; a lock is of one process.
+        fresh = ("_lock", "_view", "_scored", "_state")
+        with self._lock:
+            # Copies, as the model may go on learning before they are written.
+            known = {k: copy.copy(v) for k, v in vars(self).items() if k not in fresh}
+            return known | {"_state": jax.tree.map(jnp.array, self._state)}
+
+    def __setstate__(self, known: dict[str, Any]) -> None:
+        vars(self).update(known)
+        self._lock, self._view, self._scored = threading.RLock(), None, None
 
     def _clear(self, width: int) -> None:
         """Fresh arrays for rows that wait: a program may still read the old ones."""
@@ -183,34 +216,20 @@ class Online(base.Estimator):
             seed=self.seed,
             refits=False,
         )
-        state = algorithm.init(
+        return algorithm.init(
             self._like, num_features=width, budget=self.budget, **arguments
         )
-        # No two leaves may be one array, which cannot be given away twice.
-        return jax.tree.map(jnp.array, state)
 
-    def _kernel_of(self, num_features: int) -> Kernel:
-        """The kernel, from its name and the features of the first row."""
-        names = [name for name in KERNELS if name != "linear" or self.gamma is None]
-        if isinstance(self.kernel, str) and self.kernel in names:
-            usual = 1 / max(num_features, 1)
-            gamma = usual if self.gamma is None else self.gamma
-            return KERNELS[self.kernel](checks.positive(self._where, "gamma", gamma))
-        if not isinstance(self.kernel, Kernel) or self.gamma is not None:
-            raise ValueError(
-                f"{self._where}: kernel must be one of {', '.join(KERNELS)}, or a "
-                "budgetjax kernel, with gamma=None for that and for linear, got "
-                f"{self.kernel!r} with gamma={self.gamma!r}"
-            )
-        return self.kernel
+    def _in_sizes(self, width: int, num_classes: int | None) -> Any:
+        """A copy of the state with so many columns of features, and of classes."""
+        wide = _resized(self._state, self._init(width, self._room))
+        return _resized(wide, self._init(width, num_classes))
 
     def _grow(self, width: int, num_classes: int | None) -> None:
         """More columns of features or classes, all zeros, for what is to come."""
         self._learn_waiting()
         if self._state is not None:
-            old = self._state.expansion.num_columns
-            empty = self._init(width, num_classes)
-            self._state = _grown(self._state, empty, old)
+            self._state = self._in_sizes(width, num_classes)
             self._view = self._scored = None
         self._clear(width)
 
@@ -219,27 +238,34 @@ class Online(base.Estimator):
         new = sorted((name for name in names if name not in self._columns), key=repr)
         needed = len(self._columns) + len(new)
         if self._state is None:
-            self._like = self._kernel_of(len(new))
-            state = self._init(max(needed, 1), self._num_classes)
-            self._set_first(state)
+            usual = 1 / max(needed, 1)
+            self._like = parameters.kernel_of(
+                *(self._where, self.kernel, self.gamma), None, lambda: usual
+            )
+            width = self._room_for(needed)
+            state = self._init(width, self._room)
+            # No two leaves may be one array, which cannot be given away twice.
+            self._state = jax.tree.map(jnp.array, state)
+            self._clear(width)
+            # Whether NumPy computes the scores of the model that learns.
+            gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
+            self._in_numpy = gaussian and state.expansion.average is None
+            safe_margin = registry.of_state(self._where, state).safe_margin
+            if safe_margin is not None and self._in_numpy:
+                self._safe_margin = safe_margin(state)
         elif needed > self._width:
-            self._grow(max(needed, 2 * self._width), self._num_classes)
+            self._grow(self._room_for(needed), self._room)
         for name in new:
             self._columns[name] = len(self._columns)
 
-    def _set_first(self, state: Any) -> None:
-        """The empty model, and what of it never changes."""
-        self._state = state
-        self._clear(models.num_features(self._where, state))
-        safe_margin = registry.of_state(self._where, state).safe_margin
-        if safe_margin is not None and self._seen_by_numpy(state):
-            self._safe_margin = safe_margin(state)
+    def _room_for(self, needed: int) -> int:
+        """Columns for so many features: few widths, so that few programs are compiled.
 
-    def _seen_by_numpy(self, state: Any) -> bool:
-        """Whether NumPy computes the scores of the model that learns."""
-        kernel = state.kernel
-        gaussian = isinstance(kernel, RBF) and not kernel.exact
-        return gaussian and state.expansion.average is None
+        A kernel or an option with a number per feature fits one width only.
+        """
+        if any(np.ndim(leaf) for leaf in jax.tree.leaves((self._like, self.options))):
+            return needed
+        return max(FEWEST_FEATURES, 1 << (needed - 1).bit_length())
 
     def _row(self, x: Mapping[Any, Any]) -> tuple[np.ndarray, bool]:
         """The values of a row in the order of the columns, and whether all are known.
@@ -267,24 +293,20 @@ class Online(base.Estimator):
         return row, known
 
     def _check(self, x: Mapping[Any, Any]) -> None:
-        """Raises if a value is no number that float32 can square, or all together."""
-        largest = float(np.finfo(np.float32).max)
+        """Raises if a value is no number, or float32 cannot hold the sum of squares."""
+        total = 0.0
         for name, value in x.items():
             try:
-                fits = float(value) ** 2 <= largest
+                total += float(value) ** 2
             except (TypeError, ValueError, OverflowError):
-                fits = False
-            if not fits:
+                total = math.nan
+            if not total <= float(np.finfo(np.float32).max):
                 raise ValueError(
-                    f"{self._where}: every feature must be a finite number whose "
-                    f"square float32 can hold, got {value!r} for {name!r}; leave out "
-                    "what is missing"
+                    f"{self._where}: every feature must be a finite number, and the "
+                    "sum of the squares of a row one that float32 can hold, got "
+                    f"{value!r} for {name!r}; leave out what is missing, or fill it "
+                    "in, and scale the features"
                 )
-        if sum(float(value) ** 2 for value in x.values()) > largest:
-            raise ValueError(
-                f"{self._where}: the sum of the squares of a row must be one that "
-                "float32 can hold; scale the features"
-            )
 
     def _learn(self, x: Mapping[Any, Any], y: Any, w: int | float) -> None:
         """One more row that waits."""
@@ -294,80 +316,108 @@ class Online(base.Estimator):
             raise ValueError(
                 f"{self._where}: w must be finite and at least 0, got {w!r}"
             )
-        row, known = self._row(x)
-        if not known or self._state is None:
-            self._check(x)
-        target = self._target(y)
-        if not known or self._state is None:
-            self._widen(x)
-            row, _ = self._row(x)
-        i = self._waiting
-        self._X[i] = row
-        self._y[i] = target
-        self._w[i] = w
-        self._waiting = i + 1
-        if self._waiting == WAITING:
-            self._learn_waiting()
+        with self._lock:
+            row, known = self._row(x)
+            new = not known or self._state is None
+            if new:
+                self._check(x)
+            target = self._target(y)
+            if new:
+                self._widen(x)
+                row, _ = self._row(x)
+            i = self._waiting
+            self._X[i] = row
+            self._y[i] = target
+            self._w[i] = w
+            self._waiting = i + 1
+            if self._first_rows is not None:
+                self._look_at(row)
+            if self._waiting == WAITING:
+                self._learn_waiting()
+
+    def _look_at(self, row: Float[np.ndarray, " features"]) -> None:
+        """Warns, once, if the first rows look unscaled."""
+        self._first_rows = [*(self._first_rows or ()), row]
+        if len(self._first_rows) < scaling.ENOUGH_ROWS:
+            return
+        X = np.zeros((len(self._first_rows), self._width))
+        for i, first in enumerate(self._first_rows):
+            X[i, : len(first)] = first
+        self._first_rows = None
+        message, kernel = scaling.unscaled(self._where, X), self._like
+        if message is None and self.gamma is None and isinstance(kernel, RBF):
+            usual = scaling.gamma_of_distances(scaling.distances_within(X))
+            ratio = float(kernel.gamma) / (usual or float(kernel.gamma))
+            if not 1 / scaling.TOO_UNEVEN < ratio < scaling.TOO_UNEVEN:
+                message = (
+                    f"{self._where}: features look unscaled: the usual gamma of "
+                    f"standardised ones is {float(kernel.gamma):.3g}, and that of the "
+                    f"first {len(X)} rows is {usual:.3g}; standardise them, or give "
+                    "gamma"
+                )
+        if message is not None:
+            warnings.warn(message, stacklevel=4)
 
     def _learn_waiting(self) -> None:
         """Learns all rows that wait."""
         if not self._waiting:
             return
-        size = 1 if self._waiting == 1 else WAITING
-        X, y, w = self._X[:size], self._y[:size], self._w[:size]
-        if self._state.expansion.num_columns > 1:
-            y = y.astype(np.int32)
+        several = self._state.expansion.num_columns > 1
+        y = self._y.astype(np.int32) if several else self._y
         algorithm = registry.of_state(self._where, self._state)
-        # Before the arrays that they show are written.
+        # Before the arrays that they show are written. Those that another thread still
+        # looks at are copied by JAX.
         self._view = self._scored = None
         self._quiet = 0
-        self._state, self._scales = _learned(algorithm, self._state, X, y, w)
+        self._state, self._scales = _learned(
+            algorithm, self._state, self._X, y, self._w
+        )
         self._clear(self._width)
         engine.check_room(self._where, self._state)
 
     def _decide(self) -> None:
         """Learns the rows that wait, unless they leave the model as it is."""
-        if self._quiet == self._waiting:
+        i = self._quiet
+        if i == self._waiting:
             return
-        if self._safe_margin is not None and self._waiting == self._quiet + 1:
-            i = self._quiet
-            margin = _margin(self._scores(self._X[i]), self._y[i])
-            if margin >= self._safe_margin:
+        if self._safe_margin is not None and self._waiting == i + 1:
+            scores = self._scores(self._shown(), i, self._X[i])
+            if _margin(scores, self._y[i]) >= self._safe_margin:
                 self._quiet += 1
                 return
         self._learn_waiting()
 
-    def _shown(self) -> View | None:
+    def _shown(self) -> View:
         """The model after all rows that have been learned."""
-        if self._view is not None or not self._seen_by_numpy(self._state):
-            return self._view
-        state, expansion = self._state, self._state.expansion
-        # An empty model scores 0 at any scale.
-        scales = np.ones(1, np.float32) if self._scales is None else self._scales
-        self._view = View(
-            vectors=np.asarray(expansion.vectors),
-            squares=np.asarray(expansion.squares),
-            coefficients=np.asarray(expansion.terms),
-            scales=np.asarray(scales),
-            gamma=float(state.kernel.gamma),
-        )
+        if self._view is None:
+            state, expansion = self._state, self._state.expansion
+            # An empty model scores 0 at any scale.
+            scales = np.ones(1, np.float32) if self._scales is None else self._scales
+            self._view = View(
+                vectors=np.asarray(expansion.vectors),
+                squares=np.asarray(expansion.squares),
+                coefficients=np.asarray(expansion.terms),
+                scales=np.asarray(scales),
+                gamma=float(state.kernel.gamma),
+            )
         return self._view
 
-    def _scores(self, row: Float[np.ndarray, " features"]) -> np.ndarray:
-        """The scores of one row by the model after the rows that are quiet."""
-        key = row.tobytes()
-        if self._scored is not None and self._scored[:2] == (key, self._quiet):
-            return self._scored[2]
-        view = self._shown()
-        if view is None:
-            return self._compiled(row[None])[0]
-        scores = view.scores(row, self._quiet)
+    def _scores(
+        self, view: View, tick: int, row: Float[np.ndarray, " features"]
+    ) -> Float[np.ndarray, " columns"]:
+        """The scores of one row by a model after so many rows that are quiet."""
+        key, last = row.tobytes(), self._scored
+        if last is not None and last[0] is view and last[1:3] == (tick, key):
+            return last[3]
+        scores = view.scores(row, tick)
         self._check_finite(scores)
-        self._scored = key, self._quiet, scores
+        self._scored = view, tick, key, scores
         return scores
 
-    def _compiled(self, rows: Float[np.ndarray, "n features"]) -> np.ndarray:
-        """The scores of rows under any kernel, shape `(n, columns)`."""
+    def _compiled(
+        self, rows: Float[np.ndarray, "n features"]
+    ) -> Float[np.ndarray, "n columns"]:
+        """The scores of rows under any kernel."""
         state = self._state
         if state.expansion.average is not None:
             state = support_set.averaged(state)
@@ -378,53 +428,40 @@ class Online(base.Estimator):
 
     def _check_finite(self, scores: np.ndarray) -> None:
         if not all(map(math.isfinite, scores.flat)):
-            why = engine.cause(self._state, jnp.asarray(self._X[:1]))
+            with self._lock:
+                why = engine.cause(self._state, jnp.asarray(self._X[:1]))
             raise ValueError(
                 f"{self._where}: every score must be finite, got {scores}: {why}"
             )
 
-    def _scores_one(self, x: Mapping[Any, Any]) -> np.ndarray:
-        """The scores of a row, after all rows so far."""
-        row, _ = self._row(x)
-        self._decide()
-        return self._scores(row)
+    def _answer(
+        self, rows: Iterable[Mapping[Any, Any]]
+    ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Any, ...]]:
+        """The scores of rows after all that have come, and the labels at that moment.
 
-    def _scores_many(self, frame: Any) -> np.ndarray:
-        """The scores of the rows of a frame, shape `(n, columns)`."""
-        values = _values(frame)
-        rows = np.zeros((len(values), self._width), np.float32)
-        for i, name in enumerate(frame.columns):
-            column = self._columns.get(name)
-            if column is not None:
-                rows[:, column] = values[:, i]
-        self._decide()
-        view = self._shown()
-        if view is None:
-            return self._compiled(rows)
-        # One by one, so that they are those of `predict_one` to the last bit.
-        scores = np.stack([view.scores(row, self._quiet) for row in rows])
-        self._check_finite(scores)
-        return scores
-
-    def _rows_of(self, X: Any) -> Iterator[dict[Any, float]]:
-        """The rows of a frame, as dictionaries."""
-        frame = dataframe.into_frame(X)
-        names = frame.columns
-        for row in _values(frame).tolist():
-            yield dict(zip(names, row, strict=True))
+        None before there is a model to predict by.
+        """
+        with self._lock:
+            if not self._predicts:
+                return None, self._labels
+            X = [self._row(x)[0] for x in rows]
+            self._decide()
+            labels, tick = self._labels, self._quiet
+            if not self._in_numpy:
+                X = np.array(X, np.float32).reshape(-1, self._width)
+                return self._compiled(X), labels
+            view = self._shown()
+        # One by one, so that those of many rows are those of one to the last bit.
+        scores = [self._scores(view, tick, row) for row in X]
+        return np.array(scores).reshape(-1, view.coefficients.shape[1]), labels
 
 
-def _values(frame: Any) -> Float[np.ndarray, "n columns"]:
-    """The numbers of a frame; one that is missing is 0."""
-    return np.nan_to_num(dataframe.to_numpy(frame), posinf=np.inf, neginf=-np.inf)
-
-
-def _series(y: Any) -> list[Any]:
-    return dataframe.into_series(y).to_list()
-
-
-def _weights(w: Any, number: int) -> list[Any]:
-    return [w] * number if isinstance(w, int | float) else _series(w)
+def _rows_of(X: Any) -> Iterator[dict[Any, float]]:
+    """The rows of a frame, as dictionaries."""
+    frame = dataframe.into_frame(X)
+    names = frame.columns
+    for row in dataframe.to_numpy(frame).tolist():
+        yield dict(zip(names, row, strict=True))
 
 
 def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
@@ -436,41 +473,82 @@ def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
     return own - max(others)
 
 
-def _grown(state: Any, empty: Any, columns: int) -> Any:
-    """The state in the shapes of an empty one, with what that has where it is larger.
+def _resized(state: Any, like: Any) -> Any:
+    """A copy of the state in the shapes of another, which says what is new in it.
 
-    One column of coefficients, of two classes, becomes two: what it says for a class is
-    half of it in that column, and against the other half in the other.
+    Features or columns of coefficients are more, or fewer. One column, of two classes,
+    becomes two: what it says for a class is half of it in that column, and against the
+    other half in the other.
     """
-    wanted = empty.expansion.num_columns
+    columns, wanted = state.expansion.num_columns, like.expansion.num_columns
 
-    def grow(old, new):
+    def resize(old, new):
         if old.shape == new.shape:
-            return old
+            return jnp.array(old)
+        # In NumPy: JAX would compile a program for every shape.
+        old, new = np.asarray(old), np.array(new)
         if columns == wanted:
-            return new.at[tuple(map(slice, old.shape))].set(old)
+            part = tuple(map(slice, np.minimum(old.shape, new.shape)))
+            new[part] = old[part]
+            return jnp.array(new)
         # There may be sums of an average beside the coefficients.
         parts = old.reshape(*old.shape[:-1], -1, columns)
         if columns == 1:
-            parts = jnp.concatenate([-parts / 2, parts / 2], axis=-1)
+            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
+        parts = parts[..., :wanted]
         more = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
-        return jnp.pad(parts, more).reshape(new.shape)
+        return jnp.array(np.pad(parts, more).reshape(new.shape))
 
-    new = jax.tree.map(grow, state, empty)
+    new = jax.tree.map(resize, state, like)
     # Columns that are not zeros are those of random features.
-    squares = kernels.squared_norms(new.expansion.vectors)
-    return new._replace(expansion=new.expansion._replace(squares=squares))
+    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
+    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
 
 
-class BudgetedClassifier(Online, base.MiniBatchClassifier):
+class Supervised(Online):
+    """Learning of rows with a label or a target."""
+
+    def learn_one(self, x: Mapping[Any, Any], y: Any, w: int | float = 1.0) -> None:
+        """Learns one row; O(budget features) as a part of 64, on average.
+
+        Args:
+          x: values by feature, finite numbers; a feature that is not there is 0.
+          y: label, or target.
+          w: weight, a factor of the update, at least 0. A row of weight 0 changes
+            nothing.
+
+        Raises:
+          ValueError: if a value is no finite number, there is no label, or a parameter
+            does not fit.
+          OverflowError: if the model is unbudgeted, and full.
+
+        Warns:
+          UserWarning: if the first 50 rows look unscaled.
+        """
+        self._learn(x, y, w)
+
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+        """Learns the rows of a data frame one after the other, as `learn_one` does.
+
+        `y` is a series; `w` is a weight for all rows, or a series of weights.
+        """
+        targets = dataframe.into_series(y).to_list()
+        one = isinstance(w, int | float)
+        weights = [w] * len(targets) if one else dataframe.into_series(w).to_list()
+        for x, target, weight in zip(_rows_of(X), targets, weights, strict=True):
+            self._learn(x, target, weight)
+
+
+class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     """A kernel classifier for streams, with a bounded number of support vectors.
 
     Memory, and time per row, are bounded by the budget. Scale the features first, by
     `preprocessing.StandardScaler`.
 
     Labels may be of any kind, and come at any time. The model has one column of scores
-    for up to two of them. A third makes that one column per label, with room for four,
-    which doubles when a label more comes than there is room for.
+    for up to two of them. A third makes that one column per label, with room for eight,
+    which doubles when a label more comes than there is room for. Either takes seconds,
+    unless the labels are given as `classes`.
 
     Args:
       algorithm: name of the algorithm: "arow", "pegasos", "passive_aggressive",
@@ -519,7 +597,7 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
 
     def _start(self) -> None:
         super()._start()
-        self._labels = [] if self.classes is None else list(self.classes)
+        self._labels = () if self.classes is None else tuple(self.classes)
         self._codes = {label: code for code, label in enumerate(self._labels)}
         self._room = max(2, len(self._labels))
 
@@ -528,41 +606,13 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
         return self.algorithm != "forgetron"
 
     @property
-    def _num_classes(self) -> int:
-        return self._room
+    def _predicts(self) -> bool:
+        return self._state is not None and len(self._labels) > 1
 
     @property
     def labels(self) -> tuple[Any, ...]:
         """The labels, in the order of the columns of `state`; of two, -1 and +1."""
-        return tuple(self._labels)
-
-    def learn_one(self, x: Mapping[Any, Any], y: Any, w: int | float = 1.0) -> None:
-        """Learns one row; O(budget features) as a part of 64, on average.
-
-        Args:
-          x: values by feature.
-          y: label.
-          w: weight, a factor of the update, at least 0. A row of weight 0 changes
-            nothing.
-
-        Raises:
-          ValueError: if a value is no finite number, or a parameter does not fit.
-          OverflowError: if the model is unbudgeted, and full.
-        """
-        self._learn(x, y, w)
-
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
-        """Learns the rows of a data frame one after the other, as `learn_one` does.
-
-        Args:
-          X: data frame. A missing value counts as a missing feature, 0.
-          y: labels, a series.
-          w: a weight for all rows, or a series of weights.
-        """
-        labels = _series(y)
-        rows = zip(self._rows_of(X), labels, _weights(w, len(labels)), strict=True)
-        for x, label, weight in rows:
-            self.learn_one(x, label, weight)
+        return self._labels
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """The label of the largest score, the first of equal ones.
@@ -574,9 +624,7 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
         Returns:
           A label; None before the first one is known.
         """
-        if self._state is None or len(self._labels) < 2:
-            return self._labels[0] if self._labels else None
-        return self._labels[self._best(self._scores_one(x)[None])[0]]
+        return self._best([x])[0]
 
     def predict_proba_one(
         self, x: Mapping[Any, Any], **kwargs: Any
@@ -593,78 +641,66 @@ class BudgetedClassifier(Online, base.MiniBatchClassifier):
         Returns:
           A number for each label that has come; empty before the first.
         """
-        if self._state is None:
-            shares = np.ones(len(self._labels)) / max(1, len(self._labels))
-        else:
-            shares = self._shares(self._scores_one(x)[None])[0]
-        return dict(zip(self._labels, shares.tolist(), strict=True))
+        shares, labels = self._shares([x])
+        return dict(zip(labels, shares[0].tolist(), strict=True))
 
     def predict_many(self, X: Any) -> Any:
-        """As `predict_one`, of the rows of a data frame.
-
-        Args:
-          X: data frame.
-
-        Returns:
-          A series of labels.
-        """
+        """As `predict_one`, of the rows of a data frame: a series of labels."""
         frame = dataframe.into_frame(X)
-        if self._state is None or len(self._labels) < 2:
-            found = [self._labels[0] if self._labels else None] * len(frame)
-        else:
-            best = self._best(self._scores_many(frame))
-            found = [self._labels[code] for code in best]
+        found = self._best([*_rows_of(frame)])
         return dataframe.to_native_series(found, name=None, like=frame)
 
     def predict_proba_many(self, X: Any) -> Any:
-        """As `predict_proba_one`, of the rows of a data frame.
-
-        Args:
-          X: data frame.
-
-        Returns:
-          A data frame with one column per label.
-        """
+        """As `predict_proba_one`, of a data frame: one with one column per label."""
         frame = dataframe.into_frame(X)
-        if self._state is None:
-            shape = len(frame), len(self._labels)
-            shares = np.ones(shape) / max(1, len(self._labels))
-        else:
-            shares = self._shares(self._scores_many(frame))
-        columns = dict(zip(self._labels, shares.T, strict=True))
+        shares, labels = self._shares([*_rows_of(frame)])
+        columns = dict(zip(labels, shares.T, strict=True))
         return dataframe.to_native_frame(columns, like=frame)
 
     def _target(self, y: Any) -> float:
+        if y is None or y != y:
+            raise ValueError(
+                f"{self._where}: y must be a label, got {y!r}; leave out rows without "
+                "one"
+            )
         code = self._codes.get(y)
         if code is None:
             code = len(self._labels)
             if code == self._room:
-                room = max(FEWEST_COLUMNS, 2 * self._room)
+                room = max(FEWEST_COLUMNS, 1 << code.bit_length())
                 self._grow(self._width, room)
                 self._room = room
-            self._labels.append(y)
+            self._labels += (y,)
             self._codes[y] = code
         return float(2 * code - 1 if self._room == 2 else code)
 
-    def _best(self, scores: Float[np.ndarray, "n columns"]) -> list[int]:
-        """The codes of the largest scores among the labels that have come."""
+    def _best(self, rows: list[Mapping[Any, Any]]) -> list[Any]:
+        """The labels of the largest scores among those that have come."""
+        scores, labels = self._answer(rows)
+        if scores is None:
+            return [labels[0] if labels else None] * len(rows)
         if scores.shape[1] == 1:
-            return (scores[:, 0] > 0).astype(int).tolist()
-        return np.argmax(scores[:, : len(self._labels)], axis=1).tolist()
+            best = (scores[:, 0] > 0).astype(int)
+        else:
+            best = np.argmax(scores[:, : len(labels)], axis=1)
+        return [labels[code] for code in best.tolist()]
 
     def _shares(
-        self, scores: Float[np.ndarray, "n columns"]
-    ) -> Float[np.ndarray, "n labels"]:
-        """The softmax of the scores of the labels that have come."""
+        self, rows: list[Mapping[Any, Any]]
+    ) -> tuple[Float[np.ndarray, "n labels"], tuple[Any, ...]]:
+        """The softmax of the scores of the labels that have come, and these."""
+        scores, labels = self._answer(rows)
+        if scores is None:
+            return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
         scores = scores.astype(np.float64)
         if scores.shape[1] == 1:
             scores = np.concatenate([0 * scores, scores], axis=1)
-        scores = scores[:, : len(self._labels)]
+        scores = scores[:, : len(labels)]
         powers = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-        return powers / np.sum(powers, axis=1, keepdims=True)
+        return powers / np.sum(powers, axis=1, keepdims=True), labels
 
 
-class BudgetedRegressor(Online, base.MiniBatchRegressor):
+class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
     """Kernel regression for streams, with a bounded number of support vectors.
 
     Scale the features first, by `preprocessing.StandardScaler`, and the targets, by
@@ -692,51 +728,17 @@ class BudgetedRegressor(Online, base.MiniBatchRegressor):
       See `budgetjax.sgd.init`.
     """
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any, w: int | float = 1.0) -> None:
-        """Learns one row; see `BudgetedClassifier.learn_one`.
-
-        Args:
-          x: values by feature.
-          y: target, a finite number.
-          w: weight.
-        """
-        self._learn(x, y, w)
-
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
-        """Learns the rows of a data frame one after the other, as `learn_one` does.
-
-        Args:
-          X: data frame. A missing value counts as a missing feature, 0.
-          y: targets, a series.
-          w: a weight for all rows, or a series of weights.
-        """
-        targets = _series(y)
-        rows = zip(self._rows_of(X), targets, _weights(w, len(targets)), strict=True)
-        for x, target, weight in rows:
-            self.learn_one(x, target, weight)
-
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """The target of a row; 0 before the first.
-
-        Args:
-          x: values by feature. Features that have not been learned are ignored.
-        """
-        return 0.0 if self._state is None else float(self._scores_one(x)[0])
+        """The target of a row, values by feature; 0 before the first."""
+        scores, _ = self._answer([x])
+        return 0.0 if scores is None else float(scores[0, 0])
 
     def predict_many(self, X: Any) -> Any:
-        """As `predict_one`, of the rows of a data frame.
-
-        Args:
-          X: data frame.
-
-        Returns:
-          A series of numbers.
-        """
+        """As `predict_one`, of the rows of a data frame: a series of numbers."""
         frame = dataframe.into_frame(X)
-        if self._state is None:
-            found = np.zeros(len(frame))
-        else:
-            found = self._scores_many(frame)[:, 0].astype(np.float64)
+        scores, _ = self._answer(_rows_of(frame))
+        found = np.zeros(len(frame)) if scores is None else scores[:, 0]
+        found = found.astype(np.float64)
         return dataframe.to_native_series(found, name=None, like=frame)
 
 
@@ -769,26 +771,15 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
     """
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
-        """Learns one row; see `BudgetedClassifier.learn_one`.
-
-        Args:
-          x: values by feature.
-        """
+        """Learns a row, values by feature; see `BudgetedClassifier.learn_one`."""
         self._learn(x, 1.0, 1.0)
 
     def learn_many(self, X: Any) -> None:
-        """Learns the rows of a data frame one after the other.
-
-        Args:
-          X: data frame. A missing value counts as a missing feature, 0.
-        """
-        for x in self._rows_of(X):
+        """Learns the rows of a data frame one after the other, as `learn_one` does."""
+        for x in _rows_of(X):
             self.learn_one(x)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
-        """The anomaly score, about 0 for rows like those learned; 1 before the first.
-
-        Args:
-          x: values by feature.
-        """
-        return 1.0 if self._state is None else 1.0 - float(self._scores_one(x)[0])
+        """The anomaly score, about 0 for rows like those learned; 1 before any."""
+        scores, _ = self._answer([x])
+        return 1.0 if scores is None else 1.0 - float(scores[0, 0])

@@ -267,7 +267,7 @@ def test_gamma_is_chosen_where_nothing_was_learned():
     assert chosen.score(X, y) > usual.score(X, y)
     with pytest.raises(ValueError, match=r"gamma must be 'scale' or a number \(or"):
         made("two", gamma="auto").partial_fit(*stream(), ["ash", "beech"])
-    with pytest.raises(ValueError, match="gamma must be 'scale' unless kernel is"):
+    with pytest.raises(ValueError, match="gamma must be 'scale' beside a kernel"):
         made("two", gamma="auto", kernel=bj.Linear()).fit(*stream())
 
 
@@ -471,14 +471,68 @@ def test_labels_of_text_lists_and_names_of_columns(estimator):
 
 @each
 def test_not_fitted(estimator):
+    fresh, kind = clone(estimator), type(estimator)
     with pytest.raises(NotFittedError):
-        clone(estimator).predict(np.zeros((3, 2)))
+        fresh.predict(np.zeros((3, 2)))
+    names = [name for name in dir(kind) if name.endswith("_") and name[0] != "_"]
+    assert {"model_", "n_iter_", "n_features_in_"} < set(names)
+    assert {"n_support_", "support_vectors_", "dual_coef_"} < set(names)
+    for name in names:
+        with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is"):
+            getattr(fresh, name)
+        assert not hasattr(fresh, name)
+    assert not vars(fresh).keys() - fresh.get_params()
     broken = clone(estimator).set_params(kernel="cosine")
     with pytest.raises(ValueError, match=r"kernel must be one of .*, got 'cosine'"):
         broken.fit(*stream(kind_of(estimator)))
     with pytest.raises(NotFittedError):
         broken.predict(np.zeros((3, 2)))
     assert "Budget" in estimator._repr_html_() or "Classifier" in repr(estimator)
+
+
+@pytest.mark.parametrize("kind", ["two", "three"])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        SMOClassifier(gamma=0.5),
+        MPUClassifier(kernel="rbf", gamma=0.5, random_state=0),
+        SBPClassifier(gamma=0.5, fit_bias=False, random_state=0),
+        BudgetSVC(8, gamma=0.5, tolerance=0.01),
+    ],
+)
+def test_attributes_of_solvers_are_the_model(estimator, kind):
+    X, y = stream(kind)
+    # Rows that are moved before they are rounded.
+    X = X + 1e3
+    model = clone(estimator).fit(X, y)
+    vectors, coefficients = model.support_vectors_, model.dual_coef_
+    assert vectors.shape == (model.n_support_, 2)
+    assert coefficients.shape == (len(model.models_), model.n_support_)
+    assert model.intercept_.shape == (len(model.models_),)
+    distances = np.sum((X[:, None] - vectors[None]) ** 2, axis=2)
+    scores = np.exp(-0.5 * distances) @ coefficients.T + model.intercept_
+    found = model.decision_function(X).reshape(len(X), -1)
+    np.testing.assert_allclose(found, scores, 1e-3, 1e-3)
+
+
+def test_a_linear_machine_has_no_support_vectors():
+    model = MPUClassifier(random_state=0).fit(*stream())
+    assert not hasattr(model, "support_vectors_")
+    assert not hasattr(model, "n_support_")
+
+
+def test_a_search_tries_kernels_with_and_without_gamma():
+    X, y = stream()
+    given = {"kernel": ["linear", "rbf"], "gamma": [0.1, 1.0]}
+    for estimator in (made("two"), SMOClassifier(), MPUClassifier(random_state=0)):
+        # A sum that has no NaN: all have been fitted.
+        search = GridSearchCV(estimator, given, cv=2, error_score="raise").fit(X, y)
+        assert np.all(search.cv_results_["mean_test_score"] > 0.4)
+    for kernel in ("linear", "poly"):
+        with pytest.raises(ValueError, match="gamma must be a finite number above 0"):
+            MPUClassifier(kernel=kernel, gamma=-1.0).fit(X, y)
+        with pytest.raises(ValueError, match="gamma must be 'scale' or a number"):
+            MPUClassifier(kernel=kernel, gamma="wide").fit(X, y)
 
 
 # Weights.
@@ -945,6 +999,15 @@ def test_smo_is_the_svm():
     np.testing.assert_allclose(
         found.decision_function(X), expected.decision_function(X), atol=1e-3
     )
+    # Ours are in the order of the rows, those of LIBSVM in that of the classes.
+    order, rows = (np.lexsort(one.support_vectors_.T) for one in (expected, found))
+    np.testing.assert_allclose(
+        found.support_vectors_[rows], expected.support_vectors_[order]
+    )
+    np.testing.assert_allclose(
+        found.dual_coef_[:, rows], expected.dual_coef_[:, order], atol=1e-3
+    )
+    np.testing.assert_allclose(found.intercept_, expected.intercept_, atol=1e-3)
 
 
 @pytest.mark.parametrize(("name", "gamma"), [("poly", 0.3), ("sigmoid", 0.02)])

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import chex
 import jax
@@ -54,6 +55,8 @@ def checked():
         datasets.CreditCard = swapped
 
 
+# Its data are not standardised.
+@pytest.mark.filterwarnings("ignore:.*features look un:UserWarning")
 @pytest.mark.parametrize(("model", "check"), list(checked()))
 def test_river_checks(model, check):
     assert check.__name__ not in model._unit_test_skips()
@@ -133,7 +136,7 @@ def test_several_classes_are_a_run_and_may_come_late():
     assert_same((known.state,), (expected,), FLOAT32)
     assert known.predict_proba_one(rows[0]).keys() == {"none", "one", "two"}
     assert late.labels == tuple(dict.fromkeys(y.tolist()))
-    assert late.state.expansion.num_columns == 4
+    assert late.state.expansion.num_columns == 3
     shares = late.predict_proba_many(pd.DataFrame(rows))
     assert shares.shape == (150, 3)
     np.testing.assert_allclose(shares.sum(axis=1), 1)
@@ -149,7 +152,7 @@ def test_a_third_label_leaves_the_scores_of_two_as_they_are():
     model.learn_one(rows[0], "third", w=0)
     assert model.state.expansion.num_columns == 1
     model._target("third")
-    assert model.state.expansion.num_columns == 4
+    assert model.state.expansion.num_columns == 3
     for x, old in zip(rows, before, strict=True):
         new = model.predict_proba_one(x)
         assert new[1] / (new[1] + new[-1]) == pytest.approx(old[1], rel=1e-5)
@@ -173,18 +176,20 @@ def test_features_that_come_and_go_are_zeros_of_a_run():
         model.predict_one({name: x[name] for name in names} | {"unknown": 9.0})
         model.learn_one({name: x[name] for name in reversed(names)}, label)
     assert model.features == ("a", "b", "c")
-    state = model.state
-    # 1 column, then 2, then 4.
-    assert state.expansion.vectors.shape == (11, 4)
     empty = bj.perceptron.init(
-        bj.RBF(0.5), num_features=4, budget=10, maintenance=bj.RemoveOldest()
+        bj.RBF(0.5), num_features=3, budget=10, maintenance=bj.RemoveOldest()
     )
-    wide = np.pad(np.where(there, X, 0), ((0, 0), (0, 1)))
-    assert_same((state,), (bj.run(bj.perceptron, empty, wide, y)[0],), FLOAT32)
+    expected, _ = bj.run(bj.perceptron, empty, np.where(there, X, 0), y)
+    assert_same((model.state,), (expected,), FLOAT32)
     frame = pd.DataFrame(rows).where(there)
     again = model.clone()
-    again.learn_many(frame, pd.Series(y))
+    with pytest.raises(ValueError, match=r"got nan for 'b'; leave out"):
+        again.learn_many(frame, pd.Series(y))
+    again.learn_many(frame.fillna(0), pd.Series(y))
     assert again.features == ("a", "b", "c")
+    with pytest.raises(ValueError, match=r"got nan for 'b'; leave out"):
+        again.predict_many(frame)
+    assert_same((again.state,), (expected,), FLOAT32)
 
 
 def test_a_regressor_is_a_run_and_weights_count():
@@ -290,14 +295,25 @@ def test_errors_leave_the_model_as_it_was():
     model.learn_one({"a": 1.0}, True)
     model.learn_one({"a": -1.0}, False)
     for value in (np.nan, "text", None, 1e30):
-        with pytest.raises(ValueError, match=r"finite number .* for 'b'"):
+        with pytest.raises(ValueError, match=r"finite number, .* for 'b'"):
             model.learn_one({"a": 1.0, "b": value}, False)
         with pytest.raises(ValueError, match="for 'a'"):
             model.predict_one({"a": value})
     with pytest.raises(ValueError, match="w must be finite and at least 0, got -1"):
         model.learn_one({"a": 1.0}, True, w=-1)
-    with pytest.raises(ValueError, match="y must be finite, got nan"):
-        BudgetedRegressor(**SGD).learn_one({"a": 1.0}, np.nan)
+    for wrong in (None, np.nan, "text"):
+        with pytest.raises(
+            ValueError, match=f"y must be a finite number, got {wrong!r}"
+        ):
+            BudgetedRegressor(**SGD).learn_one({"a": 1.0}, wrong)
+    for wrong in (None, np.nan):
+        with pytest.raises(ValueError, match=f"y must be a label, got {wrong}; leave"):
+            model.learn_one({"a": 1.0}, wrong)
+        with pytest.raises(ValueError, match=f"y must be a label, got {wrong}; leave"):
+            model.learn_many(
+                pd.DataFrame({"a": [1.0]}), pd.Series([wrong], dtype=object)
+            )
+    assert model.labels == (True, False)
     regressor, (rows, _, _) = BudgetedRegressor(**SGD, learning_rate=1e30), rows_of(9)
     for x in rows[:8]:
         regressor.learn_one(x, 1.0)
@@ -309,8 +325,8 @@ def test_errors_leave_the_model_as_it_was():
     assert model.features == ("a",)
     for settings, text in (
         ({"kernel": "cubic"}, "kernel must be one of rbf, laplacian, poly, sigmoid"),
-        ({"kernel": bj.Linear(), "gamma": 1.0}, "with gamma=None"),
-        ({"kernel": "linear", "gamma": 1.0}, "with gamma=None"),
+        ({"kernel": bj.Linear(), "gamma": 1.0}, "gamma must be None beside a kernel"),
+        ({"kernel": "linear", "gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"algorithm": "trees"}, "algorithm must be one of"),
         ({"margins": 1.0}, "settings of arow must be among"),
@@ -344,10 +360,92 @@ def test_random_features_have_frequencies_for_new_columns():
     model = BudgetedClassifier("fourier", budget=4, gamma=1.0)
     model._widen(["a"])
     before = model.state.expansion.vectors
-    model._widen(["b"])
+    # More than there is room for at first.
+    model._widen([f"b{i}" for i in range(20)])
     expansion = model.state.expansion
     np.testing.assert_array_equal(expansion.vectors[:, :1], before)
     assert np.all(expansion.vectors[:4, 1] != 0)
     np.testing.assert_allclose(
         expansion.squares, np.sum(expansion.vectors**2, axis=1), rtol=1e-6
     )
+
+
+def test_options_are_those_of_init():
+    rows, _, y = rows_of(20)
+    named, given = (
+        BudgetedClassifier("sgd", **SGD, kernel="linear", gamma=gamma, loss=loss)
+        for gamma, loss in ((None, "logistic"), (0.5, losses.logistic))
+    )
+    for model in (named, given):
+        model.learn_many(pd.DataFrame(rows), pd.Series(y))
+    chex.assert_trees_all_equal(given.state, named.state)
+    for loss in (losses.absolute, "cubic"):
+        model = BudgetedClassifier("sgd", **SGD, loss=loss)
+        with pytest.raises(
+            ValueError, match=r"loss must be one of hinge, .* of labels"
+        ):
+            model.learn_one(rows[0], True)
+
+
+def test_a_few_labels_and_features_more_are_no_new_program(caplog):
+    """A program takes seconds: it has columns for more than have come."""
+    model, found = BudgetedClassifier(**PERCEPTRON | {"budget": 11}), []
+    random = np.random.default_rng(0)
+    for labels, features in ((2, 3), (3, 3), (8, 16)):
+        caplog.clear()
+        with jax.log_compiles():
+            for i, row in enumerate(random.normal(size=(3 * labels, features))):
+                x = {str(name): value for name, value in enumerate(row.tolist())}
+                model.predict_one(x)
+                model.learn_one(x, i % labels)
+        found.append(caplog.text.count("Finished XLA compilation of jit(_learned)"))
+    # One for two labels, and one for more.
+    assert found == [1, 1, 0]
+    assert model.state.expansion.vectors.shape == (12, 16)
+    assert model.state.expansion.num_columns == 8
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e-3])
+def test_unscaled_rows_are_told_of_once(scale):
+    rows, _, y = rows_of(150)
+    model = BudgetedClassifier(**PERCEPTRON)
+    frame = pd.DataFrame(rows) * scale
+    with pytest.warns(
+        UserWarning, match="BudgetedClassifier: features look un"
+    ) as told:
+        model.learn_many(frame, pd.Series(y))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_many_threads_may_predict_beside_one_that_learns(kernel):
+    rows, _, y = rows_of(150)
+    model = BudgetedClassifier(**PERCEPTRON, kernel=kernel)
+    model.learn_many(pd.DataFrame(rows[:20]), pd.Series(y[:20]))
+    failed, done = [], threading.Event()
+
+    def ask():
+        try:
+            while not done.is_set():
+                for x in rows[:10]:
+                    shares = model.predict_proba_one(x)
+                    assert sum(shares.values()) == pytest.approx(1)
+                    assert model.predict_one(x) in (-1, 1, "third")
+                copy.deepcopy(model)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for one in threads:
+        one.start()
+    expected = BudgetedClassifier(**PERCEPTRON, kernel=kernel)
+    expected.learn_many(pd.DataFrame(rows[:20]), pd.Series(y[:20]))
+    for i, (x, label) in enumerate(zip(rows, y.tolist(), strict=True)):
+        more = {f"new {i}": 1.0} if i % 40 == 39 else {}
+        for each in (model, expected):
+            each.learn_one(x | more, "third" if i == 75 else label)
+    done.set()
+    for one in threads:
+        one.join()
+    assert not failed
+    assert_same((model.state,), (expected.state,), FLOAT32)

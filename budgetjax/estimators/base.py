@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -19,11 +20,24 @@ from budgetjax.models import Labelled
 OF_ONE_CLASS = object()
 
 
+class SetByFit:
+    """An attribute that `fit` sets: before, reading it raises a `NotFittedError`."""
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        if estimator is None:
+            return self
+        raise NotFittedError(
+            f"This {owner.__name__} instance is not fitted yet; call 'fit' first"
+        )
+
+
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
 
-    # Set by `fit`; for an online estimator, the model of the stream.
-    _model: Labelled
+    # For an online estimator, the model of the stream. All that is fitted reads it.
+    _model: Any = SetByFit()
+    n_iter_: Any = SetByFit()
+    n_features_in_: Any = SetByFit()
 
     @property
     def model_(self) -> Labelled:
@@ -34,6 +48,46 @@ class Estimator(BaseEstimator):
     def origin_(self) -> Float[np.ndarray, " features"]:
         """The origin, subtracted from rows before they are rounded; mostly zeros."""
         return inputs.origin(self._model)
+
+    @property
+    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
+        """The support vectors, shape `(n_support_, n_features_in_)`.
+
+        Those of several models are each there once, in the order of their values.
+        """
+        return self._support()[0]
+
+    @property
+    def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
+        """Their coefficients, shape `(1, n_support_)`, or a row per class or output."""
+        return self._support()[1]
+
+    @property
+    def n_support_(self) -> int:
+        """The number of support vectors."""
+        return len(self.support_vectors_)
+
+    def _support(self) -> tuple[np.ndarray, np.ndarray]:
+        known = self.model_
+        parts = known.model if type(known.model) is tuple else (known.model,)
+        try:
+            found = [models.support(known._replace(model=one)) for one in parts]
+        except ValueError as error:
+            raise AttributeError(f"{self._where} has no support vectors") from error
+        masks = [np.asarray(one.mask) for one in found]
+        vectors, terms = (
+            np.concatenate(
+                [np.asarray(one[i])[m] for one, m in zip(found, masks, strict=True)]
+            )
+            for i in (0, 1)
+        )
+        if len(parts) == 1:
+            return vectors, terms.T
+        owners = np.repeat(np.arange(len(parts)), list(map(np.sum, masks)))
+        vectors, columns = np.unique(vectors, axis=0, return_inverse=True)
+        table = np.zeros((len(parts), len(vectors)), terms.dtype)
+        np.add.at(table, (owners, columns), terms[:, 0])
+        return vectors, table
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -106,14 +160,6 @@ class Classifier(ClassifierMixin, Estimator):
         return models.decision_function(self.model_, X)
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
-        """The label of each row: that of the largest score.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
-        """
+        """The label of the largest score of each row; see `decision_function`."""
         X = self._rows(X)
         return models.predict(self.model_, X)

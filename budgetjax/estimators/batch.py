@@ -34,8 +34,6 @@ class OneVersusRest(Classifier):
     share kernel rows, and memory for one problem is enough.
     """
 
-    n_iter_: int
-
     # The solver, whose arguments the parameters are.
     _solver: ClassVar[Solver]
 
@@ -44,6 +42,11 @@ class OneVersusRest(Classifier):
         """The model of each class against the rest, or one for two classes."""
         found = self._model.model
         return found if type(found) is tuple else (found,)
+
+    @property
+    def intercept_(self) -> Float[np.ndarray, " models"]:
+        """The bias of each model."""
+        return np.stack([np.asarray(model.bias) for model in self.models_])
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OneVersusRest":
         """Solves one problem per class, or one for two classes.
@@ -74,9 +77,10 @@ class OneVersusRest(Classifier):
             by_label = inputs.class_weights(by_class, classes, y, y)
             arguments["weight"] = weights * by_label
         given, gamma = arguments.pop("kernel"), arguments.pop("gamma")
-        kernel = None
-        if not (self._solver.linear and isinstance(given, str) and given == "linear"):
-            kernel = inputs.kernel_of(self._where, given, gamma, X)
+        kernel = inputs.kernel_of(self._where, given, gamma, X)
+        if self._solver.linear and isinstance(given, str) and given == "linear":
+            kernel = None
+        else:
             arguments["kernel"] = kernel
         origin = inputs.origin_of(kernel, X)
         inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
@@ -140,6 +144,10 @@ class SBPClassifier(OneVersusRest):
       model_: the same as one model of raw rows, for all functions of budgetjax.
       origin_: what is subtracted from rows before float32 rounds them: zeros, unless
         they lie far from 0 and the kernel is one of differences; then their median.
+      support_vectors_: those of all models, shape `(n_support_, n_features_in_)`.
+      dual_coef_: their coefficients, shape `(models, n_support_)`.
+      n_support_: number of support vectors; rows that are equal count once.
+      intercept_: the biases, shape `(models,)`.
       classes_: the labels, in order.
       n_iter_: maximum number of steps over the models.
       n_features_in_: number of features.
@@ -173,9 +181,11 @@ class SBPClassifier(OneVersusRest):
 class SMOClassifier(OneVersusRest):
     """The kernel SVM by sequential minimal optimisation, `budgetjax.smo`.
 
-    The machine of scikit-learn's `SVC`, exact up to the tolerance. For more than two
-    classes one-versus-rest, where `SVC` has one problem per pair of classes. Precision
-    and attributes as `SBPClassifier`.
+    The machine of scikit-learn's `SVC`, exact up to the tolerance, for the same gamma:
+    "scale" is another number here, two over the mean squared distance of rows, which
+    does not change if all are moved. For more than two classes one-versus-rest, where
+    `SVC` has one problem per pair of classes. Precision and attributes as
+    `SBPClassifier`.
 
     Args:
       penalty: C of the hinge loss, positive.
@@ -275,7 +285,7 @@ class MPUClassifier(OneVersusRest):
 
     For many rows, dense or sparse, which stay as they are. One-versus-rest for more
     than two classes. It solves in float64; the model is in JAX's default precision.
-    Other attributes as `SBPClassifier`.
+    Other attributes as `SBPClassifier`; support vectors with other kernels only.
 
     Args:
       penalty: C of the hinge loss, positive.
@@ -295,7 +305,6 @@ class MPUClassifier(OneVersusRest):
       models_: one `budgetjax.LinearModel`, or `KernelModel`, per class, or one for two
         classes, of rows less `origin_`.
       coef_: weights, shape `(models, n_features_in_)`, only with the linear kernel.
-      intercept_: the biases, shape `(models,)`.
       n_iter_: maximum number of passes over the models.
 
     Example:
@@ -325,8 +334,3 @@ class MPUClassifier(OneVersusRest):
     def coef_(self) -> Float[np.ndarray, "models features"]:
         """The weights, one row per model; only with the linear kernel."""
         return np.stack([np.asarray(model.weights) for model in self.models_])
-
-    @property
-    def intercept_(self) -> Float[np.ndarray, " models"]:
-        """The bias of each model."""
-        return np.stack([np.asarray(model.bias) for model in self.models_])

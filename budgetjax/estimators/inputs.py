@@ -11,8 +11,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-from budgetjax import checks, models, scaling
-from budgetjax.kernels import NAMED, Kernel, Linear
+from budgetjax import models, scaling
+from budgetjax.estimators import parameters
+from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 
@@ -77,50 +78,31 @@ def blocks(
 def kernel_of(
     where: str, kernel: Any, gamma: Any, X: Any, *, more_to_come: bool = False
 ) -> Kernel:
-    """A kernel from its name, or the kernel given.
-
-    Args:
-      where: name of the caller, for error messages.
-      kernel: a name of `kernels.NAMED`, "linear", or a kernel.
-      gamma: "scale" or a number, for the former.
-      X: examples, dense or sparse, for "scale".
-      more_to_come: whether X is the first part of the examples only.
+    """The kernel of some examples; see `parameters.kernel_of`.
 
     Raises:
-      ValueError: if one does not fit, or gamma is "scale" where all rows are equal and
-        more are to come.
+      ValueError: if an argument does not fit, or gamma is "scale" where all rows are
+        equal and `more_to_come`.
     """
-    names = (*NAMED, "linear")
-    if not isinstance(kernel, Kernel | str) or (
-        isinstance(kernel, str) and kernel not in names
-    ):
-        raise ValueError(
-            f"{where}: kernel must be one of {', '.join(names)}, or a budgetjax "
-            f"kernel, got {kernel!r}"
-        )
-    if not isinstance(kernel, str) or kernel == "linear":
-        if not isinstance(gamma, str) or gamma != "scale":
+
+    def default():
+        found = scale(X)
+        if not found and more_to_come:
             raise ValueError(
-                f"{where}: gamma must be 'scale' unless kernel is one of "
-                f"{', '.join(NAMED)}, got gamma={gamma!r} with kernel={kernel!r}"
+                f"{where}: X must have rows that differ in the first call, for "
+                f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
+                "number"
             )
-        return Linear() if isinstance(kernel, str) else kernel
-    if not isinstance(gamma, str):
-        return NAMED[kernel](checks.positive(where, "gamma", gamma))
-    if gamma != "scale":
+        # Where all rows are alike the kernel is 1, whatever gamma.
+        return found or 1.0
+
+    known = ("scale", "auto") if kernel == "linear" else ("scale",)
+    if isinstance(kernel, str) and isinstance(gamma, str) and gamma not in known:
         raise ValueError(
             f"{where}: gamma must be 'scale' or a number (or 'auto', in fit of an "
             f"online estimator), got {gamma!r}"
         )
-    found = scale(X)
-    if not found and more_to_come:
-        raise ValueError(
-            f"{where}: X must have rows that differ in the first call, for "
-            f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
-            "number"
-        )
-    # Where all rows are alike the kernel is 1, whatever gamma.
-    return NAMED[kernel](found or 1.0)
+    return parameters.kernel_of(where, kernel, gamma, "scale", default)
 
 
 def scale(X: Any) -> float:

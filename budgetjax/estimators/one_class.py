@@ -1,5 +1,6 @@
 """A detector of novelty with a bounded number of support vectors."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from budgetjax.models import Labelled
 from budgetjax.refitting.one_class import one_class
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     """A detector of novelty with a bounded number of support vectors.
 
@@ -53,32 +55,16 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
       [1, -1]
     """
 
-    def __init__(
-        self,
-        budget: Any = 100,
-        *,
-        rate: Any = 0.05,
-        kernel: Any = "rbf",
-        gamma: Any = "scale",
-        maintenance: Any = None,
-        penalty: Any = 1.0,
-        epochs: Any = 1,
-        shuffle: Any = True,
-        capacity: Any = None,
-        random_state: Any = None,
-        progress: Any = False,
-    ):
-        self.budget = budget
-        self.rate = rate
-        self.kernel = kernel
-        self.gamma = gamma
-        self.maintenance = maintenance
-        self.penalty = penalty
-        self.epochs = epochs
-        self.shuffle = shuffle
-        self.capacity = capacity
-        self.random_state = random_state
-        self.progress = progress
+    rate: Any = 0.05
+    penalty: Any = 1.0
+    # No parameters here: as they are by default.
+    algorithm: Any = dataclasses.field(init=False)
+    regularization: Any = dataclasses.field(init=False)
+    loss: Any = dataclasses.field(init=False)
+    options: Any = dataclasses.field(init=False)
+    refit: Any = dataclasses.field(init=False)
+    move_vectors: Any = dataclasses.field(init=False)
+    learn_metric: Any = dataclasses.field(init=False)
 
     @property
     def offset_(self) -> float:
@@ -109,16 +95,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None):
-        """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
-
-        Args:
-          X: as for `fit`; any number of rows.
-          y: not looked at.
-          sample_weight: as for `fit`.
-
-        Returns:
-          The estimator.
-        """
+        """Goes on learning; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not hasattr(self, "_model")
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=first)
         checks.fraction(self._where, "rate", self.rate)
@@ -127,41 +104,19 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def decision_function(self, X: Any) -> Float[np.ndarray, " n"]:
-        """The scores less the threshold, below 0 for outliers; O(n budget features).
+        """The scores less the threshold, doubles of shape `(n,)`, below 0 for outliers.
 
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Doubles, shape `(n,)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
+        O(n budget features).
         """
         X = self._rows(X)
         return models.decision_function(self.model_, X).astype(np.float64)
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " n"]:
-        """The scores, larger for rows that are like those learned.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Doubles, shape `(n,)`.
-        """
+        """The scores, doubles of shape `(n,)`, larger for rows like those learned."""
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """1 for rows like those learned, -1 for outliers.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Integers, shape `(n,)`.
-        """
+        """1 for rows like those learned, -1 for outliers, shape `(n,)`."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _refitted(

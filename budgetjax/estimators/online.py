@@ -71,6 +71,8 @@ class OnlineEstimator(Estimator):
 
     # Whether a refit calibrates the scores for `predict_proba`.
     _calibrates = False
+    # A sample of a stream, and the model that has learned it.
+    _reservoir = _solved = None
 
     @property
     def _loss(self) -> Any:
@@ -98,18 +100,6 @@ class OnlineEstimator(Estimator):
         return model._replace(
             model=support_set.averaged(model.model) if averages else model.model
         )
-
-    @property
-    def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
-        """The support vectors, shape `(n_support_, n_features_in_)`."""
-        support = models.support(self.model_)
-        return np.asarray(support.vectors)[np.asarray(support.mask)]
-
-    @property
-    def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
-        """Their coefficients, shape `(1, n_support_)`, or a row per class or output."""
-        support = models.support(self.model_)
-        return np.asarray(support.coefficients)[np.asarray(support.mask)].T
 
     @property
     def n_support_(self) -> int:

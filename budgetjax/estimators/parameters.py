@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import optax
 
-from budgetjax import losses
+from budgetjax import checks, losses
+from budgetjax.kernels import NAMED, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import STRATEGIES
@@ -170,11 +171,50 @@ def chosen(
 
 def loss_of(where: str, family: Family, given: Any) -> Loss:
     """The loss of this name, or this function; None is the family's first."""
-    if given is None:
-        return next(iter(family.losses.values()))
-    if isinstance(given, str) and given in family.losses:
-        return family.losses[given]
-    if callable(given) and family.targets:
-        return Loss(given, given)
-    known = ", ".join(family.losses) + (", or a function" if family.targets else "")
-    raise ValueError(f"{where}: loss must be one of {known}, got {given!r}")
+    for name, loss in family.losses.items():
+        if given is None or given is loss.stream or given == name:
+            return loss
+    own: Any = given
+    if callable(given) and losses.takes_labels(own) != family.targets:
+        return Loss(own, own)
+    raise ValueError(
+        f"{where}: loss must be one of {', '.join(family.losses)}, or a function of "
+        f"{'numbers' if family.targets else 'labels'}, got {given!r}"
+    )
+
+
+def kernel_of(
+    where: str,
+    kernel: Any,
+    gamma: Any,
+    unset: str | None,
+    default: Callable[[], float],
+) -> Kernel:
+    """A kernel from its name, or the kernel given.
+
+    Its gamma is a number, or `unset` for the default one. It is checked for "linear"
+    too, which has none, as in scikit-learn, so that one search tries several kernels.
+
+    Raises:
+      ValueError: if one does not fit, or there is a gamma beside a kernel of its own.
+    """
+    names = (*NAMED, "linear")
+    by_name = isinstance(kernel, str)
+    if not (kernel in names if by_name else isinstance(kernel, Kernel)):
+        raise ValueError(
+            f"{where}: kernel must be one of {', '.join(names)}, or a budgetjax "
+            f"kernel, got {kernel!r}"
+        )
+    usual = gamma is None if unset is None else isinstance(gamma, str)
+    if not by_name:
+        if not usual or gamma != unset:
+            raise ValueError(
+                f"{where}: gamma must be {unset!r} beside a kernel, which has its own "
+                f"parameters, got gamma={gamma!r} with kernel={kernel!r}"
+            )
+        return kernel
+    if not usual:
+        checks.positive(where, "gamma", gamma)
+    if kernel == "linear":
+        return Linear()
+    return NAMED[kernel](default() if usual else gamma)
