@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import checks, kernels, losses, shown
+from budgetjax import checks, kernels, losses, sharding, shown
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -728,7 +729,11 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
     return scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
-@functools.partial(jax.jit, static_argnames="columns")
+@functools.partial(jax.jit, static_argnums=7)
+@functools.partial(
+    sharding.automatic,
+    specs=lambda *given: (sharding.of_rows(given[6]), PartitionSpec()),
+)
 def _kernel_scores(
     kernel: Kernel,
     vectors: Float[Array, "m r"],
@@ -759,6 +764,7 @@ def _kernel_scores(
         return scores, finite & jnp.all(jnp.isfinite(norms))
 
     carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
+    carry, *_ = sharding.varying(carry, kernel, vectors, terms, X)
     scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry) if n else carry
     scores = scores if scale is None else scale * scores
     return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite

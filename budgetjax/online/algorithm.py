@@ -11,7 +11,15 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, counter, examples, kernels, shown, support_set
+from budgetjax import (
+    checks,
+    counter,
+    examples,
+    kernels,
+    sharding,
+    shown,
+    support_set,
+)
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
@@ -177,10 +185,11 @@ class Algorithm(Generic[Arguments, State]):
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
-        return self.block(self, settled(state), X, y, weights, axis)
+        return self.block(self, *sharding.varying(settled(state), X, y, weights), axis)
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
+@sharding.automatic
 def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array):
     return algorithm.learn(state, x[None], y[None], weight[None])[0]
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, losses, shown, support_set
+from budgetjax import checks, losses, sharding, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
@@ -316,7 +316,7 @@ def _moved(
             nothing.spreads,
         )
 
-    return jax.lax.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
+    return sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
 
 
 def _move(

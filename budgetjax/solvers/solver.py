@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, progress_bar, shown
+from budgetjax import checks, progress_bar, sharding, shown
 from budgetjax.solvers.linear.rows import sparse_rows
 
 # So that an editor knows the arguments of an `init`, and the fields of its state.
@@ -153,6 +153,7 @@ class Solution(NamedTuple):
     __repr__ = shown.short
 
 
+@sharding.automatic_on_host
 def solve(
     solver: Solver,
     X: Any,
