@@ -11,6 +11,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -750,22 +751,29 @@ def _kernel_scores(
     """
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
-    size = max(1, min(n, PREDICTION_BLOCK))
+
+    def scored(rows):
+        norms = kernels.squared_norms(rows)
+        gram = kernel.gram(rows, vectors, norms, known)
+        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        return new, jnp.all(jnp.isfinite(norms))
 
     def block(index, carry):
         scores, finite = carry
         # The last block starts early enough to be whole: `dynamic_slice` clamps.
         start = index * size
-        rows = jax.lax.dynamic_slice_in_dim(X, start, size)
-        norms = kernels.squared_norms(rows)
-        gram = kernel.gram(rows, vectors, norms, known)
-        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        new, good = scored(jax.lax.dynamic_slice_in_dim(X, start, size))
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, start, 0)
-        return scores, finite & jnp.all(jnp.isfinite(norms))
+        return scores, finite & good
 
-    carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
-    carry, *_ = sharding.varying(carry, kernel, vectors, terms, X)
-    scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry) if n else carry
+    # A number of rows that `jax.export` leaves open cannot be divided.
+    if jax.export.is_symbolic_dim(n) or n == 0:
+        scores, finite = scored(X)
+    else:
+        size = min(n, PREDICTION_BLOCK)
+        carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
+        carry, *_ = sharding.varying(carry, kernel, vectors, terms, X)
+        scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
     scores = scores if scale is None else scale * scores
     return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite
 

@@ -65,6 +65,7 @@ from budgetjax.refitting.compress import compress
 from budgetjax.refitting.one_class import one_class
 from budgetjax.refitting.refit import refit
 from budgetjax.saving.export import export
+from budgetjax.saving.jax_export import register_types
 from budgetjax.saving.model_files import load, save
 from budgetjax.scaling import default_gamma
 from budgetjax.solvers.held_out import held_out_stop
@@ -89,6 +90,8 @@ from budgetjax.solvers.solver import (
 from budgetjax.stream.fit import fit_stream
 from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
 from budgetjax.support_set import Edits, Expansion, Newcomer, averaged
+
+register_types()
 
 __all__ = [
     "RBF",

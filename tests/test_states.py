@@ -263,3 +263,18 @@ def test_what_cannot_be_merged_is_projected(name):
     linear = algorithm.init(bj.Linear(), **shape).maintenance
     assert isinstance(gaussian, bj.Merge)
     assert isinstance(linear, bj.Project)
+
+
+def test_states_of_anything_print():
+    """Shapes, placements, axes, nothing and traced numbers stand where arrays do."""
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=3)
+    assert "num_seen=0," in repr(state)
+    shapes = repr(jax.eval_shape(lambda: state))
+    assert "vectors=float32[4, 2]" in shapes
+    assert "num_seen=Counter(high=int32[], low=int32[])" in shapes
+    assert "budget=None" in repr(jax.tree.map(lambda leaf: None, state))
+    assert "budget=0" in repr(jax.tree.map(lambda leaf: 0, state))
+    assert "Sharding" in repr(jax.tree.map(lambda leaf: leaf.sharding, state))
+    traced = []
+    jax.eval_shape(lambda state: traced.append(repr(state)), state)
+    assert traced == [shapes]
