@@ -175,6 +175,11 @@ def decided(model: Any, scores: Any) -> Any:
     binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
     known = getattr(inner(model), "classes", None)
+    if known is not None and isinstance(scores, Tracer):
+        raise ValueError(
+            "predict: rows must have values where the labels are those of data, got "
+            "traced ones; take the largest of decision_function or probabilities"
+        )
     if known is not None:
         return known[np.asarray(best).astype(np.intp)]
     labels = numpy.where(best, 1, -1) if binary else best
@@ -314,6 +319,7 @@ def prune(
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
     where = "prune"
+    checks.on_host(where, model, X, y, weight)
     size = checks.size(where, "size", size)
     model = inner(model)
     if is_regressor(model):
@@ -420,6 +426,7 @@ def compact(model: Any) -> Any:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
+    checks.on_host("compact", model)
     model = inner(model)
     if isinstance(model, Labelled):
         return model._replace(model=compact(model.model))
@@ -705,8 +712,16 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     return scores
 
 
-def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
+def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
     """The scores of raw rows, which are scaled, and made dense, by blocks."""
+    if checks.is_traced((model.model, X)):
+        if model.scaling is not None or type(model.model) is tuple:
+            raise ValueError(
+                f"{where}: rows must have values where a model scales them, or is of "
+                "several solvers, got traced ones; budgetjax.export makes a program"
+            )
+        scores = scores_of(where, model.model, X)
+        return scores + jnp.asarray(model.intercept, scores.dtype)[None]
     X = _taken(where, model, X)
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)

@@ -184,6 +184,17 @@ class Edits(NamedTuple):
     accrued: Float[Array, ""] | None = None
 
 
+def check_edits(where: str, kind: type, returned: Any) -> tuple[Any, Edits]:
+    """`returned` if it is a record of this kind and edits, else a `ValueError`."""
+    got = type(returned).__name__
+    if type(returned) is tuple:
+        match returned:
+            case (record, Edits() as edits) if isinstance(record, kind):
+                return record, edits
+        got = f"({', '.join(type(part).__name__ for part in returned)})"
+    raise ValueError(f"{where} must return ({kind.__name__}, Edits), got {got}")
+
+
 def empty(
     where: str,
     *,

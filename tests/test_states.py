@@ -209,6 +209,19 @@ def test_half_precision_is_refused_where_a_kernel_matrix_is_inverted():
             made(name, dtype=jnp.bfloat16)
     with pytest.raises(ValueError, match="Project: dtype must be float32 or"):
         made("pegasos", maintenance=bj.Project(), dtype=jnp.float16)
+    state = made("pegasos", dtype=jnp.bfloat16)
+    expansion = state.expansion
+    ages = expansion.ages.at[0].set(1)
+    state = state._replace(
+        expansion=expansion._replace(ages=ages, num_active=1 + 0 * ages[0])
+    )
+    for where, call in {
+        "refit": lambda: bj.refit(state, X, y),
+        "one_class": lambda: bj.one_class(state, X),
+        "compress": lambda: bj.compress(state, 3),
+    }.items():
+        with pytest.raises(ValueError, match=f"{where}: dtype must be float32 or"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def init(
     """
     where = "arow.init"
     kind = checks.float_dtype(where, dtype)
-    span.check_dtype(where, kind)
+    checks.matrix_dtype(where, kind)
     shared = start(
         where,
         kernel,

@@ -486,12 +486,14 @@ def _update(
     if average is not None:
         average = average._replace(since=_since(block, state, last, i))
     now = expansion._replace(scale=_scale(block, state, last, i + 1), average=average)
-    new, edits = algorithm.update(
+    returned = algorithm.update(
         state._replace(num_seen=state.num_seen._replace(low=clock), expansion=now),
         scores[i],
         block.y[i],
         newcomer,
     )
+    where = f"{algorithm.name}: update"
+    new, edits = support_set.check_edits(where, type(state), returned)
     edits = complete(now, edits)
     scale = support_set.shrunk(now.scale, edits)
     if average is not None and block.averaged is not None:

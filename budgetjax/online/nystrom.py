@@ -84,7 +84,7 @@ def init(
     """
     where = "nystrom.init"
     kind = checks.float_dtype(where, dtype)
-    span.check_dtype(where, kind)
+    checks.matrix_dtype(where, kind)
     shared = start(
         where,
         kernel,

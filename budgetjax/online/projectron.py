@@ -111,7 +111,7 @@ def init(
     """
     where = "projectron.init"
     dtype = checks.float_dtype(where, dtype)
-    span.check_dtype(where, dtype)
+    checks.matrix_dtype(where, dtype)
     shared = start(
         where,
         kernel,

@@ -206,6 +206,7 @@ def solve(
       True
     """
     where = "solve"
+    checks.on_host(where, X, y, state, arguments)
     if not isinstance(solver, Solver):
         raise ValueError(
             f"{where}: solver must be one such as budgetjax.smo, got "
