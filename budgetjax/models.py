@@ -721,7 +721,8 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
                 "several solvers, got traced ones; budgetjax.export makes a program"
             )
         scores = scores_of(where, model.model, X)
-        return scores + jnp.asarray(model.intercept, scores.dtype)[None]
+        shift = jnp.asarray(model.intercept, scores.dtype)
+        return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]
     X = _taken(where, model, X)
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)

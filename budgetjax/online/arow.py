@@ -115,7 +115,11 @@ def init(
       confidence: r, positive: how noisy a label is. Larger is slower and steadier.
       drift: :math:`\delta`, at least 0 and below 1. On electricity prices in time
         order 0.01 raised the accuracy of predictions with 100 vectors from 84.2 to 92.8
-        percent; on a stream that does not drift 0 is best.
+        percent. It pays where the stream never rests: on one that does not drift 0 is
+        best, and after a single abrupt change too, as the certainty it forgets is
+        worth more. Where the labels of an XOR among eight features of noise flip half
+        way through 6,000 rows, predictions with 100 vectors are right in 73 percent
+        with 0.01, and in 78 with 0.
       moves: rounds that may move support vectors, per B and per doubling of the
         stream's length; at least 0.
       maintenance: a strategy that keeps a full budget full; None merges.
