@@ -8,7 +8,7 @@ import dataclasses
 import math
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -84,7 +84,8 @@ def concrete(value: Any) -> np.ndarray | None:
 
 def is_traced(tree: Any) -> bool:
     """Whether a value in the tree is traced by JAX."""
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+    leaves = jax.tree.leaves(tree, is_leaf=lambda one: isinstance(one, Iterator))
+    return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
 def on_host(where: str, *arguments: Any) -> None:
