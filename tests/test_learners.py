@@ -10,10 +10,11 @@ import optax
 import pytest
 from compiling import quick_to_compile
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_digits
 
 import budgetjax as bj
-from budgetjax import losses
+from budgetjax import checks, losses
 from budgetjax.online import span
 
 # Long loops.
@@ -246,8 +247,7 @@ def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
 
 def test_given_landmarks():
     X, y = digits(1200)
-    landmarks = bj.kmeans_landmarks(X, 50)
-    assert landmarks.shape == (50, 64)
+    landmarks = MiniBatchKMeans(50, random_state=0).fit(X).cluster_centers_
     state = bj.nystrom.init(
         bj.RBF(0.05), num_features=64, budget=50, num_classes=10, landmarks=landmarks
     )
@@ -446,12 +446,10 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
 
 @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
 def test_a_key_is_a_seed_of_numpy(make):
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    first, again, other = (bj.kmeans_landmarks(X, 5, seed=make(i)) for i in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    with pytest.raises(ValueError, match="kmeans_landmarks: seed must be an integer"):
-        bj.kmeans_landmarks(X, 5, seed=make(0)[None])
+    first, again, other = (checks.numpy_seed("refit", make(i)) for i in (0, 0, 1))
+    assert first == again != other
+    with pytest.raises(ValueError, match="refit: seed must be an integer"):
+        checks.numpy_seed("refit", make(0)[None])
 
 
 @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])

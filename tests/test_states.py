@@ -291,3 +291,10 @@ def test_states_of_anything_print():
     traced = []
     jax.eval_shape(lambda state: traced.append(repr(state)), state)
     assert traced == [shapes]
+
+
+def test_dir_lists_what_is_there():
+    listed = dir(bj)
+    assert {"pegasos", "norms", "plots", "datasets", "estimators", "river"} < {*listed}
+    assert not {"Any", "TYPE_CHECKING", "importlib", "register_types"} & {*listed}
+    assert all(hasattr(bj, name) for name in listed)

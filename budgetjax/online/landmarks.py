@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from budgetjax import checks, kernels, support_set
@@ -57,28 +56,3 @@ def given(
             f"of {type(kernel).__name__} that is not"
         )
     return expansion, basis
-
-
-def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int | Array = 0) -> np.ndarray:
-    """Centres of scikit-learn's `MiniBatchKMeans`, as landmarks for `nystrom`.
-
-    Args:
-      X: a sample of the data, shape `(n, num_features)`, n at least `budget`.
-      budget: how many.
-      seed: for the first centres, or a key of `jax.random`.
-
-    Returns:
-      Shape `(budget, num_features)`.
-
-    Raises:
-      ImportError: without scikit-learn.
-    """
-    try:
-        from sklearn.cluster import MiniBatchKMeans
-    except ImportError as error:
-        raise ImportError(
-            "kmeans_landmarks needs scikit-learn: pip install scikit-learn"
-        ) from error
-    seed = checks.numpy_seed("kmeans_landmarks", seed)
-    clusters = MiniBatchKMeans(budget, random_state=seed).fit(X)
-    return np.asarray(clusters.cluster_centers_)

@@ -52,7 +52,8 @@ def init(
       optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the program: give
         the same one again, or loops are compiled again.
       landmarks: shape `(m, num_features)` with m at most B, where they are known:
-        `budgetjax.kmeans_landmarks` are good ones. None takes them from the stream.
+        the centres of scikit-learn's `MiniBatchKMeans` are good ones. None takes them
+        from the stream.
       tolerance: an example becomes a landmark if its distance from the span of the
         others, squared, is above this part of k(x, x).
 
