@@ -216,11 +216,6 @@ def empty(
       capacity: the number of slots; None takes the budget.
       dtype: the type of vectors and coefficients.
       average: the memory of averaged iterates, or None.
-
-    Raises:
-      ValueError: if a size is not an integer of at least 1, the budget is above the
-        capacity, the budget is traced and there is no capacity, or the arrays would not
-        fit into memory.
     """
     features = checks.size(where, "num_features", num_features)
     known = checks.concrete(budget)

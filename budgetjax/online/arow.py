@@ -28,8 +28,6 @@ class State(NamedTuple):
     """The state of AROW.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
       expansion: the support set. Its coefficients are those of the mean weights.
       maintenance: the strategy, with what it remembers, or None if the support vectors
         are landmarks that stay.
@@ -42,8 +40,6 @@ class State(NamedTuple):
       drift: the share of S that an update forgets.
       moves: allowed moves per B and per doubling of the stream.
       num_moves: rounds that moved support vectors.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
       num_updates: rounds whose margin was below 1.
     """
 
@@ -125,13 +121,6 @@ def init(
       maintenance: a strategy that keeps a full budget full; None merges.
       landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
         for `budgetjax.nystrom.init`. Then there is no step 1.
-
-    Returns:
-      A model that scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number, the landmarks, the strategy or the kernel does
-        not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

@@ -21,9 +21,6 @@ def given(
       kernel: positive definite.
       expansion: empty.
       landmarks: shape `(m, num_features)`, m from 1 to the budget.
-
-    Raises:
-      ValueError: if the landmarks do not fit, or their kernel matrix is not positive.
     """
     rows, width = expansion.vectors.shape
     Z = checks.array(where, "landmarks", landmarks)

@@ -60,10 +60,6 @@ def init(
     Returns:
       A model that scores 0 everywhere. Its support vectors are the landmarks.
 
-    Raises:
-      ValueError: if a size, a number, the loss, the optimiser, the landmarks or the
-        kernel does not fit.
-
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.nystrom.init(bj.RBF(gamma=1.0), num_features=2, budget=100)

@@ -22,15 +22,10 @@ class State(NamedTuple):
     """The state of a Projectron.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
-      expansion: the support set.
       span: the span of the support vectors.
       threshold: eta, the distance up to which an example is projected.
       margin_updates: whether it is a Projectron++.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
-      num_updates: the same, or rounds whose margin was below 1 with margin updates.
+      num_updates: mistakes, or rounds whose margin was below 1 with margin updates.
     """
 
     algorithm: Name
@@ -85,12 +80,6 @@ def init(
       threshold: eta, at least 0, in units of :math:`\sqrt{k(x, x)}`. With 0 the model
         is the Perceptron until the budget is full, and makes no margin updates.
       margin_updates: also learn where the margin is too small.
-
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number or the kernel does not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

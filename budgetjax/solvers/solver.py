@@ -42,7 +42,8 @@ class Solver(Generic[Arguments, State]):
     A state is complete but for the training set, which all functions take with it. Its
     field `algorithm` is the solver's name.
 
-    Every `init` takes the training set and, by name, some of these arguments:
+    Every `init` raises a `ValueError` that names the argument that does not fit. It
+    takes the training set and, by name, some of these arguments:
 
     - `X`: examples, shape `(n, d)`; float64 stays so. Linear solvers also take a matrix
       of `scipy.sparse` or `budgetjax.sparse_rows`, and leave numbers in their type.
