@@ -99,7 +99,7 @@ def of_rows(X: Array) -> PartitionSpec:
 _cast: Any = (
     functools.partial(jax.lax.pcast, to="varying")
     if hasattr(jax.lax, "pcast")
-    else jax.lax.pvary
+    else jax.lax.pvary  # pyright: ignore[reportAttributeAccessIssue]
 )
 
 

@@ -34,8 +34,9 @@ def text(value: Any) -> str:
         return f"{name}({', '.join(map(text, value.args))})" if value.args else name
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         # A counter reads as a number, where it has one.
-        reads = all(map(_has_values, value)) and hasattr(value, "number")
-        return text(value.number) if reads else short(value)
+        known = all(map(_has_values, value))
+        number = getattr(value, "number", None) if known else None
+        return short(value) if number is None else text(number)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
         shown = ", ".join([*map(text, value[: 3 if more else FEW]), *more])
