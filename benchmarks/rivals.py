@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier
@@ -87,12 +88,13 @@ def boosted(gamma, task, X, y):
 
 def centres(gamma, task, X, y, penalty):
     """Centres of k-means in place of the support vectors of a stream."""
+    kmeans = MiniBatchKMeans(task.budget, random_state=task.seed)
     state = bj.arow.init(
         bj.RBF(gamma),
         num_features=task.num_features,
         num_classes=task.num_classes,
         budget=task.budget,
-        landmarks=bj.kmeans_landmarks(X, task.budget, seed=task.seed),
+        landmarks=kmeans.fit(X).cluster_centers_,
     )
     return predictor(bj.refit(state, X, y, penalty=penalty)), {}
 

@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from budgetjax.public import *  # noqa: F403
 
 __version__ = "0.1.0"
+# Public modules that are imported only when they are asked for.
+MODULES = ("datasets", "estimators", "plots", "river")
 
 
 def __getattr__(name: str) -> Any:
@@ -22,14 +24,12 @@ def __getattr__(name: str) -> Any:
         if error.name != f"budgetjax.{name}":
             raise
     public = importlib.import_module("budgetjax.public")
-    names = {one: getattr(public, one) for one in public.__all__}
-    globals().update(names, __all__=public.__all__)
+    names = {key: one for key, one in vars(public).items() if not key.startswith("_")}
+    globals().update(names, __all__=sorted(names))
     if name not in globals():
         raise AttributeError(f"module 'budgetjax' has no attribute {name!r}")
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    # Not `river`: what `dir` names can be imported without extras.
-    modules = ("datasets", "estimators", "plots")
-    return sorted({"__version__", *modules, *__getattr__("__all__")})
+    return sorted([*__getattr__("__all__"), *MODULES, "__version__"])

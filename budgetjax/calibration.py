@@ -9,6 +9,8 @@ on test rows; on a9a an offset lowers it from 0.353 to 0.351 with 100 vectors.
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -20,7 +22,7 @@ LEAST = 1e-6
 MAX_STEPS = 100
 
 
-def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
+def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
     """The probability of each class for every row; O(n B d).
 
     They are the softmax of the scores times a factor, and for two classes the sigmoid,
@@ -35,7 +37,8 @@ def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
 
     Returns:
       Doubles, shape `(n, C)`, in the order of the scores, which is that of `classes`
-      of a `Labelled`; for -1 and +1 in this order.
+      of a `Labelled`; for -1 and +1 in this order. Under `jax.jit` the type of the
+      scores, for a model without a scaling of its own.
 
     Raises:
       ValueError: if the model has neither, or is a regressor; or as
@@ -56,8 +59,11 @@ def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
     return of_scores(model, models.scores_of("probabilities", model, X))
 
 
-def of_scores(model: Any, scores: Any) -> Float[np.ndarray, "n classes"]:
+def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
     """The probabilities for these scores of a model."""
+    if checks.is_traced((model, scores)):
+        scores = jnp.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
+        return jax.nn.softmax(_factor(model) * scores)
     return _softmax(_factor(model) * _columns(np.asarray(scores)))
 
 
@@ -101,6 +107,7 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     predicted one; Platt's number of rows is that of all classes.
     """
     where = "calibrated"
+    checks.on_host(where, model, X, y, weight)
     known, y = models.labels_of(model), np.asarray(y)
     if known is None or models.is_regressor(model):
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
@@ -127,7 +134,7 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     return models.with_calibration(model, fitted(scores, codes, weights))
 
 
-def _factor(model: Any) -> float:
+def _factor(model: Any) -> Any:
     """The calibration of a classifier, or 1 if its loss is the logistic one."""
     where = "probabilities"
     if models.is_regressor(model):

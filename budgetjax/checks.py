@@ -9,7 +9,7 @@ import importlib
 import math
 import numbers
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -111,6 +111,32 @@ def concrete(value: Any) -> np.ndarray | None:
     if isinstance(value, Tracer):
         return None
     return np.asarray(value)
+
+
+def is_traced(tree: Any) -> bool:
+    """Whether a value in the tree is traced by JAX."""
+    leaves = jax.tree.leaves(tree, is_leaf=lambda one: isinstance(one, Iterator))
+    return any(isinstance(leaf, Tracer) for leaf in leaves)
+
+
+def on_host(where: str, *arguments: Any) -> None:
+    """Raises if arguments are traced, of a function that must look at their values."""
+    if is_traced(arguments):
+        raise ValueError(
+            f"{where}: arguments must have values, as it runs on the host, got traced "
+            "ones; call it outside jax.jit, jax.vmap and jax.grad, which take run, "
+            "step, predict, decision_function, probabilities, support and averaged, "
+            "and init, step and objective of a solver"
+        )
+
+
+def matrix_dtype(where: str, dtype: np.dtype) -> None:
+    """Raises unless a kernel matrix can be inverted in this type."""
+    if jnp.finfo(dtype).eps > 1e-6:
+        raise ValueError(
+            f"{where}: dtype must be float32 or float64, because a kernel matrix is "
+            f"inverted, got {np.dtype(dtype)}"
+        )
 
 
 def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:

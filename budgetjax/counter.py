@@ -10,6 +10,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Integer
 
+from budgetjax import shown
+
 # What the higher word counts. A settled lower word leaves room for as much again.
 BITS = 30
 UNIT = 2**BITS
@@ -87,10 +89,10 @@ class Counter(NamedTuple):
         return float(np.asarray(self))
 
     def __repr__(self) -> str:
-        return f"Counter({self.number})"
+        return shown.text(self)
 
     def __str__(self) -> str:
-        return str(self.number)
+        return shown.text(self)
 
     def __format__(self, spec: str) -> str:
         return format(self.number, spec)

@@ -154,12 +154,7 @@ class Kernel(Parameters):
 def as_leaves(
     where: str, kernel: Kernel, num_features: int, dtype: DTypeLike
 ) -> Kernel:
-    """The kernel as a part of a state: its parameters are arrays of this type.
-
-    Raises:
-      ValueError: if it is no kernel, a parameter is not in the range of the type, or
-        has a shape that does not fit points of so many features.
-    """
+    """The kernel as a part of a state: its parameters are arrays of this type."""
     check_kernel(where, "kernel", kernel)
     kernel = jax.tree_util.tree_map_with_path(
         lambda path, leaf: checks.as_leaves(

@@ -11,13 +11,15 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import checks, kernels, losses, shown
+from budgetjax import checks, kernels, losses, sharding, shown
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -173,6 +175,11 @@ def decided(model: Any, scores: Any) -> Any:
     binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
     known = getattr(inner(model), "classes", None)
+    if known is not None and isinstance(scores, Tracer):
+        raise ValueError(
+            "predict: rows must have values where the labels are those of data, got "
+            "traced ones; take the largest of decision_function or probabilities"
+        )
     if known is not None:
         return known[np.asarray(best).astype(np.intp)]
     labels = numpy.where(best, 1, -1) if binary else best
@@ -312,6 +319,7 @@ def prune(
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
     where = "prune"
+    checks.on_host(where, model, X, y, weight)
     size = checks.size(where, "size", size)
     model = inner(model)
     if is_regressor(model):
@@ -418,6 +426,7 @@ def compact(model: Any) -> Any:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
+    checks.on_host("compact", model)
     model = inner(model)
     if isinstance(model, Labelled):
         return model._replace(model=compact(model.model))
@@ -703,8 +712,17 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     return scores
 
 
-def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
+def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
     """The scores of raw rows, which are scaled, and made dense, by blocks."""
+    if checks.is_traced((model.model, X)):
+        if model.scaling is not None or type(model.model) is tuple:
+            raise ValueError(
+                f"{where}: rows must have values where a model scales them, or is of "
+                "several solvers, got traced ones; budgetjax.export makes a program"
+            )
+        scores = scores_of(where, model.model, X)
+        shift = jnp.asarray(model.intercept, scores.dtype)
+        return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]
     X = _taken(where, model, X)
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)
@@ -728,7 +746,11 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
     return scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
-@functools.partial(jax.jit, static_argnames="columns")
+@functools.partial(jax.jit, static_argnums=7)
+@functools.partial(
+    sharding.automatic,
+    specs=lambda *given: (sharding.of_rows(given[6]), PartitionSpec()),
+)
 def _kernel_scores(
     kernel: Kernel,
     vectors: Float[Array, "m r"],
@@ -745,21 +767,29 @@ def _kernel_scores(
     """
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
-    size = max(1, min(n, PREDICTION_BLOCK))
+
+    def scored(rows):
+        norms = kernels.squared_norms(rows)
+        gram = kernel.gram(rows, vectors, norms, known)
+        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        return new, jnp.all(jnp.isfinite(norms))
 
     def block(index, carry):
         scores, finite = carry
         # The last block starts early enough to be whole: `dynamic_slice` clamps.
         start = index * size
-        rows = jax.lax.dynamic_slice_in_dim(X, start, size)
-        norms = kernels.squared_norms(rows)
-        gram = kernel.gram(rows, vectors, norms, known)
-        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
+        new, good = scored(jax.lax.dynamic_slice_in_dim(X, start, size))
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, start, 0)
-        return scores, finite & jnp.all(jnp.isfinite(norms))
+        return scores, finite & good
 
-    carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
-    scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry) if n else carry
+    # A number of rows that `jax.export` leaves open cannot be divided.
+    if jax.export.is_symbolic_dim(n) or n == 0:
+        scores, finite = scored(X)
+    else:
+        size = min(n, PREDICTION_BLOCK)
+        carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
+        carry, *_ = sharding.varying(carry, kernel, vectors, terms, X)
+        scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
     scores = scores if scale is None else scale * scores
     return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite
 

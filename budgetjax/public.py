@@ -1,190 +1,101 @@
 """The public names, imported together; see `budgetjax`."""
 
-from budgetjax import bounds, losses, stream
-from budgetjax.calibration import calibrated, probabilities
-from budgetjax.kernels import (
-    RBF,
-    Kernel,
-    Laplacian,
-    Linear,
-    Mapped,
-    Matern,
-    Normalized,
-    Polynomial,
-    Product,
-    RationalQuadratic,
-    Sigmoid,
-    Sum,
-)
-from budgetjax.models import (
-    KernelModel,
-    Labelled,
-    LinearModel,
-    Support,
-    compact,
-    decision_function,
-    predict,
-    prune,
-    support,
-)
-from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.alma import alma
-from budgetjax.online.arow import arow
-from budgetjax.online.engine import run
-from budgetjax.online.forgetron import forgetron
-from budgetjax.online.fourier import fourier
-from budgetjax.online.landmarks import kmeans_landmarks
-from budgetjax.online.maintenance import (
-    DelayedProject,
-    Maintenance,
-    Merge,
-    MergeBestPair,
-    MultiMerge,
-    Project,
-    ProjectOntoNearest,
-    ProjectOntoNewcomer,
-    RemoveFewestErrors,
-    RemoveLargestMargin,
-    RemoveOldest,
-    RemoveRandom,
-    RemoveSmallest,
-    Unbudgeted,
-)
-from budgetjax.online.maintenance.measured import Measured
-from budgetjax.online.norma import norma
-from budgetjax.online.nystrom import nystrom
-from budgetjax.online.passive_aggressive import passive_aggressive
-from budgetjax.online.pegasos import pegasos
-from budgetjax.online.perceptron import perceptron
-from budgetjax.online.projectron import projectron
-from budgetjax.online.registry import register
-from budgetjax.online.sgd import sgd
-from budgetjax.online.sweep import Grid, Sweep, Table, grid, sweep
-from budgetjax.program_cache import cache_compiled_programs
-from budgetjax.refitting.compress import compress
-from budgetjax.refitting.one_class import one_class
-from budgetjax.refitting.refit import refit
-from budgetjax.saving.export import export
-from budgetjax.saving.model_files import load, save
-from budgetjax.scaling import default_gamma
-from budgetjax.solvers.held_out import held_out_stop
-from budgetjax.solvers.kernel import worst_norms as norms
-from budgetjax.solvers.kernel.budget_svm import budget_svm
-from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
-from budgetjax.solvers.kernel.sbp import sbp, slack_of
-from budgetjax.solvers.kernel.sdca import sdca
-from budgetjax.solvers.kernel.smo import smo
-from budgetjax.solvers.linear.dcd import dcd
-from budgetjax.solvers.linear.linear_pegasos import linear_pegasos
-from budgetjax.solvers.linear.mpu import mpu
-from budgetjax.solvers.linear.rows import SparseRows, sparse_rows
-from budgetjax.solvers.solver import (
-    History,
-    Objective,
-    Record,
-    Solution,
-    Solver,
-    solve,
-)
-from budgetjax.stream.fit import fit_stream
-from budgetjax.stream.model import CheckpointError, StreamError, StreamModel
-from budgetjax.support_set import Edits, Expansion, Newcomer, averaged
+from budgetjax import bounds as bounds
+from budgetjax import losses as losses
+from budgetjax import stream as stream
+from budgetjax.calibration import calibrated as calibrated
+from budgetjax.calibration import probabilities as probabilities
+from budgetjax.kernels import RBF as RBF
+from budgetjax.kernels import Kernel as Kernel
+from budgetjax.kernels import Laplacian as Laplacian
+from budgetjax.kernels import Linear as Linear
+from budgetjax.kernels import Mapped as Mapped
+from budgetjax.kernels import Matern as Matern
+from budgetjax.kernels import Normalized as Normalized
+from budgetjax.kernels import Polynomial as Polynomial
+from budgetjax.kernels import Product as Product
+from budgetjax.kernels import RationalQuadratic as RationalQuadratic
+from budgetjax.kernels import Sigmoid as Sigmoid
+from budgetjax.kernels import Sum as Sum
+from budgetjax.models import KernelModel as KernelModel
+from budgetjax.models import Labelled as Labelled
+from budgetjax.models import LinearModel as LinearModel
+from budgetjax.models import Support as Support
+from budgetjax.models import compact as compact
+from budgetjax.models import decision_function as decision_function
+from budgetjax.models import predict as predict
+from budgetjax.models import prune as prune
+from budgetjax.models import support as support
+from budgetjax.online.algorithm import Algorithm as Algorithm
+from budgetjax.online.alma import alma as alma
+from budgetjax.online.arow import arow as arow
+from budgetjax.online.engine import run as run
+from budgetjax.online.forgetron import forgetron as forgetron
+from budgetjax.online.fourier import fourier as fourier
+from budgetjax.online.maintenance import DelayedProject as DelayedProject
+from budgetjax.online.maintenance import Maintenance as Maintenance
+from budgetjax.online.maintenance import Merge as Merge
+from budgetjax.online.maintenance import MergeBestPair as MergeBestPair
+from budgetjax.online.maintenance import MultiMerge as MultiMerge
+from budgetjax.online.maintenance import Project as Project
+from budgetjax.online.maintenance import ProjectOntoNearest as ProjectOntoNearest
+from budgetjax.online.maintenance import ProjectOntoNewcomer as ProjectOntoNewcomer
+from budgetjax.online.maintenance import RemoveFewestErrors as RemoveFewestErrors
+from budgetjax.online.maintenance import RemoveLargestMargin as RemoveLargestMargin
+from budgetjax.online.maintenance import RemoveOldest as RemoveOldest
+from budgetjax.online.maintenance import RemoveRandom as RemoveRandom
+from budgetjax.online.maintenance import RemoveSmallest as RemoveSmallest
+from budgetjax.online.maintenance import Unbudgeted as Unbudgeted
+from budgetjax.online.maintenance.measured import Measured as Measured
+from budgetjax.online.norma import norma as norma
+from budgetjax.online.nystrom import nystrom as nystrom
+from budgetjax.online.passive_aggressive import passive_aggressive as passive_aggressive
+from budgetjax.online.pegasos import pegasos as pegasos
+from budgetjax.online.perceptron import perceptron as perceptron
+from budgetjax.online.projectron import projectron as projectron
+from budgetjax.online.registry import register as register
+from budgetjax.online.sgd import sgd as sgd
+from budgetjax.online.sweep import Grid as Grid
+from budgetjax.online.sweep import Sweep as Sweep
+from budgetjax.online.sweep import Table as Table
+from budgetjax.online.sweep import grid as grid
+from budgetjax.online.sweep import sweep as sweep
+from budgetjax.program_cache import cache_compiled_programs as cache_compiled_programs
+from budgetjax.refitting.compress import compress as compress
+from budgetjax.refitting.one_class import one_class as one_class
+from budgetjax.refitting.refit import refit as refit
+from budgetjax.saving import jax_export as _jax_export
+from budgetjax.saving.export import export as export
+from budgetjax.saving.model_files import load as load
+from budgetjax.saving.model_files import save as save
+from budgetjax.scaling import default_gamma as default_gamma
+from budgetjax.solvers.held_out import held_out_stop as held_out_stop
+from budgetjax.solvers.kernel import worst_norms as _worst_norms
+from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
+from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos as kernel_pegasos
+from budgetjax.solvers.kernel.sbp import sbp as sbp
+from budgetjax.solvers.kernel.sbp import slack_of as slack_of
+from budgetjax.solvers.kernel.sdca import sdca as sdca
+from budgetjax.solvers.kernel.smo import smo as smo
+from budgetjax.solvers.linear.dcd import dcd as dcd
+from budgetjax.solvers.linear.linear_pegasos import linear_pegasos as linear_pegasos
+from budgetjax.solvers.linear.mpu import mpu as mpu
+from budgetjax.solvers.linear.rows import SparseRows as SparseRows
+from budgetjax.solvers.linear.rows import sparse_rows as sparse_rows
+from budgetjax.solvers.solver import History as History
+from budgetjax.solvers.solver import Objective as Objective
+from budgetjax.solvers.solver import Record as Record
+from budgetjax.solvers.solver import Solution as Solution
+from budgetjax.solvers.solver import Solver as Solver
+from budgetjax.solvers.solver import solve as solve
+from budgetjax.stream.fit import fit_stream as fit_stream
+from budgetjax.stream.model import CheckpointError as CheckpointError
+from budgetjax.stream.model import StreamError as StreamError
+from budgetjax.stream.model import StreamModel as StreamModel
+from budgetjax.support_set import Edits as Edits
+from budgetjax.support_set import Expansion as Expansion
+from budgetjax.support_set import Newcomer as Newcomer
+from budgetjax.support_set import averaged as averaged
 
-__all__ = [
-    "RBF",
-    "Algorithm",
-    "CheckpointError",
-    "DelayedProject",
-    "Edits",
-    "Expansion",
-    "Grid",
-    "History",
-    "Kernel",
-    "KernelModel",
-    "Labelled",
-    "Laplacian",
-    "Linear",
-    "LinearModel",
-    "Maintenance",
-    "Mapped",
-    "Matern",
-    "Measured",
-    "Merge",
-    "MergeBestPair",
-    "MultiMerge",
-    "Newcomer",
-    "Normalized",
-    "Objective",
-    "Polynomial",
-    "Product",
-    "Project",
-    "ProjectOntoNearest",
-    "ProjectOntoNewcomer",
-    "RationalQuadratic",
-    "Record",
-    "RemoveFewestErrors",
-    "RemoveLargestMargin",
-    "RemoveOldest",
-    "RemoveRandom",
-    "RemoveSmallest",
-    "Sigmoid",
-    "Solution",
-    "Solver",
-    "SparseRows",
-    "StreamError",
-    "StreamModel",
-    "Sum",
-    "Support",
-    "Sweep",
-    "Table",
-    "Unbudgeted",
-    "alma",
-    "arow",
-    "averaged",
-    "bounds",
-    "budget_svm",
-    "cache_compiled_programs",
-    "calibrated",
-    "compact",
-    "compress",
-    "dcd",
-    "decision_function",
-    "default_gamma",
-    "export",
-    "fit_stream",
-    "forgetron",
-    "fourier",
-    "grid",
-    "held_out_stop",
-    "kernel_pegasos",
-    "kmeans_landmarks",
-    "linear_pegasos",
-    "load",
-    "losses",
-    "mpu",
-    "norma",
-    "norms",
-    "nystrom",
-    "one_class",
-    "passive_aggressive",
-    "pegasos",
-    "perceptron",
-    "predict",
-    "probabilities",
-    "projectron",
-    "prune",
-    "refit",
-    "register",
-    "run",
-    "save",
-    "sbp",
-    "sdca",
-    "sgd",
-    "slack_of",
-    "smo",
-    "solve",
-    "sparse_rows",
-    "stream",
-    "support",
-    "sweep",
-]
+norms = _worst_norms
+_jax_export.register_types()

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import models, scaling, support_set
+from budgetjax import checks, models, scaling, support_set
 from budgetjax.estimators import parameters
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled

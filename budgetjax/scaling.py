@@ -241,6 +241,7 @@ def default_gamma(X: ArrayLike) -> float:
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """
+    checks.on_host("default_gamma", X)
     X = np.asarray(checks.array("default_gamma", "X", X), np.float64)
     if X.ndim != 2 or not X.size:
         raise ValueError(

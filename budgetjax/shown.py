@@ -21,34 +21,39 @@ def short(self: Any) -> str:
         names = [field.name for field in dataclasses.fields(self)]
     else:
         names = self._fields
-    fields = [f"{name}={_text(getattr(self, name))}" for name in names]
+    fields = [f"{name}={text(getattr(self, name))}" for name in names]
     return f"{type(self).__name__}({', '.join(fields)})"
 
 
-def _text(value: Any) -> str:
-    if isinstance(value, jax.Array | np.ndarray | np.generic):
+def text(value: Any) -> str:
+    """A value as a field of a record shows it."""
+    if isinstance(value, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic):
         return _array(value)
     if isinstance(value, Partial):
         name = getattr(value.func, "__name__", repr(value.func))
-        return f"{name}({', '.join(map(_text, value.args))})" if value.args else name
+        return f"{name}({', '.join(map(text, value.args))})" if value.args else name
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        # A counter reads as a number.
-        number = getattr(value, "number", None)
-        return short(value) if number is None else _text(number)
+        # A counter reads as a number, where it has one.
+        known = all(map(_has_values, value))
+        number = getattr(value, "number", None) if known else None
+        return short(value) if number is None else text(number)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
-        shown = ", ".join([*map(_text, value[: 3 if more else FEW]), *more])
+        shown = ", ".join([*map(text, value[: 3 if more else FEW]), *more])
         return f"({shown})" if type(value) is tuple else f"[{shown}]"
     return getattr(value, "__name__", None) or repr(value)
 
 
 def _array(value: Any) -> str:
-    unknown = isinstance(value, Tracer) or not hasattr(value, "tolist")
-    if not unknown and not value.shape and value.dtype.kind in "biuf":
+    if _has_values(value) and not value.shape and value.dtype.kind in "biuf":
         return _number(value.item())
     if isinstance(value, np.ndarray) and value.ndim == 1 and len(value) <= FEW:
         return f"[{', '.join(map(_number, value.tolist()))}]"
     return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+
+
+def _has_values(value: Any) -> bool:
+    return hasattr(value, "tolist") and not isinstance(value, Tracer)
 
 
 def _number(value: Any) -> str:
@@ -86,5 +91,5 @@ def _arguments(signature: inspect.Signature) -> Iterator[str]:
         if one.kind is one.KEYWORD_ONLY and not starred:
             starred = True
             yield "*"
-        given = "" if one.default is one.empty else f"={_text(one.default)}"
+        given = "" if one.default is one.empty else f"={text(one.default)}"
         yield f"{one.name}{given}"

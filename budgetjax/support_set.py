@@ -187,6 +187,17 @@ class Edits(NamedTuple):
     accrued: Float[Array, ""] | None = None
 
 
+def check_edits(where: str, kind: type, returned: Any) -> tuple[Any, Edits]:
+    """`returned` if it is a record of this kind and edits, else a `ValueError`."""
+    got = type(returned).__name__
+    if type(returned) is tuple:
+        match returned:
+            case (record, Edits() as edits) if isinstance(record, kind):
+                return record, edits
+        got = f"({', '.join(type(part).__name__ for part in returned)})"
+    raise ValueError(f"{where} must return ({kind.__name__}, Edits), got {got}")
+
+
 def empty(
     where: str,
     *,
@@ -208,11 +219,6 @@ def empty(
       capacity: the number of slots; None takes the budget.
       dtype: the type of vectors and coefficients.
       average: the memory of averaged iterates, or None.
-
-    Raises:
-      ValueError: if a size is not an integer of at least 1, the budget is above the
-        capacity, the budget is traced and there is no capacity, or the arrays would not
-        fit into memory.
     """
     features = checks.size(where, "num_features", num_features)
     known = checks.concrete(budget)

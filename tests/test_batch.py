@@ -885,6 +885,23 @@ def test_data_sharded_by_rows(name, double):
         close(model.decision_function(X), same.decision_function(X), 1e-5)
 
 
+@pytest.mark.parametrize("solver", [bj.smo, bj.dcd], ids=["smo", "dcd"])
+def test_data_on_a_mesh_with_explicit_axes(solver):
+    """As `jax.make_mesh` makes it, whether it is the mesh of the context or not."""
+    X, y = noisy()
+    kernel = {} if solver.linear else {"kernel": bj.RBF(GAMMA)}
+    mesh = jax.make_mesh((2,), ("examples",))
+    split = NamedSharding(mesh, PartitionSpec("examples"))
+    data = tuple(jax.device_put(each, split) for each in (X, y))
+    expected = bj.solve(solver, X, y, max_steps=20, **kernel).model
+    with jax.set_mesh(mesh):
+        in_context = bj.solve(solver, *data, max_steps=20, **kernel).model
+    alone = bj.solve(solver, *data, max_steps=20, **kernel).model
+    for model in (in_context, alone):
+        found = model.decision_function(X)
+        np.testing.assert_allclose(found, expected.decision_function(X), atol=1e-3)
+
+
 def with_value(name, value):
     return {"slack" if name == "sbp" else "penalty": value}
 

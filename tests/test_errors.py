@@ -1,5 +1,6 @@
 """Bad input: one table of it. Every message says where, what, expected and got."""
 
+import dataclasses
 import pathlib
 import tomllib
 from collections.abc import Callable
@@ -1144,3 +1145,56 @@ def test_one_function_says_what_to_install():
     package = pathlib.Path(bj.__file__).parent
     says = [path for path in package.rglob("*.py") if "pip install" in path.read_text()]
     assert says == [package / "checks.py"]
+
+
+@pytest.mark.parametrize(
+    ("where", "call"),
+    [
+        ("refit", lambda state, X, y: bj.refit(state, X, y)),
+        ("one_class", lambda state, X, y: bj.one_class(state, X)),
+        ("compress", lambda state, X, y: bj.compress(state, 3)),
+        ("prune", lambda state, X, y: bj.prune(state, 3)),
+        ("compact", lambda state, X, y: bj.compact(state)),
+        ("calibrated", lambda state, X, y: bj.calibrated(state, X, y)),
+        ("solve", lambda state, X, y: bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0))),
+        ("default_gamma", lambda state, X, y: bj.default_gamma(X)),
+        ("fit_stream", lambda state, X, y: bj.fit_stream(bj.pegasos, state, [(X, y)])),
+    ],
+)
+def test_what_runs_on_the_host_says_so(where, call):
+    _, state = binary()
+    with pytest.raises(ValueError, match=f"^{where}: arguments must have values, as"):
+        jax.eval_shape(call, state, points(), labels())
+
+
+@pytest.mark.parametrize(
+    ("update", "got"),
+    [
+        (lambda *given: bj.perceptron.update(*given)[::-1], r"\(Edits, State"),
+        (lambda *given: bj.perceptron.update(*given)[0], "State"),
+        (lambda *given: bj.perceptron.update(*given)[1], "Edits"),
+        (lambda *given: (*bj.perceptron.update(*given), 0), r"\(State, Edits, int"),
+    ],
+    ids=["swapped", "state", "edits", "more"],
+)
+def test_an_update_of_ones_own_that_returns_something_else(update, got):
+    own = dataclasses.replace(bj.perceptron, update=update)
+    state = init("perceptron")
+    expected = rf"^perceptron: update must return \(State, Edits\), got {got}\b"
+    for call in (
+        lambda: bj.run(own, state, points(), labels()),
+        lambda: own.step(state, points()[0], 1),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call()
+
+
+def test_a_strategy_that_forgets_itself():
+    class Forgetful(bj.Maintenance):
+        def admit(self, kernel, expansion, newcomer):
+            return self.exchange(expansion, newcomer, jnp.int32(0))
+
+    state = init("perceptron", maintenance=Forgetful())
+    expected = r"^Forgetful: admit must return \(Maintenance, Edits\), got Edits\b"
+    with pytest.raises(ValueError, match=expected):
+        bj.run(bj.perceptron, state, points(), labels())

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
+import registry
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -359,3 +360,31 @@ def test_onnx_has_the_names_of_columns(tmp_path):
     about = onnxruntime.InferenceSession(path).get_modelmeta()
     assert json.loads(about.custom_metadata_map["feature_names"]) == list(COLUMNS)
     assert about.producer_name == "budgetjax"
+
+
+@pytest.mark.parametrize("row", registry.ROWS, ids=lambda row: row.name)
+def test_jax_exports_functions_of_states(row):
+    """A program that takes a state and returns one, as bytes and back."""
+    state = jax.eval_shape(row.init)
+    exported = jax.export.export(jax.jit(lambda state: state))(state)
+    if row.name in ("sgd-huber-regression", "nystrom-momentum-multiclass"):
+        # A schedule, and an optimiser of one's own, are functions without a name.
+        with pytest.raises(ValueError, match="must be of budgetjax"):
+            exported.serialize()
+        return
+    program = jax.export.deserialize(exported.serialize())
+    assert program.in_tree == jax.tree.structure(((state,), {}))
+
+
+@pytest.mark.parametrize("function", [bj.predict, bj.decision_function])
+def test_jax_exports_predictions_of_any_number_of_rows(function, as_installed):
+    model = learned()
+    (rows,) = jax.export.symbolic_shape("rows")
+    many = jax.ShapeDtypeStruct((rows, X.shape[1]), jnp.float32)
+    program = jax.export.deserialize(
+        jax.export.export(jax.jit(function))(model, many).serialize()
+    )
+    for batch in (X[:1], X):
+        np.testing.assert_allclose(
+            program.call(model, batch), function(model, batch), rtol=1e-4, atol=1e-5
+        )

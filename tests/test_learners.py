@@ -9,10 +9,12 @@ import numpy as np
 import optax
 import pytest
 from compiling import quick_to_compile
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.datasets import load_digits
 
 import budgetjax as bj
-from budgetjax import losses
+from budgetjax import checks, losses
 from budgetjax.online import span
 
 # Long loops.
@@ -245,8 +247,7 @@ def test_fourier_features_of_a_small_budget_are_the_first_of_a_large_one():
 
 def test_given_landmarks():
     X, y = digits(1200)
-    landmarks = bj.kmeans_landmarks(X, 50)
-    assert landmarks.shape == (50, 64)
+    landmarks = MiniBatchKMeans(50, random_state=0).fit(X).cluster_centers_
     state = bj.nystrom.init(
         bj.RBF(0.05), num_features=64, budget=50, num_classes=10, landmarks=landmarks
     )
@@ -445,12 +446,10 @@ def test_a_mapped_kernel_learns_what_mapped_rows_teach():
 
 @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
 def test_a_key_is_a_seed_of_numpy(make):
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    first, again, other = (bj.kmeans_landmarks(X, 5, seed=make(i)) for i in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    with pytest.raises(ValueError, match="kmeans_landmarks: seed must be an integer"):
-        bj.kmeans_landmarks(X, 5, seed=make(0)[None])
+    first, again, other = (checks.numpy_seed("refit", make(i)) for i in (0, 0, 1))
+    assert first == again != other
+    with pytest.raises(ValueError, match="refit: seed must be an integer"):
+        checks.numpy_seed("refit", make(0)[None])
 
 
 @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
@@ -475,3 +474,75 @@ def test_a_key_is_a_seed(make):
     one, other = np.asarray(swept.maintenance.seed)
     assert one != other
     assert one.dtype == np.int32
+
+
+# Several devices.
+
+ROWS = PartitionSpec("rows")
+
+
+def two_devices(axis_type):
+    return jax.make_mesh((2,), ("rows",), axis_types=(axis_type,))
+
+
+def trained(learner, **more):
+    return learner.init(bj.RBF(0.1), num_features=64, budget=8, **more)
+
+
+@pytest.mark.parametrize(
+    ("learner", "more"),
+    [
+        (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
+        (bj.perceptron, {"maintenance": bj.MultiMerge(3)}),
+        (bj.projectron, {}),
+        (bj.arow, {}),
+    ],
+    ids=["removal", "merging", "projectron", "arow"],
+)
+def test_a_learner_per_device(learner, more):
+    """`run` and `step` inside `jax.shard_map`, which checks types as it traces."""
+    X, y = parity(60)
+    state = trained(learner, **more)
+
+    def step(X, y):
+        return learner.step(state, X[0], y[0]).expansion.terms
+
+    @jax.jit
+    def scores(X, y):
+        return bj.decision_function(bj.run(learner, state, X, y)[0], X)
+
+    def on_both(function):
+        mesh = two_devices(AxisType.Auto)
+        return jax.shard_map(function, mesh=mesh, in_specs=(ROWS, ROWS), out_specs=ROWS)
+
+    jax.eval_shape(on_both(step), X, y)
+    jax.eval_shape(on_both(scores), X, y)
+    if learner is not bj.perceptron:
+        return  # compiling takes long, and the types are all that is special
+    halves = [scores(X[:30], y[:30]), scores(X[30:], y[30:])]
+    found = jax.jit(on_both(scores))(X, y)
+    np.testing.assert_allclose(found, np.concatenate(halves), rtol=1e-4, atol=1e-4)
+
+
+def test_data_on_a_mesh_with_explicit_axes():
+    """As `jax.make_mesh` makes it, from outside and inside `jit`."""
+    X, y = parity(60)
+    state = trained(bj.perceptron)
+    learned, scores = bj.run(bj.perceptron, state, X, y)
+    expected = bj.decision_function(learned, X)
+
+    split = NamedSharding(two_devices(AxisType.Explicit), ROWS)
+    data = jax.device_put((X, y), split)
+
+    def learn(X, y):
+        learned, scores = bj.run(bj.perceptron, state, X, y)
+        return scores, bj.decision_function(learned, X), bj.predict(learned, X)
+
+    for found in (learn(*data), jax.jit(learn)(*data)):
+        np.testing.assert_allclose(found[0], scores, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[1], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(found[2], np.where(expected > 0, 1, -1))
+        assert found[1].sharding == split
+    # What they give goes on.
+    again = bj.perceptron.step(bj.run(bj.perceptron, state, *data)[0], X[0], y[0])
+    assert int(again.num_seen) == 61

@@ -1,5 +1,6 @@
 """Probabilities: the calibration of scores, where it comes from, and who gives them."""
 
+import jax
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -8,6 +9,7 @@ from test_models import CLASSES, X, learned, regressor, streamed, y
 
 import budgetjax as bj
 from budgetjax import calibration
+from budgetjax.scaling import Scaling
 
 N = len(X)
 
@@ -172,3 +174,20 @@ def test_a_model_of_a_stream_keeps_its_labels_and_file(tmp_path):
         bj.perceptron, model, [(raw, words)], standardise=True, batch_rows=30
     )
     assert more.model.calibration is None
+
+
+def test_probabilities_are_traced():
+    """What is deployed: in `jit`, where the model is an argument or is not."""
+    for model in (
+        bj.calibrated(learned(), X, y),
+        bj.calibrated(learned(3), X, CLASSES),
+    ):
+        expected = bj.probabilities(model, X)
+        for found in (
+            jax.jit(bj.probabilities)(model, X),
+            jax.jit(lambda rows, model=model: bj.probabilities(model, rows))(X),
+        ):
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+    scaled = bj.Labelled(model, scaling=Scaling.empty(X.shape[1]).updated(X))
+    with pytest.raises(ValueError, match="rows must have values where a model scales"):
+        jax.eval_shape(lambda rows: bj.decision_function(scaled, rows), X)

@@ -209,6 +209,19 @@ def test_half_precision_is_refused_where_a_kernel_matrix_is_inverted():
             made(name, dtype=jnp.bfloat16)
     with pytest.raises(ValueError, match="Project: dtype must be float32 or"):
         made("pegasos", maintenance=bj.Project(), dtype=jnp.float16)
+    state = made("pegasos", dtype=jnp.bfloat16)
+    expansion = state.expansion
+    ages = expansion.ages.at[0].set(1)
+    state = state._replace(
+        expansion=expansion._replace(ages=ages, num_active=1 + 0 * ages[0])
+    )
+    for where, call in {
+        "refit": lambda: bj.refit(state, X, y),
+        "one_class": lambda: bj.one_class(state, X),
+        "compress": lambda: bj.compress(state, 3),
+    }.items():
+        with pytest.raises(ValueError, match=f"{where}: dtype must be float32 or"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -263,3 +276,25 @@ def test_what_cannot_be_merged_is_projected(name):
     linear = algorithm.init(bj.Linear(), **shape).maintenance
     assert isinstance(gaussian, bj.Merge)
     assert isinstance(linear, bj.Project)
+
+
+def test_states_of_anything_print():
+    """Shapes, placements, axes, nothing and traced numbers stand where arrays do."""
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=3)
+    assert "num_seen=0," in repr(state)
+    shapes = repr(jax.eval_shape(lambda: state))
+    assert "vectors=float32[4, 2]" in shapes
+    assert "num_seen=Counter(high=int32[], low=int32[])" in shapes
+    assert "budget=None" in repr(jax.tree.map(lambda leaf: None, state))
+    assert "budget=0" in repr(jax.tree.map(lambda leaf: 0, state))
+    assert "Sharding" in repr(jax.tree.map(lambda leaf: leaf.sharding, state))
+    traced = []
+    jax.eval_shape(lambda state: traced.append(repr(state)), state)
+    assert traced == [shapes]
+
+
+def test_dir_lists_what_is_there():
+    listed = dir(bj)
+    assert {"pegasos", "norms", "plots", "datasets", "estimators", "river"} < {*listed}
+    assert not {"Any", "TYPE_CHECKING", "importlib", "register_types"} & {*listed}
+    assert all(hasattr(bj, name) for name in listed)

@@ -226,8 +226,9 @@ class BudgetSVC(OneVersusRest):
     """An SVM of at most `budget` support vectors, by `budgetjax.budget_svm`.
 
     The solver looks at the `budget` examples of the largest loss only. At its optimum
-    several are equally bad, and more than `budget` have a coefficient. Then the largest are kept, by `budgetjax.prune`, and
-    all coefficients and the bias are solved for anew, by `budgetjax.refit`.
+    several are equally bad, and more than `budget` have a coefficient. Then the largest
+    are kept, by `budgetjax.prune`, and all coefficients and the bias are solved for
+    anew, by `budgetjax.refit`.
 
     One-versus-rest, with so many support vectors per model; precision and attributes as
     `SBPClassifier`.

@@ -11,7 +11,15 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, counter, examples, kernels, shown, support_set
+from budgetjax import (
+    checks,
+    counter,
+    examples,
+    kernels,
+    sharding,
+    shown,
+    support_set,
+)
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
@@ -63,16 +71,20 @@ def restarted(state: Any) -> Any:
 class Algorithm(Generic[Arguments, State]):
     """An online algorithm: its name, and pure functions over its state.
 
-    A state is a `NamedTuple` with the fields `algorithm`, its name, `kernel`,
-    `expansion`, `num_seen`, `num_mistakes`, `num_updates` (see `budgetjax.counter`) and
-    whatever else the algorithm needs. Two more have a meaning: with a `loss` that is
+    A state is a `NamedTuple` with the fields `algorithm`, its name; `kernel`, with
+    parameters of the state's dtype; `expansion`, the support set; three counters (see
+    `budgetjax.counter`): `num_seen`, rounds so far; `num_mistakes`, those whose margin
+    was at most 0, or whose score had not the sign of a real target; `num_updates`,
+    those that changed the model; and what the algorithm needs besides. The docstring
+    of its class explains the latter. Two more have a meaning: with a `loss` that is
     not one of labels, a column takes any real target; a `maintenance` starts anew when
     a refit replaces the coefficients.
 
     A conservative algorithm gives `violates` and `update`; one that changes its model
     in every round gives a `block` of its own.
 
-    Every `init` takes the kernel and, of these, what applies:
+    Every `init` raises a `ValueError` that names the argument that does not fit. It
+    takes the kernel and, of these, what applies:
 
     * `num_features`: d, the length of an example.
     * `budget`: B, the maximum number of support vectors; may be traced if `capacity` is
@@ -93,7 +105,7 @@ class Algorithm(Generic[Arguments, State]):
     Attributes:
       name: the registered name, which every state carries.
       init: `init(kernel, *, num_features, budget, num_classes, ...) -> state`, an empty
-        model.
+        model, which scores 0 everywhere.
       violates: `violates(state, score, y) -> bool`, whether this round must change the
         model. It sees the score of the example, shape `(columns,)`, and is cheap.
       update: `update(state, score, y, newcomer) -> (state, edits)`, the change.
@@ -177,10 +189,11 @@ class Algorithm(Generic[Arguments, State]):
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
-        return self.block(self, settled(state), X, y, weights, axis)
+        return self.block(self, *sharding.varying(settled(state), X, y, weights), axis)
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
+@sharding.automatic
 def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array):
     return algorithm.learn(state, x[None], y[None], weight[None])[0]
 

@@ -25,14 +25,9 @@ class State(NamedTuple):
     """The state of an approximate large margin algorithm.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
-      expansion: the support set.
       maintenance: the strategy, with what it remembers.
       squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
       alpha: how near to the largest margin it comes.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
       num_updates: rounds that changed the model, k - 1.
     """
 
@@ -84,12 +79,6 @@ def init(
         `init`; see `budgetjax.Algorithm`.
       alpha: above 0, at most 1: without a budget the margin comes within a part
         :math:`1 - \alpha` of the largest; 1 updates on mistakes only.
-
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number or the kernel does not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

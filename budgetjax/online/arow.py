@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, losses, shown, support_set
+from budgetjax import checks, losses, sharding, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
@@ -28,8 +28,6 @@ class State(NamedTuple):
     """The state of AROW.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
       expansion: the support set. Its coefficients are those of the mean weights.
       maintenance: the strategy, with what it remembers, or None if the support vectors
         are landmarks that stay.
@@ -42,8 +40,6 @@ class State(NamedTuple):
       drift: the share of S that an update forgets.
       moves: allowed moves per B and per doubling of the stream.
       num_moves: rounds that moved support vectors.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
       num_updates: rounds whose margin was below 1.
     """
 
@@ -115,18 +111,15 @@ def init(
       confidence: r, positive: how noisy a label is. Larger is slower and steadier.
       drift: :math:`\delta`, at least 0 and below 1. On electricity prices in time
         order 0.01 raised the accuracy of predictions with 100 vectors from 84.2 to 92.8
-        percent; on a stream that does not drift 0 is best.
+        percent. It pays where the stream never rests: on one that does not drift 0 is
+        best, and after a single abrupt change too, as the certainty it forgets is
+        worth more. Where the labels of an XOR among eight features of noise flip half
+        way through 6,000 rows, predictions with 100 vectors are right in 73 percent
+        with 0.01, and in 78 with 0.
       moves: rounds that may move support vectors, per B and per doubling of the
         stream's length; at least 0.
       landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
         for `budgetjax.nystrom.init`. Then there is no step 1.
-
-    Returns:
-      A model that scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number, the landmarks, the strategy or the kernel does
-        not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -148,7 +141,7 @@ def init(
     """
     where = "arow.init"
     kind = checks.float_dtype(where, dtype)
-    span.check_dtype(where, kind)
+    checks.matrix_dtype(where, kind)
     shared = start(
         where,
         kernel,
@@ -315,7 +308,7 @@ def _moved(
             nothing.spreads,
         )
 
-    return jax.lax.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
+    return sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
 
 
 def _move(

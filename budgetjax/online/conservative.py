@@ -44,7 +44,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import kernels, losses, support_set
+from budgetjax import kernels, losses, sharding, support_set
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
 
 
@@ -172,7 +172,9 @@ def block(
     )
     edits = _without_example(support_set.no_edits(like))
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
-    loop = Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
+    (loop,) = sharding.varying(
+        Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
+    )
 
     delayed = hasattr(getattr(state, "maintenance", None), "make_room")
 
@@ -187,7 +189,8 @@ def block(
 
     def violation(loop):
         new = _violation(algorithm, block, loop)
-        return new if axis is None else _only_if(ready(loop), new, loop)
+        new = new if axis is None else _only_if(ready(loop), new, loop)
+        return sharding.varying(new)[0]
 
     def violations(loop):
         return jax.lax.while_loop(lambda loop: any_model(ready(loop)), violation, loop)
@@ -195,7 +198,7 @@ def block(
     def with_room(loop):
         """The loop with room for a newcomer, if one waits for it."""
         wanted = alive(loop) & _full(loop)
-        return jax.lax.cond(
+        return sharding.cond(
             any_model(wanted),
             lambda: _with_room(algorithm, block, loop, wanted),
             lambda: loop,
@@ -275,7 +278,7 @@ def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
         return state, expansion.scale, expansion.average, loop.edits
 
     violated = loop.next == 0
-    state, scale, average, edits = jax.lax.cond(violated, changed, unchanged)
+    state, scale, average, edits = sharding.cond(violated, changed, unchanged)
     expansion = loop.state.expansion._replace(scale=scale, average=average)
     last = jnp.where(violated, 0, loop.last)
     return loop._replace(
@@ -483,12 +486,14 @@ def _update(
     if average is not None:
         average = average._replace(since=_since(block, state, last, i))
     now = expansion._replace(scale=_scale(block, state, last, i + 1), average=average)
-    new, edits = algorithm.update(
+    returned = algorithm.update(
         state._replace(num_seen=state.num_seen._replace(low=clock), expansion=now),
         scores[i],
         block.y[i],
         newcomer,
     )
+    where = f"{algorithm.name}: update"
+    new, edits = support_set.check_edits(where, type(state), returned)
     edits = complete(now, edits)
     scale = support_set.shrunk(now.scale, edits)
     if average is not None and block.averaged is not None:

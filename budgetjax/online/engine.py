@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, examples, kernels, models, support_set
+from budgetjax import checks, examples, kernels, models, sharding, support_set
 from budgetjax.online.algorithm import Algorithm, State
 
 
@@ -146,6 +146,7 @@ def check_room(where: str, state: Any) -> None:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5, 6))
+@sharding.automatic
 def run_checked(
     algorithm: Algorithm,
     state: Any,
@@ -175,7 +176,8 @@ def run_checked(
         return (state, scores), None
 
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
-    (state, scores), _ = jax.lax.scan(body, (state, scores), starts)
+    carry, *_ = sharding.varying((state, scores), X, y, weights)
+    (state, scores), _ = jax.lax.scan(body, carry, starts)
     return state, models.flat(scores) if keeps else not_finite(state)
 
 

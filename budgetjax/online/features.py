@@ -37,7 +37,6 @@ class State(NamedTuple):
     """The state of a linear learner on features of a kernel.
 
     Attributes:
-      algorithm: its name.
       kernel: what the features are made of.
       expansion: the model as other learners have it, `f(x) = sum_j a_j k(x_j, x)`: what
         predicts. After every call it is what `weights` say.
@@ -50,9 +49,6 @@ class State(NamedTuple):
       sums: the sum of the weights of all rounds in the average, or None.
       optimizer: the update of an optax optimiser, a `jax.tree_util.Partial`.
       optimizer_state: what it remembers.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0: for a regressor, rounds in which
-        the score had not the sign of the target.
       num_updates: rounds with a gradient.
     """
 

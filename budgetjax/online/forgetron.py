@@ -19,14 +19,9 @@ class State(NamedTuple):
     """The state of a Forgetron.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
       expansion: the support set; the coefficient of a vector is `sigma_i y_i`.
       slack: `15/32 M - Q`, the damage that the next removals may do. Not `M` and `Q`
         themselves: float32 cannot count beyond 2^24 mistakes.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
-      num_updates: the same.
     """
 
     algorithm: Name
@@ -85,12 +80,6 @@ def init(
       kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, which `Normalized` of
         any kernel has.
       num_classes: 2, labels -1 and +1.
-
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number or the kernel does not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

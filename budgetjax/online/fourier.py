@@ -85,10 +85,6 @@ def init(
     Returns:
       A model that scores 0 everywhere. It has no support vectors.
 
-    Raises:
-      ValueError: if a size, a number, the loss, the optimiser or the kernel does not
-        fit.
-
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.fourier.init(bj.RBF(gamma=1.0), num_features=2, budget=100)

@@ -42,17 +42,12 @@ class State(NamedTuple):
     """The state of a learner by gradient descent.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
       expansion: the support set, with sums if iterates are averaged.
       maintenance: the strategy, with what it remembers.
       loss: a function of scores and target, a `jax.tree_util.Partial`.
       learning_rate: a number, a schedule, or None for `1 / (regularization * t)`.
       regularization: lambda.
       ball: the memory of `project_to_ball`, or None.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0: for a regressor, rounds in which
-        score and target differ in sign.
       num_updates: rounds with a gradient.
     """
 

@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from budgetjax import checks, kernels, support_set
@@ -22,9 +21,6 @@ def given(
       kernel: positive definite.
       expansion: empty.
       landmarks: shape `(m, num_features)`, m from 1 to the budget.
-
-    Raises:
-      ValueError: if the landmarks do not fit, or their kernel matrix is not positive.
     """
     rows, width = expansion.vectors.shape
     Z = checks.array(where, "landmarks", landmarks)
@@ -57,23 +53,3 @@ def given(
             f"of {type(kernel).__name__} that is not"
         )
     return expansion, basis
-
-
-def kmeans_landmarks(X: ArrayLike, budget: int, *, seed: int | Array = 0) -> np.ndarray:
-    """Centres of scikit-learn's `MiniBatchKMeans`, as landmarks for `nystrom`.
-
-    Args:
-      X: a sample of the data, shape `(n, num_features)`, n at least `budget`.
-      budget: how many.
-      seed: for the first centres, or a key of `jax.random`.
-
-    Returns:
-      Shape `(budget, num_features)`.
-
-    Raises:
-      ImportError: without scikit-learn.
-    """
-    cluster = checks.needs("kmeans_landmarks", "sklearn.cluster")
-    seed = checks.numpy_seed("kmeans_landmarks", seed)
-    clusters = cluster.MiniBatchKMeans(budget, random_state=seed).fit(X)
-    return np.asarray(clusters.cluster_centers_)

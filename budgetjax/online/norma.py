@@ -43,12 +43,6 @@ def init(
       learning_rate: eta, a positive number; None is 1, or 0.3 for real targets.
       regularization: lambda, at least 0.
 
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number, the loss or the kernel does not fit.
-
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.norma.init(

@@ -52,16 +52,13 @@ def init(
       optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the program: give
         the same one again, or loops are compiled again.
       landmarks: shape `(m, num_features)` with m at most B, where they are known:
-        `budgetjax.kmeans_landmarks` are good ones. None takes them from the stream.
+        the centres of scikit-learn's `MiniBatchKMeans` are good ones. None takes them
+        from the stream.
       tolerance: an example becomes a landmark if its distance from the span of the
         others, squared, is above this part of k(x, x).
 
     Returns:
       A model that scores 0 everywhere. Its support vectors are the landmarks.
-
-    Raises:
-      ValueError: if a size, a number, the loss, the optimiser, the landmarks or the
-        kernel does not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -84,7 +81,7 @@ def init(
     """
     where = "nystrom.init"
     kind = checks.float_dtype(where, dtype)
-    span.check_dtype(where, kind)
+    checks.matrix_dtype(where, kind)
     shared = start(
         where,
         kernel,

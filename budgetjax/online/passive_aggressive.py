@@ -21,14 +21,10 @@ class State(NamedTuple):
     """The state of a passive-aggressive learner.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
       expansion: the support set; a coefficient is `tau y` until it is merged.
       maintenance: the strategy, with what it remembers.
       largest_step: the maximum of tau: C for PA-I, else the largest number.
       damping: what is added to `k(x, x)`: 1 / (2 C) of PA-II, else 0.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
       num_updates: rounds whose margin was below 1.
     """
 
@@ -87,12 +83,6 @@ def init(
         dtype: as in every `init`; see `budgetjax.Algorithm`.
       variant: "PA", "PA-I" or "PA-II".
       penalty: C, a positive number; without effect on "PA".
-
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number, the variant or the kernel does not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

@@ -49,12 +49,6 @@ def init(
       regularization: lambda, positive.
       project_to_ball: the optional last step of Pegasos.
 
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number or the kernel does not fit.
-
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.pegasos.init(

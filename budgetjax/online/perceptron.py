@@ -20,13 +20,9 @@ class State(NamedTuple):
     """The state of a Perceptron.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
       expansion: the support set; coefficients are `y`, or +1 and -1 in two columns.
       maintenance: the strategy, with what it remembers.
       margin: the beta of the Margin Perceptron.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
       num_updates: rounds that changed the model, or, unbudgeted, would have.
     """
 
@@ -79,12 +75,6 @@ def init(
         dtype: as in every `init`; see `budgetjax.Algorithm`. With `average` it is the
         averaged Perceptron: a bound on its mistakes becomes one on the risk.
       margin: beta, at least 0; 0 updates on mistakes only.
-
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number or the kernel does not fit.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp

@@ -22,15 +22,10 @@ class State(NamedTuple):
     """The state of a Projectron.
 
     Attributes:
-      algorithm: its name.
-      kernel: with parameters of the state's dtype.
-      expansion: the support set.
       span: the span of the support vectors.
       threshold: eta, the distance up to which an example is projected.
       margin_updates: whether it is a Projectron++.
-      num_seen: rounds so far, t.
-      num_mistakes: rounds whose margin was at most 0.
-      num_updates: the same, or rounds whose margin was below 1 with margin updates.
+      num_updates: mistakes, or rounds whose margin was below 1 with margin updates.
     """
 
     algorithm: Name
@@ -86,12 +81,6 @@ def init(
         is the Perceptron until the budget is full, and makes no margin updates.
       margin_updates: also learn where the margin is too small.
 
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number or the kernel does not fit.
-
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.projectron.init(bj.RBF(gamma=1.0), num_features=1, budget=10)
@@ -111,7 +100,7 @@ def init(
     """
     where = "projectron.init"
     dtype = checks.float_dtype(where, dtype)
-    span.check_dtype(where, dtype)
+    checks.matrix_dtype(where, dtype)
     shared = start(
         where,
         kernel,

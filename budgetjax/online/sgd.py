@@ -60,12 +60,6 @@ def init(
         for real targets.
       regularization: lambda, at least 0.
 
-    Returns:
-      An empty model, which scores 0 everywhere.
-
-    Raises:
-      ValueError: if a size, a number, the loss or the kernel does not fit.
-
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp, optax
       >>> state = bj.sgd.init(

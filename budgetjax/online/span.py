@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import checks, support_set
@@ -55,15 +54,6 @@ class Span(NamedTuple):
     selves: Float[Array, " rows"]
     root: Float[Array, "rows rows"]
     turn: Integer[Array, ""]
-
-
-def check_dtype(where: str, dtype) -> None:
-    """Raises unless a kernel matrix can be inverted in this type."""
-    if jnp.finfo(dtype).eps > 1e-6:
-        raise ValueError(
-            f"{where}: dtype must be float32 or float64, because a kernel matrix is "
-            f"inverted, got {np.dtype(dtype)}"
-        )
 
 
 def empty(where: str, rows: int, dtype) -> Span:

@@ -81,6 +81,7 @@ def compress(
     steps = checks.size(where, "steps", steps, at_least=0)
     # An estimator of ours has coefficients of the name that those of an SVC have.
     model = getattr(model, "model_", model)
+    checks.on_host(where, model)
     given = models.inner(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
         small = compress(given.model, budget, steps=steps, progress=progress)
@@ -88,6 +89,7 @@ def compress(
     found = models.support(given)
     active = np.asarray(found.mask)
     X, coefficients = (jnp.asarray(np.asarray(part)[active]) for part in found[:2])
+    checks.matrix_dtype(where, X.dtype)
     if not len(X):
         raise ValueError("compress: model must have support vectors, got none yet")
     kernel, bias = given.kernel, getattr(given, "bias", jnp.zeros((), X.dtype))

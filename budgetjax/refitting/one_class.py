@@ -82,8 +82,10 @@ def one_class(
     threshold by scores that leave one out.
     """
     where = "one_class"
+    checks.on_host(where, state, X, weight)
     inner = models.innermost(state)
     algorithm = registry.of_state(where, inner)
+    checks.matrix_dtype(where, inner.expansion.vectors.dtype)
     models.num_features(where, inner)
     checks.fraction(where, "rate", rate)
     checks.positive(where, "penalty", penalty)

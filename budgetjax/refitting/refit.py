@@ -187,11 +187,13 @@ def refit(
     every eighth example; steps are halved where they fail.
     """
     where = "refit"
+    checks.on_host(where, state, X, y, weight, penalty)
     model, state = state, models.innermost(state)
     of_solver = isinstance(state, KernelModel)
     if of_solver:
         model, state = _with_state(where, model, state, learn_metric)
     algorithm = registry.of_state(where, state)
+    checks.matrix_dtype(where, state.expansion.vectors.dtype)
     function = _loss(where, loss, state.expansion.num_columns)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     checks.positive(where, "tolerance", tolerance)

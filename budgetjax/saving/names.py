@@ -52,6 +52,11 @@ MODULES = {
     "online.sweep": "Grid Sweep Table",
 }
 TYPES = {name: where for where, names in MODULES.items() for name in names.split()}
+OPTAX_STATES = tuple(
+    f"optax.{name}"
+    for name, kind in vars(optax).items()
+    if isinstance(kind, type) and hasattr(kind, "_fields")
+)
 
 
 def _functions() -> dict[str, Callable[..., Any]]:

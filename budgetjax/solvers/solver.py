@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, progress_bar, shown
+from budgetjax import checks, progress_bar, sharding, shown
 from budgetjax.solvers.linear.rows import sparse_rows
 
 # So that an editor knows the arguments of an `init`, and the fields of its state.
@@ -42,7 +42,8 @@ class Solver(Generic[Arguments, State]):
     A state is complete but for the training set, which all functions take with it. Its
     field `algorithm` is the solver's name.
 
-    Every `init` takes the training set and, by name, some of these arguments:
+    Every `init` raises a `ValueError` that names the argument that does not fit. It
+    takes the training set and, by name, some of these arguments:
 
     - `X`: examples, shape `(n, d)`; float64 stays so. Linear solvers also take a matrix
       of `scipy.sparse` or `budgetjax.sparse_rows`, and leave numbers in their type.
@@ -153,6 +154,7 @@ class Solution(NamedTuple):
     __repr__ = shown.short
 
 
+@sharding.automatic_on_host
 def solve(
     solver: Solver,
     X: Any,
@@ -205,6 +207,7 @@ def solve(
       True
     """
     where = "solve"
+    checks.on_host(where, X, y, state, arguments)
     if not isinstance(solver, Solver):
         raise ValueError(
             f"{where}: solver must be one such as budgetjax.smo, got "

@@ -16,22 +16,14 @@ from budgetjax.kernels import Kernel, check_kernel
 def training_set(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    """Examples and labels of a kernel solver, in one float type.
-
-    Raises:
-      ValueError: if they are no training set of two classes, or the kernel is none.
-    """
+    """Examples and labels of a kernel solver, in one float type."""
     check_kernel(where, "kernel", kernel)
     X = features(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)
 
 
 def features(where: str, X: Any) -> Float[Array, "n d"]:
-    """Dense rows; floats keep their type, other numbers become JAX's default.
-
-    Raises:
-      ValueError: if they are not finite, or no matrix.
-    """
+    """Dense rows; floats keep their type, other numbers become JAX's default."""
     X = checks.array(where, "X", X)
     check_shape(where, X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
@@ -51,11 +43,7 @@ def check_shape(where: str, shape: tuple[int, ...]) -> None:
 def signs(
     where: str, y: ArrayLike, number: int, dtype: DTypeLike
 ) -> Float[Array, " n"]:
-    """The labels, if they are -1 and +1, both, and of this number.
-
-    Raises:
-      ValueError: if they are not.
-    """
+    """The labels, if they are -1 and +1, both, and of this number."""
     y = checks.array(where, "y", y)
     if y.shape != (number,):
         raise ValueError(
@@ -80,11 +68,7 @@ def signs(
 def weights(
     where: str, weight: ArrayLike | None, y: Float[Array, " n"]
 ) -> Float[Array, " n"] | None:
-    """The weights of the examples, if they are above 0, or None.
-
-    Raises:
-      ValueError: if they are not.
-    """
+    """The weights of the examples, if they are above 0, or None."""
     if weight is None:
         return None
     weight = checks.array(where, "weight", weight)
@@ -155,11 +139,7 @@ def check_same(
 def prepare(
     state: Any, X: ArrayLike, y: ArrayLike
 ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    """The training set of a kernel solver's state, as arrays of floats.
-
-    Raises:
-      ValueError: if it is another one.
-    """
+    """The training set of a kernel solver's state, as arrays of floats."""
     where = "solve"
     X, y = training_set(where, state.rows.kernel, X, y)
     n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype

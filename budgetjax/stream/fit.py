@@ -127,6 +127,7 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
+    checks.on_host(WHERE, state, batches)
     learner = state.state if isinstance(state, StreamModel) else state
     checks.check_algorithm(WHERE, algorithm, learner)
     fills = checks.flag(WHERE, "fill_missing", fill_missing)

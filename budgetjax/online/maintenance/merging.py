@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, support_set
+from budgetjax import checks, sharding, support_set
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
@@ -119,7 +119,7 @@ class MultiMerge(Maintenance):
             return Edits((*(blank for _ in range(self.count - 1)), own))
 
         # Merges are rare here, so a branch pays.
-        edits = jax.lax.cond(
+        edits = sharding.cond(
             expansion.full, lambda: self._merge(kernel, expansion, newcomer), enter
         )
         return self, edits

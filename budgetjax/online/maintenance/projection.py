@@ -47,7 +47,7 @@ class Project(Maintenance):
         checks.flag("Project", "best", self.best)
 
     def start(self, kernel, expansion, seed):
-        span.check_dtype("Project", expansion.vectors.dtype)
+        checks.matrix_dtype("Project", expansion.vectors.dtype)
         return Project(self.best, span.of(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
@@ -137,7 +137,7 @@ class DelayedProject(Maintenance):
             )
 
     def start(self, kernel, expansion, seed):
-        span.check_dtype("DelayedProject", expansion.vectors.dtype)
+        checks.matrix_dtype("DelayedProject", expansion.vectors.dtype)
         return self
 
     def admit(self, kernel, expansion, newcomer):

@@ -1,5 +1,9 @@
 """The base of all strategies of maintenance."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
@@ -30,6 +34,11 @@ class Maintenance(Parameters):
       ...     bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveFarthest())
     """
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "admit" in vars(cls):
+            cls.admit = _checked(cls.__name__, cls.admit)
+
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike
     ) -> "Maintenance":
@@ -53,6 +62,17 @@ class Maintenance(Parameters):
     def rescale(self, factor: Float[Array, ""]) -> "Maintenance":
         """The strategy after all stored coefficients were multiplied by `factor`."""
         return self
+
+
+def _checked(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, whose result is checked as it is traced."""
+
+    @functools.wraps(admit)
+    def checked(self, kernel, expansion, newcomer):
+        returned = admit(self, kernel, expansion, newcomer)
+        return support_set.check_edits(f"{name}: admit", Maintenance, returned)
+
+    return checked
 
 
 def again(strategy: Maintenance, kernel: Kernel, expansion: Expansion) -> Maintenance:

@@ -48,7 +48,6 @@ class State(NamedTuple):
     """The state of the solver on `n` examples.
 
     Attributes:
-      algorithm: name of the solver.
       rows: the kernel and its rows.
       norm: norm of the slacks, which holds the budget; see `norms.Norm`.
       penalty: C.
@@ -131,9 +130,6 @@ def init(
     Returns:
       A state of the zero model. Budget and penalty are leaves of it, so that `jax.vmap`
       sweeps them; the norm is structure.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj, jax, jax.numpy as jnp, numpy as np

@@ -33,7 +33,6 @@ class State(NamedTuple):
     """The state of a solver of the SVM on `n` examples.
 
     Attributes:
-      algorithm: name of the solver.
       rows: the kernel and its rows.
       penalty: C.
       weight: v, shape `(n,)`, or None.

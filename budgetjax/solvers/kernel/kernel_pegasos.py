@@ -21,9 +21,6 @@ Args:
 Returns:
   A state of the zero model; its coefficients are the counts.
 
-Raises:
-  ValueError: if an argument does not fit.
-
 Example:
   >>> import budgetjax as bj
   >>> from budgetjax.datasets import load

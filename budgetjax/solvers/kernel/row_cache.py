@@ -85,9 +85,6 @@ def start(
       batch_size: maximum number of rows per request.
       cache_size: see `budgetjax.Solver`.
       rows: those of another state with this kernel, `X` and `batch_size`, or None.
-
-    Raises:
-      ValueError: if an argument does not fit, or kernel values overflow.
     """
     if cache_size is not None:
         checks.positive(where, "cache_size", cache_size)

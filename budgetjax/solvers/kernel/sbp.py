@@ -29,7 +29,6 @@ class State(NamedTuple):
     """The state of the Stochastic Batch Perceptron on `n` examples.
 
     Attributes:
-      algorithm: name of the solver.
       rows: the kernel and its rows.
       slack: nu.
       weight: v, shape `(n,)`, or None.
@@ -122,12 +121,6 @@ def init(
       average_power: p, at least 0; the t-th iterate counts about as t^p in the average.
         0 is the uniform average of the paper, of which Lemma 3.2 says that it is within
         O(sqrt(1/T)) of the highest level after T updates.
-
-    Returns:
-      A state of the zero model.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj

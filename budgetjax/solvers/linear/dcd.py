@@ -27,7 +27,6 @@ class State(NamedTuple):
     """The state of the solver on `n` examples.
 
     Attributes:
-      algorithm: name of the solver.
       weights: `w`: the features', and the constant's if there is one.
       coefficients: `alpha`, shape `(n,)`.
       upper: maximum of a coefficient, `U`; infinite for the squared loss.
@@ -99,9 +98,6 @@ def init(
 
     Returns:
       A state of the zero model, in JAX's default precision; `solve` has float64.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj

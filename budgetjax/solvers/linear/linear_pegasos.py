@@ -21,7 +21,6 @@ class State(NamedTuple):
     """The state of the learner on `n` examples.
 
     Attributes:
-      algorithm: name of the solver.
       weights: `lambda k (t - 1)` times `w_t`, a sum of patterns: the features', and
         the constant's if there is one.
       coefficients: how often each pattern is in that sum, shape `(n,)`.
@@ -82,9 +81,6 @@ def init(
 
     Returns:
       A state of the zero model, in JAX's default precision; `solve` has float64.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj

@@ -32,7 +32,6 @@ class State(NamedTuple):
     """The state of the learner on `n` examples.
 
     Attributes:
-      algorithm: name of the solver.
       weights: `a`: the features', and the constant's if there is one. With a kernel,
         the margins of all patterns.
       counts: `I_k`, shape `(n,)`.

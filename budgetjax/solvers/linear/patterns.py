@@ -64,11 +64,7 @@ def problem_of(
     bias_scale: ArrayLike,
     kernel: Kernel | None = None,
 ) -> Problem:
-    """The problem of a training set of two classes, checked; see `budgetjax.Solver`.
-
-    Raises:
-      ValueError: if an argument does not fit, or a squared norm overflows.
-    """
+    """The problem of a training set of two classes, checked; see `budgetjax.Solver`."""
     if kernel is None:
         rows = as_rows(where, X)
         (n, d), squares = rows.shape, _squares(rows)
@@ -119,11 +115,7 @@ def _dense_squares(X: Float[Array, "n d"], dtype: np.dtype) -> Float[Array, " n"
 
 
 def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
-    """The patterns of a linear state, and the labels; not to be traced if sparse.
-
-    Raises:
-      ValueError: if it is another training set.
-    """
+    """The patterns of a linear state, and the labels; not to be traced if sparse."""
     where, problem = "solve", state.problem
     dense = problem.kernel is not None
     rows = DenseRows(training_set.features(where, X)) if dense else as_rows(where, X)

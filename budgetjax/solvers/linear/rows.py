@@ -261,9 +261,6 @@ def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
     Args:
       where: the caller's name, for error messages.
       X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
-
-    Raises:
-      ValueError: if it is none of these, or empty, or not finite.
     """
     X = sparse_rows(X) if hasattr(X, "tocsr") else X
     if not isinstance(X, SparseRows):

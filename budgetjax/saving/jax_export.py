@@ -1,0 +1,52 @@
+"""Types of states and models, known to `jax.export`, which serializes their structure.
+
+Types and functions have the names of model files.
+"""
+
+import contextlib
+import json
+from typing import Any
+
+import jax.export
+from jax.tree_util import Partial
+
+from budgetjax.checks import Name, Static
+from budgetjax.online import registry
+from budgetjax.parameters import Parameters
+from budgetjax.saving import names, trees
+from budgetjax.solvers import SOLVERS
+
+
+def register_types() -> None:
+    """Registers all types that can be in a state or a model."""
+    known = (*names.TYPES, *registry.names(), *SOLVERS, *names.OPTAX_STATES)
+    kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}
+    kinds[Partial] = "jax.tree_util.Partial"
+    for kind, name in kinds.items():
+        # Another package may have registered a type of JAX or optax.
+        with contextlib.suppress(ValueError):
+            if issubclass(kind, tuple):
+                jax.export.register_namedtuple_serialization(kind, serialized_name=name)
+            elif issubclass(kind, Partial | Parameters | Name | Static):
+                jax.export.register_pytree_node_serialization(
+                    kind,
+                    serialized_name=name,
+                    serialize_auxdata=_encoded,
+                    deserialize_auxdata=_decoded,
+                )
+
+
+def _encoded(auxiliary: Any) -> bytes:
+    own: dict[str, Any] = {}
+    node, _ = trees.encode("jax.export", auxiliary, own)
+    for thing in own.values():
+        raise ValueError(
+            "jax.export: functions in a state must be of budgetjax.losses or "
+            f"optax.losses, got {names.own_name(thing)}"
+        )
+    return json.dumps(node).encode()
+
+
+def _decoded(data: bytes | bytearray) -> Any:
+    decoder = trees.Decoder("jax.export", {}, "another version", {})
+    return decoder.decode(json.loads(data))
