@@ -1,6 +1,7 @@
 """Learning from a stream of batches; see `fit_stream`."""
 
 import contextlib
+import itertools
 import os
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -67,8 +68,9 @@ def fit_stream(
       state: state of that algorithm; or a `StreamModel` to continue, with its classes,
         scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
-        `(X, y, weight)`: X of shape `(n, num_features)`, dense or a sparse matrix of
-        SciPy, y and weight of shape `(n,)`, as for `budgetjax.run`; y of shape
+        `(X, y, weight)`: X of shape `(n, num_features)`, dense, a sparse matrix of
+        SciPy, or a data frame or Arrow table, whose columns are found by the names of
+        the model's, or else of the first batch's; y and weight of shape `(n,)`, as for `budgetjax.run`; y of shape
         `(n, num_outputs)` for several real outputs.
       classes: all labels, in the order of the learner's columns: numbers or strings.
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
@@ -131,9 +133,8 @@ def fit_stream(
     checks.check_algorithm(WHERE, algorithm, learner)
     fills = checks.flag(WHERE, "fill_missing", fill_missing)
     model = _begin(state, classes, intercept, standardise, fills, reservoir)
-    name, total = source.name_of(batches), None
-    if isinstance(batches, Batches):
-        model, total = _with_names(model, batches), batches.num_rows
+    name, total = source.name_of(batches), getattr(batches, "num_rows", None)
+    model, batches = _with_names(model, batches)
     expansion = model.state.expansion
     rows = source.rows_of_a_batch(
         WHERE, expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
@@ -195,23 +196,29 @@ def _check_batches(batches: Any) -> None:
         )
 
 
-def _with_names(model: StreamModel, batches: Batches) -> StreamModel:
-    """The model with the names of the columns, if they fit it."""
+def _with_names(
+    model: StreamModel, batches: Iterable[Any]
+) -> tuple[StreamModel, Iterable[Any]]:
+    """The model with the names of the columns, and the batches in its order of them."""
     features = models.num_features(WHERE, model.state)
-    if batches.num_features != features:
-        raise ValueError(
-            f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
-            f"num_features, got {batches.num_features}"
-        )
-    names, known = batches.feature_names, model.model.feature_names
-    if names is None:
-        return model
-    if known not in (None, names):
-        raise ValueError(
-            f"{WHERE}: {batches.name}: X must have the columns of the model, "
-            f"{', '.join(known[:10])}, got {', '.join(names[:10])}"
-        )
-    return model._replace(model=model.model._replace(feature_names=names))
+    known, found = model.model.feature_names, None
+    if isinstance(batches, Batches):
+        batches = source.in_order(batches, known)
+        if batches.num_features != features:
+            raise ValueError(
+                f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
+                f"num_features, got {batches.num_features}"
+            )
+        found = batches.feature_names
+    else:
+        rest = iter(batches)
+        first = _next(rest, source.name_of(batches), Position(model))
+        batches = () if first is None else itertools.chain([first], rest)
+        if isinstance(first, tuple | list) and first:
+            found = models.column_names(first[0])
+    if known is None and found is not None and len(found) == features:
+        model = model._replace(model=model.model._replace(feature_names=found))
+    return model, batches
 
 
 def _begin(

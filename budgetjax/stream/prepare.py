@@ -57,12 +57,12 @@ def prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
     name, model = source.name_of(batches), start.model
     dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
     width = model.state.expansion.vectors.shape[1]
-    names = getattr(batches, "feature_names", None)
+    names = model.model.feature_names
     read = 0
     # Before they are scaled, features may need more digits than after.
     wide = dtype if scaling is None else np.float64
     outputs = target_shape(model.state)
-    ready = source.in_rows(batches, rows, wide, width, outputs)
+    ready = source.in_rows(batches, rows, wide, width, outputs, names)
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:

@@ -4,20 +4,15 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax.typing import DTypeLike
 
 from budgetjax import checks
-from budgetjax.stream.batches import Batches, rows_of_a_batch
+from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
-from budgetjax.stream.readers.columns import (
-    HOW_TO_ENCODE,
-    Columns,
-    intact,
-    intact_parts,
-)
+from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, Table, intact
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row has to fit: it is taken
 # to need this many bytes per cell.
@@ -27,28 +22,35 @@ CELL = 64
 OTHERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+WHOLE = re.compile(r"[+-]?\d+")
+COMMA = re.compile(r"[+-]?\d*,\d+")
+# The first bytes of such text.
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def csv(
-    path: files.Path,
+    path: files.Path | Sequence[files.Path],
     *,
     target: str | int | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     header: bool = True,
     delimiter: str = ",",
+    decimal: str = ".",
+    text_target: bool | None = None,
     allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
-    r"""Batches of a CSV file.
+    r"""Batches of a CSV file, or of several.
 
-    pyarrow parses it in blocks of 256 KiB, of which some 10 MiB are held, and
-    decompresses files `.gz` and `.bz2`. The text is UTF-8, cells may be quoted, and
-    empty lines are skipped. Columns that are not used may hold anything.
+    pyarrow parses it in blocks of 256 KiB, of which some 10 MiB are held; files `.gz`,
+    `.bz2` and `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty
+    lines are skipped. Columns that are not used may hold anything.
 
     Args:
-      path: path of the file.
+      path: a file, a list of files, or a folder, all whose `*.csv`, also compressed,
+        are read, in the order of their names.
       target: column of y, by its name or number, negative ones counting from the end;
         None if there is none, and batches are then `(X,)`.
       features: columns of X, which must hold numbers, or true and false; None is all
@@ -59,14 +61,17 @@ def csv(
       header: whether the first line holds the names of the columns. Without it they are
         called "0", "1" and so on.
       delimiter: character between cells.
+      decimal: character before the decimals of a number.
+      text_target: whether targets are strings, or not; None looks at them.
       allow_missing: whether a number of X that is missing is NaN, not an error.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: type of X and the weights: float32 or float64; None is float64.
 
     Returns:
       `Batches`. Targets are numbers or booleans where those of the first block all are,
-      else strings. Numbers are int64 as long as all of them are whole, then float64;
-      those beyond 2^53 are rounded.
+      else strings. Whole numbers are int64, and where some have decimals, float64 from
+      there on. They are strings if one of them, anywhere, has leading zeros, such as
+      "007", or is beyond 64 bits: the first read looks at all of them.
 
     Raises:
       FileNotFoundError: if there is no such file.
@@ -90,59 +95,165 @@ def csv(
     pa = files.needs("csv", "pyarrow")
     dtype = files.float_type("csv", dtype)
     checks.flag("csv", "header", header)
-    checks.flag("csv", "allow_missing", allow_missing)
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
-        raise ValueError(f"csv: delimiter must be one character, got {delimiter!r}")
-    files.check_opens(path)
-    where = str(path)
-    with intact(where, WHAT), _told([], header):
-        with pa.input_stream(where) as file:
-            line = file.read(BLOCK).partition(b"\n")[0]
-        block = max(BLOCK, CELL * line.count(delimiter.encode()))
-        open_ = functools.partial(_opened, where, delimiter, block)
-        with open_(None if header else []) as reader:
-            names, kinds = reader.schema.names, reader.schema.types
-    seen = (one for one in OTHERS if one != delimiter and one.encode() in line)
-    other = next(seen, None)
-    if len(names) == 1 and other is not None:
-        raise ValueError(
-            f"{where}: cells must be separated by {delimiter!r}, got "
-            f"{line.decode(errors='replace').strip()[:80]!r} as the first line; "
-            f"delimiter={other!r} reads it"
-        )
-    if not header:
-        names = [str(i) for i in range(len(names))]
-    elif features is None and not isinstance(target, str):
-        _check_names(where, names)
-    chosen = table_columns.chosen(where, names, target, features, weight)
-    types = {
-        name: _type(pa, kind, name == chosen.target)
-        for name, kind in zip(names, kinds, strict=True)
-    } | dict.fromkeys(chosen.of_text(), pa.string())
+    if text_target is not None:
+        checks.flag("csv", "text_target", text_target)
+    for name, character in (("delimiter", delimiter), ("decimal", decimal)):
+        if not isinstance(character, str) or len(character) != 1:
+            raise ValueError(f"csv: {name} must be one character, got {character!r}")
+    paths = files.several("csv", path, (".csv", ".csv.gz", ".csv.bz2", ".csv.xz"))
+    parse = Parse(header, delimiter, decimal)
+    found = [_File.of(pa, str(one), parse) for one in paths]
+    names = found[0].names
+    if header and features is None and target not in names:
+        _check_names(found[0].path, names)
 
-    def tables(wanted: Columns) -> Iterator[Any]:
-        used = {name: types[name] for name in wanted.names()}
-        found = None if header else names
-        with _told(names, header), open_(found, len(names) > 1, used) as reader:
-            yield from _with_integers(reader, wanted.target)
+    @functools.cache
+    def target_type(name: str) -> Any:
+        kind = found[0].types[names.index(name)]
+        if text_target is not None:
+            return pa.string() if text_target else pa.float64()
+        if pa.types.is_boolean(kind):
+            return kind
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        return _type_of_labels(pa, found, name) if number else pa.string()
 
-    def parts(wanted: Columns) -> Iterator[table_columns.Part]:
-        return intact_parts(where, WHAT, tables(wanted))
+    def table(file: _File) -> Table:
+        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+            of_text, types = wanted.of_text(), {}
+            for name in wanted.names():
+                types[name] = pa.string() if name in of_text else file.type_of(pa, name)
+            if wanted.target is not None:
+                types[wanted.target] = target_type(wanted.target)
+            yield from _with_integers(file.blocks(types, wanted.target), wanted.target)
 
-    chosen = table_columns.expanded(where, chosen, parts)
+        return Table(file.path, file.names, lambda _: {dtype}, read)
+
     return table_columns.batches(
-        where,
-        chosen,
-        parts,
-        rows_of_a_batch("csv", len(chosen.features), dtype, batch_rows),
-        dtype,
+        *("csv", WHAT, path, [table(file) for file in found]),
+        target=target,
+        features=features,
+        weight=weight,
         allow_missing=allow_missing,
+        batch_rows=batch_rows,
+        dtype=dtype,
     )
+
+
+class Parse(NamedTuple):
+    """How to read the text; see `csv`."""
+
+    header: bool
+    delimiter: str
+    decimal: str
+
+
+class _File(NamedTuple):
+    """One file.
+
+    Attributes:
+      path: its path.
+      parse: how to read it.
+      block: bytes per block.
+      names: names of all columns.
+      types: their types in the first block.
+    """
+
+    path: str
+    parse: Parse
+    block: int
+    names: list[str]
+    types: list[Any]
+
+    @classmethod
+    def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
+        """The file, with its columns.
+
+        Raises:
+          ValueError: if it is no text, or its cells are separated otherwise.
+        """
+        files.check_opens(path)
+        with intact(path, WHAT), _bytes(pa, path) as file:
+            start = file.read(BLOCK)
+        if start[:2] in UTF_16 or b"\0" in start:
+            kind = "UTF-16" if start[:2] in UTF_16 else "bytes that are no text"
+            raise ValueError(f"{path}: the file must be {WHAT}, got {kind}")
+        line = start.partition(b"\n")[0].decode(errors="replace").strip()
+        seen = (one for one in OTHERS if one in line)
+        other = None if parse.delimiter in line else next(seen, None)
+        if other is not None:
+            raise ValueError(
+                f"{path}: cells must be separated by {parse.delimiter!r}, got "
+                f"{line[:80]!r} as the first line; delimiter={other!r} reads it"
+            )
+        block = max(BLOCK, CELL * line.count(parse.delimiter))
+        with (
+            intact(path, WHAT),
+            _told([], parse),
+            _opened(path, parse, block, None if parse.header else []) as reader,
+        ):
+            names, types = reader.schema.names, reader.schema.types
+        if not parse.header:
+            names = [str(i) for i in range(len(names))]
+        return cls(path, parse, block, names, types)
+
+    def type_of(self, pa: Any, name: str) -> Any:
+        """The type to read a feature in."""
+        kind = self.types[self.names.index(name)]
+        return kind if pa.types.is_boolean(kind) else pa.float64()
+
+    def blocks(self, types: dict[str, Any], target: str | None = None) -> Iterator[Any]:
+        """Record batches of some columns, in these types."""
+        names = None if self.parse.header else self.names
+        options = (self.path, self.parse, self.block, names)
+        with (
+            _told(self.names, self.parse, target),
+            _opened(*options, len(self.names) > 1, types) as reader,
+        ):
+            yield from reader
+
+
+def _type_of_labels(pa: Any, found: list[_File], name: str) -> Any:
+    """The type of targets that are numbers in the first block: one for all blocks.
+
+    One pass over the column, as long as all of them are whole.
+    """
+    kinds: set[str] = set()
+    for file in found:
+        # What else is wrong with the file is said when it is read for good.
+        with contextlib.suppress(pa.ArrowException, *table_columns.DAMAGED):
+            for block in file.blocks({name: pa.string()}, name):
+                texts = block.column(name).unique().drop_null().to_pylist()
+                kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
+                if kinds & {"text", "decimal"}:
+                    return pa.string() if "text" in kinds else pa.float64()
+    if "code" in kinds:
+        return pa.string()
+    return pa.float64() if "number" in kinds else pa.int64()
+
+
+def _kind_of_label(text: str, parse: Parse) -> str:
+    """What a text must be read as, so that no other text becomes the same label."""
+    if not WHOLE.fullmatch(text):
+        plain = text.replace(parse.decimal, ".")
+        return "decimal" if NUMBER.fullmatch(plain) else "text"
+    value = int(text)
+    if text == str(value) and abs(value) < 2**63:
+        return "whole"
+    if value and text.lstrip("+-").startswith("0"):
+        return "code"
+    # Only a sign makes it another text, if float64 holds it.
+    return "number" if abs(value) <= 2**53 else "text"
+
+
+def _bytes(pa: Any, path: str) -> Any:
+    """The open file, decompressed by pyarrow where it can."""
+    by_python = files.compression(path) == "lzma"
+    return files.decompressed(path) if by_python else pa.input_stream(path)
 
 
 def _opened(
     path: str,
-    delimiter: str,
+    parse: Parse,
     block: int,
     names: list[str] | None,
     skip_empty_lines: bool = True,
@@ -154,10 +265,11 @@ def _opened(
     are called f0, f1 and so on. `skip_empty_lines` is False where an empty line is an
     empty cell, of one column.
     """
+    import pyarrow
     from pyarrow import csv
 
     return csv.open_csv(
-        path,
+        _bytes(pyarrow, path),
         csv.ReadOptions(
             use_threads=False,
             block_size=block,
@@ -165,7 +277,7 @@ def _opened(
             autogenerate_column_names=names == [],
         ),
         csv.ParseOptions(
-            delimiter=delimiter,
+            delimiter=parse.delimiter,
             newlines_in_values=True,
             ignore_empty_lines=skip_empty_lines,
         ),
@@ -174,25 +286,30 @@ def _opened(
             include_columns=list(types or ()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            decimal_point=parse.decimal,
         ),
     )
 
 
 @contextlib.contextmanager
-def _told(names: list[str], header: bool) -> Iterator[None]:
-    """Counts rows from 0 on in errors of pyarrow, and names their columns."""
+def _told(names: list[str], parse: Parse, target: str | None = None) -> Iterator[None]:
+    """Counts rows from 0 on in errors of pyarrow, names columns, and says what helps."""
     from pyarrow import ArrowInvalid
 
     try:
         yield
     except ArrowInvalid as error:
-        text = re.sub(
-            r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1 - header}", str(error)
-        )
-        text = re.sub(
-            r"CSV column #(\d+)", lambda i: f"column {names[int(i[1])]!r}", text
-        )
-        hint = f"; {HOW_TO_ENCODE}" if "invalid value" in text else ""
+        text, hint = str(error), ""
+        if column := re.search(r"CSV column #(\d+)", text):
+            name = names[int(column[1])]
+            text = text.replace(column[0], f"column {name!r}")
+            value = text.partition("invalid value '")[2].removesuffix("'")
+            hint = f"; {HOW_TO_ENCODE}" if value and name != target else ""
+            if parse.decimal != "," and COMMA.fullmatch(value):
+                hint = "; decimal=',' reads decimal commas"
+        if row := re.search(r"Row #(\d+)", text):
+            number = int(row[1]) - 1 - parse.header
+            text = text.replace(row[0], f"row {number}")
         raise ArrowInvalid(text + hint) from error
 
 
@@ -205,14 +322,6 @@ def _check_names(where: str, names: list[str]) -> None:
                 f"{name!r}; header=False reads files without names, and a target given "
                 "by its name says that these are names"
             )
-
-
-def _type(pa: Any, kind: Any, is_target: bool) -> Any:
-    """The type to read a column in, from that of its first block."""
-    if pa.types.is_boolean(kind):
-        return kind
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return pa.string() if is_target and not number else pa.float64()
 
 
 def _with_integers(tables: Iterator[Any], target: str | None) -> Iterator[Any]:

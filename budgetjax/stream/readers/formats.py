@@ -1,9 +1,9 @@
 """The readers of files, each of which gives `Batches`."""
 
-import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -41,8 +41,8 @@ def npy(
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if a file is no `.npy` or cut off, holds Python objects, which are
-        never loaded, or anything but numbers, the shapes do not fit, or there are no
-        rows; and as it is read, if a value is beyond the range of `dtype`.
+        never loaded, or anything but numbers, or the shapes do not fit; and as it is
+        read, if a value is beyond the range of `dtype`.
 
     Example:
       >>> import pathlib, tempfile
@@ -58,8 +58,8 @@ def npy(
     X = _mapped(X_path, "X")
     dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
     n, d = X.shape
-    if not n or not d:
-        raise ValueError(f"{X_path}: X must have rows and columns, got shape {X.shape}")
+    if not d:
+        raise ValueError(f"{X_path}: X must have columns, got shape {X.shape}")
     if weight_path is not None and y_path is None:
         raise ValueError("npy: weight_path must come with y_path, got y_path=None")
     for name, path in (("y", y_path), ("weight", weight_path)):
@@ -117,77 +117,118 @@ def _mapped(path: files.Path, name: str) -> np.ndarray:
     return array
 
 
-# The name of a format, its reader, and which arguments of `read` that takes.
-Format = tuple[str, Callable[..., Batches], tuple[str, ...]]
-TABLE = ("target", "features", "weight")
-LIBSVM: Format = ("LIBSVM", libsvm, ("num_features",))
-FORMATS: dict[str, Format] = {
-    ".csv": ("CSV", csv, TABLE),
-    ".tsv": ("CSV", functools.partial(csv, delimiter="\t"), TABLE),
-    ".parquet": ("Parquet", parquet, TABLE),
-    ".arrow": ("Arrow", arrow, TABLE),
-    ".feather": ("Arrow", arrow, TABLE),
-    ".npy": (
-        "NumPy",
-        lambda path, target, weight, **more: npy(path, target, weight, **more),
-        ("target", "weight"),
-    ),
+def _npy(
+    path: files.Path,
+    *,
+    target: files.Path | None = None,
+    weight: files.Path | None = None,
+    batch_rows: int | None = None,
+    dtype: DTypeLike | None = None,
+) -> Batches:
+    return npy(path, target, weight, batch_rows=batch_rows, dtype=dtype)
+
+
+class Format(NamedTuple):
+    """A format: its name for people, and its reader.
+
+    The reader of files of named columns takes several of them, or a folder.
+    """
+
+    name: str
+    reader: Callable[..., Batches]
+
+    @property
+    def arguments(self) -> frozenset[str]:
+        """The names of the arguments of `read` that the reader takes."""
+        return frozenset(inspect.signature(self.reader).parameters)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether columns have names."""
+        return "features" in self.arguments
+
+
+FORMATS = {
+    "csv": Format("CSV", csv),
+    "parquet": Format("Parquet", parquet),
+    "arrow": Format("Arrow", arrow),
+    "npy": Format("NumPy", _npy),
+    "libsvm": Format("LIBSVM", libsvm),
 }
-
-
+ENDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".npy": "npy",
+}
 # Ends of names that are of no format here, and never of LIBSVM's text.
 OTHERS = (
     *(".json", ".jsonl", ".xlsx", ".xls", ".ods", ".npz", ".pkl", ".pickle", ".mat"),
-    *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".zip", ".xz"),
-    *(".zst", ".tar", ".tgz", ".html", ".xml", ".yaml", ".safetensors", ".pt"),
+    *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".html", ".xml"),
+    *(".yaml", ".safetensors", ".pt"),
 )
+PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
-def check_format(path: Any) -> None:
-    """Raises if the end of a name says that no reader here is for it."""
-    end = os.path.splitext(os.fspath(path))[1].lower()
-    if end in OTHERS:
+def end_of(path: Any) -> str:
+    """The end of the name of a file without a compression: `.csv` for `a.csv.gz`.
+
+    Of several files it is that of the first, and of a folder that of the first file
+    whose end is known.
+    """
+    if not isinstance(path, str | os.PathLike):
+        return end_of(next(iter(path), ""))
+    if os.path.isdir(path):
+        ends = [end_of(name) for name in sorted(os.listdir(path))]
+        return next((end for end in ends if end in ENDS), ".parquet")
+    stem, end = os.path.splitext(os.fspath(path))
+    return (os.path.splitext(stem)[1] if files.compression(path) else end).lower()
+
+
+def format_of(path: Any, format: str | None = None) -> Format:
+    """The format of this name, or that of a file by the end of its name.
+
+    Raises:
+      ValueError: if there is no such format.
+    """
+    if format is not None:
+        if format not in FORMATS:
+            names = ", ".join(FORMATS)
+            raise ValueError(f"read: format must be one of {names}, got {format!r}")
+        return FORMATS[format]
+    end = end_of(path)
+    if end in PACKED + OTHERS:
+        first = "; unpack it first" if end in PACKED else ""
         raise ValueError(
-            f"{path}: the file must be {', '.join(FORMATS)}, or LIBSVM text under "
-            f"another name, got {end}"
+            f"{path}: the file must be {', '.join(ENDS)}, or LIBSVM text under "
+            f"another name, got {end}{first}"
         )
-
-
-def _format(path: Any) -> Format:
-    if not isinstance(path, str | os.PathLike) or os.path.isdir(path):
-        return FORMATS[".parquet"]
-    path = os.fspath(path)
-    if files.compression(path):
-        path = os.path.splitext(path)[0]
-    check_format(path)
-    return FORMATS.get(os.path.splitext(path)[1].lower(), LIBSVM)
+    return FORMATS[ENDS.get(end, "libsvm")]
 
 
 def read(
     path: files.Path | Sequence[files.Path],
     *,
+    format: str | None = None,
     target: Any = None,
-    features: Sequence[str | int] | None = None,
-    weight: Any = None,
-    num_features: int | None = None,
-    batch_rows: int | None = None,
-    dtype: DTypeLike | None = None,
+    **arguments: Any,
 ) -> Batches:
     """Batches of a file of any of the formats, by the end of its name.
 
-    `.csv`, `.tsv` with tabs, `.parquet` (also a folder, or a list of files), `.arrow`
-    and `.feather`, `.npy`; any other is LIBSVM's. Those of text may end in `.gz` or
-    `.bz2`. See the readers of these names for their arguments and errors.
+    `.csv`, `.tsv` with tabs, `.parquet`, `.arrow` and `.feather`, `.npy`; any other is
+    LIBSVM's. Those of text may end in `.gz`, `.bz2` or `.xz`. Several files, or a
+    folder of them, are read one after the other if they have named columns.
 
     Args:
-      path: path of the file.
+      path: path of the file, of a folder, or a list of files.
+      format: "csv", "parquet", "arrow", "npy" or "libsvm", whatever the name; None goes
+        by the name.
       target: column of y in a table; for a `.npy` the path of another; LIBSVM's files
         have theirs.
-      features: columns of X in a table; None is all others.
-      weight: as target.
-      num_features: number of columns of X, for LIBSVM's files.
-      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
-      dtype: type of X and the weights: float32 or float64; None as for the reader.
+      **arguments: those of the reader, such as `features`, `header` or `zero_based`;
+        `weight` is for a `.npy` the path of another. None stands for the default.
 
     Returns:
       `Batches`.
@@ -197,14 +238,19 @@ def read(
       ValueError: if an argument is none of the format, and as the reader.
       ImportError: if the package that the reader needs is not installed.
     """
-    name, reader, takes = _format(path)
-    given = dict(
-        target=target, features=features, weight=weight, num_features=num_features
-    )
-    for argument, value in given.items():
-        if argument not in takes and value is not None:
+    found = format_of(path, format)
+    given = {"target": target} | arguments
+    if end_of(path) == ".tsv" and found.reader is csv and not given.get("delimiter"):
+        given["delimiter"] = "\t"
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if name not in found.arguments:
             raise ValueError(
-                f"read: {argument} must not be given for files of {name}, got {value!r}"
+                f"read: {name} must not be given for files of {found.name}, got "
+                f"{value!r}"
             )
-    taken = {key: given[key] for key in takes}
-    return reader(path, **taken, batch_rows=batch_rows, dtype=dtype)
+    if found.has_columns:
+        given.setdefault("target", None)
+    elif not isinstance(path, str | os.PathLike) or os.path.isdir(path):
+        raise ValueError(f"read: path must be one file of {found.name}, got {path!r}")
+    return found.reader(path, **given)
