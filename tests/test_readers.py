@@ -397,7 +397,7 @@ HUGE, EUROPE = "99999999999999999999", ([[1.5]], [2.5])
         ("a,y\n1,007\n2,7\n3,0\n", {"target": "y"}, [[1], [2], [3]], ["007", "7", "0"]),
         ('a,y\n1,"007"\n', {"target": 1, "text_target": False}, [[1]], [7]),
         ("a,y\n1,7\n", {"target": "y", "text_target": True}, [[1]], ["7"]),
-        ("a,y\n1,99999999999999999999\n2,5\n", {"target": "y"}, [[1], [2]], [HUGE, "5"]),
+        (f"a,y\n1,{HUGE}\n2,5\n", {"target": "y"}, [[1], [2]], [HUGE, "5"]),
         ("a;y\n1,5;2,5\n", {"target": "y", "decimal": ",", "delimiter": ";"}, *EUROPE),
         ("a,y\n1,1\n2,two\n", {"target": "y"}, [[1], [2]], ["1", "two"]),
         ("a,y\n1e-3,true\n", {"target": "y"}, [[1e-3]], [True]),

@@ -1,6 +1,7 @@
 """Files that commands write, and words of their reports."""
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,7 +47,17 @@ def write(path: str, parts: Iterable[bytes]) -> None:
     """
     from budgetjax.saving import model_files
 
-    model_files.replace("write", path, parts)
+    model_files.replace(None, path, parts)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints a line of a report; the work goes on where nobody reads it any more."""
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        stream = sys.stderr if err else sys.stdout
+        # What is left in its buffer is an error when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _is_special(path: str) -> bool:

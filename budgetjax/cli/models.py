@@ -1,5 +1,6 @@
 """Model files, as commands use them."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -44,8 +45,8 @@ def opened(path: str) -> Model:
     return Model(value, model, classes, num_features, target)
 
 
-def source(model: Model, file: str, columns: reading.Columns) -> Any:
-    """The rows of a file for a model, as `budgetjax.stream.Batches`.
+def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
+    """The rows of files for a model, as `budgetjax.stream.Batches`.
 
     The target is the column of the training, where the file has it and none is named.
 
@@ -54,19 +55,20 @@ def source(model: Model, file: str, columns: reading.Columns) -> Any:
     """
     from budgetjax import models
 
-    file = reading.local(file, columns)
+    path = reading.source_of(files, columns)
     if (
         columns.target is None
         and model.target not in (None, *columns.ignore)
-        and reading.has_columns(file, columns)
-        and model.target in reading.names(file, columns)
+        and reading.format_of(path, columns).has_columns
+        and model.target in reading.names(path, columns)
     ):
         columns = columns._replace(target=model.target)
     if models.fills(model.model):
         columns = columns._replace(missing="mean")
     return reading.like(
-        *(file, columns, model.model.feature_names, model.num_features),
+        *(path, columns, model.model.feature_names, model.num_features),
         sparse=takes_sparse(model.model),
+        text_target=reading.text_target(model.classes),
     )
 
 

@@ -58,7 +58,7 @@ def learned(job: Job, *, budget: int) -> Any:
     )
     if late := unfinished(solutions, classes):
         late = late.replace("raise ", "raise by --set ")
-        click.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
+        data.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
     model = joined(solutions)
     if not solver.linear:
         each = [len(one.model.vectors) for one in solutions]

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import numpy as np
 
 from budgetjax.cli import data, learners, targets
@@ -59,7 +58,7 @@ def learned(
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
     if about.doubt:
-        click.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
+        data.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
     try:
         fitted = _streamed(job, chosen.algorithm, state, epochs, checkpoint)
         rows = fitted.num_rows // epochs

@@ -40,11 +40,18 @@ class Look(NamedTuple):
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
-    """The y of all batches, by the shortest way."""
-    if source.read_targets is not None:
-        yield from source.read_targets()
-    else:
-        yield from (batch[1] for batch in source)
+    """The y of all batches, by the shortest way.
+
+    Raises:
+      ValueError: if there are no rows.
+    """
+    rows = 0
+    directly = source.read_targets is not None
+    for y in source.read_targets() if directly else (batch[1] for batch in source):
+        rows += len(y)
+        yield y
+    if not rows:
+        raise ValueError(f"{source.name}: the file must have rows, got none")
 
 
 def look(source: Any, *, regression: bool = False, classes: str | None = None) -> Look:
@@ -126,11 +133,11 @@ def _given(source: Any, text: str) -> np.ndarray:
         if kind == "b":
             words = [{"true": True, "false": False}[word.lower()] for word in words]
         elif kind not in "UO":
-            numbers = [float(word) for word in words]
-            whole = all(number.is_integer() for number in numbers)
-            words = [int(number) for number in numbers] if whole else numbers
+            number = int if kind == "i" else float
+            words = [number(word) for word in words]
     except (KeyError, ValueError, OverflowError) as error:
         what = "true and false" if kind == "b" else "numbers"
+        what = "whole numbers" if kind == "i" else what
         raise ValueError(
             f"{source.name}: --classes must be {what}, as the target is, got {text}"
         ) from error

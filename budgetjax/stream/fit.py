@@ -69,9 +69,9 @@ def fit_stream(
         scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
         `(X, y, weight)`: X of shape `(n, num_features)`, dense, a sparse matrix of
-        SciPy, or a data frame or Arrow table, whose columns are found by the names of
-        the model's, or else of the first batch's; y and weight of shape `(n,)`, as for `budgetjax.run`; y of shape
-        `(n, num_outputs)` for several real outputs.
+        SciPy, or a data frame or Arrow table, whose columns go by the names that the
+        model knows, or else the first batch has; y and weight of shape `(n,)`, as for
+        `budgetjax.run`; y of shape `(n, num_outputs)` for several real outputs.
       classes: all labels, in the order of the learner's columns: numbers or strings.
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
         or `0 .. C-1`, and for regressors.
@@ -322,7 +322,7 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
     return known
 
 
-def _next(ready: Iterator[Batch], name: str, position: Position) -> Batch | None:
+def _next(ready: Iterator[Any], name: str, position: Position) -> Any:
     """The next batch, or None after the last."""
     try:
         return next(ready, None)

@@ -16,7 +16,10 @@ from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
 
-HOW_TO_ENCODE = "'COLUMN=' in features= makes a feature of each text of a column"
+HOW_TO_ENCODE = (
+    "'COLUMN=' in features= makes a feature of each text of a column, and features= "
+    "without it leaves it out"
+)
 HOW_TO_FILL = "allow_missing=True reads NaN"
 # Maximum number of texts of a column that become features.
 MOST_TEXTS = 1000

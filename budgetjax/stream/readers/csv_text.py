@@ -24,8 +24,14 @@ WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 WHOLE = re.compile(r"[+-]?\d+")
 COMMA = re.compile(r"[+-]?\d*,\d+")
-# The first bytes of such text.
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+# What the first bytes of a file say that it is.
+ALIEN = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b": "a file of gzip: its name must end in .gz",
+    b"BZh9": "a file of bzip2: its name must end in .bz2",
+    b"PK\3\4": "a file of zip: unpack it first",
+}
 
 
 def csv(
@@ -62,7 +68,8 @@ def csv(
         called "0", "1" and so on.
       delimiter: character between cells.
       decimal: character before the decimals of a number.
-      text_target: whether targets are strings, or not; None looks at them.
+      text_target: True if targets are strings, whatever they look like; False if what
+        looks like numbers is, with leading zeros too; None looks at all of them.
       allow_missing: whether a number of X that is missing is NaN, not an error.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: type of X and the weights: float32 or float64; None is float64.
@@ -110,12 +117,13 @@ def csv(
     @functools.cache
     def target_type(name: str) -> Any:
         kind = found[0].types[names.index(name)]
-        if text_target is not None:
-            return pa.string() if text_target else pa.float64()
-        if pa.types.is_boolean(kind):
-            return kind
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        return _type_of_labels(pa, found, name) if number else pa.string()
+        if text_target or not (number or pa.types.is_boolean(kind)):
+            return pa.string()
+        if number:
+            looks = text_target is None
+            return _type_of_labels(pa, found, name) if looks else pa.float64()
+        return kind
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
@@ -174,9 +182,10 @@ class _File(NamedTuple):
         files.check_opens(path)
         with intact(path, WHAT), _bytes(pa, path) as file:
             start = file.read(BLOCK)
-        if start[:2] in UTF_16 or b"\0" in start:
-            kind = "UTF-16" if start[:2] in UTF_16 else "bytes that are no text"
-            raise ValueError(f"{path}: the file must be {WHAT}, got {kind}")
+        alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
+        if alien or b"\0" in start:
+            got = alien or "bytes that are no text"
+            raise ValueError(f"{path}: the file must be {WHAT}, got {got}")
         line = start.partition(b"\n")[0].decode(errors="replace").strip()
         seen = (one for one in OTHERS if one in line)
         other = None if parse.delimiter in line else next(seen, None)
@@ -293,7 +302,7 @@ def _opened(
 
 @contextlib.contextmanager
 def _told(names: list[str], parse: Parse, target: str | None = None) -> Iterator[None]:
-    """Counts rows from 0 on in errors of pyarrow, names columns, and says what helps."""
+    """Counts rows from 0 on in errors of pyarrow, names columns, and gives advice."""
     from pyarrow import ArrowInvalid
 
     try:
@@ -319,8 +328,8 @@ def _check_names(where: str, names: list[str]) -> None:
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
             raise ValueError(
                 f"{where}: the first line must hold the names of columns, got "
-                f"{name!r}; header=False reads files without names, and a target given "
-                "by its name says that these are names"
+                f"{name!r}; header=False reads files without names, and a target that "
+                "is one of them says that these are names"
             )
 
 

@@ -42,8 +42,8 @@ def libsvm(
 
     A line is `label index:value index:value ...`, with ascending indices; features
     that are missing are 0. Comments after `#` and `qid:` are skipped. scikit-learn
-    parses the lines, one batch at a time; files `.gz`, `.bz2` and `.xz` are decompressed
-    as they are read.
+    parses the lines, one batch at a time; files `.gz`, `.bz2` and `.xz` are
+    decompressed as they are read.
 
     Args:
       path: path of the file.
