@@ -371,8 +371,8 @@ def _array(
         due = "numbers or strings" if use == "y" else "numbers"
         got = repr(column[0].as_py()) if text else kind
         raise ValueError(
-            f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}; "
-            f"{HOW_TO_ENCODE}"
+            f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}"
+            + (f"; {HOW_TO_ENCODE}" if use == "X" else "")
         )
     # Equal strings are one object: most targets are few.
     column = (column.cast(large_string()) if view else column).dictionary_encode()

@@ -132,7 +132,9 @@ def csv(
                 types[name] = pa.string() if name in of_text else file.type_of(pa, name)
             if wanted.target is not None:
                 types[wanted.target] = target_type(wanted.target)
-            yield from _with_integers(file.blocks(types, wanted.target), wanted.target)
+            yield from _with_integers(
+                file.blocks(types, wanted.features), wanted.target
+            )
 
         return Table(file.path, file.names, lambda _: {dtype}, read)
 
@@ -210,12 +212,14 @@ class _File(NamedTuple):
         kind = self.types[self.names.index(name)]
         return kind if pa.types.is_boolean(kind) else pa.float64()
 
-    def blocks(self, types: dict[str, Any], target: str | None = None) -> Iterator[Any]:
+    def blocks(
+        self, types: dict[str, Any], features: Sequence[str] = ()
+    ) -> Iterator[Any]:
         """Record batches of some columns, in these types."""
         names = None if self.parse.header else self.names
         options = (self.path, self.parse, self.block, names)
         with (
-            _told(self.names, self.parse, target),
+            _told(self.names, self.parse, features),
             _opened(*options, len(self.names) > 1, types) as reader,
         ):
             yield from reader
@@ -230,7 +234,7 @@ def _type_of_labels(pa: Any, found: list[_File], name: str) -> Any:
     for file in found:
         # What else is wrong with the file is said when it is read for good.
         with contextlib.suppress(pa.ArrowException, *table_columns.DAMAGED):
-            for block in file.blocks({name: pa.string()}, name):
+            for block in file.blocks({name: pa.string()}):
                 texts = block.column(name).unique().drop_null().to_pylist()
                 kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
                 if kinds & {"text", "decimal"}:
@@ -301,7 +305,9 @@ def _opened(
 
 
 @contextlib.contextmanager
-def _told(names: list[str], parse: Parse, target: str | None = None) -> Iterator[None]:
+def _told(
+    names: list[str], parse: Parse, features: Sequence[str] = ()
+) -> Iterator[None]:
     """Counts rows from 0 on in errors of pyarrow, names columns, and gives advice."""
     from pyarrow import ArrowInvalid
 
@@ -313,7 +319,7 @@ def _told(names: list[str], parse: Parse, target: str | None = None) -> Iterator
             name = names[int(column[1])]
             text = text.replace(column[0], f"column {name!r}")
             value = text.partition("invalid value '")[2].removesuffix("'")
-            hint = f"; {HOW_TO_ENCODE}" if value and name != target else ""
+            hint = f"; {HOW_TO_ENCODE}" if value and name in features else ""
             if parse.decimal != "," and COMMA.fullmatch(value):
                 hint = "; decimal=',' reads decimal commas"
         if row := re.search(r"Row #(\d+)", text):
