@@ -8,12 +8,11 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array
 
-from budgetjax import checks, kernels, models, progress_bar
+from budgetjax import checks, models, progress_bar
 from budgetjax.models import Labelled, listed
 from budgetjax.online import engine
 from budgetjax.online.algorithm import Algorithm
@@ -406,45 +405,16 @@ def _learned(
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     size = engine.block_length(WHERE, None)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
-    row, rows_fit, model_fits = map(np.asarray, _harm(new, X, scores))
-    if row < batch.rows or not model_fits:
-        if rows_fit:
-            raise ValueError(
-                f"{where}: the model must stay finite: {engine.cause(state, X)}"
-            )
-        # What breaks a model may show in later rows only; it is the largest so far.
-        seen = np.abs(batch.X[: min(int(row) + 1, batch.rows)].astype(np.float64))
-        row = int(np.argmax(np.sum(np.square(seen), axis=1)))
-        column = int(np.argmax(seen[row]))
-        raise ValueError(
-            f"{where}: X must be so small that {X.dtype} can hold its squares and "
-            f"kernel values, got {batch.X[row, column]:g} in row {batch.first + row}, "
-            f"column {column}; scale X down"
-        )
+    values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
+    good = np.isfinite(values + np.asarray(engine.diagonal(state.kernel, X)))
+    terms = np.asarray(new.expansion.terms)[:-1]
+    if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
+        # A support vector with a finite score can break those of later rows.
+        stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
+        why = engine.cause(state, X[:stop], batch.first)
+        raise ValueError(f"{where}: the model must stay finite: {why}")
     engine.check_room(where, new)
     return new, scores
-
-
-@jax.jit
-def _harm(
-    state: Any, X: Float[Array, "n features"], scores: Float[Array, "n ..."]
-) -> tuple[Integer[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-    """Where a batch overflows, if it does.
-
-    Returns:
-      The first row with a score, a squared norm or a `k(x, x)` that is not finite, or
-      n; whether the norms and kernel values of all rows are finite; whether the model
-      is. A support vector with a finite score can break the scores of later rows.
-    """
-    norms = kernels.squared_norms(X)
-    # A sum is finite only if all its terms are.
-    sums = norms * 0 + state.kernel.diag(X, norms) * 0
-    rows_fit = jnp.isfinite(jnp.sum(sums))
-    bad = ~jnp.isfinite(sums + jnp.sum(scores.reshape(len(X), -1) * 0, axis=1))
-    row = jnp.where(jnp.any(bad), jnp.argmax(bad), len(X)).astype(jnp.int32)
-    expansion = state.expansion
-    model = jnp.sum(expansion.terms[:-1] * 0) + expansion.scale
-    return row, rows_fit, jnp.isfinite(model)
 
 
 def _text(model: StreamModel) -> str:
