@@ -815,7 +815,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
     assert result.stderr == (
         "budgetjax: error: checkpoint run.ckpt must be of the same "
         "learner, hyperparameters, classes, intercept, standardise and reservoir, got "
-        "one of others; delete run.ckpt to start anew\n"
+        "one of others; delete it to start anew\n"
     )
     assert Path("run.ckpt").read_bytes() == before
     assert not Path("other.st").exists()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,7 +85,6 @@ def _streamed(
 ) -> Any:
     """The model after the stream; more epochs are one longer stream."""
     from budgetjax.stream.batches import rows_of_a_batch
-    from budgetjax.stream.checkpoints import AGAIN
     from budgetjax.stream.fit import fit_stream
     from budgetjax.stream.reservoir import usual_size
 
@@ -102,26 +100,19 @@ def _streamed(
     # As many batches as a learning curve needs points; a large file has them anyway.
     usual = rows_of_a_batch("train", source.num_features, np.float32, None)
     size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
-    try:
-        return fit_stream(
-            algorithm,
-            state,
-            longer,
-            classes=job.about.labels,
-            intercept=job.about.mean,
-            standardise=job.standardise,
-            fill_missing=job.fills,
-            reservoir=usual_size(source.num_features),
-            batch_rows=min(usual, size),
-            progress=job.progress,
-            checkpoint=checkpoint,
-        )
-    except ValueError as error:
-        if AGAIN not in str(error):
-            raise
-        anew = f"delete {checkpoint} to start anew"
-        text = re.sub(r": give batch_rows=\d+, or ", "; ", str(error))
-        raise ValueError(text.replace(AGAIN, anew)) from error
+    return fit_stream(
+        algorithm,
+        state,
+        longer,
+        classes=job.about.labels,
+        intercept=job.about.mean,
+        standardise=job.standardise,
+        fill_missing=job.fills,
+        reservoir=usual_size(source.num_features),
+        batch_rows=min(usual, size),
+        progress=job.progress,
+        checkpoint=checkpoint,
+    )
 
 
 def _refitted(job: Job, fitted: Any, loss: Any, metric: bool) -> Any:

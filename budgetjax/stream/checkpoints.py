@@ -11,7 +11,7 @@ import numpy as np
 from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
-AGAIN = "resume=False starts anew"
+AGAIN = "delete it to start anew"
 # Where starting anew would write over a file of another kind.
 ELSEWHERE = "give another path"
 
@@ -112,7 +112,7 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     if rows != checkpoint.batch_rows:
         raise ValueError(
             f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "
-            f"rows, got one of {rows}: give batch_rows={rows}, or {AGAIN}"
+            f"rows, got one of {rows}; {AGAIN}"
         )
     if notes["start"] != checkpoint.start:
         raise ValueError(

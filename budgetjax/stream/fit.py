@@ -5,18 +5,18 @@ import itertools
 import os
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from budgetjax import checks, models, progress_bar
+from budgetjax import checks, examples, models, progress_bar
 from budgetjax.models import Labelled, listed
 from budgetjax.online import engine
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.scaling import Scaling
+from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
@@ -27,7 +27,6 @@ from budgetjax.stream.model import (
     StreamModel,
     extended,
 )
-from budgetjax.stream.prepare import Batch, filled, prepared
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -154,7 +153,7 @@ def fit_stream(
             written = position.batches
 
     save()
-    read = source.prefetched(prepared(batches, position, rows))
+    read = source.prefetched(_prepared(batches, position, rows))
     with (
         progress_bar.reporting(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
@@ -321,6 +320,109 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
     return known
 
 
+class Batch(NamedTuple):
+    """Examples in the types of the learner.
+
+    Attributes:
+      X: shape `(batch_rows, num_features)`.
+      y: labels of the learner, shape `(batch_rows,)`, or its targets, shape
+        `(batch_rows, num_outputs)`.
+      weight: shape `(batch_rows,)`; 0 from `rows` on.
+      rows: number of rows.
+      first: number of the first row in the source.
+      scaling: scaling by all rows up to the last.
+      given: the examples before scaling and filling up.
+      doubt: message of a warning, or None.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    rows: int
+    first: int
+    scaling: Scaling | None = None
+    given: tuple[np.ndarray, ...] = ()
+    doubt: str | None = None
+
+
+def _filled(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
+) -> Batch:
+    """Examples, filled up to `size` rows with rows of weight 0."""
+    weight = models.padded(weight.astype(X.dtype), size)
+    return Batch(
+        models.padded(X, size), models.padded(y, size, 1), weight, len(y), first, **more
+    )
+
+
+def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Batch]:
+    """The batches after a position, ready to be learned; this runs ahead of learning.
+
+    Raises:
+      ValueError: if a row does not fit the model, or the source lacks the rows of the
+        checkpoint; with the source and the row.
+    """
+    name, model = source.name_of(batches), start.model
+    dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
+    width = model.state.expansion.vectors.shape[1]
+    names = model.model.feature_names
+    read = 0
+    # Before they are scaled, features may need more digits than after.
+    wide = dtype if scaling is None else np.float64
+    outputs = models.target_shape(model.state)
+    ready = source.in_rows(batches, rows, wide, width, outputs, names)
+    for index, (X, y, weight) in enumerate(ready):
+        first, read = index * rows, index + 1
+        if read < start.batches:
+            continue
+        # What is kept has gaps still: at the end other means will fill them.
+        raw = X
+        X = X if scaling is None else scaling.filled(X)
+        checks.check_finite(name, X, first, names)
+        examples.check_weights(name, weight, dtype, first)
+        y = _encoded(name, model, y, first)
+        given = (raw, y, weight)
+        if read == start.batches:
+            if checkpoints.digest_of(given) != start.last:
+                raise ValueError(
+                    f"{name}: rows {first} to {start.rows - 1} must be those that the "
+                    f"checkpoint has learned, got others; {checkpoints.AGAIN}"
+                )
+            continue
+        doubt = None
+        if scaling is not None:
+            counted = X if np.all(weight > 0) else X[weight > 0]
+            scaling = scaling.updated(counted, where=name, first_row=first)
+            X = scaling.apply(X, dtype)
+        elif index == 0 and not model.num_rows:
+            doubt = unscaled(name, X)
+        yield _filled(
+            *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
+        )
+    if read < start.batches:
+        raise ValueError(
+            f"{name}: batches must have the {start.rows} rows that the checkpoint has "
+            f"learned, got {read * rows} at most; {checkpoints.AGAIN}"
+        )
+    if not read:
+        raise ValueError(f"{name}: batches must have rows, got none")
+
+
+def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
+    """The targets in the labels and type of the learner."""
+    if model.classes is not None:
+        y = models.coded(name, model.model, y, first)
+    elif y.dtype.kind in "UO":
+        raise ValueError(
+            f"{name}: y must be numbers, or classes= be given, got {y.tolist()[0]!r} "
+            f"in row {first}"
+        )
+    else:
+        y = models.coded(name, model.model, y, first)
+        examples.check_labels(name, model.state, y, first)
+    return y.astype(models.target_dtype(model.state))
+
+
 def _next(ready: Iterator[Any], name: str, position: Position) -> Any:
     """The next batch, or None after the last."""
     try:
@@ -385,7 +487,7 @@ def _replayed(
     try:
         for start in range(0, len(X), size):
             part = slice(start, start + size)
-            batch = filled(X[part], kept.y[part], kept.weights[part], size, start)
+            batch = _filled(X[part], kept.y[part], kept.weights[part], size, start)
             state, _ = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error

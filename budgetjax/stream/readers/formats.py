@@ -18,9 +18,9 @@ __all__ = ["arrow", "csv", "libsvm", "npy", "parquet", "read"]
 
 
 def npy(
-    X_path: files.Path,
-    y_path: files.Path | None = None,
-    weight_path: files.Path | None = None,
+    path: files.Path,
+    target: files.Path | None = None,
+    weight: files.Path | None = None,
     *,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
@@ -28,10 +28,10 @@ def npy(
     """Batches of NumPy's `.npy` files, which are mapped into memory.
 
     Args:
-      X_path: numbers or booleans of shape `(n, d)`.
-      y_path: numbers or strings of shape `(n,)`; None if there are none, and batches
+      path: numbers or booleans of shape `(n, d)`.
+      target: numbers or strings of shape `(n,)`; None if there are none, and batches
         are then `(X,)`.
-      weight_path: numbers of shape `(n,)`, or None.
+      weight: numbers of shape `(n,)`, or None.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: as for `parquet`.
 
@@ -55,23 +55,25 @@ def npy(
       ...     [(X.shape, y.tolist()) for X, y in stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
-    X = _mapped(X_path, "X")
+    X = _mapped(path, "X")
     dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
     n, d = X.shape
     if not d:
-        raise ValueError(f"{X_path}: X must have columns, got shape {X.shape}")
-    if weight_path is not None and y_path is None:
-        raise ValueError("npy: weight_path must come with y_path, got y_path=None")
-    for name, path in (("y", y_path), ("weight", weight_path)):
-        if path is not None and len(found := _mapped(path, name)) != n:
+        raise ValueError(f"{path}: X must have columns, got shape {X.shape}")
+    if weight is not None and target is None:
+        raise ValueError("npy: weight must come with a target, got target=None")
+    paths = {"X": path, "y": target, "weight": weight}
+    paths = {name: one for name, one in paths.items() if one is not None}
+    for name, one in paths.items():
+        if name != "X" and len(found := _mapped(one, name)) != n:
             raise ValueError(
-                f"{path}: {name} must have shape ({n},), one per row of X, got "
+                f"{one}: {name} must have shape ({n},), one per row of X, got "
                 f"{found.shape}"
             )
     rows = rows_of_a_batch("npy", d, dtype, batch_rows)
 
-    def pieces(path: files.Path, name: str) -> Iterator[np.ndarray]:
-        array, where = _mapped(path, name), str(path)
+    def pieces(name: str) -> Iterator[np.ndarray]:
+        array, where = _mapped(paths[name], name), str(paths[name])
         for start in range(0, n, rows):
             piece = array[start : start + rows]
             if name == "y":
@@ -79,17 +81,12 @@ def npy(
             else:
                 yield as_type(where, name, piece, dtype, start)
 
-    def read() -> Iterator[tuple[np.ndarray, ...]]:
-        paths = {"X": X_path, "y": y_path, "weight": weight_path}
-        given = [pieces(path, name) for name, path in paths.items() if path is not None]
-        return zip(*given, strict=True)
-
     return Batches(
-        str(X_path),
+        str(path),
         d,
-        read,
+        lambda: zip(*map(pieces, paths), strict=True),
         n,
-        read_targets=None if y_path is None else lambda: pieces(y_path, "y"),
+        read_targets=None if target is None else lambda: pieces("y"),
     )
 
 
@@ -117,17 +114,6 @@ def _mapped(path: files.Path, name: str) -> np.ndarray:
     return array
 
 
-def _npy(
-    path: files.Path,
-    *,
-    target: files.Path | None = None,
-    weight: files.Path | None = None,
-    batch_rows: int | None = None,
-    dtype: DTypeLike | None = None,
-) -> Batches:
-    return npy(path, target, weight, batch_rows=batch_rows, dtype=dtype)
-
-
 class Format(NamedTuple):
     """A format: its name for people, and its reader.
 
@@ -152,7 +138,7 @@ FORMATS = {
     "csv": Format("CSV", csv),
     "parquet": Format("Parquet", parquet),
     "arrow": Format("Arrow", arrow),
-    "npy": Format("NumPy", _npy),
+    "npy": Format("NumPy", npy),
     "libsvm": Format("LIBSVM", libsvm),
 }
 ENDS = {
