@@ -76,15 +76,15 @@ def csv(
 
     Returns:
       `Batches`. Targets are numbers or booleans where those of the first block all are,
-      else strings. Whole numbers are int64, and where some have decimals, float64 from
-      there on. They are strings if one of them, anywhere, has leading zeros, such as
-      "007", or is beyond 64 bits: the first read looks at all of them.
+      else strings: int64 if all of them are whole, and float64 if not, but strings if
+      one of the whole numbers has leading zeros, such as "007", or is beyond 64 bits.
+      For that, the first read begins with a pass over them.
 
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if it is empty, a column is missing, two have the same name, or a
-        header holds numbers; and as it is read, if there are no rows, a row has too few
-        or too many cells, a cell is empty or (`NA`, `null`, `nan`) says that it is
+        header holds numbers; and as it is read, if a row has too few or too
+        many cells, a cell is empty or (`NA`, `null`, `nan`) says that it is
         missing, text is where numbers are due, a value is beyond the range of `dtype`,
         or the compressed file is damaged.
       ImportError: if pyarrow is not installed.
@@ -107,34 +107,30 @@ def csv(
     for name, character in (("delimiter", delimiter), ("decimal", decimal)):
         if not isinstance(character, str) or len(character) != 1:
             raise ValueError(f"csv: {name} must be one character, got {character!r}")
-    paths = files.several("csv", path, (".csv", ".csv.gz", ".csv.bz2", ".csv.xz"))
     parse = Parse(header, delimiter, decimal)
+    paths = files.several("csv", path, (".csv", ".tsv"))
     found = [_File.of(pa, str(one), parse) for one in paths]
-    names = found[0].names
-    if header and features is None and target not in names:
-        _check_names(found[0].path, names)
-
-    @functools.cache
-    def target_type(name: str) -> Any:
-        kind = found[0].types[names.index(name)]
-        number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if text_target or not (number or pa.types.is_boolean(kind)):
-            return pa.string()
-        if number:
-            looks = text_target is None
-            return _type_of_labels(pa, found, name) if looks else pa.float64()
-        return kind
+    if header and features is None and target not in found[0].types:
+        _check_names(found[0].path, found[0].names)
+    # One pass over the labels, however many over the rows.
+    target_type = functools.cache(
+        lambda name: _target_type(pa, found, name, text_target)
+    )
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            of_text, types = wanted.of_text(), {}
-            for name in wanted.names():
-                types[name] = pa.string() if name in of_text else file.type_of(pa, name)
-            if wanted.target is not None:
-                types[wanted.target] = target_type(wanted.target)
-            yield from _with_integers(
-                file.blocks(types, wanted.features), wanted.target
+            types, of_text = (
+                dict.fromkeys(wanted.names(), pa.float64()),
+                wanted.of_text(),
             )
+            for name in types:
+                if name == wanted.target:
+                    types[name] = target_type(name)
+                elif name in of_text:
+                    types[name] = pa.string()
+                elif pa.types.is_boolean(file.types[name]):
+                    types[name] = file.types[name]
+            return file.blocks(types, wanted.features)
 
         return Table(file.path, file.names, lambda _: {dtype}, read)
 
@@ -165,14 +161,14 @@ class _File(NamedTuple):
       parse: how to read it.
       block: bytes per block.
       names: names of all columns.
-      types: their types in the first block.
+      types: their types in the first block, by name.
     """
 
     path: str
     parse: Parse
     block: int
     names: list[str]
-    types: list[Any]
+    types: dict[str, Any]
 
     @classmethod
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
@@ -205,12 +201,7 @@ class _File(NamedTuple):
             names, types = reader.schema.names, reader.schema.types
         if not parse.header:
             names = [str(i) for i in range(len(names))]
-        return cls(path, parse, block, names, types)
-
-    def type_of(self, pa: Any, name: str) -> Any:
-        """The type to read a feature in."""
-        kind = self.types[self.names.index(name)]
-        return kind if pa.types.is_boolean(kind) else pa.float64()
+        return cls(path, parse, block, names, dict(zip(names, types, strict=True)))
 
     def blocks(
         self, types: dict[str, Any], features: Sequence[str] = ()
@@ -225,11 +216,15 @@ class _File(NamedTuple):
             yield from reader
 
 
-def _type_of_labels(pa: Any, found: list[_File], name: str) -> Any:
-    """The type of targets that are numbers in the first block: one for all blocks.
-
-    One pass over the column, as long as all of them are whole.
-    """
+def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> Any:
+    """The type to read targets in, after a pass over them if they look whole."""
+    kind = found[0].types[name]
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if text or not number:
+        return kind if pa.types.is_boolean(kind) and not text else pa.string()
+    types = {"text": pa.string(), "number": pa.float64()}
+    if text is not None:
+        return types["number"]
     kinds: set[str] = set()
     for file in found:
         # What else is wrong with the file is said when it is read for good.
@@ -237,25 +232,19 @@ def _type_of_labels(pa: Any, found: list[_File], name: str) -> Any:
             for block in file.blocks({name: pa.string()}):
                 texts = block.column(name).unique().drop_null().to_pylist()
                 kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
-                if kinds & {"text", "decimal"}:
-                    return pa.string() if "text" in kinds else pa.float64()
-    if "code" in kinds:
-        return pa.string()
-    return pa.float64() if "number" in kinds else pa.int64()
+                if kinds & types.keys():
+                    return types["text" if "text" in kinds else "number"]
+    return pa.string() if "code" in kinds else pa.int64()
 
 
 def _kind_of_label(text: str, parse: Parse) -> str:
     """What a text must be read as, so that no other text becomes the same label."""
     if not WHOLE.fullmatch(text):
         plain = text.replace(parse.decimal, ".")
-        return "decimal" if NUMBER.fullmatch(plain) else "text"
-    value = int(text)
-    if text == str(value) and abs(value) < 2**63:
-        return "whole"
-    if value and text.lstrip("+-").startswith("0"):
-        return "code"
-    # Only a sign makes it another text, if float64 holds it.
-    return "number" if abs(value) <= 2**53 else "text"
+        return "number" if NUMBER.fullmatch(plain) else "text"
+    if str(value := int(text)) == text:
+        return "whole" if abs(value) < 2**63 else "text"
+    return "code" if value and text.lstrip("+-").startswith("0") else "number"
 
 
 def _bytes(pa: Any, path: str) -> Any:
@@ -337,20 +326,3 @@ def _check_names(where: str, names: list[str]) -> None:
                 f"{name!r}; header=False reads files without names, and a target that "
                 "is one of them says that these are names"
             )
-
-
-def _with_integers(tables: Iterator[Any], target: str | None) -> Iterator[Any]:
-    """Tables whose targets are integers, as long as all of them are whole numbers."""
-    from pyarrow import ArrowInvalid, int64, types
-
-    whole = target is not None
-    for table in tables:
-        if whole and types.is_floating(table.column(target).type):
-            try:
-                y = table.column(target).cast(int64())
-            except ArrowInvalid:
-                whole = False
-            else:
-                i = table.schema.get_field_index(target)
-                table = table.set_column(i, target, y)
-        yield table

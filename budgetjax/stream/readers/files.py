@@ -60,8 +60,7 @@ def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
     if not os.path.isdir(path):
         return [path]
     paths = [os.path.join(path, name) for name in sorted(os.listdir(path))]
-    paths = [one for one in paths if one.lower().endswith(tuple(ends))]
-    paths = [one for one in paths if os.path.isfile(one)]
+    paths = [one for one in paths if end_of(one) in ends and os.path.isfile(one)]
     if not paths:
         raise ValueError(
             f"{path}: the folder must have files *{', *'.join(ends)}, got none"
@@ -87,6 +86,12 @@ def check_opens(path: Path) -> None:
 def compression(path: Path) -> str | None:
     """gzip, bz2 or lzma, by the end of the name."""
     return COMPRESSED.get(os.path.splitext(path)[1].lower())
+
+
+def end_of(path: Path) -> str:
+    """The end of the name of a file without a compression: `.csv` for `a.csv.gz`."""
+    stem, end = os.path.splitext(os.fspath(path))
+    return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
 def decompressed(path: Path) -> Any:

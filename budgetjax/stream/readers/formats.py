@@ -159,18 +159,13 @@ PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
 def end_of(path: Any) -> str:
-    """The end of the name of a file without a compression: `.csv` for `a.csv.gz`.
-
-    Of several files it is that of the first, and of a folder that of the first file
-    whose end is known.
-    """
+    """The end of the name of a file, or of the first of several or of a folder."""
     if not isinstance(path, str | os.PathLike):
         return end_of(next(iter(path), ""))
     if os.path.isdir(path):
-        ends = [end_of(name) for name in sorted(os.listdir(path))]
+        ends = map(files.end_of, sorted(os.listdir(path)))
         return next((end for end in ends if end in ENDS), ".parquet")
-    stem, end = os.path.splitext(os.fspath(path))
-    return (os.path.splitext(stem)[1] if files.compression(path) else end).lower()
+    return files.end_of(path)
 
 
 def format_of(path: Any, format: str | None = None) -> Format:
