@@ -15,10 +15,6 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
     Args:
       outputs: paths by their options.
       *inputs: files that must not be written over.
-
-    Raises:
-      click.UsageError: if one path is given twice.
-      ValueError: if there is no such folder, or a folder in the place of the file.
     """
     taken = {os.path.realpath(path): path for path in inputs if path is not None}
     for option, path in outputs.items():
@@ -40,11 +36,7 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
 
 
 def write(path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file whole or not at all; a device or a pipe piece by piece.
-
-    Raises:
-      OSError: if that fails; what was there before is unchanged.
-    """
+    """Writes a file whole or not at all; a device or a pipe piece by piece."""
     from budgetjax.saving import model_files
 
     model_files.replace(None, path, parts)

@@ -38,11 +38,7 @@ class Job(NamedTuple):
     progress: bool
 
     def default_gamma(self, X: np.ndarray) -> float:
-        """The default gamma of these first rows.
-
-        Raises:
-          ValueError: if they are all alike.
-        """
+        """The default gamma of these first rows."""
         from budgetjax import scaling
 
         known = scaling.Scaling.empty(X.shape[1], fills=self.fills)

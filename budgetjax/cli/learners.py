@@ -26,10 +26,6 @@ def chosen(
       settings: arguments of the algorithm by name; a list of numbers is swept.
       seed: seed of algorithms that draw.
       refits: whether a refit follows.
-
-    Raises:
-      click.UsageError: if the algorithm is not for such targets, or has no such
-        argument, or no such strategy or loss is known.
     """
     from budgetjax.estimators import parameters
 
@@ -88,9 +84,6 @@ def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
       what: the model, for the message.
       init: makes it.
       more: bytes that its training takes besides.
-
-    Raises:
-      MemoryError: if it is larger than the memory.
     """
     import jax
 
@@ -101,11 +94,7 @@ def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Raises if so many bytes are more than the computer has.
-
-    Raises:
-      MemoryError: with the two sizes.
-    """
+    """Raises if so many bytes are more than the computer has."""
     from budgetjax import checks
 
     if needed > (memory := checks.host_memory()):

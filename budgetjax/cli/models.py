@@ -28,12 +28,7 @@ class Model(NamedTuple):
 
 
 def opened(path: str) -> Model:
-    """A model of any kind that predicts, from its file.
-
-    Raises:
-      FileNotFoundError, ValueError: as `budgetjax.load`; or if what the file holds is
-        many models, or cannot predict without its training data.
-    """
+    """A model of any kind that predicts, from its file."""
     from budgetjax import models
     from budgetjax.saving import model_files
 
@@ -49,9 +44,6 @@ def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
     """The rows of files for a model, as `budgetjax.stream.Batches`.
 
     The target is the column of the training, where the file has it and none is named.
-
-    Raises:
-      ValueError, OSError: as `reading.like`.
     """
     from budgetjax import models
 

@@ -152,11 +152,7 @@ def is_given(name: str) -> bool:
 
 
 def check_missing(columns: Columns, standardise: bool) -> None:
-    """Raises if there are no means to fill gaps with.
-
-    Raises:
-      click.UsageError: with the other option.
-    """
+    """Raises if there are no means to fill gaps with."""
     if columns.missing is not None and not standardise:
         raise click.UsageError(
             "--missing and --no-standardise exclude each other: the scaling has the "

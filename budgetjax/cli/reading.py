@@ -73,9 +73,6 @@ def local(path: str, columns: Columns) -> str:
 
     Standard input, and a pipe, are copied to a temporary file that lives as long as the
     command.
-
-    Raises:
-      click.UsageError: if it is standard input, whose format is not said.
     """
     name = path
     if path == STANDARD_INPUT:
@@ -127,10 +124,6 @@ def opened(
         it is left out. None takes the largest of the file.
       sparse: whether rows of LIBSVM text are to stay sparse.
       text_target: as for `budgetjax.stream.csv`.
-
-    Raises:
-      click.UsageError: if an option is not for the format of the file.
-      ValueError, OSError: as the readers of `budgetjax.stream`.
     """
     from budgetjax.stream.readers import formats
 
@@ -223,9 +216,6 @@ def like(
     """A file with the columns of a model, by their names where both have names.
 
     `more` are arguments of `opened`.
-
-    Raises:
-      ValueError: if it lacks one, or has another number of them.
     """
     if not format_of(path, columns).has_columns or columns.ignore:
         features = None
@@ -252,11 +242,7 @@ def like(
 
 
 def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
-    """Raises unless rows are finite; gaps need not be where a model fills them.
-
-    Raises:
-      ValueError: with the row and the column.
-    """
+    """Raises unless rows are finite; gaps need not be where a model fills them."""
     from budgetjax import checks
 
     if hasattr(X, "tocsr"):

@@ -27,12 +27,7 @@ def learned(
     metric: bool = False,
     checkpoint: str | None = None,
 ) -> Any:
-    """The model of a stream, after the refit.
-
-    Raises:
-      click.UsageError: if the learner is not for such targets, or lacks a setting.
-      KeyboardInterrupt: with how to go on.
-    """
+    """The model of a stream, after the refit; Ctrl-C says how to go on."""
     from budgetjax import kernels
 
     source, about = job.source, job.about

@@ -40,11 +40,7 @@ class Look(NamedTuple):
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
-    """The y of all batches, by the shortest way.
-
-    Raises:
-      ValueError: if there are no rows.
-    """
+    """The y of all batches, by the shortest way."""
     rows = 0
     directly = source.read_targets is not None
     for y in source.read_targets() if directly else (batch[1] for batch in source):
@@ -55,11 +51,7 @@ def read(source: Any) -> Generator[np.ndarray, None, None]:
 
 
 def look(source: Any, *, regression: bool = False, classes: str | None = None) -> Look:
-    """One pass over the targets, unless the classes are given.
-
-    Raises:
-      ValueError: if they are not what was said they are.
-    """
+    """One pass over the targets, unless the classes are given."""
     if regression:
         return _numbers(source)
     if classes is not None:
@@ -161,9 +153,6 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
       y: some targets.
       classes: labels, or None for regression.
       row: number of the first.
-
-    Raises:
-      ValueError: with the row and the target that is not.
     """
     if classes is not None:
         good, expected = np.isin(y, classes), f"one of {_shown(classes)}"

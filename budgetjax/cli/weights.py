@@ -13,11 +13,7 @@ BALANCED = "balanced"
 
 
 def check(text: str | None, *, regression: bool, classes: str | None) -> None:
-    """Raises unless the option fits the others.
-
-    Raises:
-      click.UsageError: with the other option.
-    """
+    """Raises unless the option fits the others."""
     if text is not None and regression:
         raise click.UsageError("--class-weight and --regression exclude each other.")
     if text == BALANCED and classes is not None:
@@ -35,9 +31,6 @@ def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
       about: the classes, and how many rows each has.
       text: "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1; None
         leaves the weights alone.
-
-    Raises:
-      click.UsageError: if the text is none of these.
     """
     if text is None:
         return source

@@ -356,12 +356,7 @@ def _filled(
 
 
 def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Batch]:
-    """The batches after a position, ready to be learned; this runs ahead of learning.
-
-    Raises:
-      ValueError: if a row does not fit the model, or the source lacks the rows of the
-        checkpoint; with the source and the row.
-    """
+    """The batches after a position, ready to be learned; it runs ahead of learning."""
     name, model = source.name_of(batches), start.model
     dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
     width = model.state.expansion.vectors.shape[1]
@@ -497,12 +492,7 @@ def _replayed(
 def _learned(
     algorithm: Algorithm, state: Any, batch: Batch, where: str
 ) -> tuple[Any, Array]:
-    """The state after a batch, and the scores of its rows.
-
-    Raises:
-      ValueError: if kernel values overflow, or the model would not be finite.
-      OverflowError: if the model had to refuse examples.
-    """
+    """The state after a batch, and the scores of its rows."""
     # What is on the device in the state's types needs no program that puts it there.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     size = engine.block_length(WHERE, None)

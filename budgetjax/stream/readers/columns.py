@@ -249,9 +249,6 @@ def _with_texts(
     """The columns with a feature for each text of those of which all are wanted.
 
     One pass over these columns, if there are any; texts are in their order.
-
-    Raises:
-      ValueError: if a column has more than 1,000.
     """
     wanted = [column for column, text in columns.texts.values() if not text]
     if not wanted:
