@@ -655,7 +655,7 @@ def _dense(model: Labelled, X: Any) -> np.ndarray:
 def column_names(X: Any) -> tuple[str, ...] | None:
     """The names of the columns of a data frame or an Arrow table, if it has any."""
     for attribute in ("columns", "column_names"):
-        names = tuple(getattr(X, attribute, ()))
+        names: tuple[Any, ...] = tuple(getattr(X, attribute, ()))
         if names and all(isinstance(name, str) for name in names):
             return names
     return None

@@ -1094,8 +1094,8 @@ BAD = {
     "target of LIBSVM text": (
         ("train", "train.libsvm", *TRAIN),
         2,
-        "--target is for CSV, Parquet, Arrow, NumPy, and train.libsvm is taken for "
-        "LIBSVM; --format names another.",
+        "--target is for csv, parquet, arrow, npy, and train.libsvm is taken for "
+        "libsvm; --format names another.",
     ),
     "a missing value": (
         ("train", "missing.csv", *TRAIN),
@@ -1214,8 +1214,8 @@ BAD = {
     "a test file of another kind": (
         (*LEARN, "--test", "test.libsvm"),
         2,
-        "--target is for CSV, Parquet, Arrow, NumPy, and test.libsvm is taken for "
-        "LIBSVM; --format names another.",
+        "--target is for csv, parquet, arrow, npy, and test.libsvm is taken for "
+        "libsvm; --format names another.",
     ),
     "a test file of another width": (
         (*LEARN, "--test", "narrow.csv"),
@@ -1375,7 +1375,7 @@ BAD = {
     "a separator of LIBSVM text": (
         ("train", "train.libsvm", "-m", "new.st", "--delimiter", ";"),
         2,
-        "--delimiter is for CSV, and train.libsvm is taken for LIBSVM; --format names "
+        "--delimiter is for csv, and train.libsvm is taken for libsvm; --format names "
         "another.",
     ),
     "a separator of two": (
@@ -1392,8 +1392,8 @@ BAD = {
     "a weight of LIBSVM text": (
         ("train", "train.libsvm", "-m", "new.st", "--weight", "w"),
         2,
-        "--weight is for CSV, Parquet, Arrow, NumPy, and train.libsvm is taken for "
-        "LIBSVM; --format names another.",
+        "--weight is for csv, parquet, arrow, npy, and train.libsvm is taken for "
+        "libsvm; --format names another.",
     ),
     "gaps without means": (
         (*LEARN, "--missing", "mean", "--no-standardise"),
@@ -1895,7 +1895,7 @@ def test_several_files_are_one(at):
     result = run("train", "train.libsvm", "test.libsvm", "-m", "new.st")
     assert (result.exit_code, result.stderr) == (
         1,
-        "budgetjax: error: path must be one file of LIBSVM, got ['train.libsvm', "
+        "budgetjax: error: path must be one file of libsvm, got ['train.libsvm', "
         "'test.libsvm']\n",
     )
 

@@ -1399,7 +1399,7 @@ BAD_LIBSVM = [
     Bad(
         "target",
         file("a", "1 1:1\n", target="y"),
-        "read: target must not be given for files of LIBSVM, got 'y'",
+        "read: target must not be given for files of libsvm, got 'y'",
     ),
 ]
 OBJECTS = npy_of(np.array([{}, None]), allow_pickle=True)
@@ -1469,7 +1469,7 @@ BAD_NPY = [
     Bad(
         "features",
         file("X.npy", npy_of(ONES), features=["a"]),
-        "read: features must not be given for files of NumPy, got ['a']",
+        "read: features must not be given for files of npy, got ['a']",
     ),
 ]
 TWO = np.ones((2, 2))

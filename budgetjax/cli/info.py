@@ -127,10 +127,11 @@ def _of_model(model: Any) -> list[Line]:
             elif hasattr(part, "__array__") and np.ndim(part) == 0:
                 number = np.asarray(part)[()]
                 # The shortest decimals that give the number in its own type.
-                real = not np.issubdtype(number.dtype, np.integer)
+                real = number.dtype.kind not in "biu"
                 number = float(str(number)) if real else int(number)
                 shown = f"{number:,.6g}" if real else f"{number:,}"
-                lines.append((LEARNED.get(name, name.replace("_", " ")), shown, number))
+                name = LEARNED.get(str(name), str(name).replace("_", " "))
+                lines.append((name, shown, number))
     return lines
 
 

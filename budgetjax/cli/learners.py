@@ -20,12 +20,8 @@ def chosen(
 ) -> Any:
     """What a command line asks for, an `estimators.parameters.Choice`.
 
-    Args:
-      name: one of `options.ONLINE`; None for the usual one.
-      num_classes: None for regression.
-      settings: arguments of the algorithm by name; a list of numbers is swept.
-      seed: seed of algorithms that draw.
-      refits: whether a refit follows.
+    None is the usual learner, no classes mean a regression, and lists of settings are
+    swept.
     """
     from budgetjax.estimators import parameters
 
@@ -80,10 +76,7 @@ def default_gamma(where: str, X: np.ndarray) -> float:
 def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
     """An empty model, by one program, if the computer has the memory for it.
 
-    Args:
-      what: the model, for the message.
-      init: makes it.
-      more: bytes that its training takes besides.
+    `what` names it in the message, and `more` are the bytes that its training takes.
     """
     import jax
 

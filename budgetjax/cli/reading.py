@@ -17,7 +17,8 @@ from budgetjax.cli.data import counted, listed
 
 LIBSVM = "libsvm"
 # As `--format` takes them, the keys of `readers.formats.FORMATS`.
-FORMATS = ("csv", "parquet", "arrow", "npy", LIBSVM)
+TABLES = ("csv", "parquet", "arrow")
+FORMATS = (*TABLES, "npy", LIBSVM)
 STANDARD_INPUT = "-"
 # What a copy of standard input or of a pipe is called in messages, by its path.
 COPIES: dict[str, str] = {}
@@ -55,8 +56,8 @@ class Columns(NamedTuple):
     missing: str | None = None
 
 
-def format_of(path: Path, columns: Columns) -> Any:
-    """The `Format` of a file."""
+def format_of(path: Path, columns: Columns) -> str:
+    """The format of a file, one of `FORMATS`."""
     from budgetjax.stream.readers import formats
 
     return formats.format_of(path, columns.format)
@@ -116,21 +117,16 @@ def opened(
 ) -> Any:
     """A file, or several, as `budgetjax.stream.Batches`.
 
-    Args:
-      path: path of the file, or of the copy of a pipe.
-      columns: how to read it.
-      features: the columns of X in their order, None for all others.
-      num_features: largest index of LIBSVM text that a model has seen; what is beyond
-        it is left out. None takes the largest of the file.
-      sparse: whether rows of LIBSVM text are to stay sparse.
-      text_target: as for `budgetjax.stream.csv`.
+    X has these features in their order, None for all. Those of LIBSVM text beyond
+    `num_features`, which a model has not seen, are left out. `sparse` and `text_target`
+    are for the readers.
     """
     from budgetjax.stream.readers import formats
 
     kind = format_of(path, columns)
-    takes = kind.arguments
+    takes = formats.TAKES[kind]
     # NaN is a number of an array.
-    missing = columns.missing is not None and kind is not formats.FORMATS["npy"]
+    missing = columns.missing is not None and kind != "npy"
     given = {
         ("--target", "target"): columns.target,
         ("--weight", "weight"): columns.weight,
@@ -144,11 +140,12 @@ def opened(
     }
     for (option, argument), value in given.items():
         if value and argument not in takes:
-            every = formats.FORMATS.values()
-            fitting = ", ".join(one.name for one in every if argument in one.arguments)
+            fitting = ", ".join(
+                one for one in FORMATS if argument in formats.TAKES[one]
+            )
             raise click.UsageError(
                 f"{option} is for {fitting}, and {named(shown(path))} is taken for "
-                f"{kind.name}; --format names another."
+                f"{kind}; --format names another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
     if "features" in takes and features is None and (columns.ignore or columns.one_hot):
@@ -217,7 +214,7 @@ def like(
 
     `more` are arguments of `opened`.
     """
-    if not format_of(path, columns).has_columns or columns.ignore:
+    if format_of(path, columns) not in TABLES or columns.ignore:
         features = None
     if features is not None:
         # They are found by their names, whatever else there is.
@@ -255,10 +252,10 @@ def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
 def check_target(path: Path, columns: Columns) -> None:
     """Raises unless the target is named where a file needs that."""
     kind = format_of(path, columns)
-    if columns.target is not None or "target" not in kind.arguments:
+    if columns.target is not None or kind == LIBSVM:
         return
     what = "in which .npy file what"
-    if kind.has_columns:
+    if kind in TABLES:
         what = f"which of the columns {listed(names(path, columns))}"
     raise click.UsageError(f"Missing option '--target': {what} is to be predicted.")
 

@@ -146,14 +146,7 @@ def _shown(classes: np.ndarray) -> str:
 
 
 def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
-    """Raises unless targets are of these classes, or finite numbers if None.
-
-    Args:
-      where: the source, for messages.
-      y: some targets.
-      classes: labels, or None for regression.
-      row: number of the first.
-    """
+    """Raises unless targets, from a row on, are of the classes, or finite if None."""
     if classes is not None:
         good, expected = np.isin(y, classes), f"one of {_shown(classes)}"
     else:

@@ -157,7 +157,7 @@ def train(
     about = targets.look(source, regression=regression, classes=classes)
     tested = None
     if test is not None:
-        if reading.format_of(test, columns).name == "NumPy":
+        if reading.format_of(test, columns) == "npy":
             raise click.UsageError(f"--test cannot be .npy, got {test}.")
         tested = reading.like(
             *(reading.local(test, columns), columns),

@@ -26,11 +26,8 @@ def check(text: str | None, *, regression: bool, classes: str | None) -> None:
 def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     """The source with the weights of its classes.
 
-    Args:
-      source: the examples, as `budgetjax.stream.Batches`.
-      about: the classes, and how many rows each has.
-      text: "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1; None
-        leaves the weights alone.
+    They are "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1. None
+    leaves the weights of the rows alone.
     """
     if text is None:
         return source

@@ -175,7 +175,6 @@ def batches(
     what: str,
     path: Any,
     tables: Sequence[Table],
-    *,
     target: str | int | None,
     features: Sequence[str | int] | None,
     weight: str | int | None,
@@ -233,11 +232,12 @@ def batches(
         return (y for _, y in read(Columns((), columns.target)))
 
     fills, counts = allow_missing, [table.num_rows for table in tables]
+    known = [count for count in counts if count is not None]
     return Batches(
         where,
         len(columns.features),
         lambda: read(columns),
-        None if None in counts else sum(counts),
+        sum(known) if len(known) == len(counts) else None,
         columns.features,
         None if columns.target is None else read_targets,
     )

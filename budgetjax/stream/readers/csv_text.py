@@ -136,12 +136,7 @@ def csv(
 
     return table_columns.batches(
         *("csv", WHAT, path, [table(file) for file in found]),
-        target=target,
-        features=features,
-        weight=weight,
-        allow_missing=allow_missing,
-        batch_rows=batch_rows,
-        dtype=dtype,
+        *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 

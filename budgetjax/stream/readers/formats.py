@@ -2,8 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -114,33 +114,14 @@ def _mapped(path: files.Path, name: str) -> np.ndarray:
     return array
 
 
-class Format(NamedTuple):
-    """A format: its name for people, and its reader.
-
-    The reader of files of named columns takes several of them, or a folder.
-    """
-
-    name: str
-    reader: Callable[..., Batches]
-
-    @property
-    def arguments(self) -> frozenset[str]:
-        """The names of the arguments of `read` that the reader takes."""
-        return frozenset(inspect.signature(self.reader).parameters)
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether columns have names."""
-        return "features" in self.arguments
-
-
-FORMATS = {
-    "csv": Format("CSV", csv),
-    "parquet": Format("Parquet", parquet),
-    "arrow": Format("Arrow", arrow),
-    "npy": Format("NumPy", npy),
-    "libsvm": Format("LIBSVM", libsvm),
+FORMATS = dict(csv=csv, parquet=parquet, arrow=arrow, npy=npy, libsvm=libsvm)
+# The names of the arguments of each reader.
+TAKES = {
+    name: frozenset(inspect.signature(reader).parameters)
+    for name, reader in FORMATS.items()
 }
+# Formats of named columns, of which several files, or a folder, are one table.
+TABLES = ("csv", "parquet", "arrow")
 ENDS = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -168,8 +149,8 @@ def end_of(path: Any) -> str:
     return files.end_of(path)
 
 
-def format_of(path: Any, format: str | None = None) -> Format:
-    """The format of this name, or that of a file by the end of its name.
+def format_of(path: Any, format: str | None = None) -> str:
+    """The name of the format, if it is given, or that of a file by the end of its name.
 
     Raises:
       ValueError: if there is no such format.
@@ -178,7 +159,7 @@ def format_of(path: Any, format: str | None = None) -> Format:
         if format not in FORMATS:
             names = ", ".join(FORMATS)
             raise ValueError(f"read: format must be one of {names}, got {format!r}")
-        return FORMATS[format]
+        return format
     end = end_of(path)
     if end in PACKED + OTHERS:
         first = "; unpack it first" if end in PACKED else ""
@@ -186,7 +167,7 @@ def format_of(path: Any, format: str | None = None) -> Format:
             f"{path}: the file must be {', '.join(ENDS)}, or LIBSVM text under "
             f"another name, got {end}{first}"
         )
-    return FORMATS[ENDS.get(end, "libsvm")]
+    return ENDS.get(end, "libsvm")
 
 
 def read(
@@ -221,17 +202,16 @@ def read(
     """
     found = format_of(path, format)
     given = {"target": target} | arguments
-    if end_of(path) == ".tsv" and found.reader is csv and not given.get("delimiter"):
+    if found == "csv" and end_of(path) == ".tsv" and not given.get("delimiter"):
         given["delimiter"] = "\t"
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
-        if name not in found.arguments:
+        if name not in TAKES[found]:
             raise ValueError(
-                f"read: {name} must not be given for files of {found.name}, got "
-                f"{value!r}"
+                f"read: {name} must not be given for files of {found}, got {value!r}"
             )
-    if found.has_columns:
+    if found in TABLES:
         given.setdefault("target", None)
     elif not isinstance(path, str | os.PathLike) or os.path.isdir(path):
-        raise ValueError(f"read: path must be one file of {found.name}, got {path!r}")
-    return found.reader(path, **given)
+        raise ValueError(f"read: path must be one file of {found}, got {path!r}")
+    return FORMATS[found](path, **given)

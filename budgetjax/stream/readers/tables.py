@@ -71,12 +71,7 @@ def parquet(
     tables = [table(one) for one in several("parquet", path, (".parquet",))]
     return table_columns.batches(
         *("parquet", PARQUET, path, tables),
-        target=target,
-        features=features,
-        weight=weight,
-        allow_missing=allow_missing,
-        batch_rows=batch_rows,
-        dtype=dtype,
+        *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
@@ -150,12 +145,7 @@ def arrow(
         )
     return table_columns.batches(
         *("arrow", ARROW, source, tables),
-        target=target,
-        features=features,
-        weight=weight,
-        allow_missing=allow_missing,
-        batch_rows=batch_rows,
-        dtype=dtype,
+        *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
