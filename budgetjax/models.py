@@ -664,11 +664,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 def check_columns(
     where: str, known: Sequence[str], names: Sequence[str] | None
 ) -> None:
-    """Raises unless all known columns are among these, if they have names.
-
-    Raises:
-      ValueError: with those that are missing.
-    """
+    """Raises unless all known columns are among these, if they have names."""
     lacks = [] if names is None else [one for one in known if one not in names]
     if lacks:
         raise ValueError(

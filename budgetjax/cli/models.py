@@ -10,14 +10,9 @@ from budgetjax.cli import reading
 
 
 class Model(NamedTuple):
-    """A model of raw rows, from a file.
+    """What a file holds, the `Labelled` that predicts, and what is known of it.
 
-    Attributes:
-      value: what the file holds.
-      model: the `Labelled` that predicts.
-      classes: the labels in the order of the scores; None for a regressor.
-      num_features: columns of a row.
-      target: the column that the model was trained to predict, where that is known.
+    A regressor has no classes. The target is the column of the training.
     """
 
     value: Any

@@ -28,20 +28,9 @@ Path = str | Sequence[str]
 
 
 class Columns(NamedTuple):
-    """How to read a file, by the options of that.
+    """How to read a file: the options of that, as `options.columns` explains them.
 
-    Attributes:
-      target: column of y, or for `.npy` another file; None for LIBSVM text, and where
-        there is none.
-      ignore: columns that are neither target nor features.
-      weight: column of weights, or for `.npy` another file; None if all are 1.
-      format: one of `FORMATS`; None goes by the name of the file.
-      delimiter: what is between the cells of CSV; None is a comma, or a tab for .tsv.
-      decimal: what is before the decimals of numbers in CSV; None is a point.
-      header: whether a CSV file begins with the names of its columns.
-      zero_based: whether the indices of LIBSVM text start at 0.
-      one_hot: columns of which each text becomes a feature.
-      missing: what stands for missing numbers, "mean"; None is an error.
+    None is the default of the reader.
     """
 
     target: str | None = None

@@ -20,15 +20,10 @@ ENOUGH_ROWS = 50
 
 
 class Look(NamedTuple):
-    """What a pass over the targets tells.
+    """What a pass over the targets tells: the classes, or None for a regression.
 
-    Attributes:
-      labels: the classes; None for regression.
-      rows: number of rows, if that is known.
-      text: line of the report.
-      doubt: a warning for the user, or nothing.
-      mean: mean of the targets of a regression, which is the model's intercept.
-      counts: how many rows each class has, if they were counted.
+    With the line of the report, a warning for the user or nothing, the mean of numbers,
+    which is the model's intercept, and how many rows each class has, if counted.
     """
 
     labels: np.ndarray | None

@@ -200,11 +200,7 @@ def name_of(batches: Any) -> str:
 
 
 def in_order(batches: Batches, known: tuple[str, ...] | None) -> Batches:
-    """The source with the known columns, in their order, if its columns have names.
-
-    Raises:
-      ValueError: if it lacks some.
-    """
+    """The source with the known columns, in their order, if its columns have names."""
     names = batches.feature_names
     if known is None or names in (None, known):
         return batches

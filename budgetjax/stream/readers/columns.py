@@ -68,12 +68,7 @@ def chosen(
     features: Sequence[str | int] | None,
     weight: str | int | None,
 ) -> Columns:
-    """The chosen columns, each by its name or number; see `csv`.
-
-    Raises:
-      ValueError: if there is no such column, one is chosen twice, none is left for X,
-        or there are weights without a target.
-    """
+    """The chosen columns, each by its name or number; see `csv`."""
     _check_distinct(where, "column names must be unique", names)
     known, texts = set(names), {}
 
@@ -186,9 +181,6 @@ def batches(
 
     `what` is a whole file of the format, and `path` what was asked for, for messages;
     see `csv` for the others.
-
-    Raises:
-      ValueError: as `chosen`; or if a table has not the columns of the first.
     """
     checks.flag(reader, "allow_missing", allow_missing)
     first = tables[0]

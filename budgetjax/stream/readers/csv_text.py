@@ -149,15 +149,7 @@ class Parse(NamedTuple):
 
 
 class _File(NamedTuple):
-    """One file.
-
-    Attributes:
-      path: its path.
-      parse: how to read it.
-      block: bytes per block.
-      names: names of all columns.
-      types: their types in the first block, by name.
-    """
+    """One file, the bytes of a block, and the columns with their types there."""
 
     path: str
     parse: Parse
@@ -167,11 +159,7 @@ class _File(NamedTuple):
 
     @classmethod
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
-        """The file, with its columns.
-
-        Raises:
-          ValueError: if it is no text, or its cells are separated otherwise.
-        """
+        """The file, if it is text, and its cells are separated so."""
         files.check_opens(path)
         with intact(path, WHAT), _bytes(pa, path) as file:
             start = file.read(BLOCK)

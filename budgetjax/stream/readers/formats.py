@@ -150,11 +150,7 @@ def end_of(path: Any) -> str:
 
 
 def format_of(path: Any, format: str | None = None) -> str:
-    """The name of the format, if it is given, or that of a file by the end of its name.
-
-    Raises:
-      ValueError: if there is no such format.
-    """
+    """The format, if it is named, or that of a file by the end of its name."""
     if format is not None:
         if format not in FORMATS:
             names = ", ".join(FORMATS)
