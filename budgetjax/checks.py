@@ -139,6 +139,17 @@ def matrix_dtype(where: str, dtype: np.dtype) -> None:
         )
 
 
+def written(value: Any) -> str:
+    """A value in a message: of an array its numbers, without its type."""
+    if not isinstance(value, np.ndarray | np.generic | jax.Array) or (
+        isinstance(value, Tracer) or not isinstance(value.dtype, np.dtype)
+    ):
+        return repr(value)
+    if not value.ndim:
+        return repr(value.item())
+    return np.array2string(np.asarray(value), separator=", ", threshold=20)
+
+
 def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
     """`value` as an array of real numbers, traced or not, else a `ValueError`."""
     if hasattr(value, "tocsr"):
@@ -240,12 +251,12 @@ def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
         shown = f"{given.dtype}{list(given.shape)}"
         raise ValueError(
             f"{where}: {name} must be an integer scalar, got "
-            f"{shown if isinstance(value, Tracer) else repr(value)}"
+            f"{shown if isinstance(value, Tracer) else written(value)}"
         )
     known = concrete(value)
     limits = np.iinfo(np.int32)
     if known is not None and not limits.min <= known <= limits.max:
-        raise ValueError(f"{where}: {name} must fit 32 bits, got {value!r}")
+        raise ValueError(f"{where}: {name} must fit 32 bits, got {written(value)}")
     return value
 
 
@@ -271,7 +282,7 @@ def numpy_seed(where: str, value: Any) -> int:
 def flag(where: str, name: str, value: Any) -> bool:
     """`value` if it is a yes or no that is not traced, else a `ValueError`."""
     if not isinstance(value, bool | np.bool):
-        raise ValueError(f"{where}: {name} must be True or False, got {value!r}")
+        raise ValueError(f"{where}: {name} must be True or False, got {written(value)}")
     return bool(value)
 
 
@@ -288,7 +299,8 @@ def _number(expected: str, test: Callable[[np.ndarray], Any]):
         except ValueError:
             good = False
         if not good:
-            raise ValueError(f"{where}: {name} must be {expected}, got {value!r}")
+            got = written(value)
+            raise ValueError(f"{where}: {name} must be {expected}, got {got}")
         return value
 
     return check
@@ -310,16 +322,16 @@ def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
     """`value` if it is an integer of at least 1, else a `ValueError`."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)
     if not jnp.issubdtype(given.dtype, jnp.integer):
-        raise ValueError(f"{where}: {name} must be an integer, got {value!r}")
+        raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
     if not isinstance(given, Tracer) and not np.all(np.asarray(given) >= 1):
-        raise ValueError(f"{where}: {name} must be at least 1, got {value!r}")
+        raise ValueError(f"{where}: {name} must be at least 1, got {written(value)}")
     return value
 
 
 def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
     """`value` as a Python integer of at least `at_least`, else a `ValueError`."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise ValueError(f"{where}: {name} must be an integer, got {value!r}")
+        raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
     if value < at_least:
         raise ValueError(f"{where}: {name} must be at least {at_least}, got {value}")
     return int(value)
@@ -411,7 +423,7 @@ def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.
         if not np.all(np.isfinite(cast) & ~lost):
             raise ValueError(
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
-                f"{value!r}"
+                f"{written(value)}"
             )
         return on_device(cast, dtype)
     # A copy: a state can be donated, and what the caller holds stays.

@@ -8,6 +8,7 @@ these in a `Labelled`, which takes raw rows; or an object with one of them as it
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -645,7 +646,7 @@ def dtype_of(model: Any) -> np.dtype:
 
 def _taken(where: str, model: Labelled, X: Any) -> Any:
     """Raw rows that fit the model, as an array or a CSR matrix."""
-    X = _columns(where, model, X)
+    X = in_order(where, model.feature_names, X)
     sparse = hasattr(X, "tocsr")
     X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features(where, model))
@@ -660,20 +661,35 @@ def _dense(model: Labelled, X: Any) -> np.ndarray:
     return model.scaling.apply(X, dtype_of(model))
 
 
-def _columns(where: str, model: Labelled, X: Any) -> Any:
-    """The columns of a data frame that the model knows, in its order."""
-    found = getattr(X, "columns", None)
-    names = [] if found is None else list(found)
-    known = model.feature_names
-    if known is None or not names or not all(isinstance(n, str) for n in names):
-        return X
-    lacks = [repr(name) for name in known if name not in names]
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a data frame or an Arrow table, if it has any."""
+    for attribute in ("columns", "column_names"):
+        names: tuple[Any, ...] = tuple(getattr(X, attribute, ()))
+        if names and all(isinstance(name, str) for name in names):
+            return names
+    return None
+
+
+def check_columns(
+    where: str, known: Sequence[str], names: Sequence[str] | None
+) -> None:
+    """Raises unless all known columns are among these, if they have names."""
+    lacks = [] if names is None else [one for one in known if one not in names]
     if lacks:
         raise ValueError(
             f"{where}: X must have the columns that the model was trained on, and "
-            f"lacks {', '.join(lacks[:10])}"
+            f"lacks {', '.join(map(repr, lacks[:10]))}"
         )
-    return X[list(known)]
+
+
+def in_order(where: str, known: Sequence[str] | None, X: Any) -> Any:
+    """The known columns of a data frame or an Arrow table, in their order."""
+    names = column_names(X)
+    if known is None or names is None:
+        return X
+    check_columns(where, known, names)
+    # Arrow and polars select; pandas cannot.
+    return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
 
 
 def _is_state(model: Any) -> bool:

@@ -68,20 +68,19 @@ def _lines(
     done, last_done, last = 0, 0, 0.0
 
     def report(text: str, count: int = 1) -> None:
-        nonlocal done, last_done, last
+        nonlocal done, last_done, last, every
         done, now = done + count, time.monotonic()
         if last and now - last < every:
             return
         if last:
             of = "" if total is None else f" of {total:,}"
             rate = (done - last_done) / (now - last)
-            print(
-                f"{where}: {done:,}{of} {unit}, {rate:,.4g} {unit}/s, {text}".rstrip(
-                    ", "
-                ),
-                file=sys.stderr,
-                flush=True,
-            )
+            line = f"{where}: {done:,}{of} {unit}, {rate:,.4g} {unit}/s, {text}"
+            try:
+                print(line.rstrip(", "), file=sys.stderr, flush=True)
+            except BrokenPipeError:
+                # Nobody reads them; the work goes on.
+                every = float("inf")
         last_done, last = done, now
 
     return report

@@ -214,7 +214,7 @@ OTHERS = {
     ),
     "standardising": ({"standardise": True}, "same learner"),
     "classes": ({"classes": [-1, 1]}, "same learner"),
-    "batch_rows": ({"batch_rows": 32}, "give batch_rows=64"),
+    "batch_rows": ({"batch_rows": 32}, "got one of 64; delete it"),
     "a label of the last batch": (
         {"batches": other_labels},
         "rows 128 to 191 must be those that the checkpoint has learned, got others",
@@ -249,7 +249,7 @@ def test_checkpoints_of_other_runs_are_refused(name, interrupted, tmp_path):
     with pytest.raises(ValueError, match=r"fit_stream: .+ must .+ got .+") as raised:
         fit(ROW, source, checkpoint=path, **more)
     assert says in str(raised.value)
-    assert "resume=False starts anew" in str(raised.value)
+    assert "delete it to start anew" in str(raised.value)
     assert path.read_bytes() == interrupted
     if isinstance(raised.value, bj.StreamError):
         assert raised.value.model.num_rows == 3 * ROWS
@@ -270,7 +270,7 @@ def test_files_that_are_no_checkpoints_are_refused(group, interrupted, tmp_path)
         ((tmp_path / "model").read_bytes(), "a model without a place"),
     ):
         path.write_bytes(data)
-        advice = "starts anew|give another path"
+        advice = "start anew|give another path"
         with pytest.raises(
             ValueError, match=rf"fit_stream: checkpoint.* ({advice})"
         ) as raised:

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import gc
+import gzip
 import inspect
 import json
 import os
@@ -595,7 +596,7 @@ def test_standard_input_and_pipes(at):
     result = CliRunner().invoke(group, command, input=Path("missing.csv").read_bytes())
     assert result.stderr == (
         "budgetjax: error: standard input: X must not have missing values, got one in "
-        "row 17, column 'a'; --missing mean fills it in\n"
+        "row 17, column 'a'; training with --missing mean fills it in\n"
     )
     os.mkfifo("pipe.csv")
     writer = threading.Thread(target=Path("pipe.csv").write_bytes, args=(given,))
@@ -652,8 +653,8 @@ def test_texts_are_features_and_gaps_are_means(at):
     assert np.all(np.isfinite(bj.load("model.st").decision_function(rows)))
     result = run("predict", "model.st", "train.csv", "-o", "none.txt")
     assert result.stderr == (
-        "budgetjax: error: train.csv: must have the columns that the model was trained "
-        "on, and lacks 'colour=blue', 'colour=green', 'colour=red'\n"
+        "budgetjax: error: train.csv: X must have the columns that the model was "
+        "trained on, and lacks 'colour=blue', 'colour=green', 'colour=red'\n"
     )
 
 
@@ -812,9 +813,9 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):
     result = run(*command, "other.st", *kept, "--gamma", "2")
     assert result.exit_code == 1
     assert result.stderr == (
-        "budgetjax: error: fit_stream: checkpoint run.ckpt must be of the same "
+        "budgetjax: error: checkpoint run.ckpt must be of the same "
         "learner, hyperparameters, classes, intercept, standardise and reservoir, got "
-        "one of others; delete run.ckpt to start anew\n"
+        "one of others; delete it to start anew\n"
     )
     assert Path("run.ckpt").read_bytes() == before
     assert not Path("other.st").exists()
@@ -886,7 +887,7 @@ def test_warnings_are_one_line(at):
     result = run(*uneven, "--no-standardise")
     assert result.exit_code == 0
     assert result.stderr.startswith(
-        "budgetjax: warning: fit_stream: uneven.csv: features look unscaled: column 1 "
+        "budgetjax: warning: uneven.csv: features look unscaled: column 1 "
     )
     assert result.stderr.count("\n") == 1
     assert run(*uneven).stderr == ""
@@ -1093,19 +1094,19 @@ BAD = {
     "target of LIBSVM text": (
         ("train", "train.libsvm", *TRAIN),
         2,
-        "--target: the columns of train.libsvm have no names; tables that have them "
-        "end in .csv, .tsv, .parquet, .arrow, .feather.",
+        "--target is for csv, parquet, arrow, npy, and train.libsvm is taken for "
+        "libsvm; --format names another.",
     ),
     "a missing value": (
         ("train", "missing.csv", *TRAIN),
         1,
         "missing.csv: X must not have missing values, got one in row 17, column 'a'; "
-        "--missing mean fills it in",
+        "training with --missing mean fills it in",
     ),
     "an infinite value": (
         ("train", "infinite.csv", *TRAIN),
         1,
-        "fit_stream: infinite.csv: X must be finite, got inf in row 17, column 'a'",
+        "infinite.csv: X must be finite, got inf in row 17, column 'a'",
     ),
     "an infinite value to predict": (
         ("predict", "model.st", "infinite.csv", "-o", "new.txt"),
@@ -1118,7 +1119,7 @@ BAD = {
         "text.csv: the file must be CSV in UTF-8, with numbers as features, got an "
         "error after 0 rows: In column 'a': row 17: CSV conversion error to double: "
         "invalid value 'red'; --one-hot COLUMN makes a feature of each text of a "
-        "column",
+        "column, and --ignore COLUMN leaves it out",
     ),
     "a short row": (
         ("train", "ragged.csv", *TRAIN),
@@ -1135,7 +1136,7 @@ BAD = {
     "beyond float32": (
         ("train", "range.csv", *TRAIN, "--no-standardise", "--gamma", "1"),
         1,
-        "fit_stream: range.csv: X must be in the range of float32, got 1e+200 in row "
+        "range.csv: X must be in the range of float32, got 1e+200 in row "
         "17, column 'a'",
     ),
     "an empty file": (
@@ -1168,7 +1169,7 @@ BAD = {
     "a class that is not among those given": (
         ("train", "label.csv", *TRAIN, "--classes", "no,yes"),
         1,
-        "fit_stream: label.csv: y must be one of 'no', 'yes', got 'maybe' in row 17",
+        "label.csv: y must be one of 'no', 'yes', got 'maybe' in row 17",
     ),
     "a class of the test file that was not learned": (
         (*LEARN, "--test", "label.csv"),
@@ -1213,13 +1214,13 @@ BAD = {
     "a test file of another kind": (
         (*LEARN, "--test", "test.libsvm"),
         2,
-        "--target: the columns of test.libsvm have no names; tables that have them end "
-        "in .csv, .tsv, .parquet, .arrow, .feather.",
+        "--target is for csv, parquet, arrow, npy, and test.libsvm is taken for "
+        "libsvm; --format names another.",
     ),
     "a test file of another width": (
         (*LEARN, "--test", "narrow.csv"),
         1,
-        "narrow.csv: must have the columns that the model was trained on, and lacks "
+        "narrow.csv: X must have the columns that the model was trained on, and lacks "
         "'b'",
     ),
     "a budget of nothing": (
@@ -1324,23 +1325,23 @@ BAD = {
     "no model file": (
         ("predict", "train.csv", "test.csv", "-o", "new.txt"),
         1,
-        "read: train.csv: must be a file of budgetjax.save, got another file, or a "
+        "train.csv: must be a file of budgetjax.save, got another file, or a "
         "damaged one",
     ),
     "an empty model": (
         ("info", "nothing.st"),
         1,
-        "header: nothing.st: must be a file of budgetjax.save, got an empty file",
+        "nothing.st: must be a file of budgetjax.save, got an empty file",
     ),
     "a truncated model": (
         ("predict", "truncated.st", "test.csv", "-o", "new.txt"),
         1,
-        f"read: truncated.st: {ALTERED}",
+        f"truncated.st: {ALTERED}",
     ),
     "an altered model": (
         ("info", "altered.st"),
         1,
-        f"header: altered.st: {ALTERED}",
+        f"altered.st: {ALTERED}",
     ),
     "rows of another width": (
         ("predict", "python.st", "narrow.csv", "--target", "kind", "-o", "new.txt"),
@@ -1351,7 +1352,7 @@ BAD = {
     "columns of another name": (
         ("predict", "model.st", "narrow.parquet", "-o", "new.txt"),
         1,
-        "narrow.parquet: must have the columns that the model was trained on, and "
+        "narrow.parquet: X must have the columns that the model was trained on, and "
         "lacks 'b'",
     ),
     "indices that start at 0": (
@@ -1367,14 +1368,15 @@ BAD = {
         "--format must say what standard input is.",
     ),
     "a pipe that is empty": (
-        ("predict", "model.st", "/dev/null"),
+        ("train", "/dev/null", "-m", "new.st"),
         1,
         "/dev/null: the file must have rows, got none",
     ),
     "a separator of LIBSVM text": (
         ("train", "train.libsvm", "-m", "new.st", "--delimiter", ";"),
         2,
-        "--delimiter is for CSV, and train.libsvm is none.",
+        "--delimiter is for csv, and train.libsvm is taken for libsvm; --format names "
+        "another.",
     ),
     "a separator of two": (
         (*LEARN, "--delimiter", ";;"),
@@ -1390,8 +1392,8 @@ BAD = {
     "a weight of LIBSVM text": (
         ("train", "train.libsvm", "-m", "new.st", "--weight", "w"),
         2,
-        "--weight: the columns of train.libsvm have no names; tables that have them "
-        "end in .csv, .tsv, .parquet, .arrow, .feather.",
+        "--weight is for csv, parquet, arrow, npy, and train.libsvm is taken for "
+        "libsvm; --format names another.",
     ),
     "gaps without means": (
         (*LEARN, "--missing", "mean", "--no-standardise"),
@@ -1435,8 +1437,8 @@ BAD = {
     "a checkpoint that is data": (
         (*LEARN, "--checkpoint", "test.libsvm"),
         1,
-        "fit_stream: checkpoint: read: test.libsvm: must be a file of budgetjax.save, "
-        "got another file, or a damaged one; give another path",
+        "checkpoint: test.libsvm: must be a file of budgetjax.save, got another file, "
+        "or a damaged one; give another path",
     ),
     "many models": (
         ("predict", "stacked.st", "test.csv", "-o", "new.txt"),
@@ -1845,6 +1847,106 @@ def test_pictures_of_sweeps(monkeypatch, tmp_path):
     assert (axes.get_xlabel(), best.get_xydata().tolist()) == ("gamma", [[1, 11]])
 
 
+LABELS = {
+    "codes": ["007", "7", "0"],
+    "beyond float64": ["1000000000000000000", "1000000000000000001", "5"],
+    "beyond 64 bits": ["36893488147419103232", "36893488147419103233", "5"],
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_csv_stay_what_they_are(at, kind):
+    """In training, with --classes and --test, and in what predict writes and counts."""
+    X = np.random.default_rng(0).normal(size=(N, 2)).round(3)
+    y = np.array(LABELS[kind])[np.digitize(X[:, 0], [-0.4, 0.4])]
+    rows = [f"{a},{b},{one}\n" for (a, b), one in zip(X, y, strict=True)]
+    Path("a.csv").write_text("a,b,kind\n" + "".join(rows))
+    # Nothing in this one says that they are codes.
+    plain = [row for row, one in zip(rows, y, strict=True) if not one.startswith("0")]
+    Path("plain.csv").write_text("a,b,kind\n" + "".join(plain))
+    given = ("--test", "plain.csv", "--classes", ",".join(LABELS[kind]), *QUICK)
+    said = train("a.csv", *given, "--no-refit")
+    assert said["classes"] == ", ".join(LABELS[kind])
+    assert float(said["test error"].split("%")[0]) < 50
+    assert good("predict", "model.st", "a.csv", "-o", "out.txt").startswith("accuracy")
+    assert set(Path("out.txt").read_text().split()) == set(LABELS[kind])
+    assert good("predict", "model.st", "plain.csv", "-o", "p").startswith("accuracy")
+    counts = {one: np.sum(y == one) for one in LABELS[kind]}
+    listed = train("a.csv", *QUICK, "--no-refit")["classes"]
+    ordered = sorted(counts, key=str if kind != "beyond float64" else int)
+    assert listed == ", ".join(f"{one} ({counts[one]})" for one in ordered)
+
+
+def test_several_files_are_one(at):
+    lines = Path("train.csv").read_text().splitlines(keepends=True)
+    Path("parts").mkdir()
+    Path("parts/0.csv").write_text("".join(lines[:100]))
+    with gzip.open("parts/1.csv.gz", "wt") as file:
+        file.write("".join([lines[0], *lines[100:]]))
+    train("train.csv", *QUICK)
+    whole = bj.load("model.st")
+    good("predict", "model.st", "train.csv", "-o", "whole.txt")
+    for files in (["parts"], ["parts/0.csv", "parts/1.csv.gz"]):
+        train(*files, "--target", "kind", *QUICK)
+        same(bj.load("model.st").state, whole.state)
+        good("predict", "model.st", *files, "-o", "out.txt")
+        assert Path("out.txt").read_bytes() == Path("whole.txt").read_bytes()
+    assert report(good("info", "model.st"))["file of training"] == "0.csv, 1.csv.gz"
+    result = run("train", "train.libsvm", "test.libsvm", "-m", "new.st")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "budgetjax: error: path must be one file of libsvm, got ['train.libsvm', "
+        "'test.libsvm']\n",
+    )
+
+
+def test_a_file_without_rows_has_no_predictions(at, models):
+    Path("none.csv").write_text("b,a\n")
+    given = ("predict", models / "model.st", "none.csv")
+    assert good(*given, "-o", "none.txt") == "predicted: 0 rows\n"
+    assert Path("none.txt").read_bytes() == b""
+    assert good(*given, "--scores", "--quiet") == "prediction,score\n"
+    Path("none.csv").write_text("a,b,kind\n")
+    result = run("train", "none.csv", "--target", "kind", "-m", "new.st")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "budgetjax: error: none.csv: the file must have rows, got none\n",
+    )
+
+
+def test_decimal_commas(at):
+    text = Path("train.csv").read_text().replace(",", ";").replace(".", ",")
+    Path("europe.csv").write_text(text)
+    train("train.csv", *QUICK)
+    expected = bj.load("model.st").state
+    train("europe.csv", *QUICK, "--delimiter", ";", "--decimal", ",")
+    same(bj.load("model.st").state, expected)
+    result = run("train", "europe.csv", *TRAIN, "--delimiter", ";")
+    assert result.stderr.endswith("'; --decimal , reads decimal commas\n")
+
+
+def test_the_model_is_written_though_nobody_reads_the_report(at):
+    command = [sys.executable, "-m", "budgetjax", "train", "train.csv", *TRAIN, *QUICK]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=writer, timeout=300)
+    os.close(writer)
+    assert done.returncode == 0
+    assert bj.load("new.st").num_rows == N
+
+
+def test_bytes_that_are_no_text_are_not_sent_to_the_terminal(at):
+    Path("a.txt").write_bytes(b"\x1b[31m\x07 1:1\n")
+    result = run("train", "a.txt", "-m", "new.st")
+    assert "got '\\x1b[31m\\x07' in row 0" in result.stderr
+    Path("a.csv").write_bytes(gzip.compress(b"a,kind\n1,x\n"))
+    result = run("train", "a.csv", *TRAIN)
+    assert result.stderr == (
+        "budgetjax: error: a.csv: the file must be CSV in UTF-8, with numbers as "
+        "features, got a file of gzip: its name must end in .gz\n"
+    )
+
+
 def test_info(at, models):
     # The learner has seen each row in the stream, and once more from the reservoir.
     model = bj.load(models / "model.st")
@@ -1857,7 +1959,7 @@ def test_info(at, models):
         file of training:   train.csv
         target of training: kind
         refit of training:  True
-        rows read:          300
+        rows read:          300, and a sample of them again
         progressive error:  {100 * model.error:.2f}%
         scaling:            every feature to deviation 1
         columns:            a, b
@@ -1865,7 +1967,7 @@ def test_info(at, models):
         support vectors:    10 of at most 10
         kernel:             RBF(gamma={usual_gamma():.6g}, exact=False)
         regularization:     0.0001
-        num seen:           600
+        rows learned:       600
         num mistakes:       {int(model.state.num_mistakes)}
         num updates:        {int(model.state.num_updates)}
         """)
@@ -1887,8 +1989,8 @@ def test_info(at, models):
         "features": 2,
         "support_vectors": {"active": 10, "budget": 10},
         "kernel": f"RBF(gamma={usual_gamma():.6g}, exact=False)",
-        "regularization": float(state.regularization),
-        "num_seen": 600,
+        "regularization": 1e-4,
+        "rows_learned": 600,
         "num_mistakes": int(state.num_mistakes),
         "num_updates": int(state.num_updates),
     }

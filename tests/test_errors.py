@@ -158,7 +158,7 @@ FOR_SEEDS = [
 FOR_AVERAGES = [
     *(("average", value, ("at least 1", repr(value))) for value in (0, -1)),
     *(
-        ("average", value, ("integer", repr(value)))
+        ("average", value, ("integer", checks.written(value)))
         for value in (1.5, "all", None, NAN, np.array([1, 2]))
     ),
     ("average", 2**40, ("32 bits", str(2**40))),
@@ -256,7 +256,7 @@ FOR_PROJECTRON = [
     ),
     ("threshold", np.ones(3), ("scalar", "shape (3,)", "vmap")),
     *(
-        ("margin_updates", value, ("True or False", repr(value)))
+        ("margin_updates", value, ("True or False", checks.written(value)))
         for value in ("yes", 1, None, np.ones(2))
     ),
 ]
@@ -334,7 +334,7 @@ FOR_PEGASOS = [
     ("regularization", 1e-39, ("float32", "1e-39")),
     ("regularization", np.ones(3), ("scalar", "shape (3,)", "vmap")),
     *(
-        ("project_to_ball", value, ("True or False", repr(value)))
+        ("project_to_ball", value, ("True or False", checks.written(value)))
         for value in ("yes", 1, None, np.ones(2))
     ),
 ]
@@ -482,7 +482,10 @@ def combinations():
                 lambda where=where, argument=argument, value=value: getattr(bj, where)(
                     **{argument: value}
                 ),
-                (f"{where}: {argument} must be True or False", f"got {value!r}"),
+                (
+                    f"{where}: {argument} must be True or False",
+                    f"got {checks.written(value)}",
+                ),
             )
     for value, expected in SIZES:
         yield Bad(
@@ -1064,6 +1067,17 @@ def test_a_model_of_averages_starts_with_a_round():
         assert equal(init("sgd", average=other), state)
     assert equal(init("sgd", average=False), init("sgd"))
     assert bj.averaged(state).expansion.average is None
+
+
+@pytest.mark.parametrize("of", [np.float64, np.asarray, jnp.asarray])
+def test_messages_have_numbers_and_not_their_types(of):
+    for number, shown in ((-1.0, "-1.0"), ([1.5, -2.5], r"\[ 1.5, -2.5\]")):
+        if of is np.float64 and number != -1.0:
+            continue
+        with pytest.raises(ValueError, match=f"above 0, got {shown}$"):
+            checks.positive("init", "gamma", of(number))
+    with pytest.raises(ValueError, match=r"True or False, got 1.0$"):
+        checks.flag("init", "average", of(1.0))
 
 
 @pytest.mark.parametrize(

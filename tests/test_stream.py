@@ -1,6 +1,5 @@
 """Learning from batches: what `run` gives, whatever their lengths."""
 
-import dataclasses
 import os
 import pathlib
 import warnings
@@ -10,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import registry
 import scipy.sparse
@@ -519,9 +520,39 @@ def test_columns_of_a_frame_are_taken_by_their_names(tmp_path):
     np.testing.assert_array_equal(bj.load(tmp_path / "model").predict(moved), expected)
     with pytest.raises(ValueError, match="was trained on, and lacks 'b'"):
         model.predict(frame[["a", "c"]])
-    other = dataclasses.replace(source, feature_names=("b", "a", "c"))
-    with pytest.raises(ValueError, match="columns of the model, a, b, c, got b, a, c"):
-        fit(row, other, model)
+    table = pa.Table.from_pandas(moved)
+    for one in (table, table.to_batches()[0]):
+        np.testing.assert_array_equal(model.predict(one), expected)
+    np.testing.assert_array_equal(model.predict(moved[:0]), expected[:0])
+
+
+def test_a_stream_learns_columns_by_their_names(tmp_path):
+    """Frames, tables and files, in any order, from the first batch on and later."""
+    row = LEARNERS["multiclass"]
+    X, y = row.stream(N)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    moved = frame[["c", "a", "b"]]
+    table = pa.Table.from_pandas(moved)
+    expected = fit(row, cut((X, y), [N // 2]))
+    named = expected._replace(
+        model=expected.model._replace(feature_names=("a", "b", "c"))
+    )
+    half, path = N // 2, tmp_path / "a.parquet"
+    for second in (moved, table):
+        parts = [(frame[:half], y[:half]), (second[half:], y[half:])]
+        identical(fit(row, iter(parts)), named)
+    pq.write_table(table.append_column("t", pa.array(y)), path)
+    further = fit(row, [(X, y)], named)
+    for source in ([(moved, y)], [(table, y)], bj.stream.parquet(path, target="t")):
+        identical(fit(row, source, named), further)
+    refitted = bj.refit(named, bj.stream.parquet(path, target="t"))
+    identical(refitted, bj.refit(named, [(moved, y)]))
+    identical(refitted, bj.refit(named, [(X, y)]))
+    lacks = "must have the columns that the model was trained on, and lacks 'b'"
+    with pytest.raises(bj.StreamError, match=lacks):
+        fit(row, [(frame[["a", "c"]], y)], named)
+    with pytest.raises(ValueError, match=lacks):
+        fit(row, bj.stream.parquet(path, target="b"), named)
 
 
 def test_frequencies_are_no_rows():

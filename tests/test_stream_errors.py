@@ -130,11 +130,10 @@ BATCHES = [
             f"squares beyond float32 in row {row}",
             value(1e38, row=row),
             (
-                "X must be so small",
-                "float32",
+                "the model must stay finite: kernel values overflow float32; scale X",
                 "1e+38",
                 f"row {ROWS + row}",
-                "column 1;",
+                "column 1",
             ),
             learner=learner,
         )
@@ -145,11 +144,10 @@ BATCHES = [
             f"kernel values beyond float32 in row {row}",
             value(-1e10, row=row),
             (
-                "X must be so small",
-                "float32",
+                "the model must stay finite: kernel values overflow float32; scale X",
                 "-1e+10",
                 f"row {ROWS + row}",
-                "column 1;",
+                "column 1",
             ),
             learner="polynomial",
         )
@@ -159,7 +157,7 @@ BATCHES = [
     Bad(
         "a support vector with an infinite norm",
         value(1e5),
-        ("X must be so small", "float32", "100000", f"row {BAD}", "column 1;"),
+        ("kernel values overflow float32; scale X down", "1", f"row {BAD}, column 1"),
         learner="projecting",
     ),
     Bad(

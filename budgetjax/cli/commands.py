@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from budgetjax import __version__
-from budgetjax.cli import INTERRUPTED, reading
+from budgetjax.cli import INTERRUPTED, data, reading
 from budgetjax.cli.export import export
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
@@ -20,14 +20,18 @@ from budgetjax.cli.train import train
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
 # Error of JAX when the memory ends, under its old name and its new one.
 OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
+# What messages of Python begin with, which the user of a command has not called.
+INNER = ("fit_stream", "refit", "sweep", "read")
 # Advice of messages about arguments in Python, and the same for a command line.
 SPOKEN = {
     "'COLUMN=' in features= makes": "--one-hot COLUMN makes",
-    "allow_missing=True reads NaN": "--missing mean fills it in",
+    "features= without it leaves": "--ignore COLUMN leaves",
+    "allow_missing=True reads NaN": "training with --missing mean fills it in",
     "header=False reads": "--no-header reads",
     "zero_based=True reads": "--zero-based reads",
     "choose columns with features=": "name it in the first line",
     "delimiter='\\t' reads": "--delimiter tab reads",
+    "decimal=',' reads": "--decimal , reads",
     **{f"delimiter={one!r} reads": f"--delimiter {one!r} reads" for one in ",;|"},
 }
 EXAMPLES = """\b
@@ -41,6 +45,11 @@ Exit codes: 0 success, 1 bad data or model, 2 wrong usage, 130 Ctrl-C.
 Compiled programs are kept in the user's cache folder (XDG_CACHE_HOME, or ~/.cache), so
 that a command is quicker when it is run again. The environment variable BUDGETJAX_CACHE
 names another folder; "off" keeps none.
+
+\b
+Tab completes commands, options and learners after this line in ~/.bashrc:
+  eval "$(_BUDGETJAX_COMPLETE=bash_source budgetjax)"
+(zsh_source in ~/.zshrc; for fish: _BUDGETJAX_COMPLETE=fish_source budgetjax | source)
 """
 
 
@@ -64,13 +73,20 @@ class Group(click.Group):
                 # The reader of a pipe has left; click ends quietly then.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
-                text = reading.named(_said(error))
-                click.echo(f"budgetjax: error: {text}", err=True)
+                click.echo(f"budgetjax: error: {_plain(_said(error))}", err=True)
                 ctx.exit(1)
 
 
 def _warned(message, category, filename, lineno, file=None, line=None) -> None:
-    click.echo(f"budgetjax: warning: {reading.named(str(message))}", err=True)
+    data.echo(f"budgetjax: warning: {_plain(str(message))}", err=True)
+
+
+def _plain(text: str) -> str:
+    """A message without names of functions, and of what no terminal should be sent."""
+    for name in INNER:
+        text = text.removeprefix(f"{name}: ")
+    shown = (one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return reading.named("".join(shown))
 
 
 def _is_of_jax(error: BaseException) -> bool:
@@ -102,8 +118,8 @@ def budgetjax() -> None:
     A model is trained from a table of numbers, one example per row, in constant memory:
     the file may be larger than that. Tables are CSV (.csv; with tabs .tsv), Parquet
     (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other name), unless
-    --format says so; text may be compressed (.gz, .bz2). FILE may be a pipe or, as -,
-    standard input.
+    --format says so; text may be compressed (.gz, .bz2, .xz). FILE may be a pipe or, as
+    -, standard input.
 
     "budgetjax COMMAND --help" explains a command.
     """

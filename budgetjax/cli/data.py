@@ -1,6 +1,7 @@
 """Files that commands write, and words of their reports."""
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,10 +15,6 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
     Args:
       outputs: paths by their options.
       *inputs: files that must not be written over.
-
-    Raises:
-      click.UsageError: if one path is given twice.
-      ValueError: if there is no such folder, or a folder in the place of the file.
     """
     taken = {os.path.realpath(path): path for path in inputs if path is not None}
     for option, path in outputs.items():
@@ -39,14 +36,20 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
 
 
 def write(path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file whole or not at all; a device or a pipe piece by piece.
-
-    Raises:
-      OSError: if that fails; what was there before is unchanged.
-    """
+    """Writes a file whole or not at all; a device or a pipe piece by piece."""
     from budgetjax.saving import model_files
 
-    model_files.replace("write", path, parts)
+    model_files.replace(None, path, parts)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints a line of a report; the work goes on where nobody reads it any more."""
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        stream = sys.stderr if err else sys.stdout
+        # What is left in its buffer is an error when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _is_special(path: str) -> bool:

@@ -10,6 +10,8 @@ from budgetjax.cli import data, targets
 
 # A name, the text of it, and, where that is not the text, its value for programs.
 Line = tuple[str, str] | tuple[str, str, Any]
+# The name of what a state counts, rows that it meets again too.
+LEARNED = {"num_seen": "rows learned"}
 # The width of the names in the report.
 NAMES = 20
 
@@ -73,8 +75,10 @@ def _of_contents(path: str) -> list[Line]:
     whole = models.labelled(model)
     if isinstance(value, StreamModel):
         error = targets.shown_error(value.error, models.is_regressor(value))
+        again = int(value.state.num_seen) > value.num_rows
+        read = f"{value.num_rows:,}" + ", and a sample of them again" * again
         lines = [
-            ("rows read", f"{value.num_rows:,}", value.num_rows),
+            ("rows read", read, value.num_rows),
             ("progressive error", error, value.error if value.num_rows else None),
         ]
     if isinstance(value, StreamModel | models.Labelled):
@@ -121,9 +125,13 @@ def _of_model(model: Any) -> list[Line]:
             elif _is_key(part):
                 continue
             elif hasattr(part, "__array__") and np.ndim(part) == 0:
-                number = np.asarray(part).item()
-                shown = f"{number:,.6g}" if type(number) is float else f"{number:,}"
-                lines.append((name.replace("_", " "), shown, number))
+                number = np.asarray(part)[()]
+                # The shortest decimals that give the number in its own type.
+                real = number.dtype.kind not in "biu"
+                number = float(str(number)) if real else int(number)
+                shown = f"{number:,.6g}" if real else f"{number:,}"
+                name = LEARNED.get(str(name), str(name).replace("_", " "))
+                lines.append((name, shown, number))
     return lines
 
 

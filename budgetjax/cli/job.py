@@ -9,20 +9,10 @@ from budgetjax.cli import data, learners, targets
 
 
 class Job(NamedTuple):
-    """A file to learn from, and the options of all learners.
+    """A file to learn from, what is known of its targets, and the learners' options.
 
-    Attributes:
-      source: the examples, as `budgetjax.stream.Batches`.
-      about: what is known of the targets.
-      learner: name of the learner, as `--learner` takes it, or None for the usual one.
-      settings: arguments of the learner by name.
-      gamma: gamma of the kernel; None for the usual one.
-      standardise: whether to scale the features.
-      fills: whether a NaN stands for the mean of its feature.
-      penalty: penalty of errors; None for the usual one.
-      seed: seed of what draws.
-      say: prints a line of the report, from its name and its text.
-      progress: whether to show a bar.
+    None is the usual value. If it `fills`, a NaN stands for the mean of its feature;
+    `say` prints a line of the report, from its name and its text.
     """
 
     source: Any
@@ -38,11 +28,7 @@ class Job(NamedTuple):
     progress: bool
 
     def default_gamma(self, X: np.ndarray) -> float:
-        """The default gamma of these first rows.
-
-        Raises:
-          ValueError: if they are all alike.
-        """
+        """The default gamma of these first rows."""
         from budgetjax import scaling
 
         known = scaling.Scaling.empty(X.shape[1], fills=self.fills)

@@ -20,16 +20,8 @@ def chosen(
 ) -> Any:
     """What a command line asks for, an `estimators.parameters.Choice`.
 
-    Args:
-      name: one of `options.ONLINE`; None for the usual one.
-      num_classes: None for regression.
-      settings: arguments of the algorithm by name; a list of numbers is swept.
-      seed: seed of algorithms that draw.
-      refits: whether a refit follows.
-
-    Raises:
-      click.UsageError: if the algorithm is not for such targets, or has no such
-        argument, or no such strategy or loss is known.
+    None is the usual learner, no classes mean a regression, and lists of settings are
+    swept.
     """
     from budgetjax.estimators import parameters
 
@@ -84,13 +76,7 @@ def default_gamma(where: str, X: np.ndarray) -> float:
 def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
     """An empty model, by one program, if the computer has the memory for it.
 
-    Args:
-      what: the model, for the message.
-      init: makes it.
-      more: bytes that its training takes besides.
-
-    Raises:
-      MemoryError: if it is larger than the memory.
+    `what` names it in the message, and `more` are the bytes that its training takes.
     """
     import jax
 
@@ -101,11 +87,7 @@ def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Raises if so many bytes are more than the computer has.
-
-    Raises:
-      MemoryError: with the two sizes.
-    """
+    """Raises if so many bytes are more than the computer has."""
     from budgetjax import checks
 
     if needed > (memory := checks.host_memory()):

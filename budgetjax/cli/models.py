@@ -1,5 +1,6 @@
 """Model files, as commands use them."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -9,14 +10,9 @@ from budgetjax.cli import reading
 
 
 class Model(NamedTuple):
-    """A model of raw rows, from a file.
+    """What a file holds, the `Labelled` that predicts, and what is known of it.
 
-    Attributes:
-      value: what the file holds.
-      model: the `Labelled` that predicts.
-      classes: the labels in the order of the scores; None for a regressor.
-      num_features: columns of a row.
-      target: the column that the model was trained to predict, where that is known.
+    A regressor has no classes. The target is the column of the training.
     """
 
     value: Any
@@ -27,12 +23,7 @@ class Model(NamedTuple):
 
 
 def opened(path: str) -> Model:
-    """A model of any kind that predicts, from its file.
-
-    Raises:
-      FileNotFoundError, ValueError: as `budgetjax.load`; or if what the file holds is
-        many models, or cannot predict without its training data.
-    """
+    """A model of any kind that predicts, from its file."""
     from budgetjax import models
     from budgetjax.saving import model_files
 
@@ -44,29 +35,27 @@ def opened(path: str) -> Model:
     return Model(value, model, classes, num_features, target)
 
 
-def source(model: Model, file: str, columns: reading.Columns) -> Any:
-    """The rows of a file for a model, as `budgetjax.stream.Batches`.
+def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
+    """The rows of files for a model, as `budgetjax.stream.Batches`.
 
     The target is the column of the training, where the file has it and none is named.
-
-    Raises:
-      ValueError, OSError: as `reading.like`.
     """
     from budgetjax import models
 
-    file = reading.local(file, columns)
+    path = reading.source_of(files, columns)
     if (
         columns.target is None
         and model.target not in (None, *columns.ignore)
-        and reading.has_columns(file, columns)
-        and model.target in reading.names(file, columns)
+        and reading.format_of(path, columns) in reading.TABLES
+        and model.target in reading.names(path, columns)
     ):
         columns = columns._replace(target=model.target)
     if models.fills(model.model):
         columns = columns._replace(missing="mean")
     return reading.like(
-        *(file, columns, model.model.feature_names, model.num_features),
+        *(path, columns, model.model.feature_names, model.num_features),
         sparse=takes_sparse(model.model),
+        text_target=reading.text_target(model.classes),
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from budgetjax import online, solvers
-from budgetjax.cli.reading import FORMATS, LIBSVM, Columns
+from budgetjax.cli import data
+from budgetjax.cli.reading import FORMATS, Columns
 
 # As `--learner` takes them; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
@@ -151,11 +152,7 @@ def is_given(name: str) -> bool:
 
 
 def check_missing(columns: Columns, standardise: bool) -> None:
-    """Raises if there are no means to fill gaps with.
-
-    Raises:
-      click.UsageError: with the other option.
-    """
+    """Raises if there are no means to fill gaps with."""
     if columns.missing is not None and not standardise:
         raise click.UsageError(
             "--missing and --no-standardise exclude each other: the scaling has the "
@@ -168,7 +165,7 @@ def reporting(quiet: bool) -> Callable[[str, str], None]:
 
     def say(name: str, text: str) -> None:
         if not quiet:
-            click.echo(f"{name + ':':<{NAMES}}{text}")
+            data.echo(f"{name + ':':<{NAMES}}{text}")
 
     return say
 
@@ -181,6 +178,9 @@ def shows_progress(quiet: bool) -> bool:
         lines = progress_bar.as_lines(SECONDS)
         click.get_current_context().with_resource(lines)
     return not quiet
+
+
+files = click.argument("file", nargs=-1, required=True, metavar="FILE...")
 
 
 def columns(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,7 +204,7 @@ _columns = shared(
     ),
     click.option(
         "--format",
-        type=click.Choice((*dict.fromkeys(FORMATS.values()), LIBSVM)),
+        type=click.Choice(FORMATS),
         help="What FILE is, whatever its name.",
     ),
     click.option(
@@ -212,6 +212,11 @@ _columns = shared(
         type=Delimiter(),
         help="What is between the cells of CSV: a character, or tab.  "
         "[default: a comma; of .tsv a tab]",
+    ),
+    click.option(
+        "--decimal",
+        type=Delimiter(),
+        help="What is before the decimals of numbers in CSV.  [default: a point]",
     ),
     click.option(
         "--no-header",

@@ -140,7 +140,7 @@ def _reliability(paths: tuple[str, ...], file: str) -> Any:
     for path in paths:
         model = models.opened(path)
         models.check_probabilities("--test", path, model)
-        source = models.source(model, file, reading.Columns())
+        source = models.source(model, [file], reading.Columns())
         chances, labels = [], []
         for X, *rest in source:
             if not rest:
@@ -148,6 +148,8 @@ def _reliability(paths: tuple[str, ...], file: str) -> Any:
             scores = model.model.decision_function(X)
             chances.append(calibration.of_scores(model.model, scores))
             labels.append(rest[0])
+        if not labels:
+            raise ValueError(f"{source.name}: the file must have rows, got none")
         y = np.concatenate(labels)
         targets.check(source.name, y, model.classes, 0)
         name = os.path.basename(path)

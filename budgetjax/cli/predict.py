@@ -23,7 +23,7 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("model")
-@click.argument("file")
+@options.files
 @options.columns
 @click.option(
     "--output",
@@ -45,7 +45,7 @@ Examples:
 @options.quiet
 def predict(
     model: str,
-    file: str,
+    file: tuple[str, ...],
     columns: reading.Columns,
     output: str,
     scores: bool,
@@ -55,15 +55,15 @@ def predict(
     """Predict the rows of FILE with MODEL.
 
     MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
-    found by their names in training, so FILE may have others too. FILE may be -, the
-    standard input, whose format --format says.
+    found by their names in training, so FILE may have others too. FILE may be several
+    tables, a folder of them, or -, the standard input, whose format --format says.
 
     If FILE has targets, the accuracy is printed, or for numbers the root of the mean
     squared error: on standard output, or on standard error if the predictions go there.
     The target is the column of the training, or --target.
     """
     to_file = output != STANDARD_OUTPUT
-    data.check_outputs({"--output": output if to_file else None}, model, file)
+    data.check_outputs({"--output": output if to_file else None}, model, *file)
 
     from budgetjax.cli import models
 

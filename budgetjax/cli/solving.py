@@ -21,12 +21,7 @@ BYTES = 16
 
 
 def learned(job: Job, *, budget: int) -> Any:
-    """The model of a solver: one for two classes, else one per class.
-
-    Raises:
-      click.UsageError: if the solver has no such argument.
-      MemoryError: if the file is larger than the memory.
-    """
+    """The model of a solver: one for two classes, else one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
     from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
@@ -58,7 +53,7 @@ def learned(job: Job, *, budget: int) -> Any:
     )
     if late := unfinished(solutions, classes):
         late = late.replace("raise ", "raise by --set ")
-        click.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
+        data.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
     model = joined(solutions)
     if not solver.linear:
         each = [len(one.model.vectors) for one in solutions]
@@ -67,11 +62,7 @@ def learned(job: Job, *, budget: int) -> Any:
 
 
 def check(learner: str) -> None:
-    """Raises if an option is given that this solver does not have.
-
-    Raises:
-      click.UsageError: with the option.
-    """
+    """Raises if an option is given that this solver does not have."""
     solver = learners.solver(learner)
     takes = inspect.signature(solver.init).parameters
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]

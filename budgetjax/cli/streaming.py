@@ -2,11 +2,9 @@
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import numpy as np
 
 from budgetjax.cli import data, learners, targets
@@ -29,12 +27,7 @@ def learned(
     metric: bool = False,
     checkpoint: str | None = None,
 ) -> Any:
-    """The model of a stream, after the refit.
-
-    Raises:
-      click.UsageError: if the learner is not for such targets, or lacks a setting.
-      KeyboardInterrupt: with how to go on.
-    """
+    """The model of a stream, after the refit; Ctrl-C says how to go on."""
     from budgetjax import kernels
 
     source, about = job.source, job.about
@@ -59,7 +52,7 @@ def learned(
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
     if about.doubt:
-        click.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
+        data.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
     try:
         fitted = _streamed(job, chosen.algorithm, state, epochs, checkpoint)
         rows = fitted.num_rows // epochs
@@ -87,7 +80,6 @@ def _streamed(
 ) -> Any:
     """The model after the stream; more epochs are one longer stream."""
     from budgetjax.stream.batches import rows_of_a_batch
-    from budgetjax.stream.checkpoints import AGAIN
     from budgetjax.stream.fit import fit_stream
     from budgetjax.stream.reservoir import usual_size
 
@@ -103,26 +95,19 @@ def _streamed(
     # As many batches as a learning curve needs points; a large file has them anyway.
     usual = rows_of_a_batch("train", source.num_features, np.float32, None)
     size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
-    try:
-        return fit_stream(
-            algorithm,
-            state,
-            longer,
-            classes=job.about.labels,
-            intercept=job.about.mean,
-            standardise=job.standardise,
-            fill_missing=job.fills,
-            reservoir=usual_size(source.num_features),
-            batch_rows=min(usual, size),
-            progress=job.progress,
-            checkpoint=checkpoint,
-        )
-    except ValueError as error:
-        if AGAIN not in str(error):
-            raise
-        anew = f"delete {checkpoint} to start anew"
-        text = re.sub(r": give batch_rows=\d+, or ", "; ", str(error))
-        raise ValueError(text.replace(AGAIN, anew)) from error
+    return fit_stream(
+        algorithm,
+        state,
+        longer,
+        classes=job.about.labels,
+        intercept=job.about.mean,
+        standardise=job.standardise,
+        fill_missing=job.fills,
+        reservoir=usual_size(source.num_features),
+        batch_rows=min(usual, size),
+        progress=job.progress,
+        checkpoint=checkpoint,
+    )
 
 
 def _refitted(job: Job, fitted: Any, loss: Any, metric: bool) -> Any:

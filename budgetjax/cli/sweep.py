@@ -36,7 +36,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("file")
+@options.files
 @options.columns
 @options.weights
 @options.encoding
@@ -85,7 +85,7 @@ Examples:
 @options.seed
 @options.quiet
 def sweep(
-    file: str,
+    file: tuple[str, ...],
     columns: reading.Columns,
     class_weight: str | None,
     gamma: list[float] | None,
@@ -114,11 +114,12 @@ def sweep(
         )
     options.check_missing(columns, standardise)
     weights.check(class_weight, regression=regression, classes=None)
-    notes = {"file": os.path.basename(file), "target": columns.target, "refit": True}
-    data.check_outputs({"--output": output, "--model": model}, file)
-    file = reading.local(file, columns)
-    reading.check_target(file, columns)
-    source = reading.opened(file, columns)
+    shown = data.listed([os.path.basename(one) for one in file])
+    notes = {"file": shown, "target": columns.target, "refit": True}
+    data.check_outputs({"--output": output, "--model": model}, *file)
+    path = reading.source_of(file, columns)
+    reading.check_target(path, columns)
+    source = reading.opened(path, columns, text_target=False if regression else None)
     batch, whole = _first_rows(source, rows)
     first = dataclasses.replace(
         source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
@@ -144,8 +145,8 @@ def sweep(
         what = "numbers"
         if about.labels is not None:
             what = f"{len(about.labels)} classes"
-        click.echo(f"{source.name}: {read}, {what}, {name}\n")
-        click.echo(str(table))
+        data.echo(f"{source.name}: {read}, {what}, {name}\n")
+        data.echo(str(table))
     if model is not None:
         best = dict(zip(table.names, table.rows[0], strict=True))
         if not whole:
@@ -158,7 +159,7 @@ def sweep(
             gamma=best["gamma"],
         )
         if not quiet:
-            click.echo("")
+            data.echo("")
         fitted = streaming.learned(job, budget=best["budget"])
         from budgetjax.saving import model_files
 
@@ -259,6 +260,8 @@ def _first_rows(source: Any, rows: int) -> tuple[Any, bool]:
         held += len(part[1])
         if held > rows:
             break
+    if not held:
+        raise ValueError(f"{source.name}: the file must have rows, got none")
     batch = tuple(np.concatenate(one)[:rows] for one in zip(*parts, strict=True))
     return batch, held <= rows
 

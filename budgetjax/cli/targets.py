@@ -20,15 +20,10 @@ ENOUGH_ROWS = 50
 
 
 class Look(NamedTuple):
-    """What a pass over the targets tells.
+    """What a pass over the targets tells: the classes, or None for a regression.
 
-    Attributes:
-      labels: the classes; None for regression.
-      rows: number of rows, if that is known.
-      text: line of the report.
-      doubt: a warning for the user, or nothing.
-      mean: mean of the targets of a regression, which is the model's intercept.
-      counts: how many rows each class has, if they were counted.
+    With the line of the report, a warning for the user or nothing, the mean of numbers,
+    which is the model's intercept, and how many rows each class has, if counted.
     """
 
     labels: np.ndarray | None
@@ -41,18 +36,17 @@ class Look(NamedTuple):
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
     """The y of all batches, by the shortest way."""
-    if source.read_targets is not None:
-        yield from source.read_targets()
-    else:
-        yield from (batch[1] for batch in source)
+    rows = 0
+    directly = source.read_targets is not None
+    for y in source.read_targets() if directly else (batch[1] for batch in source):
+        rows += len(y)
+        yield y
+    if not rows:
+        raise ValueError(f"{source.name}: the file must have rows, got none")
 
 
 def look(source: Any, *, regression: bool = False, classes: str | None = None) -> Look:
-    """One pass over the targets, unless the classes are given.
-
-    Raises:
-      ValueError: if they are not what was said they are.
-    """
+    """One pass over the targets, unless the classes are given."""
     if regression:
         return _numbers(source)
     if classes is not None:
@@ -126,11 +120,11 @@ def _given(source: Any, text: str) -> np.ndarray:
         if kind == "b":
             words = [{"true": True, "false": False}[word.lower()] for word in words]
         elif kind not in "UO":
-            numbers = [float(word) for word in words]
-            whole = all(number.is_integer() for number in numbers)
-            words = [int(number) for number in numbers] if whole else numbers
+            number = int if kind == "i" else float
+            words = [number(word) for word in words]
     except (KeyError, ValueError, OverflowError) as error:
         what = "true and false" if kind == "b" else "numbers"
+        what = "whole numbers" if kind == "i" else what
         raise ValueError(
             f"{source.name}: --classes must be {what}, as the target is, got {text}"
         ) from error
@@ -147,17 +141,7 @@ def _shown(classes: np.ndarray) -> str:
 
 
 def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
-    """Raises unless targets are of these classes, or finite numbers if None.
-
-    Args:
-      where: the source, for messages.
-      y: some targets.
-      classes: labels, or None for regression.
-      row: number of the first.
-
-    Raises:
-      ValueError: with the row and the target that is not.
-    """
+    """Raises unless targets, from a row on, are of the classes, or finite if None."""
     if classes is not None:
         good, expected = np.isin(y, classes), f"one of {_shown(classes)}"
     else:

@@ -29,7 +29,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("file")
+@options.files
 @click.option(
     "--model", "-m", required=True, metavar="OUT", help="The model file to write."
 )
@@ -100,7 +100,7 @@ Examples:
 @options.seed
 @options.quiet
 def train(
-    file: str,
+    file: tuple[str, ...],
     model: str,
     columns: reading.Columns,
     class_weight: str | None,
@@ -123,9 +123,10 @@ def train(
     """Train a model from FILE.
 
     One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
-    name, and is read a part at a time, so that it may be larger than the memory. Rows
-    should be in random order: if they are sorted, the last count most, even though a
-    sample of up to 8,192 rows is learned again at the end, shuffled.
+    name, and is read a part at a time, so that it may be larger than the memory.
+    Several tables, or a folder of them, are one longer file. Rows should be in random
+    order: if they are sorted, the last count most, even though a sample of up to 8,192
+    rows is learned again at the end, shuffled.
 
     The learners budget-svm, kernel-pegasos, sbp, sdca and smo (support vector machines)
     and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and solve for
@@ -137,10 +138,10 @@ def train(
     solves = learner in options.SOLVERS
     if solves:
         solving.check(learner)
-    shown = Path(file).name
-    data.check_outputs({"--model": model, "--checkpoint": checkpoint}, file, test)
-    file = reading.local(file, columns)
-    reading.check_target(file, columns)
+    outputs = {"--model": model, "--checkpoint": checkpoint}
+    data.check_outputs(outputs, *file, test)
+    path = reading.source_of(file, columns)
+    reading.check_target(path, columns)
     if metric and not refit:
         raise click.UsageError("--metric and --no-refit exclude each other.")
     if regression and classes is not None:
@@ -150,17 +151,20 @@ def train(
 
     say = options.reporting(quiet)
     sparse = learners.takes_sparse(learner) and not standardise
-    source = reading.opened(file, columns, sparse=sparse)
+    source = reading.opened(
+        path, columns, sparse=sparse, text_target=False if regression else None
+    )
+    about = targets.look(source, regression=regression, classes=classes)
     tested = None
     if test is not None:
         if reading.format_of(test, columns) == "npy":
             raise click.UsageError(f"--test cannot be .npy, got {test}.")
-        test = reading.local(test, columns)
         tested = reading.like(
-            *(test, columns, source.feature_names, source.num_features), sparse=sparse
+            *(reading.local(test, columns), columns),
+            *(source.feature_names, source.num_features),
+            sparse=sparse,
+            text_target=reading.text_target(about.labels),
         )
-    about = targets.look(source, regression=regression, classes=classes)
-    if tested is not None:
         row = 0
         for y in targets.read(tested):
             targets.check(tested.name, y, about.labels, row)
@@ -192,7 +196,7 @@ def train(
     from budgetjax.saving import model_files
 
     notes = {
-        "file": shown,
+        "file": data.listed([Path(one).name for one in file]),
         "target": columns.target,
         "solver": learner if solves else None,
         "refit": None if solves else refit,

@@ -13,11 +13,7 @@ BALANCED = "balanced"
 
 
 def check(text: str | None, *, regression: bool, classes: str | None) -> None:
-    """Raises unless the option fits the others.
-
-    Raises:
-      click.UsageError: with the other option.
-    """
+    """Raises unless the option fits the others."""
     if text is not None and regression:
         raise click.UsageError("--class-weight and --regression exclude each other.")
     if text == BALANCED and classes is not None:
@@ -30,14 +26,8 @@ def check(text: str | None, *, regression: bool, classes: str | None) -> None:
 def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     """The source with the weights of its classes.
 
-    Args:
-      source: the examples, as `budgetjax.stream.Batches`.
-      about: the classes, and how many rows each has.
-      text: "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1; None
-        leaves the weights alone.
-
-    Raises:
-      click.UsageError: if the text is none of these.
+    They are "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1. None
+    leaves the weights of the rows alone.
     """
     if text is None:
         return source

@@ -110,9 +110,23 @@ def check_result(
             )
 
 
-def cause(state: Any, X: Float[Array, "n features"]) -> str:
-    """Why a model of these examples is not finite, and what to do."""
+def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
+    """Why a model of these examples is not finite, and what to do.
+
+    `first_row` is the number of the first.
+    """
     rows = np.asarray(X, np.float64)
+    expansion, squares = state.expansion, kernels.squared_norms(X)
+    known = jnp.isfinite(expansion.squares)
+    part = slice(models.PREDICTION_BLOCK)
+    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
+    good = jnp.all(jnp.isfinite(some) | ~known[None])
+    if not bool(good & jnp.all(jnp.isfinite(diagonal(state.kernel, X)))):
+        row, column = np.unravel_index(np.argmax(np.abs(rows)), rows.shape)
+        return (
+            f"kernel values overflow {X.dtype}; scale X down, whose largest number is "
+            f"{rows[row, column]:g} in row {first_row + row}, column {column}"
+        )
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
     away = np.linalg.norm(np.mean(rows, axis=0))
     if away > 10 * spread:
@@ -120,17 +134,17 @@ def cause(state: Any, X: Float[Array, "n features"]) -> str:
             f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
             f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
-    expansion, squares = state.expansion, kernels.squared_norms(X)
-    known = jnp.isfinite(expansion.squares)
-    part = slice(models.PREDICTION_BLOCK)
-    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
-    good = jnp.all(jnp.isfinite(some) | ~known[None])
-    if not bool(good & jnp.all(jnp.isfinite(state.kernel.diag(X, squares)))):
-        return f"kernel values overflow {X.dtype}; scale X down"
     return (
         f"coefficients overflow {X.dtype}; a learning rate, a penalty or a weight is "
         "too large"
     )
+
+
+@jax.jit
+def diagonal(kernel: Any, X: Float[Array, "n features"]) -> Float[Array, " n"]:
+    """`k(x, x)` of rows, not finite either where a squared norm is not."""
+    norms = kernels.squared_norms(X)
+    return kernel.diag(X, norms) + norms * 0
 
 
 def check_room(where: str, state: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from budgetjax import examples, models
+from budgetjax.stream.batches import Batches, in_order
 
 # Examples to a block: large enough for matrix products, small beside the data.
 BLOCK = 4096
@@ -63,6 +64,8 @@ def data(
             f"(X, y, weight), got y=None and X of type {type(X).__name__}"
         )
     else:
+        if isinstance(X, Batches) and model is not models.innermost(model):
+            X = in_order(X, models.labelled(model).feature_names)
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):

@@ -116,11 +116,12 @@ def write(
     model: Any,
     notes: dict[str, Any],
     *,
-    where: str = "write",
+    where: str | None = None,
 ) -> None:
     """Writes a model as `save` does, with notes beside it: anything that JSON holds."""
-    numpy_files = checks.needs(where, "safetensors.numpy")
-    node, tensors = trees.encode(where, model)
+    numpy_files = checks.needs(where or "a model file", "safetensors.numpy")
+    name = os.fspath(path)
+    node, tensors = trees.encode(where or name, model)
     about = {
         # First, so that these are the first 64 zeros of the file.
         "digest": NO_DIGEST.decode(),
@@ -133,7 +134,7 @@ def write(
     }
     data = numpy_files.save(tensors, {HEADER: json.dumps(about)})
     digest = hashlib.sha256(data).hexdigest().encode()
-    replace(where, os.fspath(path), [data.replace(NO_DIGEST, digest, 1)])
+    replace(where, name, [data.replace(NO_DIGEST, digest, 1)])
 
 
 def read(
@@ -141,14 +142,14 @@ def read(
     *,
     like: Any = None,
     check: Callable[[dict[str, Any]], None] = lambda notes: None,
-    where: str = "read",
+    where: str | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """The model in a file, as `load` gives it, and the notes of `write`.
 
     `check` sees the notes before the model is made, and may raise.
     """
-    safetensors = checks.needs(where, "safetensors")
-    where = f"{where}: {os.fspath(path)}"
+    safetensors = checks.needs(where or "a model file", "safetensors")
+    where = (f"{where}: " if where else "") + os.fspath(path)
     found, data = _checked(where, path)
     check(found["notes"])
     own: dict[str, Any] = {}
@@ -182,7 +183,7 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
       FileNotFoundError: as `load`.
       ValueError: if it is no model file, or damaged, or comes from a newer budgetjax.
     """
-    return _checked(f"header: {os.fspath(path)}", path)[0]
+    return _checked(os.fspath(path), path)[0]
 
 
 def _version() -> str:
@@ -234,7 +235,7 @@ def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], 
     return found, data
 
 
-def replace(where: str, path: str, parts: Iterable[bytes]) -> None:
+def replace(where: str | None, path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
     A device such as /dev/null is written to as it is. A pipe is not: nobody may ever
@@ -262,7 +263,8 @@ def replace(where: str, path: str, parts: Iterable[bytes]) -> None:
     except OSError as error:
         raise OSError(
             error.errno or errno.EIO,
-            f"{where}: could not write: {error.strerror or error}; what was there "
-            "before is unchanged",
+            (f"{where}: " if where else "")
+            + f"could not write: {error.strerror or error}; what was there before is "
+            "unchanged",
             path,
         ) from error

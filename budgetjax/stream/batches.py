@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import checks, examples
+from budgetjax import checks, examples, models
 
 # Bytes of a batch: small beside the data, large enough that its overhead is nothing.
 BATCH_BYTES = 4 * 2**20
@@ -134,6 +134,7 @@ def in_rows(
     dtype: DTypeLike = np.float32,
     width: int | None = None,
     outputs: tuple[int, ...] = (),
+    names: tuple[str, ...] | None = None,
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Batches of any lengths as batches of one length; the last may be shorter.
 
@@ -147,6 +148,8 @@ def in_rows(
       dtype: type of X and of the weights, which are 1 where a batch has none.
       width: number of columns of X; None is that of the first batch.
       outputs: shape of one target, `()` or `(num_outputs,)`.
+      names: the columns of X in their order, where batches are data frames or tables
+        of Arrow.
 
     Yields:
       `(X, y, weight)` of shapes `(n, num_features)`, `(n, *outputs)` and `(n,)`; y is
@@ -159,7 +162,7 @@ def in_rows(
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
-    pieces = _pieces(where, batches, rows, dtype, width, outputs)
+    pieces = _pieces(where, batches, rows, dtype, width, outputs, names)
     yield from examples.regrouped(pieces, rows)
 
 
@@ -170,12 +173,13 @@ def _pieces(
     dtype: DTypeLike,
     width: int | None,
     outputs: tuple[int, ...],
+    names: tuple[str, ...] | None,
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Checked copies of the batches, in pieces of at most `rows` rows."""
-    names = getattr(batches, "feature_names", None)
+    names = names or getattr(batches, "feature_names", None)
     row, text = 0, None
     for i, batch in enumerate(batches):
-        X, y, weight = _checked(where, i, batch, row, width, outputs)
+        X, y, weight = _checked(where, i, batch, row, width, outputs, names)
         width = X.shape[1]
         text = _same_kind(where, y, row, text)
         weight = np.ones(len(y)) if weight is None else weight
@@ -193,6 +197,21 @@ def _pieces(
 def name_of(batches: Any) -> str:
     """The name of a source in messages."""
     return batches.name if isinstance(batches, Batches) else "batches"
+
+
+def in_order(batches: Batches, known: tuple[str, ...] | None) -> Batches:
+    """The source with the known columns, in their order, if its columns have names."""
+    names = batches.feature_names
+    if known is None or names in (None, known):
+        return batches
+    models.check_columns(batches.name, known, names)
+    at = [names.index(one) for one in known]
+    return dataclasses.replace(
+        batches,
+        num_features=len(at),
+        read=lambda: ((X[:, at], *more) for X, *more in batches.read()),
+        feature_names=known,
+    )
 
 
 def _examples(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
@@ -216,11 +235,13 @@ def _checked(
     row: int,
     width: int | None,
     outputs: tuple[int, ...],
+    names: tuple[str, ...] | None,
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """The parts of a batch as arrays of fitting shapes."""
     X, y, weight = _examples(where, i, batch)
     y = targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
+    X = models.in_order(where, names, X)
     X = X.tocsr() if _is_sparse(X) else np.asarray(checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(

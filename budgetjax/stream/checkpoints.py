@@ -11,7 +11,7 @@ import numpy as np
 from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
-AGAIN = "resume=False starts anew"
+AGAIN = "delete it to start anew"
 # Where starting anew would write over a file of another kind.
 ELSEWHERE = "give another path"
 
@@ -47,11 +47,7 @@ class Checkpoint(NamedTuple):
 
 
 def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
-    """Replaces the position in a file, whole or not at all.
-
-    Raises:
-      CheckpointError: if that fails; the file then holds what it held before.
-    """
+    """Replaces the position in a file, whole or not at all."""
     notes = {
         "start": checkpoint.start,
         "batch_rows": checkpoint.batch_rows,
@@ -71,12 +67,7 @@ def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
 
 
 def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | None:
-    """The position in a file, or None if there is no file.
-
-    Raises:
-      ValueError: if the file holds something else than a run with this start.
-      CheckpointError: if it cannot be read.
-    """
+    """The position in a file, or None if there is no file."""
     path = checkpoint.path
     try:
         model, notes = model_files.read(
@@ -112,7 +103,7 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     if rows != checkpoint.batch_rows:
         raise ValueError(
             f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "
-            f"rows, got one of {rows}: give batch_rows={rows}, or {AGAIN}"
+            f"rows, got one of {rows}; {AGAIN}"
         )
     if notes["start"] != checkpoint.start:
         raise ValueError(
@@ -123,11 +114,7 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
 
 
 def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
-    """The checkpoint of a run with this file, rows per batch and beginning.
-
-    Raises:
-      ValueError: if the path is no path, or the beginning cannot be saved.
-    """
+    """The checkpoint of a run with this file, rows per batch and beginning."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
     node, tensors = trees.encode(where, begin)

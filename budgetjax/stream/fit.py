@@ -1,22 +1,22 @@
 """Learning from a stream of batches; see `fit_stream`."""
 
 import contextlib
+import itertools
 import os
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array
 
-from budgetjax import checks, kernels, models, progress_bar
+from budgetjax import checks, examples, models, progress_bar
 from budgetjax.models import Labelled, listed
 from budgetjax.online import engine
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.scaling import Scaling
+from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
@@ -27,7 +27,6 @@ from budgetjax.stream.model import (
     StreamModel,
     extended,
 )
-from budgetjax.stream.prepare import Batch, filled, prepared
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -67,9 +66,10 @@ def fit_stream(
       state: state of that algorithm; or a `StreamModel` to continue, with its classes,
         scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
-        `(X, y, weight)`: X of shape `(n, num_features)`, dense or a sparse matrix of
-        SciPy, y and weight of shape `(n,)`, as for `budgetjax.run`; y of shape
-        `(n, num_outputs)` for several real outputs.
+        `(X, y, weight)`: X of shape `(n, num_features)`, dense, a sparse matrix of
+        SciPy, or a data frame or Arrow table, whose columns go by the names that the
+        model knows, or else the first batch has; y and weight of shape `(n,)`, as for
+        `budgetjax.run`; y of shape `(n, num_outputs)` for several real outputs.
       classes: all labels, in the order of the learner's columns: numbers or strings.
         The first of two is its -1. None if the labels are the learner's own, -1 and +1
         or `0 .. C-1`, and for regressors.
@@ -132,9 +132,8 @@ def fit_stream(
     checks.check_algorithm(WHERE, algorithm, learner)
     fills = checks.flag(WHERE, "fill_missing", fill_missing)
     model = _begin(state, classes, intercept, standardise, fills, reservoir)
-    name, total = source.name_of(batches), None
-    if isinstance(batches, Batches):
-        model, total = _with_names(model, batches), batches.num_rows
+    name, total = source.name_of(batches), getattr(batches, "num_rows", None)
+    model, batches = _with_names(model, batches)
     expansion = model.state.expansion
     rows = source.rows_of_a_batch(
         WHERE, expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
@@ -155,7 +154,7 @@ def fit_stream(
             written = position.batches
 
     save()
-    read = source.prefetched(prepared(batches, position, rows))
+    read = source.prefetched(_prepared(batches, position, rows))
     with (
         progress_bar.reporting(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
@@ -196,23 +195,29 @@ def _check_batches(batches: Any) -> None:
         )
 
 
-def _with_names(model: StreamModel, batches: Batches) -> StreamModel:
-    """The model with the names of the columns, if they fit it."""
+def _with_names(
+    model: StreamModel, batches: Iterable[Any]
+) -> tuple[StreamModel, Iterable[Any]]:
+    """The model with the names of the columns, and the batches in its order of them."""
     features = models.num_features(WHERE, model.state)
-    if batches.num_features != features:
-        raise ValueError(
-            f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
-            f"num_features, got {batches.num_features}"
-        )
-    names, known = batches.feature_names, model.model.feature_names
-    if names is None:
-        return model
-    if known not in (None, names):
-        raise ValueError(
-            f"{WHERE}: {batches.name}: X must have the columns of the model, "
-            f"{', '.join(known[:10])}, got {', '.join(names[:10])}"
-        )
-    return model._replace(model=model.model._replace(feature_names=names))
+    known, found = model.model.feature_names, None
+    if isinstance(batches, Batches):
+        batches = source.in_order(batches, known)
+        if batches.num_features != features:
+            raise ValueError(
+                f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
+                f"num_features, got {batches.num_features}"
+            )
+        found = batches.feature_names
+    else:
+        rest = iter(batches)
+        first = _next(rest, source.name_of(batches), Position(model))
+        batches = () if first is None else itertools.chain([first], rest)
+        if isinstance(first, tuple | list) and first:
+            found = models.column_names(first[0])
+    if known is None and found is not None and len(found) == features:
+        model = model._replace(model=model.model._replace(feature_names=found))
+    return model, batches
 
 
 def _begin(
@@ -316,7 +321,105 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
     return known
 
 
-def _next(ready: Iterator[Batch], name: str, position: Position) -> Batch | None:
+class Batch(NamedTuple):
+    """Examples in the types of the learner.
+
+    Attributes:
+      X: shape `(batch_rows, num_features)`.
+      y: labels of the learner, shape `(batch_rows,)`, or its targets, shape
+        `(batch_rows, num_outputs)`.
+      weight: shape `(batch_rows,)`; 0 from `rows` on.
+      rows: number of rows.
+      first: number of the first row in the source.
+      scaling: scaling by all rows up to the last.
+      given: the examples before scaling and filling up.
+      doubt: message of a warning, or None.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    rows: int
+    first: int
+    scaling: Scaling | None = None
+    given: tuple[np.ndarray, ...] = ()
+    doubt: str | None = None
+
+
+def _filled(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
+) -> Batch:
+    """Examples, filled up to `size` rows with rows of weight 0."""
+    weight = models.padded(weight.astype(X.dtype), size)
+    return Batch(
+        models.padded(X, size), models.padded(y, size, 1), weight, len(y), first, **more
+    )
+
+
+def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Batch]:
+    """The batches after a position, ready to be learned; it runs ahead of learning."""
+    name, model = source.name_of(batches), start.model
+    dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
+    width = model.state.expansion.vectors.shape[1]
+    names = model.model.feature_names
+    read = 0
+    # Before they are scaled, features may need more digits than after.
+    wide = dtype if scaling is None else np.float64
+    outputs = models.target_shape(model.state)
+    ready = source.in_rows(batches, rows, wide, width, outputs, names)
+    for index, (X, y, weight) in enumerate(ready):
+        first, read = index * rows, index + 1
+        if read < start.batches:
+            continue
+        # What is kept has gaps still: at the end other means will fill them.
+        raw = X
+        X = X if scaling is None else scaling.filled(X)
+        checks.check_finite(name, X, first, names)
+        examples.check_weights(name, weight, dtype, first)
+        y = _encoded(name, model, y, first)
+        given = (raw, y, weight)
+        if read == start.batches:
+            if checkpoints.digest_of(given) != start.last:
+                raise ValueError(
+                    f"{name}: rows {first} to {start.rows - 1} must be those that the "
+                    f"checkpoint has learned, got others; {checkpoints.AGAIN}"
+                )
+            continue
+        doubt = None
+        if scaling is not None:
+            counted = X if np.all(weight > 0) else X[weight > 0]
+            scaling = scaling.updated(counted, where=name, first_row=first)
+            X = scaling.apply(X, dtype)
+        elif index == 0 and not model.num_rows:
+            doubt = unscaled(name, X)
+        yield _filled(
+            *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
+        )
+    if read < start.batches:
+        raise ValueError(
+            f"{name}: batches must have the {start.rows} rows that the checkpoint has "
+            f"learned, got {read * rows} at most; {checkpoints.AGAIN}"
+        )
+    if not read:
+        raise ValueError(f"{name}: batches must have rows, got none")
+
+
+def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
+    """The targets in the labels and type of the learner."""
+    if model.classes is not None:
+        y = models.coded(name, model.model, y, first)
+    elif y.dtype.kind in "UO":
+        raise ValueError(
+            f"{name}: y must be numbers, or classes= be given, got {y.tolist()[0]!r} "
+            f"in row {first}"
+        )
+    else:
+        y = models.coded(name, model.model, y, first)
+        examples.check_labels(name, model.state, y, first)
+    return y.astype(models.target_dtype(model.state))
+
+
+def _next(ready: Iterator[Any], name: str, position: Position) -> Any:
     """The next batch, or None after the last."""
     try:
         return next(ready, None)
@@ -380,7 +483,7 @@ def _replayed(
     try:
         for start in range(0, len(X), size):
             part = slice(start, start + size)
-            batch = filled(X[part], kept.y[part], kept.weights[part], size, start)
+            batch = _filled(X[part], kept.y[part], kept.weights[part], size, start)
             state, _ = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
@@ -390,55 +493,21 @@ def _replayed(
 def _learned(
     algorithm: Algorithm, state: Any, batch: Batch, where: str
 ) -> tuple[Any, Array]:
-    """The state after a batch, and the scores of its rows.
-
-    Raises:
-      ValueError: if kernel values overflow, or the model would not be finite.
-      OverflowError: if the model had to refuse examples.
-    """
+    """The state after a batch, and the scores of its rows."""
     # What is on the device in the state's types needs no program that puts it there.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     size = engine.block_length(WHERE, None)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
-    row, rows_fit, model_fits = map(np.asarray, _harm(new, X, scores))
-    if row < batch.rows or not model_fits:
-        if rows_fit:
-            raise ValueError(
-                f"{where}: the model must stay finite: {engine.cause(state, X)}"
-            )
-        # What breaks a model may show in later rows only; it is the largest so far.
-        seen = np.abs(batch.X[: min(int(row) + 1, batch.rows)].astype(np.float64))
-        row = int(np.argmax(np.sum(np.square(seen), axis=1)))
-        column = int(np.argmax(seen[row]))
-        raise ValueError(
-            f"{where}: X must be so small that {X.dtype} can hold its squares and "
-            f"kernel values, got {batch.X[row, column]:g} in row {batch.first + row}, "
-            f"column {column}; scale X down"
-        )
+    values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
+    good = np.isfinite(values + np.asarray(engine.diagonal(state.kernel, X)))
+    terms = np.asarray(new.expansion.terms)[:-1]
+    if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
+        # A support vector with a finite score can break those of later rows.
+        stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
+        why = engine.cause(state, X[:stop], batch.first)
+        raise ValueError(f"{where}: the model must stay finite: {why}")
     engine.check_room(where, new)
     return new, scores
-
-
-@jax.jit
-def _harm(
-    state: Any, X: Float[Array, "n features"], scores: Float[Array, "n ..."]
-) -> tuple[Integer[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
-    """Where a batch overflows, if it does.
-
-    Returns:
-      The first row with a score, a squared norm or a `k(x, x)` that is not finite, or
-      n; whether the norms and kernel values of all rows are finite; whether the model
-      is. A support vector with a finite score can break the scores of later rows.
-    """
-    norms = kernels.squared_norms(X)
-    # A sum is finite only if all its terms are.
-    sums = norms * 0 + state.kernel.diag(X, norms) * 0
-    rows_fit = jnp.isfinite(jnp.sum(sums))
-    bad = ~jnp.isfinite(sums + jnp.sum(scores.reshape(len(X), -1) * 0, axis=1))
-    row = jnp.where(jnp.any(bad), jnp.argmax(bad), len(X)).astype(jnp.int32)
-    expansion = state.expansion
-    model = jnp.sum(expansion.terms[:-1] * 0) + expansion.scale
-    return row, rows_fit, jnp.isfinite(model)
 
 
 def _text(model: StreamModel) -> str:

@@ -2,6 +2,8 @@
 
 import collections
 import contextlib
+import lzma
+import os
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,11 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import examples
+from budgetjax import checks, examples
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
+from budgetjax.stream.readers import files
 
-HOW_TO_ENCODE = "'COLUMN=' in features= makes a feature of each text of a column"
+HOW_TO_ENCODE = (
+    "'COLUMN=' in features= makes a feature of each text of a column, and features= "
+    "without it leaves it out"
+)
 HOW_TO_FILL = "allow_missing=True reads NaN"
 # Maximum number of texts of a column that become features.
 MOST_TEXTS = 1000
@@ -48,6 +54,9 @@ class Columns(NamedTuple):
         return {column for column, _ in self.texts.values()}
 
 
+# Errors of Python's decompression and decoding.
+DAMAGED = (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
+
 # A `pyarrow.RecordBatch`, with its file and the number of its first row there.
 Part = tuple[str, int, Any]
 
@@ -59,12 +68,7 @@ def chosen(
     features: Sequence[str | int] | None,
     weight: str | int | None,
 ) -> Columns:
-    """The chosen columns, each by its name or number; see `csv`.
-
-    Raises:
-      ValueError: if there is no such column, one is chosen twice, none is left for X,
-        or there are weights without a target.
-    """
+    """The chosen columns, each by its name or number; see `csv`."""
     _check_distinct(where, "column names must be unique", names)
     known, texts = set(names), {}
 
@@ -143,15 +147,100 @@ def _shown(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def expanded(
+class Table(NamedTuple):
+    """A file or a table of named columns.
+
+    Attributes:
+      name: its name, for messages.
+      columns: the names of all columns.
+      types: NumPy's types of the numbers in the columns of X and the weights.
+      read: its record batches with some columns, of at most so many rows if it can.
+      num_rows: number of rows, if it is known without reading them.
+    """
+
+    name: str
+    columns: Sequence[str]
+    types: Callable[[Columns], set[np.dtype]]
+    read: Callable[[Columns, int], Iterator[Any]]
+    num_rows: int | None = None
+
+
+def batches(
+    reader: str,
+    what: str,
+    path: Any,
+    tables: Sequence[Table],
+    target: str | int | None,
+    features: Sequence[str | int] | None,
+    weight: str | int | None,
+    allow_missing: bool,
+    batch_rows: int | None,
+    dtype: DTypeLike | None,
+) -> Batches:
+    """The rows of one table after the other, by the names of the first one's columns.
+
+    `what` is a whole file of the format, and `path` what was asked for, for messages;
+    see `csv` for the others.
+    """
+    checks.flag(reader, "allow_missing", allow_missing)
+    first = tables[0]
+    where = str(path) if isinstance(path, str | os.PathLike) else first.name
+    if where == first.name and len(tables) > 1:
+        where += f" and {len(tables) - 1} more"
+    columns = chosen(first.name, first.columns, target, features, weight)
+    # All columns are asked for, so none may be left out in any file.
+    given = None if features is None else columns.features
+    for table in tables[1:]:
+        found = chosen(table.name, table.columns, columns.target, given, columns.weight)
+        if odd := set(found.features) ^ set(columns.features):
+            raise ValueError(
+                f"{table.name}: every file must have the columns of {first.name}, got "
+                f"{min(odd)!r} in one of them only"
+            )
+    types = set().union(*(table.types(columns) for table in tables))
+    dtype = files.float_type(reader, dtype, files.exact_type(types))
+    rows = source.rows_of_a_batch(reader, len(columns.features), dtype, batch_rows)
+
+    def parts(wanted: Columns) -> Iterator[Part]:
+        for table in tables:
+            row = 0
+            with intact(table.name, what, lambda: row):  # noqa: B023
+                for part in table.read(wanted, rows):
+                    yield table.name, row, part
+                    row += part.num_rows
+
+    columns = _with_texts(where, columns, parts)
+    rows = source.rows_of_a_batch(reader, len(columns.features), dtype, batch_rows)
+
+    def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
+        pieces = (
+            _arrays(wanted, (name, row + start, part.slice(start, rows)), dtype, fills)
+            for name, row, part in parts(wanted)
+            for start in range(0, part.num_rows, rows)
+        )
+        return examples.regrouped(pieces, rows)
+
+    def read_targets() -> Iterator[np.ndarray]:
+        return (y for _, y in read(Columns((), columns.target)))
+
+    fills, counts = allow_missing, [table.num_rows for table in tables]
+    known = [count for count in counts if count is not None]
+    return Batches(
+        where,
+        len(columns.features),
+        lambda: read(columns),
+        sum(known) if len(known) == len(counts) else None,
+        columns.features,
+        None if columns.target is None else read_targets,
+    )
+
+
+def _with_texts(
     where: str, columns: Columns, parts: Callable[[Columns], Iterator[Part]]
 ) -> Columns:
     """The columns with a feature for each text of those of which all are wanted.
 
     One pass over these columns, if there are any; texts are in their order.
-
-    Raises:
-      ValueError: if a column has more than 1,000.
     """
     wanted = [column for column, text in columns.texts.values() if not text]
     if not wanted:
@@ -178,57 +267,6 @@ def expanded(
     if not features:
         raise ValueError(f"{where}: features must be at least one column, got no text")
     return columns._replace(features=tuple(features), texts=texts)
-
-
-def batches(
-    where: str,
-    columns: Columns,
-    parts: Callable[[Columns], Iterator[Part]],
-    rows: int,
-    dtype: DTypeLike,
-    num_rows: int | None = None,
-    *,
-    allow_missing: bool = False,
-) -> Batches:
-    """Batches of `rows` rows from parts of any lengths.
-
-    `parts` gives the pieces of the source, in order, with the columns it is asked for.
-    """
-
-    def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        pieces = _pieces(where, wanted, parts, rows, dtype, allow_missing)
-        return examples.regrouped(pieces, rows)
-
-    def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in read(Columns((), columns.target)))
-
-    return Batches(
-        where,
-        len(columns.features),
-        lambda: read(columns),
-        num_rows,
-        columns.features,
-        None if columns.target is None else read_targets,
-    )
-
-
-def _pieces(
-    where: str,
-    columns: Columns,
-    parts: Callable[[Columns], Iterator[Part]],
-    rows: int,
-    dtype: DTypeLike,
-    allow_missing: bool,
-) -> Iterator[tuple[np.ndarray, ...]]:
-    """The parts as arrays of at most `rows` rows."""
-    found = False
-    for name, row, table in parts(columns):
-        for start in range(0, table.num_rows, rows):
-            found = True
-            part = name, row + start, table.slice(start, rows)
-            yield _arrays(columns, part, dtype, allow_missing)
-    if not found:
-        raise ValueError(f"{where}: there must be rows, got none")
 
 
 def _arrays(
@@ -292,7 +330,7 @@ def _array(
     It may lie in the memory of Arrow, and is not to be written to. Nulls that are
     allowed are NaN.
     """
-    from pyarrow import float64, large_string, types, uint8
+    from pyarrow import float64, int64, large_string, types, uint8
 
     where, row, _ = part
     if types.is_dictionary(column.type):
@@ -314,15 +352,16 @@ def _array(
     if types.is_boolean(kind):
         return _as_numpy(column.cast(uint8())).astype(bool)
     if types.is_decimal(kind):
-        return _as_numpy(column.cast(float64()))
+        whole = use == "y" and kind.scale <= 0
+        return _as_numpy(column.cast(int64() if whole else float64()))
     view = types.is_string_view(kind)
     text = view or types.is_string(kind) or types.is_large_string(kind)
     if use != "y" or not text:
         due = "numbers or strings" if use == "y" else "numbers"
         got = repr(column[0].as_py()) if text else kind
         raise ValueError(
-            f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}; "
-            f"{HOW_TO_ENCODE}"
+            f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}"
+            + (f"; {HOW_TO_ENCODE}" if use == "X" else "")
         )
     # Equal strings are one object: most targets are few.
     column = (column.cast(large_string()) if view else column).dictionary_encode()
@@ -361,17 +400,8 @@ def intact(
         yield
     except MemoryError:  # `ArrowMemoryError` is also an `ArrowException`
         raise
-    except (ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+    except (*DAMAGED, ArrowException) as error:
         raise ValueError(
             f"{where}: the file must be {what}, got an error after {rows()} rows: "
             f"{error}"
         ) from error
-
-
-def intact_parts(where: str, what: str, tables: Iterator[Any]) -> Iterator[Part]:
-    """Record batches of one file as parts; see `intact`."""
-    row = 0
-    with intact(where, what, lambda: row):
-        for table in tables:
-            yield where, row, table
-            row += table.num_rows

@@ -4,20 +4,15 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax.typing import DTypeLike
 
 from budgetjax import checks
-from budgetjax.stream.batches import Batches, rows_of_a_batch
+from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
-from budgetjax.stream.readers.columns import (
-    HOW_TO_ENCODE,
-    Columns,
-    intact,
-    intact_parts,
-)
+from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, Table, intact
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row has to fit: it is taken
 # to need this many bytes per cell.
@@ -27,28 +22,41 @@ CELL = 64
 OTHERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+WHOLE = re.compile(r"[+-]?\d+")
+COMMA = re.compile(r"[+-]?\d*,\d+")
+# What the first bytes of a file say that it is.
+ALIEN = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b": "a file of gzip: its name must end in .gz",
+    b"BZh9": "a file of bzip2: its name must end in .bz2",
+    b"PK\3\4": "a file of zip: unpack it first",
+}
 
 
 def csv(
-    path: files.Path,
+    path: files.Path | Sequence[files.Path],
     *,
     target: str | int | None,
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     header: bool = True,
     delimiter: str = ",",
+    decimal: str = ".",
+    text_target: bool | None = None,
     allow_missing: bool = False,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Batches:
-    r"""Batches of a CSV file.
+    r"""Batches of a CSV file, or of several.
 
-    pyarrow parses it in blocks of 256 KiB, of which some 10 MiB are held, and
-    decompresses files `.gz` and `.bz2`. The text is UTF-8, cells may be quoted, and
-    empty lines are skipped. Columns that are not used may hold anything.
+    pyarrow parses it in blocks of 256 KiB, of which some 10 MiB are held; files `.gz`,
+    `.bz2` and `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty
+    lines are skipped. Columns that are not used may hold anything.
 
     Args:
-      path: path of the file.
+      path: a file, a list of files, or a folder, all whose `*.csv`, also compressed,
+        are read, in the order of their names.
       target: column of y, by its name or number, negative ones counting from the end;
         None if there is none, and batches are then `(X,)`.
       features: columns of X, which must hold numbers, or true and false; None is all
@@ -59,20 +67,24 @@ def csv(
       header: whether the first line holds the names of the columns. Without it they are
         called "0", "1" and so on.
       delimiter: character between cells.
+      decimal: character before the decimals of a number.
+      text_target: True if targets are strings, whatever they look like; False if what
+        looks like numbers is, with leading zeros too; None looks at all of them.
       allow_missing: whether a number of X that is missing is NaN, not an error.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: type of X and the weights: float32 or float64; None is float64.
 
     Returns:
       `Batches`. Targets are numbers or booleans where those of the first block all are,
-      else strings. Numbers are int64 as long as all of them are whole, then float64;
-      those beyond 2^53 are rounded.
+      else strings: int64 if all of them are whole, and float64 if not, but strings if
+      one of the whole numbers has leading zeros, such as "007", or is beyond 64 bits.
+      For that, the first read begins with a pass over them.
 
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if it is empty, a column is missing, two have the same name, or a
-        header holds numbers; and as it is read, if there are no rows, a row has too few
-        or too many cells, a cell is empty or (`NA`, `null`, `nan`) says that it is
+        header holds numbers; and as it is read, if a row has too few or too
+        many cells, a cell is empty or (`NA`, `null`, `nan`) says that it is
         missing, text is where numbers are due, a value is beyond the range of `dtype`,
         or the compressed file is damaged.
       ImportError: if pyarrow is not installed.
@@ -90,59 +102,143 @@ def csv(
     pa = checks.needs("csv", "pyarrow")
     dtype = files.float_type("csv", dtype)
     checks.flag("csv", "header", header)
-    checks.flag("csv", "allow_missing", allow_missing)
-    if not isinstance(delimiter, str) or len(delimiter) != 1:
-        raise ValueError(f"csv: delimiter must be one character, got {delimiter!r}")
-    files.check_opens(path)
-    where = str(path)
-    with intact(where, WHAT), _told([], header):
-        with pa.input_stream(where) as file:
-            line = file.read(BLOCK).partition(b"\n")[0]
-        block = max(BLOCK, CELL * line.count(delimiter.encode()))
-        open_ = functools.partial(_opened, where, delimiter, block)
-        with open_(None if header else []) as reader:
-            names, kinds = reader.schema.names, reader.schema.types
-    seen = (one for one in OTHERS if one != delimiter and one.encode() in line)
-    other = next(seen, None)
-    if len(names) == 1 and other is not None:
-        raise ValueError(
-            f"{where}: cells must be separated by {delimiter!r}, got "
-            f"{line.decode(errors='replace').strip()[:80]!r} as the first line; "
-            f"delimiter={other!r} reads it"
-        )
-    if not header:
-        names = [str(i) for i in range(len(names))]
-    elif features is None and not isinstance(target, str):
-        _check_names(where, names)
-    chosen = table_columns.chosen(where, names, target, features, weight)
-    types = {
-        name: _type(pa, kind, name == chosen.target)
-        for name, kind in zip(names, kinds, strict=True)
-    } | dict.fromkeys(chosen.of_text(), pa.string())
-
-    def tables(wanted: Columns) -> Iterator[Any]:
-        used = {name: types[name] for name in wanted.names()}
-        found = None if header else names
-        with _told(names, header), open_(found, len(names) > 1, used) as reader:
-            yield from _with_integers(reader, wanted.target)
-
-    def parts(wanted: Columns) -> Iterator[table_columns.Part]:
-        return intact_parts(where, WHAT, tables(wanted))
-
-    chosen = table_columns.expanded(where, chosen, parts)
-    return table_columns.batches(
-        where,
-        chosen,
-        parts,
-        rows_of_a_batch("csv", len(chosen.features), dtype, batch_rows),
-        dtype,
-        allow_missing=allow_missing,
+    if text_target is not None:
+        checks.flag("csv", "text_target", text_target)
+    for name, character in (("delimiter", delimiter), ("decimal", decimal)):
+        if not isinstance(character, str) or len(character) != 1:
+            raise ValueError(f"csv: {name} must be one character, got {character!r}")
+    parse = Parse(header, delimiter, decimal)
+    paths = files.several("csv", path, (".csv", ".tsv"))
+    found = [_File.of(pa, str(one), parse) for one in paths]
+    if header and features is None and target not in found[0].types:
+        _check_names(found[0].path, found[0].names)
+    # One pass over the labels, however many over the rows.
+    target_type = functools.cache(
+        lambda name: _target_type(pa, found, name, text_target)
     )
+
+    def table(file: _File) -> Table:
+        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+            types, of_text = (
+                dict.fromkeys(wanted.names(), pa.float64()),
+                wanted.of_text(),
+            )
+            for name in types:
+                if name == wanted.target:
+                    types[name] = target_type(name)
+                elif name in of_text:
+                    types[name] = pa.string()
+                elif pa.types.is_boolean(file.types[name]):
+                    types[name] = file.types[name]
+            return file.blocks(types, wanted.features)
+
+        return Table(file.path, file.names, lambda _: {dtype}, read)
+
+    return table_columns.batches(
+        *("csv", WHAT, path, [table(file) for file in found]),
+        *(target, features, weight, allow_missing, batch_rows, dtype),
+    )
+
+
+class Parse(NamedTuple):
+    """How to read the text; see `csv`."""
+
+    header: bool
+    delimiter: str
+    decimal: str
+
+
+class _File(NamedTuple):
+    """One file, the bytes of a block, and the columns with their types there."""
+
+    path: str
+    parse: Parse
+    block: int
+    names: list[str]
+    types: dict[str, Any]
+
+    @classmethod
+    def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
+        """The file, if it is text, and its cells are separated so."""
+        files.check_opens(path)
+        with intact(path, WHAT), _bytes(pa, path) as file:
+            start = file.read(BLOCK)
+        alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
+        if alien or b"\0" in start:
+            got = alien or "bytes that are no text"
+            raise ValueError(f"{path}: the file must be {WHAT}, got {got}")
+        line = start.partition(b"\n")[0].decode(errors="replace").strip()
+        seen = (one for one in OTHERS if one in line)
+        other = None if parse.delimiter in line else next(seen, None)
+        if other is not None:
+            raise ValueError(
+                f"{path}: cells must be separated by {parse.delimiter!r}, got "
+                f"{line[:80]!r} as the first line; delimiter={other!r} reads it"
+            )
+        block = max(BLOCK, CELL * line.count(parse.delimiter))
+        with (
+            intact(path, WHAT),
+            _told([], parse),
+            _opened(path, parse, block, None if parse.header else []) as reader,
+        ):
+            names, types = reader.schema.names, reader.schema.types
+        if not parse.header:
+            names = [str(i) for i in range(len(names))]
+        return cls(path, parse, block, names, dict(zip(names, types, strict=True)))
+
+    def blocks(
+        self, types: dict[str, Any], features: Sequence[str] = ()
+    ) -> Iterator[Any]:
+        """Record batches of some columns, in these types."""
+        names = None if self.parse.header else self.names
+        options = (self.path, self.parse, self.block, names)
+        with (
+            _told(self.names, self.parse, features),
+            _opened(*options, len(self.names) > 1, types) as reader,
+        ):
+            yield from reader
+
+
+def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> Any:
+    """The type to read targets in, after a pass over them if they look whole."""
+    kind = found[0].types[name]
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if text or not number:
+        return kind if pa.types.is_boolean(kind) and not text else pa.string()
+    types = {"text": pa.string(), "number": pa.float64()}
+    if text is not None:
+        return types["number"]
+    kinds: set[str] = set()
+    for file in found:
+        # What else is wrong with the file is said when it is read for good.
+        with contextlib.suppress(pa.ArrowException, *table_columns.DAMAGED):
+            for block in file.blocks({name: pa.string()}):
+                texts = block.column(name).unique().drop_null().to_pylist()
+                kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
+                if kinds & types.keys():
+                    return types["text" if "text" in kinds else "number"]
+    return pa.string() if "code" in kinds else pa.int64()
+
+
+def _kind_of_label(text: str, parse: Parse) -> str:
+    """What a text must be read as, so that no other text becomes the same label."""
+    if not WHOLE.fullmatch(text):
+        plain = text.replace(parse.decimal, ".")
+        return "number" if NUMBER.fullmatch(plain) else "text"
+    if str(value := int(text)) == text:
+        return "whole" if abs(value) < 2**63 else "text"
+    return "code" if value and text.lstrip("+-").startswith("0") else "number"
+
+
+def _bytes(pa: Any, path: str) -> Any:
+    """The open file, decompressed by pyarrow where it can."""
+    by_python = files.compression(path) == "lzma"
+    return files.decompressed(path) if by_python else pa.input_stream(path)
 
 
 def _opened(
     path: str,
-    delimiter: str,
+    parse: Parse,
     block: int,
     names: list[str] | None,
     skip_empty_lines: bool = True,
@@ -154,10 +250,11 @@ def _opened(
     are called f0, f1 and so on. `skip_empty_lines` is False where an empty line is an
     empty cell, of one column.
     """
+    import pyarrow
     from pyarrow import csv
 
     return csv.open_csv(
-        path,
+        _bytes(pyarrow, path),
         csv.ReadOptions(
             use_threads=False,
             block_size=block,
@@ -165,7 +262,7 @@ def _opened(
             autogenerate_column_names=names == [],
         ),
         csv.ParseOptions(
-            delimiter=delimiter,
+            delimiter=parse.delimiter,
             newlines_in_values=True,
             ignore_empty_lines=skip_empty_lines,
         ),
@@ -174,25 +271,32 @@ def _opened(
             include_columns=list(types or ()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            decimal_point=parse.decimal,
         ),
     )
 
 
 @contextlib.contextmanager
-def _told(names: list[str], header: bool) -> Iterator[None]:
-    """Counts rows from 0 on in errors of pyarrow, and names their columns."""
+def _told(
+    names: list[str], parse: Parse, features: Sequence[str] = ()
+) -> Iterator[None]:
+    """Counts rows from 0 on in errors of pyarrow, names columns, and gives advice."""
     from pyarrow import ArrowInvalid
 
     try:
         yield
     except ArrowInvalid as error:
-        text = re.sub(
-            r"Row #(\d+)", lambda row: f"row {int(row[1]) - 1 - header}", str(error)
-        )
-        text = re.sub(
-            r"CSV column #(\d+)", lambda i: f"column {names[int(i[1])]!r}", text
-        )
-        hint = f"; {HOW_TO_ENCODE}" if "invalid value" in text else ""
+        text, hint = str(error), ""
+        if column := re.search(r"CSV column #(\d+)", text):
+            name = names[int(column[1])]
+            text = text.replace(column[0], f"column {name!r}")
+            value = text.partition("invalid value '")[2].removesuffix("'")
+            hint = f"; {HOW_TO_ENCODE}" if value and name in features else ""
+            if parse.decimal != "," and COMMA.fullmatch(value):
+                hint = "; decimal=',' reads decimal commas"
+        if row := re.search(r"Row #(\d+)", text):
+            number = int(row[1]) - 1 - parse.header
+            text = text.replace(row[0], f"row {number}")
         raise ArrowInvalid(text + hint) from error
 
 
@@ -202,31 +306,6 @@ def _check_names(where: str, names: list[str]) -> None:
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
             raise ValueError(
                 f"{where}: the first line must hold the names of columns, got "
-                f"{name!r}; header=False reads files without names, and a target given "
-                "by its name says that these are names"
+                f"{name!r}; header=False reads files without names, and a target that "
+                "is one of them says that these are names"
             )
-
-
-def _type(pa: Any, kind: Any, is_target: bool) -> Any:
-    """The type to read a column in, from that of its first block."""
-    if pa.types.is_boolean(kind):
-        return kind
-    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return pa.string() if is_target and not number else pa.float64()
-
-
-def _with_integers(tables: Iterator[Any], target: str | None) -> Iterator[Any]:
-    """Tables whose targets are integers, as long as all of them are whole numbers."""
-    from pyarrow import ArrowInvalid, int64, types
-
-    whole = target is not None
-    for table in tables:
-        if whole and types.is_floating(table.column(target).type):
-            try:
-                y = table.column(target).cast(int64())
-            except ArrowInvalid:
-                whole = False
-            else:
-                i = table.schema.get_field_index(target)
-                table = table.set_column(i, target, y)
-        yield table

@@ -1,14 +1,16 @@
 """What the readers of files share."""
 
+import importlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
+# The module of the standard library for each end of a name.
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 Path = str | os.PathLike[str]
 
@@ -34,6 +36,26 @@ def exact_type(dtypes: Iterable[Any]) -> np.dtype:
     return np.dtype(np.float32 if fits else np.float64)
 
 
+def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
+    """The files that a path, a folder or a list of paths stands for.
+
+    Those of a folder are the files whose names end so, in the order of their names.
+    """
+    if not isinstance(path, str | os.PathLike):
+        if not (paths := list(path)):
+            raise ValueError(f"{reader}: path must be files, got an empty list")
+        return paths
+    if not os.path.isdir(path):
+        return [path]
+    paths = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    paths = [one for one in paths if end_of(one) in ends and os.path.isfile(one)]
+    if not paths:
+        raise ValueError(
+            f"{path}: the folder must have files *{', *'.join(ends)}, got none"
+        )
+    return paths
+
+
 def check_opens(path: Path) -> None:
     """Raises what `open` raises if the file is not there or must not be read.
 
@@ -50,5 +72,17 @@ def check_opens(path: Path) -> None:
 
 
 def compression(path: Path) -> str | None:
-    """gzip or bz2, by the end of the name."""
+    """gzip, bz2 or lzma, by the end of the name."""
     return COMPRESSED.get(os.path.splitext(path)[1].lower())
+
+
+def end_of(path: Path) -> str:
+    """The end of the name of a file without a compression: `.csv` for `a.csv.gz`."""
+    stem, end = os.path.splitext(os.fspath(path))
+    return (os.path.splitext(stem)[1] if compression(path) else end).lower()
+
+
+def decompressed(path: Path) -> Any:
+    """The open file, whose bytes are decompressed as they are read."""
+    module = importlib.import_module(compression(path) or "io")
+    return module.open(path, "rb")

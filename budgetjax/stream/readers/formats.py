@@ -1,8 +1,8 @@
 """The readers of files, each of which gives `Batches`."""
 
-import functools
+import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,9 @@ __all__ = ["arrow", "csv", "libsvm", "npy", "parquet", "read"]
 
 
 def npy(
-    X_path: files.Path,
-    y_path: files.Path | None = None,
-    weight_path: files.Path | None = None,
+    path: files.Path,
+    target: files.Path | None = None,
+    weight: files.Path | None = None,
     *,
     batch_rows: int | None = None,
     dtype: DTypeLike | None = None,
@@ -28,10 +28,10 @@ def npy(
     """Batches of NumPy's `.npy` files, which are mapped into memory.
 
     Args:
-      X_path: numbers or booleans of shape `(n, d)`.
-      y_path: numbers or strings of shape `(n,)`; None if there are none, and batches
+      path: numbers or booleans of shape `(n, d)`.
+      target: numbers or strings of shape `(n,)`; None if there are none, and batches
         are then `(X,)`.
-      weight_path: numbers of shape `(n,)`, or None.
+      weight: numbers of shape `(n,)`, or None.
       batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
       dtype: as for `parquet`.
 
@@ -41,8 +41,8 @@ def npy(
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: if a file is no `.npy` or cut off, holds Python objects, which are
-        never loaded, or anything but numbers, the shapes do not fit, or there are no
-        rows; and as it is read, if a value is beyond the range of `dtype`.
+        never loaded, or anything but numbers, or the shapes do not fit; and as it is
+        read, if a value is beyond the range of `dtype`.
 
     Example:
       >>> import pathlib, tempfile
@@ -55,23 +55,25 @@ def npy(
       ...     [(X.shape, y.tolist()) for X, y in stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
-    X = _mapped(X_path, "X")
+    X = _mapped(path, "X")
     dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
     n, d = X.shape
-    if not n or not d:
-        raise ValueError(f"{X_path}: X must have rows and columns, got shape {X.shape}")
-    if weight_path is not None and y_path is None:
-        raise ValueError("npy: weight_path must come with y_path, got y_path=None")
-    for name, path in (("y", y_path), ("weight", weight_path)):
-        if path is not None and len(found := _mapped(path, name)) != n:
+    if not d:
+        raise ValueError(f"{path}: X must have columns, got shape {X.shape}")
+    if weight is not None and target is None:
+        raise ValueError("npy: weight must come with a target, got target=None")
+    paths = {"X": path, "y": target, "weight": weight}
+    paths = {name: one for name, one in paths.items() if one is not None}
+    for name, one in paths.items():
+        if name != "X" and len(found := _mapped(one, name)) != n:
             raise ValueError(
-                f"{path}: {name} must have shape ({n},), one per row of X, got "
+                f"{one}: {name} must have shape ({n},), one per row of X, got "
                 f"{found.shape}"
             )
     rows = rows_of_a_batch("npy", d, dtype, batch_rows)
 
-    def pieces(path: files.Path, name: str) -> Iterator[np.ndarray]:
-        array, where = _mapped(path, name), str(path)
+    def pieces(name: str) -> Iterator[np.ndarray]:
+        array, where = _mapped(paths[name], name), str(paths[name])
         for start in range(0, n, rows):
             piece = array[start : start + rows]
             if name == "y":
@@ -79,17 +81,12 @@ def npy(
             else:
                 yield as_type(where, name, piece, dtype, start)
 
-    def read() -> Iterator[tuple[np.ndarray, ...]]:
-        paths = {"X": X_path, "y": y_path, "weight": weight_path}
-        given = [pieces(path, name) for name, path in paths.items() if path is not None]
-        return zip(*given, strict=True)
-
     return Batches(
-        str(X_path),
+        str(path),
         d,
-        read,
+        lambda: zip(*map(pieces, paths), strict=True),
         n,
-        read_targets=None if y_path is None else lambda: pieces(y_path, "y"),
+        read_targets=None if target is None else lambda: pieces("y"),
     )
 
 
@@ -117,77 +114,79 @@ def _mapped(path: files.Path, name: str) -> np.ndarray:
     return array
 
 
-# The name of a format, its reader, and which arguments of `read` that takes.
-Format = tuple[str, Callable[..., Batches], tuple[str, ...]]
-TABLE = ("target", "features", "weight")
-LIBSVM: Format = ("LIBSVM", libsvm, ("num_features",))
-FORMATS: dict[str, Format] = {
-    ".csv": ("CSV", csv, TABLE),
-    ".tsv": ("CSV", functools.partial(csv, delimiter="\t"), TABLE),
-    ".parquet": ("Parquet", parquet, TABLE),
-    ".arrow": ("Arrow", arrow, TABLE),
-    ".feather": ("Arrow", arrow, TABLE),
-    ".npy": (
-        "NumPy",
-        lambda path, target, weight, **more: npy(path, target, weight, **more),
-        ("target", "weight"),
-    ),
+FORMATS = dict(csv=csv, parquet=parquet, arrow=arrow, npy=npy, libsvm=libsvm)
+# The names of the arguments of each reader.
+TAKES = {
+    name: frozenset(inspect.signature(reader).parameters)
+    for name, reader in FORMATS.items()
 }
-
-
+# Formats of named columns, of which several files, or a folder, are one table.
+TABLES = ("csv", "parquet", "arrow")
+ENDS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".npy": "npy",
+}
 # Ends of names that are of no format here, and never of LIBSVM's text.
 OTHERS = (
     *(".json", ".jsonl", ".xlsx", ".xls", ".ods", ".npz", ".pkl", ".pickle", ".mat"),
-    *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".zip", ".xz"),
-    *(".zst", ".tar", ".tgz", ".html", ".xml", ".yaml", ".safetensors", ".pt"),
+    *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".html", ".xml"),
+    *(".yaml", ".safetensors", ".pt"),
 )
+PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
-def check_format(path: Any) -> None:
-    """Raises if the end of a name says that no reader here is for it."""
-    end = os.path.splitext(os.fspath(path))[1].lower()
-    if end in OTHERS:
+def end_of(path: Any) -> str:
+    """The end of the name of a file, or of the first of several or of a folder."""
+    if not isinstance(path, str | os.PathLike):
+        return end_of(next(iter(path), ""))
+    if os.path.isdir(path):
+        ends = map(files.end_of, sorted(os.listdir(path)))
+        return next((end for end in ends if end in ENDS), ".parquet")
+    return files.end_of(path)
+
+
+def format_of(path: Any, format: str | None = None) -> str:
+    """The format, if it is named, or that of a file by the end of its name."""
+    if format is not None:
+        if format not in FORMATS:
+            names = ", ".join(FORMATS)
+            raise ValueError(f"read: format must be one of {names}, got {format!r}")
+        return format
+    end = end_of(path)
+    if end in PACKED + OTHERS:
+        first = "; unpack it first" if end in PACKED else ""
         raise ValueError(
-            f"{path}: the file must be {', '.join(FORMATS)}, or LIBSVM text under "
-            f"another name, got {end}"
+            f"{path}: the file must be {', '.join(ENDS)}, or LIBSVM text under "
+            f"another name, got {end}{first}"
         )
-
-
-def _format(path: Any) -> Format:
-    if not isinstance(path, str | os.PathLike) or os.path.isdir(path):
-        return FORMATS[".parquet"]
-    path = os.fspath(path)
-    if files.compression(path):
-        path = os.path.splitext(path)[0]
-    check_format(path)
-    return FORMATS.get(os.path.splitext(path)[1].lower(), LIBSVM)
+    return ENDS.get(end, "libsvm")
 
 
 def read(
     path: files.Path | Sequence[files.Path],
     *,
+    format: str | None = None,
     target: Any = None,
-    features: Sequence[str | int] | None = None,
-    weight: Any = None,
-    num_features: int | None = None,
-    batch_rows: int | None = None,
-    dtype: DTypeLike | None = None,
+    **arguments: Any,
 ) -> Batches:
     """Batches of a file of any of the formats, by the end of its name.
 
-    `.csv`, `.tsv` with tabs, `.parquet` (also a folder, or a list of files), `.arrow`
-    and `.feather`, `.npy`; any other is LIBSVM's. Those of text may end in `.gz` or
-    `.bz2`. See the readers of these names for their arguments and errors.
+    `.csv`, `.tsv` with tabs, `.parquet`, `.arrow` and `.feather`, `.npy`; any other is
+    LIBSVM's. Those of text may end in `.gz`, `.bz2` or `.xz`. Several files, or a
+    folder of them, are read one after the other if they have named columns.
 
     Args:
-      path: path of the file.
+      path: path of the file, of a folder, or a list of files.
+      format: "csv", "parquet", "arrow", "npy" or "libsvm", whatever the name; None goes
+        by the name.
       target: column of y in a table; for a `.npy` the path of another; LIBSVM's files
         have theirs.
-      features: columns of X in a table; None is all others.
-      weight: as target.
-      num_features: number of columns of X, for LIBSVM's files.
-      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
-      dtype: type of X and the weights: float32 or float64; None as for the reader.
+      **arguments: those of the reader, such as `features`, `header` or `zero_based`;
+        `weight` is for a `.npy` the path of another. None stands for the default.
 
     Returns:
       `Batches`.
@@ -197,14 +196,18 @@ def read(
       ValueError: if an argument is none of the format, and as the reader.
       ImportError: if the package that the reader needs is not installed.
     """
-    name, reader, takes = _format(path)
-    given = dict(
-        target=target, features=features, weight=weight, num_features=num_features
-    )
-    for argument, value in given.items():
-        if argument not in takes and value is not None:
+    found = format_of(path, format)
+    given = {"target": target} | arguments
+    if found == "csv" and end_of(path) == ".tsv" and not given.get("delimiter"):
+        given["delimiter"] = "\t"
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if name not in TAKES[found]:
             raise ValueError(
-                f"read: {argument} must not be given for files of {name}, got {value!r}"
+                f"read: {name} must not be given for files of {found}, got {value!r}"
             )
-    taken = {key: given[key] for key in takes}
-    return reader(path, **taken, batch_rows=batch_rows, dtype=dtype)
+    if found in TABLES:
+        given.setdefault("target", None)
+    elif not isinstance(path, str | os.PathLike) or os.path.isdir(path):
+        raise ValueError(f"read: path must be one file of {found}, got {path!r}")
+    return FORMATS[found](path, **given)

@@ -1,9 +1,9 @@
 """Reader of text in the format of LIBSVM."""
 
-import bz2
-import gzip
+import contextlib
 import io
 import itertools
+import lzma
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -42,8 +42,8 @@ def libsvm(
 
     A line is `label index:value index:value ...`, with ascending indices; features
     that are missing are 0. Comments after `#` and `qid:` are skipped. scikit-learn
-    parses the lines, one batch at a time; files `.gz` and `.bz2` are decompressed as
-    they are read.
+    parses the lines, one batch at a time; files `.gz`, `.bz2` and `.xz` are
+    decompressed as they are read.
 
     Args:
       path: path of the file.
@@ -91,6 +91,8 @@ def libsvm(
     if num_features is None:
         largest, row, num_rows = _extent(path)
         num_features = largest + 1 - first
+        if not num_rows:
+            raise ValueError(f"{where}: the file must have rows, got none")
         if num_features > WIDEST:
             raise ValueError(
                 f"{where}: indices must be at most {WIDEST:,}, so that a row and "
@@ -147,7 +149,12 @@ def libsvm(
                 block = [line.split(None, 1)[0] for line in block]
             X, y = parsed(block, row)
             # Labels are integers as long as all of them are.
-            whole = whole and bool(np.all((y == np.rint(y)) & (np.abs(y) <= EXACT)))
+            whole = whole and bool(np.all(y == np.rint(y)))
+            if whole and np.any(np.abs(y) > EXACT):
+                with contextlib.suppress(ValueError, OverflowError):
+                    texts = (line.split(None, 1)[0] for line in block)
+                    y = np.array([int(text) for text in texts], np.int64)
+                whole = y.dtype == np.int64
             yield X, (y.astype(np.int64) if whole else y)
             row += len(block)
 
@@ -177,9 +184,8 @@ def _extent(path: files.Path) -> tuple[int, int, int]:
 def _rows(path: files.Path) -> Iterator[bytes]:
     """The lines that hold an example, without their comments."""
     kind, row = files.compression(path), 0
-    open_ = {"gzip": gzip.open, "bz2": bz2.open, None: open}[kind]
     try:
-        with open_(path, "rb") as file:
+        with files.decompressed(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
                     raise ValueError(
@@ -190,10 +196,8 @@ def _rows(path: files.Path) -> Iterator[bytes]:
                 if line:
                     yield line
                     row += 1
-    except (EOFError, OSError, zlib.error) as error:
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(
             f"{path}: the file must be {f'whole {kind}' if kind else 'readable'}, got "
             f"an error after {row} rows: {error}"
         ) from error
-    if not row:
-        raise ValueError(f"{path}: the file must have rows, got none")

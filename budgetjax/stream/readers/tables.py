@@ -1,19 +1,19 @@
 """Readers of tables in Parquet and Arrow."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import checks
-from budgetjax.stream.batches import Batches, rows_of_a_batch
+from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
-from budgetjax.stream.readers.columns import Columns, Part, intact, intact_parts
-from budgetjax.stream.readers.files import check_opens, exact_type, float_type
+from budgetjax.stream.readers.columns import Columns, Table, intact
+from budgetjax.stream.readers.files import check_opens, several
 
 # Bytes of a column that are read at once.
 READ_AHEAD = 2**16
@@ -37,8 +37,8 @@ def parquet(
     column are held. The footers of all files are read at once.
 
     Args:
-      path: a file, a list of files, or a folder, of which every `*.parquet` is read, in
-        the order of their names.
+      path: a file, a list of files, or a folder, all whose `*.parquet` are read, in the
+        order of their names.
       target: as for `csv`, like features, weight, allow_missing and
         batch_rows.
       dtype: type of X and the weights: float32 or float64. None is float32 where that
@@ -55,47 +55,24 @@ def parquet(
       ImportError: if pyarrow is not installed.
     """
     checks.needs("parquet", "pyarrow")
-    checks.flag("parquet", "allow_missing", allow_missing)
-    paths = _files(path)
-    where = str(path)
-    if not isinstance(path, str | os.PathLike):
-        where = str(paths[0])
-        where += f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    schemas, num_rows = [], 0
-    for one in paths:
-        with _opened(one) as file:
-            schemas.append(file.schema_arrow)
-            num_rows += file.metadata.num_rows
-    chosen = table_columns.chosen(
-        str(paths[0]), schemas[0].names, target, features, weight
-    )
-    # All columns are asked for, so none may be left out in any file.
-    given = None if features is None else chosen.features
-    for one, schema in zip(paths, schemas, strict=True):
-        found = table_columns.chosen(
-            str(one), schema.names, chosen.target, given, chosen.weight
-        )
-        if odd := set(found.features) ^ set(chosen.features):
-            raise ValueError(
-                f"{one}: every file must have the columns of {paths[0]}, got "
-                f"{min(odd)!r} in one of them only"
-            )
-    types = set().union(*(_types(schema, chosen) for schema in schemas))
-    dtype = float_type("parquet", dtype, exact_type(types))
-    rows = rows_of_a_batch("parquet", len(chosen.features), dtype, batch_rows)
 
-    def parts(wanted: Columns) -> Iterator[Part]:
-        for one in paths:
+    def table(one: Any) -> Table:
+        def read(wanted: Columns, rows: int) -> Iterator[Any]:
             with _opened(one) as file:
-                tables = file.iter_batches(
-                    rows, columns=wanted.names(), use_threads=False
+                names = wanted.names()
+                yield from _valid(
+                    file.iter_batches(rows, columns=names, use_threads=False)
                 )
-                yield from intact_parts(str(one), PARQUET, _valid(tables))
 
-    chosen = table_columns.expanded(where, chosen, parts)
-    rows = rows_of_a_batch("parquet", len(chosen.features), dtype, batch_rows)
+        with _opened(one) as file:
+            schema, num_rows = file.schema_arrow, file.metadata.num_rows
+        types = functools.partial(_types, schema)
+        return Table(str(one), schema.names, types, read, num_rows)
+
+    tables = [table(one) for one in several("parquet", path, (".parquet",))]
     return table_columns.batches(
-        *(where, chosen, parts, rows, dtype, num_rows), allow_missing=allow_missing
+        *("parquet", PARQUET, path, tables),
+        *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
@@ -114,9 +91,9 @@ def arrow(
     A file is mapped into memory: without compression, it takes only a batch of it.
 
     Args:
-      source: path of an IPC file or stream (`.arrow`, `.feather`); or a `pyarrow.Table`
-        or any other object with `__arrow_c_stream__`, such as the data frames of polars
-        and pandas.
+      source: path of an IPC file or stream (`.arrow`, `.feather`), or several as for
+        `parquet`; or a `pyarrow.Table` or any other object with `__arrow_c_stream__`,
+        such as the data frames of polars and pandas.
       target: as for `csv`, like features, weight, allow_missing and
         batch_rows.
       dtype: as for `parquet`.
@@ -138,37 +115,38 @@ def arrow(
       [[1.0], [2.0]] ['small', 'large']
     """
     pa = checks.needs("arrow", "pyarrow")
-    checks.flag("arrow", "allow_missing", allow_missing)
-    if isinstance(source, str | os.PathLike):
-        where, num_rows = str(source), None
-        check_opens(source)
-        with intact(where, ARROW), _ipc(pa, where) as (schema, _):
+
+    def file(path: Any) -> Table:
+        check_opens(path)
+        name = str(path)
+        with intact(name, ARROW), _ipc(pa, name) as (schema, _):
             pass
 
-        def tables() -> Iterator[Any]:
-            with _ipc(pa, where) as (_, found):
-                yield from found
+        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+            with _ipc(pa, name) as (_, found):
+                yield from _valid(one.select(wanted.names()) for one in found)
 
+        return Table(name, schema.names, functools.partial(_types, schema), read)
+
+    if isinstance(source, str | os.PathLike | list | tuple):
+        tables = [file(one) for one in several("arrow", source, (".arrow", ".feather"))]
     elif hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
-        where, num_rows = type(source).__name__, table.num_rows
-        schema, tables = table.schema, table.to_batches
+
+        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+            return _valid(one.select(wanted.names()) for one in table.to_batches())
+
+        types = functools.partial(_types, table.schema)
+        name = type(source).__name__
+        tables = [Table(name, table.column_names, types, read, table.num_rows)]
     else:
         raise ValueError(
             "arrow: source must be a path, or a table of Arrow, got "
             f"{type(source).__name__}"
         )
-    chosen = table_columns.chosen(where, schema.names, target, features, weight)
-    dtype = float_type("arrow", dtype, exact_type(_types(schema, chosen)))
-
-    def parts(wanted: Columns) -> Iterator[Part]:
-        found = (table.select(wanted.names()) for table in tables())
-        return intact_parts(where, ARROW, _valid(found))
-
-    chosen = table_columns.expanded(where, chosen, parts)
-    rows = rows_of_a_batch("arrow", len(chosen.features), dtype, batch_rows)
     return table_columns.batches(
-        *(where, chosen, parts, rows, dtype, num_rows), allow_missing=allow_missing
+        *("arrow", ARROW, source, tables),
+        *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
@@ -196,23 +174,8 @@ def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
     return found
 
 
-def _files(path: Any) -> list[Path]:
-    """The Parquet files that a path, a folder, or a list of paths stands for."""
-    if not isinstance(path, str | os.PathLike):
-        paths = [Path(one) for one in path]
-        if not paths:
-            raise ValueError("parquet: path must be files, got an empty list")
-        return paths
-    if not os.path.isdir(path):
-        return [Path(path)]
-    paths = sorted(one for one in Path(path).glob("*.parquet") if one.is_file())
-    if not paths:
-        raise ValueError(f"{path}: the folder must have files *.parquet, got none")
-    return paths
-
-
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Any) -> Iterator[Any]:
     check_opens(path)
     from pyarrow import parquet as format_
 
