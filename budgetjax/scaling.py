@@ -49,10 +49,19 @@ class Scaling(NamedTuple):
         """A scaling without rows."""
         return cls(0, np.zeros(num_features), np.zeros(num_features), fills)
 
+    @classmethod
+    def translation(cls, origin: Float[np.ndarray, " features"]) -> "Scaling":
+        """A scaling that subtracts an origin and divides by 1.
+
+        It is of no rows, which could have rounded: however far the origin is, no
+        feature counts as constant.
+        """
+        return cls(0, origin, np.ones(len(origin)))
+
     @property
     def constant(self) -> Bool[np.ndarray, " features"]:
-        """Whether each feature has had one value only, up to rounding."""
-        rounding = max(self.num_rows, 1) * np.finfo(np.float64).eps
+        """Whether each feature has had one value only, up to rounding of the rows."""
+        rounding = self.num_rows * np.finfo(np.float64).eps
         return self.variance <= np.square(rounding * self.mean)
 
     @property

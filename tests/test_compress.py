@@ -114,6 +114,9 @@ def test_machines_without_classes():
     for budget in (1000, 40):
         small = bj.compress(values, budget, steps=0)
         np.testing.assert_allclose(small.predict(X), values.predict(X), atol=0.02)
+        far = SVR().fit(X + 1e6, 10 + X[:, 0])
+        found = bj.compress(far, budget, steps=0).predict(X + 1e6)
+        np.testing.assert_allclose(found, far.predict(X + 1e6), atol=0.02)
     small = bj.compress(one_class, 1000)
     expected = one_class.decision_function(X)
     np.testing.assert_allclose(small.decision_function(X), expected, atol=1e-4)

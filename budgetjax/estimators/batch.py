@@ -93,7 +93,10 @@ class OneVersusRest(Classifier):
             for one, signs in zip(solutions, signs_of(y, classes), strict=True)
         )
         self._model = Labelled(
-            joined(solutions), inputs.moved(origin), classes, inputs.names_of(self)
+            joined(solutions),
+            inputs.translation(origin),
+            classes,
+            inputs.names_of(self),
         )
         self.n_iter_ = max(int(one.history.step[-1]) for one in solutions)
         return self

@@ -14,6 +14,7 @@ from budgetjax import checks, kernels, losses, models, progress_bar
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.moving_vectors import unit_of
+from budgetjax.scaling import Scaling
 
 # A vector whose part outside the span of the others is below this share of it is in it.
 IN_SPAN = 1e-5
@@ -130,14 +131,19 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
         )
     dtype = np.float32
     dense = getattr(model.support_vectors_, "toarray", lambda: model.support_vectors_)
+    vectors, scaling = np.asarray(dense()), None
+    if model.kernel == "rbf":
+        # Far from 0 float32 would lose the digits by which they differ.
+        scaling = Scaling.translation(np.median(vectors, axis=0))
+        vectors = scaling.apply(vectors)
     found = KernelModel(
         named[model.kernel](),
-        jnp.asarray(np.asarray(dense(), dtype)),
+        jnp.asarray(np.asarray(vectors, dtype)),
         jnp.asarray(np.asarray(model.dual_coef_[0], dtype)),
         jnp.asarray(np.asarray(model.intercept_[0], dtype)),
         losses.IDENTITY if is_regressor(model) else losses.LABELS,
     )
-    return Labelled(found, classes=getattr(model, "classes_", None))
+    return Labelled(found, scaling, getattr(model, "classes_", None))
 
 
 @jax.jit

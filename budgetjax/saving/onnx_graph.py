@@ -42,7 +42,7 @@ def serialized(where: str, predictor: Predictor, version: str) -> bytes:
     made = onnx.helper.make_graph(
         graph.nodes,
         "budgetjax",
-        [graph.value("X", predictor.dtype, ["rows", predictor.num_features])],
+        [graph.value("X", predictor.row_dtype, ["rows", predictor.num_features])],
         graph.outputs,
         graph.constants,
     )
@@ -108,10 +108,12 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     """The scores, and what follows from them."""
     X, dtype, units = "X", predictor.dtype, predictor.units
     if units is not None:
+        mean, rest = map(graph.constant, (units.mean, units.rest))
         if units.fills:
-            X = graph("Where", graph("IsNaN", X), units.mean, X)
-        X = graph("Sub", graph("Sub", X, units.mean), units.rest)
-        X = graph("Mul", X, units.factor)
+            X = graph("Where", graph("IsNaN", X), mean, X)
+        X = graph("Sub", graph("Sub", X, mean), rest)
+        to = graph.onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        X = graph("Mul", graph("Cast", X, to=to), units.factor)
     parts = [_scores(graph, part, X) for part in predictor.parts]
     scores = parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
     if np.any(predictor.intercept):

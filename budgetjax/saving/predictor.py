@@ -11,11 +11,17 @@ from budgetjax.models import KernelModel, LinearModel
 from budgetjax.scaling import Scaling
 
 
+# Rows are doubles where rounding would move them by more than this part of their
+# distance from the mean.
+ROUNDING = 1e-4
+
+
 class Units(NamedTuple):
     """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
 
-    The mean is the sum of two numbers, so that the second takes the digits that the
-    type of the rows has not. With `fills` a NaN in X is the mean.
+    The mean is the sum of two numbers of the type of the rows, so that the second takes
+    the digits that the type has not; the factor has the type of the model. With `fills`
+    a NaN in X is the mean.
     """
 
     mean: np.ndarray
@@ -38,7 +44,8 @@ class Predictor(NamedTuple):
         quantiles, which do not cross; or None.
       feature_names: names of the columns, where known.
       num_features: columns of a row.
-      dtype: type of the rows and of all numbers.
+      dtype: type of all numbers but the rows and their mean.
+      row_dtype: type of the rows: the same, or doubles where it would round them off.
     """
 
     parts: tuple[KernelModel, ...]
@@ -51,6 +58,7 @@ class Predictor(NamedTuple):
     feature_names: tuple[str, ...] | None
     num_features: int
     dtype: np.dtype
+    row_dtype: np.dtype
 
     @property
     def num_columns(self) -> int:
@@ -78,9 +86,10 @@ def predictor(where: str, model: Any) -> Predictor:
     parts = model.model if type(model.model) is tuple else (model.model,)
     parts = _together(tuple(_terms(models.innermost(part)) for part in parts))
     columns = sum(part.coefficients.shape[1] for part in parts)
+    row_dtype = _row_dtype(model.scaling, parts, dtype)
     return Predictor(
         parts,
-        _units(where, model, dtype),
+        _units(where, model.scaling, dtype, row_dtype),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
         models.labels_of(model),
         models.inverse_link(model) == losses.EXP,
@@ -90,6 +99,7 @@ def predictor(where: str, model: Any) -> Predictor:
         model.feature_names,
         num_features,
         dtype,
+        row_dtype,
     )
 
 
@@ -113,34 +123,57 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
     deviation = scaler.scale_ if scaler.with_std else ones
-    own = model.scaling or Scaling(1, zeros, ones)
+    own = model.scaling or Scaling.translation(zeros)
     names = getattr(scaler, "feature_names_in_", None)
     return model._replace(
-        scaling=Scaling(
-            own.num_rows,
-            mean + deviation * own.mean,
-            # What has been constant is 0 behind its own scaling.
-            np.where(own.constant, 0, deviation**2 * own.variance),
-            own.fills,
+        scaling=own._replace(
+            # As each scaler says alone what is constant.
+            num_rows=0,
+            mean=mean + deviation * own.mean,
+            variance=np.where(own.constant, 0, deviation**2 * own.variance),
         ),
         feature_names=model.feature_names if names is None else tuple(names.tolist()),
     )
 
 
-def _units(where: str, model: models.Labelled, dtype: np.dtype) -> Units | None:
-    if model.scaling is None:
+def _factors(scaling: Scaling) -> np.ndarray:
+    """One over the deviation of each feature; 0 for a constant one."""
+    return np.where(scaling.constant, 0, 1 / scaling.deviation)
+
+
+@np.errstate(all="ignore")
+def _row_dtype(
+    scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
+) -> np.dtype:
+    """The type of rows: that of the model, or doubles where it would round them off."""
+    if scaling is None:
+        return dtype
+    kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
+    if kernel.stationary and models.is_compact(parts[0]):
+        vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
+    if not kernel.stationary:
+        # Weights or the like: standardised rows have a deviation of 1.
+        vectors = np.ones((1, len(scaling.mean)))
+    lost = np.finfo(dtype).eps / 2 * np.linalg.norm(scaling.mean * _factors(scaling))
+    away = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
+    return np.dtype(np.float64) if lost > ROUNDING * away else dtype
+
+
+def _units(
+    where: str, scaling: Scaling | None, dtype: np.dtype, row_dtype: np.dtype
+) -> Units | None:
+    if scaling is None:
         return None
-    mean, constant = model.scaling.mean, model.scaling.constant
+    mean = scaling.mean
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        first = mean.astype(dtype)
-        factor = np.where(constant, 0, 1 / model.scaling.deviation).astype(dtype)
-        rest = (mean - first).astype(dtype)
-        units = Units(first, rest, factor, model.scaling.fills)
+        first, factor = mean.astype(row_dtype), _factors(scaling).astype(dtype)
+        rest = (mean - first).astype(row_dtype)
+        units = Units(first, rest, factor, scaling.fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
         raise ValueError(
             f"{where}: model must have a scaling in the range of {dtype}, got means up "
             f"to {np.max(np.abs(mean)):g} and deviations from "
-            f"{np.min(model.scaling.deviation[~constant], initial=np.inf):g}"
+            f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}"
         )
     return units
 

@@ -25,18 +25,23 @@ def archive(where: str, predictor: Predictor, version: str) -> bytes:
             f"{where} needs flatbuffers: pip install 'budgetjax[export]'"
         ) from error
     (rows,) = jax.export.symbolic_shape("rows")
-    given = jax.ShapeDtypeStruct((rows, predictor.num_features), predictor.dtype)
 
     def program(X: Array) -> dict[str, Array]:
         return _outputs(predictor, X)
 
-    exported = jax.export.export(jax.jit(program), platforms=PLATFORMS)(given)
+    wide = predictor.row_dtype == np.float64
+    # Without it JAX makes floats of the doubles that rows may need.
+    with jax.enable_x64(wide or jax.config.read("jax_enable_x64")):
+        given = jax.ShapeDtypeStruct(
+            (rows, predictor.num_features), predictor.row_dtype
+        )
+        exported = jax.export.export(jax.jit(program), platforms=PLATFORMS)(given)
     labels = predictor.labels
     about = {
         "classes": None if labels is None else label_array(where, labels).tolist(),
         "feature_names": predictor.feature_names,
         "num_features": predictor.num_features,
-        "dtype": str(predictor.dtype),
+        "dtype": str(predictor.row_dtype),
         "budgetjax": version,
         "jax": jax.__version__,
     }
@@ -53,7 +58,8 @@ def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     if units is not None:
         if units.fills:
             X = jnp.where(jnp.isnan(X), units.mean[None], X)
-        X = (X - units.mean[None] - units.rest[None]) * units.factor[None]
+        X = X - units.mean[None] - units.rest[None]
+        X = X.astype(predictor.dtype) * units.factor[None]
     columns = [_scores(part, X) for part in predictor.parts]
     scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
     if predictor.ranks is not None:
