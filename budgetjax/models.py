@@ -29,106 +29,6 @@ PREDICTION_BLOCK = 1024
 FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
 
 
-class KernelModel(NamedTuple):
-    """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
-
-    Attributes:
-      kernel: k.
-      vectors: the support vectors, shape `(m, d)`.
-      coefficients: shape `(m,)`, or `(m, C)` for C classes or outputs.
-      bias: a scalar, or shape `(C,)`; 0 for a model without one.
-      inverse_link: what the scores mean: `budgetjax.losses.LABELS`; `SOFTMAX`, labels
-        with probabilities; `IDENTITY`, values; or `EXP`, logarithms of values.
-    """
-
-    kernel: Kernel
-    vectors: Float[Array, "m d"]
-    coefficients: Float[Array, " m *classes"]
-    bias: Float[Array, "*classes"]
-    inverse_link: Name = losses.LABELS
-
-    __repr__ = shown.short
-
-    def decision_function(self, X: Any) -> Float[Array, " n *classes"]:
-        """`budgetjax.decision_function` of this model."""
-        return decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[Array, "n ..."]:
-        """`budgetjax.predict` of this model."""
-        return predict(self, X)
-
-
-class LinearModel(NamedTuple):
-    """A linear classifier, `f(x) = weights . x + bias`.
-
-    Attributes:
-      weights: shape `(d,)`.
-      bias: a scalar; 0 for a model without one.
-    """
-
-    weights: Float[Array, " d"]
-    bias: Float[Array, ""]
-
-    inverse_link = losses.LABELS
-    __repr__ = shown.short
-
-    def decision_function(self, X: Any) -> Float[Array, " n"]:
-        """`budgetjax.decision_function` of this model."""
-        return decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[Array, " n"]:
-        """`budgetjax.predict` of this model."""
-        return predict(self, X)
-
-
-class Labelled(NamedTuple):
-    """A model of raw rows, which it scales, with the labels of the data.
-
-    Attributes:
-      model: a model of scaled rows; or a tuple of binary ones, one per class.
-      scaling: the mean and variance of the features; None if they are not scaled.
-      classes: the labels, in the order of the scores, shape `(C,)`; None for those of
-        the learner, and for regressors.
-      feature_names: names of the columns, where they are known.
-      intercept: a number added to all scores, or shape `(num_outputs,)`.
-      calibration: the factor of the scores whose softmax, or sigmoid, is the
-        probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
-    """
-
-    model: Any
-    scaling: Scaling | None = None
-    classes: Shaped[np.ndarray, " classes"] | None = None
-    feature_names: tuple[str, ...] | None = None
-    intercept: float | Float[np.ndarray, " outputs"] = 0.0
-    calibration: float | None = None
-
-    __repr__ = shown.short
-
-    def decision_function(self, X: Any) -> Float[np.ndarray, " n *classes"]:
-        """`budgetjax.decision_function` of this model."""
-        return decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[np.ndarray, "n ..."]:
-        """`budgetjax.predict` of this model."""
-        return predict(self, X)
-
-
-class Support(NamedTuple):
-    """The support set of a model.
-
-    Attributes:
-      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`.
-      coefficients: with the scale multiplied in, shape `(capacity, columns)`.
-      mask: True where a slot is active, shape `(capacity,)`.
-    """
-
-    vectors: Float[Array | np.ndarray, "*models capacity features"]
-    coefficients: Float[Array | np.ndarray, "*models capacity columns"]
-    mask: Bool[Array | np.ndarray, "*models capacity"]
-
-    __repr__ = shown.short
-
-
 def decision_function(model: Any, X: Any) -> Any:
     """The scores `f(x)` of every row; O(n B d).
 
@@ -169,6 +69,85 @@ def predict(model: Any, X: Any) -> Any:
       ValueError: as `decision_function`.
     """
     return decided(model, scores_of("predict", model, X))
+
+
+class KernelModel(NamedTuple):
+    """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
+
+    Attributes:
+      kernel: k.
+      vectors: the support vectors, shape `(m, d)`.
+      coefficients: shape `(m,)`, or `(m, C)` for C classes or outputs.
+      bias: a scalar, or shape `(C,)`; 0 for a model without one.
+      inverse_link: what the scores mean: `budgetjax.losses.LABELS`; `SOFTMAX`, labels
+        with probabilities; `IDENTITY`, values; or `EXP`, logarithms of values.
+    """
+
+    kernel: Kernel
+    vectors: Float[Array, "m d"]
+    coefficients: Float[Array, " m *classes"]
+    bias: Float[Array, "*classes"]
+    inverse_link: Name = losses.LABELS
+
+    __repr__ = shown.short
+    decision_function, predict = decision_function, predict
+
+
+class LinearModel(NamedTuple):
+    """A linear classifier, `f(x) = weights . x + bias`.
+
+    Attributes:
+      weights: shape `(d,)`.
+      bias: a scalar; 0 for a model without one.
+    """
+
+    weights: Float[Array, " d"]
+    bias: Float[Array, ""]
+
+    inverse_link = losses.LABELS
+    __repr__ = shown.short
+    decision_function, predict = decision_function, predict
+
+
+class Labelled(NamedTuple):
+    """A model of raw rows, which it scales, with the labels of the data.
+
+    Attributes:
+      model: a model of scaled rows; or a tuple of binary ones, one per class.
+      scaling: the mean and variance of the features; None if they are not scaled.
+      classes: the labels, in the order of the scores, shape `(C,)`; None for those of
+        the learner, and for regressors.
+      feature_names: names of the columns, where they are known.
+      intercept: a number added to all scores, or shape `(num_outputs,)`.
+      calibration: the factor of the scores whose softmax, or sigmoid, is the
+        probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
+    """
+
+    model: Any
+    scaling: Scaling | None = None
+    classes: Shaped[np.ndarray, " classes"] | None = None
+    feature_names: tuple[str, ...] | None = None
+    intercept: float | Float[np.ndarray, " outputs"] = 0.0
+    calibration: float | None = None
+
+    __repr__ = shown.short
+    decision_function, predict = decision_function, predict
+
+
+class Support(NamedTuple):
+    """The support set of a model.
+
+    Attributes:
+      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`.
+      coefficients: with the scale multiplied in, shape `(capacity, columns)`.
+      mask: True where a slot is active, shape `(capacity,)`.
+    """
+
+    vectors: Float[Array | np.ndarray, "*models capacity features"]
+    coefficients: Float[Array | np.ndarray, "*models capacity columns"]
+    mask: Bool[Array | np.ndarray, "*models capacity"]
+
+    __repr__ = shown.short
 
 
 def decided(model: Any, scores: Any) -> Any:
@@ -352,48 +331,36 @@ def prune(
     if X is None:
         return small
     scores = np.asarray(scores_of(where, small, X), np.float64)
-    if scores.ndim != 1 or y is None or is_regressor(small):
-        many = f"{num_columns(small)} classes"
-        got = "a regressor" if is_regressor(small) else "no y" if y is None else many
+    if scores.ndim != 1 or y is None:
+        got = "no y" if y is None else f"{scores.shape[1]} columns"
         raise ValueError(
             f"{where}: X needs y, and a model of two classes, to find the bias; got "
             f"{got}"
         )
-    labels = coded(where, small, y) if isinstance(small, Labelled) else np.asarray(y)
-    if labels.shape != scores.shape or not np.all(np.abs(labels) == 1):
-        raise ValueError(
-            f"{where}: y must be -1 or +1 per row of X, of shape {scores.shape}, got "
-            f"{np.asarray(y).tolist()[:3]} of shape {labels.shape}"
-        )
-    if weight is not None:
-        weight = checks.array(where, "weight", weight)
-        if weight.shape != labels.shape or not np.all(weight >= 0):
-            raise ValueError(
-                f"{where}: weight must be at least 0 per row of X, of shape "
-                f"{labels.shape}, got {np.asarray(weight).tolist()[:3]} of shape "
-                f"{weight.shape}"
-            )
+    codes, masses = codes_and_weights(where, small, len(scores), y, weight)
     known = innermost(small)
-    shift = jnp.asarray(least_shift(scores, labels, weight), known.bias.dtype)
+    shift = jnp.asarray(least_shift(scores, codes, masses), known.bias.dtype)
     return with_innermost(small, known._replace(bias=known.bias + shift))
 
 
 def least_shift(
     scores: Float[np.ndarray, " n"],
-    y: Shaped[np.ndarray, " n"],
-    weight: ArrayLike | None = None,
+    codes: Int32[np.ndarray, " n"],
+    masses: Float[np.ndarray, " n"],
 ) -> float:
     """The number that, added to all scores, leaves the least weight of errors.
 
     In the middle between two scores, the lowest two of equally good ones; O(n log n).
+
+    Args:
+      scores: of a model of two classes.
+      codes: the class of each, 0 or 1.
+      masses: weights of the errors.
     """
     order = np.argsort(scores, kind="stable")
-    scores, signs = scores[order], np.asarray(y)[order]
-    masses = np.ones(len(y)) if weight is None else np.asarray(weight, float)[order]
+    scores, codes, masses = scores[order], codes[order], masses[order]
     # Errors where all up to each score are called negative, or none is.
-    low = np.cumsum(np.where(signs > 0, masses, 0))
-    high = np.sum(masses[signs < 0]) - np.cumsum(np.where(signs < 0, masses, 0))
-    errors = np.concatenate([[np.sum(masses[signs < 0])], low + high])
+    errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))
     # No threshold parts equal scores.
     errors[1:-1][scores[1:] == scores[:-1]] = np.inf
     beyond = np.concatenate([[scores[0] - 1], scores, [scores[-1] + 1]])
@@ -593,14 +560,43 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
         if inverse_link(model) == losses.EXP:
             return y / unit_of_targets(model)
         return y - np.asarray(model.intercept)
-    codes = codes_of(model.classes, y)
+    codes = known_codes(where, model.classes, y, first_row)
+    return learner_labels(codes, len(model.classes))
+
+
+def known_codes(
+    where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
+) -> Int32[np.ndarray, " n"]:
+    """The index of each label among the classes, or a `ValueError`."""
+    codes = codes_of(classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
         raise ValueError(
-            f"{where}: y must be one of {listed(model.classes)}, got "
-            f"{y.tolist()[row]!r} in row {first_row + row}"
+            f"{where}: y must be one of {listed(classes)}, got {y.tolist()[row]!r} in "
+            f"row {first_row + row}"
         )
-    return learner_labels(codes, len(model.classes))
+    return codes
+
+
+def codes_and_weights(
+    where: str, model: Any, num_rows: int, y: Any, weight: Any
+) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """The index of each label of so many rows, and their weights, checked."""
+    known, y, expected = labels_of(model), np.asarray(y), (num_rows,)
+    if known is None:
+        raise ValueError(f"{where}: model must be a classifier, got a regressor")
+    if y.shape != expected:
+        raise ValueError(
+            f"{where}: y must have shape {expected}, one label per row of X, got "
+            f"{y.shape}"
+        )
+    weights = np.ones(num_rows) if weight is None else np.asarray(weight, np.float64)
+    if weights.shape != expected or not np.all((weights >= 0) & np.isfinite(weights)):
+        raise ValueError(
+            f"{where}: weight must be finite and at least 0, of shape {expected}, one "
+            f"per row of X, got {weights.tolist()[:3]} of shape {weights.shape}"
+        )
+    return known_codes(where, known, y), weights
 
 
 def unit_of_targets(model: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float
 
 from budgetjax import checks, models
 from budgetjax.models import Labelled
@@ -124,10 +123,16 @@ def one_class(
         leverage = penalty * weights * lengths
         found.append((features @ coefficients - leverage) / (1 - leverage))
         counts.append(weights)
-    threshold = _quantile(np.concatenate(found), np.concatenate(counts), rate)
+    # The largest score with at most this share of the weight below it.
+    threshold = np.quantile(
+        np.concatenate(found),
+        np.nextafter(rate, 1),
+        weights=np.concatenate(counts).astype(np.float64),
+        method="inverted_cdf",
+    )
     weights = coefficients[None].astype(root.dtype)
     new = with_weights(where, algorithm, inner, basis, weights)
-    return models.with_innermost(models.with_intercept(model, -threshold), new)
+    return models.with_innermost(models.with_intercept(model, -float(threshold)), new)
 
 
 def _targets(where: str, X: Any) -> tuple[Any, Any]:
@@ -149,13 +154,3 @@ class _Ones:
         for batch in self.batches:
             X, _, *weight = batch
             yield X, np.ones(X.shape[0]), *weight
-
-
-def _quantile(
-    values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"], rate: float
-) -> float:
-    """The largest value with at most this share of the weight below it."""
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order].astype(np.float64))
-    at = np.searchsorted(below, rate * below[-1], side="right")
-    return float(values[order[min(at, len(order) - 1)]])

@@ -6,10 +6,9 @@ import jax
 import numpy as np
 
 from budgetjax import calibration, losses, models
-from budgetjax.kernels import Linear
+from budgetjax.kernels import Linear, Mapped
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.scaling import Scaling
-
 
 # Rows are doubles where rounding would move them by more than this part of their
 # distance from the mean.
@@ -149,11 +148,11 @@ def _row_dtype(
     if scaling is None:
         return dtype
     kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
-    if kernel.stationary and models.is_compact(parts[0]):
-        vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
     if not kernel.stationary:
         # Weights or the like: standardised rows have a deviation of 1.
         vectors = np.ones((1, len(scaling.mean)))
+    elif isinstance(kernel, Mapped) and kernel.mapped_vectors:
+        vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
     lost = np.finfo(dtype).eps / 2 * np.linalg.norm(scaling.mean * _factors(scaling))
     away = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
     return np.dtype(np.float64) if lost > ROUNDING * away else dtype
