@@ -51,20 +51,20 @@ def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)
     """
-    _factor(model)  # first of all: scores take time
+    _checked_factor(model)  # first of all: scores take time
     return of_scores(model, models.scores_of("probabilities", model, X))
 
 
 def of_scores(model: Any, scores: Any) -> Float[np.ndarray, "n classes"]:
     """The probabilities for these scores of a model."""
-    return _softmax(_factor(model) * _columns(np.asarray(scores)))
+    return _softmax(_checked_factor(model) * _columns(np.asarray(scores)))
 
 
-def gives_probabilities(model: Any) -> bool:
-    """Whether a classifier has a calibration, or the logistic loss."""
-    if models.labelled(model).calibration is not None:
-        return True
-    return models.inverse_link(model) == losses.SOFTMAX
+def factor_of(model: Any) -> float | None:
+    """The calibration of a model, or 1 if its loss is the logistic one, or None."""
+    found = models.labelled(model).calibration
+    logistic = models.inverse_link(model) == losses.SOFTMAX
+    return 1.0 if found is None and logistic else found
 
 
 def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
@@ -104,14 +104,12 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     return models.with_calibration(model, fitted(scores, codes, weights))
 
 
-def _factor(model: Any) -> float:
-    """The calibration of a classifier, or 1 if its loss is the logistic one."""
+def _checked_factor(model: Any) -> float:
     where = "probabilities"
     if models.is_regressor(model):
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
-    if gives_probabilities(model):
-        found = models.labelled(model).calibration
-        return 1.0 if found is None else found
+    if (found := factor_of(model)) is not None:
+        return found
     kind = checks.named(models.innermost(model))
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "

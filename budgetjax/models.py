@@ -374,10 +374,15 @@ def length(where: str, model: Any) -> float:
     if isinstance(model, LinearModel):
         return float(np.linalg.norm(np.asarray(model.weights, np.float64)))
     small = all_of(model)
-    small = small._replace(bias=jnp.zeros_like(small.bias))
     coefficients = np.asarray(small.coefficients, np.float64)
-    images = np.asarray(scores_of(where, small, small.vectors), np.float64)
+    images = np.asarray(own_values(where, small), np.float64)
     return float(np.sqrt(max(coefficients @ images, 0)))
+
+
+def own_values(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
+    """The values of f, without the bias, at its own support vectors; O(m^2 d)."""
+    unbiased = model._replace(bias=jnp.zeros_like(model.bias))
+    return scores_of(where, unbiased, model.vectors)
 
 
 def compact(model: Any) -> Any:
@@ -519,18 +524,20 @@ def with_innermost(model: Any, new: Any) -> Any:
 
 def with_intercept(model: Any, more: float | np.ndarray) -> Any:
     """The same with so much added to the intercept of the labelled model inside."""
-    if isinstance(model, Labelled):
-        return model._replace(intercept=model.intercept + more)
-    return model._replace(model=with_intercept(model.model, more))
+    return _with_labels(model, intercept=labelled(model).intercept + more)
 
 
 def with_calibration(model: Any, factor: float | None) -> Any:
     """The same, in a `Labelled`, with this calibration, or without one for None."""
-    if isinstance(model, Labelled):
-        return model._replace(calibration=factor)
-    if not isinstance(getattr(model, "model", None), Labelled):
-        return Labelled(model, calibration=factor)
-    return model._replace(model=model.model._replace(calibration=factor))
+    return _with_labels(model, calibration=factor)
+
+
+def _with_labels(model: Any, **changes: Any) -> Any:
+    """The same with these fields in the `Labelled` inside, or in one around it."""
+    if isinstance(getattr(model, "model", None), Labelled):
+        return model._replace(model=model.model._replace(**changes))
+    whole = model if isinstance(model, Labelled) else Labelled(model)
+    return whole._replace(**changes)
 
 
 def labelled(model: Any) -> Labelled:
@@ -557,9 +564,8 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
         if not np.any(model.intercept):
             return y
         y = y[:, None] if np.ndim(model.intercept) > 0 and y.ndim == 1 else y
-        if inverse_link(model) == losses.EXP:
-            return y / unit_of_targets(model)
-        return y - np.asarray(model.intercept)
+        factor, logarithms = unit_of_targets(model), inverse_link(model) == losses.EXP
+        return y / factor if logarithms else y - np.asarray(model.intercept)
     codes = known_codes(where, model.classes, y, first_row)
     return learner_labels(codes, len(model.classes))
 

@@ -128,7 +128,8 @@ class Scaling(NamedTuple):
         return np.where(missing, mean[None], X).astype(X.dtype)
 
     @property
-    def _divisor(self) -> Float[np.ndarray, " features"]:
+    def divisor(self) -> Float[np.ndarray, " features"]:
+        """What centred rows are divided by: infinity makes a constant feature 0."""
         return np.where(self.constant, np.inf, self.deviation)
 
     def moved(
@@ -141,7 +142,7 @@ class Scaling(NamedTuple):
           old: the scaling that was applied.
         """
         deviation = np.where(old.constant, 0, old.deviation)
-        ratio, shift = deviation / self._divisor, (old.mean - self.mean) / self._divisor
+        ratio, shift = deviation / self.divisor, (old.mean - self.mean) / self.divisor
         return X * ratio[None] + shift[None]
 
     def undone(
@@ -163,7 +164,7 @@ class Scaling(NamedTuple):
           dtype: type of the result.
         """
         scaled = self.filled(X) - self.mean[None]
-        np.divide(scaled, self._divisor[None], out=scaled)
+        np.divide(scaled, self.divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)
 

@@ -216,7 +216,7 @@ def test_it_predicts_the_same_without_this_package(exported, name, suffix):
         assert set(found) == {"variable"}
     else:
         expected["scores"] = bj.decision_function(predicts, rows)
-        if bj.calibration.gives_probabilities(predicts):
+        if bj.calibration.factor_of(predicts) is not None:
             expected["probabilities"] = bj.probabilities(predicts, rows)
         assert set(found) == {"label", *expected}
         near = np.abs(np.sort(np.atleast_2d(expected["scores"].T).T, axis=1))

@@ -95,7 +95,7 @@ def compress(
         return given
     coefficients = coefficients.reshape(len(X), -1)
     with progress_bar.reporting(where, progress, "steps", steps) as report:
-        values = _values(kernel, X, coefficients)
+        values = models.own_values(where, given).reshape(coefficients.shape)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]
         if steps:
@@ -144,21 +144,6 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
         losses.IDENTITY if is_regressor(model) else losses.LABELS,
     )
     return Labelled(found, scaling, getattr(model, "classes_", None))
-
-
-@jax.jit
-def _values(
-    kernel: Kernel, X: Float[Array, "n d"], coefficients: Float[Array, "n columns"]
-) -> Float[Array, "n columns"]:
-    """The values of f at its own vectors, without the matrix of all kernel values."""
-    squares = kernels.squared_norms(X)
-
-    def one(row):
-        x, square = row
-        responses = kernel.gram(x[None], X, square[None], squares)
-        return jnp.matmul(responses, coefficients, precision="highest")[0]
-
-    return jax.lax.map(one, (X, squares), batch_size=256)
 
 
 @functools.partial(jax.jit, static_argnums=3)

@@ -281,14 +281,9 @@ def _quadratic(graph: Graph, kernel: RationalQuadratic, X: str, Z: np.ndarray) -
     return graph("Pow", base, -alpha)
 
 
-def _sum(graph: Graph, kernel: Sum, X: str, Z: np.ndarray) -> str:
+def _both(graph: Graph, kernel: Sum | Product, X: str, Z: np.ndarray) -> str:
     parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
-    return graph("Add", *parts)
-
-
-def _product(graph: Graph, kernel: Product, X: str, Z: np.ndarray) -> str:
-    parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
-    return graph("Mul", *parts)
+    return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
 
 
 def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
@@ -331,8 +326,8 @@ _GRAMS: dict[type, Callable[[Graph, Any, str, np.ndarray], str]] = {
     Laplacian: _laplacian,
     Matern: _matern,
     RationalQuadratic: _quadratic,
-    Sum: _sum,
-    Product: _product,
+    Sum: _both,
+    Product: _both,
     Normalized: _normalized,
     Mapped: _mapped_gram,
     Waves: _waves,

@@ -92,7 +92,7 @@ def predictor(where: str, model: Any) -> Predictor:
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
         models.labels_of(model),
         models.inverse_link(model) == losses.EXP,
-        _factor(model),
+        calibration.factor_of(model),
         # As the estimator sorts them.
         np.argsort(np.argsort(levels)) if levels.ndim and columns > 1 else None,
         model.feature_names,
@@ -135,12 +135,6 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     )
 
 
-def _factors(scaling: Scaling) -> np.ndarray:
-    """One over the deviation of each feature; 0 for a constant one."""
-    return np.where(scaling.constant, 0, 1 / scaling.deviation)
-
-
-@np.errstate(all="ignore")
 def _row_dtype(
     scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> np.dtype:
@@ -153,7 +147,7 @@ def _row_dtype(
         vectors = np.ones((1, len(scaling.mean)))
     elif isinstance(kernel, Mapped) and kernel.mapped_vectors:
         vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
-    lost = np.finfo(dtype).eps / 2 * np.linalg.norm(scaling.mean * _factors(scaling))
+    lost = np.finfo(dtype).eps / 2 * np.linalg.norm(scaling.mean / scaling.divisor)
     away = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
     return np.dtype(np.float64) if lost > ROUNDING * away else dtype
 
@@ -165,7 +159,7 @@ def _units(
         return None
     mean = scaling.mean
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        first, factor = mean.astype(row_dtype), _factors(scaling).astype(dtype)
+        first, factor = mean.astype(row_dtype), (1 / scaling.divisor).astype(dtype)
         rest = (mean - first).astype(row_dtype)
         units = Units(first, rest, factor, scaling.fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
@@ -175,12 +169,6 @@ def _units(
             f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}"
         )
     return units
-
-
-def _factor(model: Any) -> float | None:
-    if models.is_regressor(model) or not calibration.gives_probabilities(model):
-        return None
-    return 1.0 if model.calibration is None else model.calibration
 
 
 def _terms(model: Any) -> KernelModel:
