@@ -62,8 +62,8 @@ def of_scores(model: Any, scores: Any) -> Float[np.ndarray, "n classes"]:
 
 def factor_of(model: Any) -> float | None:
     """The calibration of a model, or 1 if its loss is the logistic one, or None."""
-    found = models.labelled(model).calibration
     logistic = models.inverse_link(model) == losses.SOFTMAX
+    found = models.labelled(model).calibration
     return 1.0 if found is None and logistic else found
 
 
@@ -98,10 +98,9 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     Differences from the papers: no offset, so that the most probable class is the
     predicted one; Platt's number of rows is that of all classes.
     """
-    where = "calibrated"
-    scores = np.asarray(models.scores_of(where, model, X))
-    codes, weights = models.codes_and_weights(where, model, len(scores), y, weight)
-    return models.with_calibration(model, fitted(scores, codes, weights))
+    scores = np.asarray(models.scores_of("calibrated", model, X))
+    given = models.codes_and_weights("calibrated", model, len(scores), y, weight)
+    return models.with_calibration(model, fitted(scores, *given))
 
 
 def _checked_factor(model: Any) -> float:

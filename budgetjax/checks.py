@@ -5,6 +5,7 @@ has no value yet, so these functions let it through.
 """
 
 import dataclasses
+import importlib
 import math
 import numbers
 import os
@@ -80,6 +81,17 @@ def concrete(value: Any) -> np.ndarray | None:
     if isinstance(value, Tracer):
         return None
     return np.asarray(value)
+
+
+def needs(where: str, module: str, extra: str) -> Any:
+    """An optional module, or an `ImportError` that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("sklearn", "scikit-learn")
+        raise ImportError(
+            f"{where} needs {package}: pip install 'budgetjax[{extra}]'"
+        ) from error
 
 
 def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Int32, Shaped
 
 from budgetjax import checks, kernels, losses, shown
 from budgetjax.checks import Name
@@ -246,8 +246,7 @@ def support(model: Any) -> Support:
             "got a compact one, which has them mapped"
         )
     if isinstance(model, KernelModel):
-        number, *columns = model.coefficients.shape
-        coefficients = model.coefficients.reshape(number, *(columns or (1,)))
+        coefficients = model.coefficients.reshape(-1, num_columns(model))
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not _is_state(model) or not model.kernel.of_examples:
         raise ValueError(
@@ -318,14 +317,12 @@ def prune(
         small = model._replace(model=parts, calibration=None)
     else:
         small = all_of(model)
-        coefficients = np.asarray(small.coefficients, np.float64)
-        lengths = np.linalg.norm(coefficients.reshape(len(coefficients), -1), axis=1)
+        coefficients = np.asarray(support(small).coefficients, np.float64)
+        lengths = np.linalg.norm(coefficients, axis=1)
         kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
-        small = KernelModel(
-            kernel=small.kernel,
+        small = small._replace(
             vectors=jax.device_put(np.asarray(small.vectors)[kept]),
             coefficients=jax.device_put(np.asarray(small.coefficients)[kept]),
-            bias=small.bias,
             inverse_link=approximate_link(model),
         )
     if X is None:
@@ -351,11 +348,7 @@ def least_shift(
     """The number that, added to all scores, leaves the least weight of errors.
 
     In the middle between two scores, the lowest two of equally good ones; O(n log n).
-
-    Args:
-      scores: of a model of two classes.
-      codes: the class of each, 0 or 1.
-      masses: weights of the errors.
+    The codes are 0 and 1, and the masses the weights of their errors.
     """
     order = np.argsort(scores, kind="stable")
     scores, codes, masses = scores[order], codes[order], masses[order]
@@ -431,15 +424,11 @@ def compact(model: Any) -> Any:
 def all_of(model: Any) -> KernelModel:
     """A state, or a kernel model, with all its support vectors and no free slots."""
     vectors, coefficients, mask = map(np.asarray, support(model))
-    coefficients = flat(coefficients[mask])
-    no_bias = np.zeros(coefficients.shape[1:], vectors.dtype)
-    return KernelModel(
-        kernel=model.kernel,
-        vectors=jax.device_put(vectors[mask]),
-        coefficients=jax.device_put(coefficients),
-        bias=getattr(model, "bias", jax.device_put(no_bias)),
-        inverse_link=inverse_link(model),
-    )
+    vectors, coefficients = vectors[mask], flat(coefficients[mask])
+    zeros = np.zeros(coefficients.shape[1:], vectors.dtype)
+    vectors, coefficients, zeros = jax.device_put((vectors, coefficients, zeros))
+    bias = getattr(model, "bias", zeros)
+    return KernelModel(model.kernel, vectors, coefficients, bias, inverse_link(model))
 
 
 def each_part(function: Callable[[Any], Any], model: Labelled) -> Any:
@@ -567,7 +556,7 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
         factor, logarithms = unit_of_targets(model), inverse_link(model) == losses.EXP
         return y / factor if logarithms else y - np.asarray(model.intercept)
     codes = known_codes(where, model.classes, y, first_row)
-    return learner_labels(codes, len(model.classes))
+    return 2 * codes - 1 if len(model.classes) == 2 else codes
 
 
 def known_codes(
@@ -627,24 +616,12 @@ def codes_of(
     return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
 
 
-def learner_labels(
-    codes: Integer[np.ndarray, " n"], num_classes: int
-) -> Int32[np.ndarray, " n"]:
-    """Indices of classes as labels of a learner: -1 and +1 where there are two."""
-    codes = codes.astype(np.int32)
-    return 2 * codes - 1 if num_classes == 2 else codes
-
-
 def padded(
     array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
 ) -> Shaped[np.ndarray, "length ..."]:
     """The array with more rows of one value."""
-    more = length - len(array)
-    if not more:
-        return array
-    return np.concatenate(
-        [array, np.full((more, *array.shape[1:]), value, array.dtype)]
-    )
+    more = np.full((length - len(array), *array.shape[1:]), value, array.dtype)
+    return np.concatenate([array, more]) if len(more) else array
 
 
 def block_size(num_rows: int, num_features: int) -> int:
@@ -820,8 +797,7 @@ def _padded(model: KernelModel) -> KernelModel:
     more = -number % unit if number else unit
     # By NumPy where it can be: compiled for every number, it takes longer.
     numpy: Any = jnp if isinstance(model.vectors, Tracer) else np
-    columns = model.coefficients.shape[1:] or (1,)
-    coefficients = numpy.reshape(model.coefficients, (number, *columns))
+    coefficients = numpy.reshape(model.coefficients, (number, num_columns(model)))
     return model._replace(
         vectors=numpy.pad(model.vectors, ((0, more), (0, 0))),
         coefficients=numpy.pad(coefficients, ((0, more), (0, 0))),

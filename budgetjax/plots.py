@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Integer
 
-from budgetjax import models
+from budgetjax import checks, models
 
 if TYPE_CHECKING:
     from budgetjax.online.sweep import Table
@@ -473,13 +473,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
 def _axes(axes: Any) -> Any:
     if axes is not None:
         return axes
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plots needs matplotlib: pip install 'budgetjax[cli]'"
-        ) from error
-    return pyplot.subplots()[1]
+    return checks.needs("plots", "matplotlib.pyplot", "cli").subplots()[1]
 
 
 def _finished(axes: Any, *, legend: str | None = None) -> Any:

@@ -289,8 +289,10 @@ def test_a_compact_model_and_an_empty_one(tmp_path, suffix):
     bj.export(path := tmp_path / f"model{suffix}", bj.compact(model))
     expected = bj.decision_function(model, X)
     np.testing.assert_allclose(scores(path, X), expected, atol=1e-5)
-    bj.export(path, bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5))
-    assert not np.any(scores(path, X))
+    empty = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+    for model in (empty, bj.prune(empty, 2), bj.compact(empty)):
+        bj.export(path, model)
+        assert not np.any(scores(path, X))
 
 
 def test_classes_share_their_vectors():

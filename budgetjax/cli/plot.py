@@ -77,18 +77,13 @@ def plot(
 
 def draw(output: str, figure: Callable[[], Any]) -> None:
     """Writes a figure of matplotlib in the format that the name ends in."""
-    try:
-        from matplotlib import rc_context
-    except ImportError as error:
-        raise ImportError(
-            "plot needs matplotlib: pip install 'budgetjax[cli]'"
-        ) from error
     import io
 
-    from budgetjax import plots
+    from budgetjax import checks, plots
 
+    matplotlib = checks.needs("plot", "matplotlib", "cli")
     picture = io.BytesIO()
-    with rc_context(plots.STYLE):
+    with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]
         figure().savefig(picture, format=kind, dpi=RESOLUTION)
     data.write(output, [picture.getvalue()])

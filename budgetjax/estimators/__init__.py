@@ -31,12 +31,9 @@ def __getattr__(name: str) -> Any:
     """An estimator, imported on first use: the command line needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        importlib.import_module("sklearn")
-    except ImportError as error:
-        raise ImportError(
-            "budgetjax.estimators needs scikit-learn: pip install 'budgetjax[sklearn]'"
-        ) from error
+    from budgetjax import checks
+
+    checks.needs("budgetjax.estimators", "sklearn", "sklearn")
     where = "online" if name.startswith("BudgetedKernel") else "batch"
     where = "one_class" if name == "BudgetedOneClass" else where
     return getattr(importlib.import_module(f"{__name__}.{where}"), name)

@@ -8,7 +8,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from budgetjax import checks, models
-from budgetjax.models import Labelled
 from budgetjax.online import registry
 from budgetjax.refitting import newton, passes
 from budgetjax.refitting.newton import Basis
@@ -93,9 +92,8 @@ def one_class(
         )
     if int(inner.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    model = state if inner is not state else Labelled(state)
     # What it adds to scores is found anew.
-    model = models.with_intercept(model, -models.labelled(model).intercept)
+    model = models.with_intercept(state, -models.labelled(state).intercept)
     rows, targets = _targets(where, X)
     # Their targets are no labels of a classifier.
     takes = models.labelled(model)._replace(classes=None)

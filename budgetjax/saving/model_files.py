@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from budgetjax import models
+from budgetjax import checks, models
 from budgetjax.checks import Name
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import is_record, own_name
@@ -119,7 +119,7 @@ def write(
     where: str = "write",
 ) -> None:
     """Writes a model as `save` does, with notes beside it: anything that JSON holds."""
-    numpy_files = _safetensors(where).numpy
+    numpy_files = checks.needs(where, "safetensors.numpy", "stream")
     node, tensors = trees.encode(where, model)
     about = {
         # First, so that these are the first 64 zeros of the file.
@@ -147,7 +147,7 @@ def read(
 
     `check` sees the notes before the model is made, and may raise.
     """
-    safetensors = _safetensors(where)
+    safetensors = checks.needs(where, "safetensors", "stream")
     where = f"{where}: {os.fspath(path)}"
     found, data = _checked(where, path)
     check(found["notes"])
@@ -183,17 +183,6 @@ def header(path: str | os.PathLike[str]) -> dict[str, Any]:
       ValueError: if it is no model file, or damaged, or comes from a newer budgetjax.
     """
     return _checked(f"header: {os.fspath(path)}", path)[0]
-
-
-def _safetensors(where: str) -> Any:
-    """The library."""
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError(
-            f"{where} needs safetensors: pip install 'budgetjax[stream]'"
-        ) from error
-    return safetensors
 
 
 def _version() -> str:

@@ -18,31 +18,40 @@ from budgetjax.solvers import SOLVERS
 
 ESTIMATORS = "budgetjax.estimators"
 # The modules in which classes are looked up by their names.
-MODULES = [
-    "kernels",
-    "online.fourier",
-    "online.maintenance.removal",
-    "online.maintenance.measured",
-    "online.maintenance.merging",
-    "online.maintenance.projection",
-    "support_set",
-    "counter",
-    "checks",
-    "online.gradient_descent",
-    "online.span",
-    "solvers.kernel.row_cache",
-    "solvers.kernel.budget_svm",
-    "solvers.kernel.worst_norms",
-    "solvers.linear.rows",
-    "solvers.linear.passes",
-    "solvers.linear.patterns",
-    "models",
-    "scaling",
-    "stream.model",
-    "stream.reservoir",
-    "solvers.solver",
-    "online.sweep",
-]
+MODULES = {
+    "kernels": (
+        "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
+        "Mapped Sum Product"
+    ),
+    "online.fourier": "Waves",
+    "online.maintenance.removal": (
+        "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin "
+        "RemoveFewestErrors Cache"
+    ),
+    "online.maintenance.measured": "Measured",
+    "online.maintenance.merging": "Merge MultiMerge MergeBestPair",
+    "online.maintenance.projection": (
+        "Project DelayedProject ProjectOntoNewcomer ProjectOntoNearest"
+    ),
+    "support_set": "Average Expansion",
+    "counter": "Counter",
+    "checks": "Name Static",
+    "online.gradient_descent": "Ball",
+    "online.span": "Span",
+    "solvers.kernel.row_cache": "KernelRows",
+    "solvers.kernel.budget_svm": "Momentum",
+    "solvers.kernel.worst_norms": "OneInfinity TwoInfinity Euclidean",
+    "solvers.linear.rows": "DenseRows KernelMatrix SparseRows",
+    "solvers.linear.passes": "Order",
+    "solvers.linear.patterns": "Problem",
+    "models": "KernelModel Labelled LinearModel",
+    "scaling": "Scaling",
+    "stream.model": "StreamModel",
+    "stream.reservoir": "Reservoir Rows",
+    "solvers.solver": "History Objective Record Solution",
+    "online.sweep": "Grid Sweep Table",
+}
+TYPES = {name: where for where, names in MODULES.items() for name in names.split()}
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -116,10 +125,8 @@ def type_of(name: str) -> Any:
     if package:
         kind = getattr(optax, short, None) if package == "optax" else None
         return kind if is_record(kind) else None
-    for module in MODULES:
-        kind = vars(importlib.import_module(f"budgetjax.{module}")).get(name)
-        if is_record(kind) and kind.__module__ == f"budgetjax.{module}":
-            return kind
+    if name in TYPES:
+        return getattr(importlib.import_module(f"budgetjax.{TYPES[name]}"), name)
     return _state_type(name)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from budgetjax import checks
 from budgetjax.kernels import (
     RBF,
     Kernel,
@@ -31,12 +32,7 @@ OPSET, IR_VERSION = 21, 10
 
 def serialized(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError(
-            f"{where} needs onnx: pip install 'budgetjax[export]'"
-        ) from error
+    onnx = checks.needs(where, "onnx", "export")
     graph = Graph(where, onnx, predictor.dtype)
     _outputs(graph, predictor)
     made = onnx.helper.make_graph(
@@ -196,7 +192,7 @@ def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
     if isinstance(kernel, Mapped):
         return _self(graph, kernel.kernel, _mapped(graph, kernel, X))
     if isinstance(kernel, Normalized):
-        known = _positive(graph, _self(graph, kernel.kernel, X))
+        known = graph("Greater", _self(graph, kernel.kernel, X), 0)
         return graph("Where", known, 1, 0)
     return _OF_PRODUCTS[kind](graph, kernel, _squares(graph, X))
 
@@ -205,23 +201,17 @@ def _squares(graph: Graph, X: str) -> str:
     return graph("ReduceSumSquare", X, graph.axes(1), keepdims=1)
 
 
-def _positive(graph: Graph, values: Any) -> str:
-    return graph("Greater", values, 0)
-
-
-def _linear(graph: Graph, kernel: Linear, products: str) -> str:
-    return products
+def _affine(graph: Graph, kernel: Polynomial | Sigmoid, products: str) -> str:
+    scaled = graph("Mul", products, _number(kernel.gamma))
+    return graph("Add", scaled, _number(kernel.coef0))
 
 
 def _polynomial(graph: Graph, kernel: Polynomial, products: str) -> str:
-    base = graph("Mul", products, _number(kernel.gamma))
-    base = graph("Add", base, _number(kernel.coef0))
-    return graph("Pow", base, _number(kernel.degree))
+    return graph("Pow", _affine(graph, kernel, products), _number(kernel.degree))
 
 
 def _sigmoid(graph: Graph, kernel: Sigmoid, products: str) -> str:
-    inner = graph("Mul", products, _number(kernel.gamma))
-    return graph("Tanh", graph("Add", inner, _number(kernel.coef0)))
+    return graph("Tanh", _affine(graph, kernel, products))
 
 
 def _differences(graph: Graph, X: str, Z: np.ndarray) -> str:
@@ -293,7 +283,7 @@ def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
     selves = np.asarray(kernel.kernel.diag(Z.astype(graph.dtype)), np.float64)
     norms = np.where(selves > 0, 1 / np.sqrt(np.where(selves > 0, selves, 1)), 0)
     own = _self(graph, kernel.kernel, X)
-    positive = _positive(graph, own)
+    positive = graph("Greater", own, 0)
     root = graph("Sqrt", graph("Where", positive, own, 1))
     inverse = graph("Where", positive, graph("Reciprocal", root), 0)
     return graph("Mul", graph("Mul", gram, inverse), norms[None])
@@ -317,7 +307,7 @@ def _waves(graph: Graph, kernel: Waves, X: str, Z: np.ndarray) -> str:
 
 
 _OF_PRODUCTS: dict[type, Callable[[Graph, Any, str], str]] = {
-    Linear: _linear,
+    Linear: lambda graph, kernel, products: products,
     Polynomial: _polynomial,
     Sigmoid: _sigmoid,
 }

@@ -44,7 +44,6 @@ class Predictor(NamedTuple):
       feature_names: names of the columns, where known.
       num_features: columns of a row.
       dtype: type of all numbers but the rows and their mean.
-      row_dtype: type of the rows: the same, or doubles where it would round them off.
     """
 
     parts: tuple[KernelModel, ...]
@@ -57,7 +56,11 @@ class Predictor(NamedTuple):
     feature_names: tuple[str, ...] | None
     num_features: int
     dtype: np.dtype
-    row_dtype: np.dtype
+
+    @property
+    def row_dtype(self) -> np.dtype:
+        """The type of the rows: `dtype`, or doubles where it would round them off."""
+        return self.dtype if self.units is None else self.units.mean.dtype
 
     @property
     def num_columns(self) -> int:
@@ -85,10 +88,9 @@ def predictor(where: str, model: Any) -> Predictor:
     parts = model.model if type(model.model) is tuple else (model.model,)
     parts = _together(tuple(_terms(models.innermost(part)) for part in parts))
     columns = sum(part.coefficients.shape[1] for part in parts)
-    row_dtype = _row_dtype(model.scaling, parts, dtype)
     return Predictor(
         parts,
-        _units(where, model.scaling, dtype, row_dtype),
+        _units(where, model.scaling, parts, dtype),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
         models.labels_of(model),
         models.inverse_link(model) == losses.EXP,
@@ -98,7 +100,6 @@ def predictor(where: str, model: Any) -> Predictor:
         model.feature_names,
         num_features,
         dtype,
-        row_dtype,
     )
 
 
@@ -136,11 +137,9 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
 
 
 def _row_dtype(
-    scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
+    scaling: Scaling, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> np.dtype:
     """The type of rows: that of the model, or doubles where it would round them off."""
-    if scaling is None:
-        return dtype
     kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
     if not kernel.stationary:
         # Weights or the like: standardised rows have a deviation of 1.
@@ -153,11 +152,14 @@ def _row_dtype(
 
 
 def _units(
-    where: str, scaling: Scaling | None, dtype: np.dtype, row_dtype: np.dtype
+    where: str,
+    scaling: Scaling | None,
+    parts: tuple[KernelModel, ...],
+    dtype: np.dtype,
 ) -> Units | None:
     if scaling is None:
         return None
-    mean = scaling.mean
+    mean, row_dtype = scaling.mean, _row_dtype(scaling, parts, dtype)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         first, factor = mean.astype(row_dtype), (1 / scaling.divisor).astype(dtype)
         rest = (mean - first).astype(row_dtype)
@@ -179,12 +181,11 @@ def _terms(model: Any) -> KernelModel:
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
         return _of(Linear(), weights, one, np.reshape(model.bias, (1,)))
-    vectors, kernel = (
-        np.asarray(getattr(model, "expansion", model).vectors),
-        model.kernel,
-    )
+    kernel = model.kernel
+    vectors = np.asarray(getattr(model, "expansion", model).vectors)
     if isinstance(model, KernelModel):
-        coefficients = np.asarray(model.coefficients).reshape(len(vectors), -1)
+        columns = models.num_columns(model)
+        coefficients = np.asarray(model.coefficients).reshape(-1, columns)
         bias = np.reshape(model.bias, (-1,))
     else:
         scale = np.asarray(model.expansion.scale)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from budgetjax import checks
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
 from budgetjax.saving.predictor import Predictor, label_array
@@ -18,24 +19,15 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def archive(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
-    try:
-        import flatbuffers  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            f"{where} needs flatbuffers: pip install 'budgetjax[export]'"
-        ) from error
+    checks.needs(where, "flatbuffers", "export")
     (rows,) = jax.export.symbolic_shape("rows")
-
-    def program(X: Array) -> dict[str, Array]:
-        return _outputs(predictor, X)
-
+    program = jax.jit(lambda X: _outputs(predictor, X))
     wide = predictor.row_dtype == np.float64
     # Without it JAX makes floats of the doubles that rows may need.
     with jax.enable_x64(wide or jax.config.read("jax_enable_x64")):
-        given = jax.ShapeDtypeStruct(
-            (rows, predictor.num_features), predictor.row_dtype
-        )
-        exported = jax.export.export(jax.jit(program), platforms=PLATFORMS)(given)
+        shape = rows, predictor.num_features
+        given = jax.ShapeDtypeStruct(shape, predictor.row_dtype)
+        exported = jax.export.export(program, platforms=PLATFORMS)(given)
     labels = predictor.labels
     about = {
         "classes": None if labels is None else label_array(where, labels).tolist(),

@@ -87,7 +87,7 @@ def csv(
       ...         print(X.tolist(), y.tolist())
       [[1.0, 0.5], [7.0, 20.0]] ['cat', 'dog']
     """
-    pa = files.needs("csv", "pyarrow")
+    pa = checks.needs("csv", "pyarrow", "stream")
     dtype = files.float_type("csv", dtype)
     checks.flag("csv", "header", header)
     checks.flag("csv", "allow_missing", allow_missing)

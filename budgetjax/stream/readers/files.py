@@ -1,6 +1,5 @@
 """What the readers of files share."""
 
-import importlib
 import os
 import stat
 from collections.abc import Iterable
@@ -9,21 +8,9 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
-PACKAGES = {"pyarrow": "pyarrow", "sklearn": "scikit-learn"}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2"}
 
 Path = str | os.PathLike[str]
-
-
-def needs(where: str, module: str) -> Any:
-    """An optional module, or an `ImportError` that says how to get it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{where} needs {PACKAGES[module.partition('.')[0]]}: "
-            "pip install 'budgetjax[stream]'"
-        ) from error
 
 
 def float_type(

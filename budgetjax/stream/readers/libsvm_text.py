@@ -80,7 +80,7 @@ def libsvm(
       ...         print(X.tolist(), y.tolist())
       [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]] [1, -1]
     """
-    datasets = files.needs("libsvm", "sklearn.datasets")
+    datasets = checks.needs("libsvm", "sklearn.datasets", "stream")
     dtype = files.float_type("libsvm", dtype)
     checks.flag("libsvm", "zero_based", zero_based)
     checks.flag("libsvm", "ignore_beyond", ignore_beyond)

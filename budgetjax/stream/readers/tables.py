@@ -13,7 +13,7 @@ from budgetjax import checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Part, intact, intact_parts
-from budgetjax.stream.readers.files import check_opens, exact_type, float_type, needs
+from budgetjax.stream.readers.files import check_opens, exact_type, float_type
 
 # Bytes of a column that are read at once.
 READ_AHEAD = 2**16
@@ -54,7 +54,7 @@ def parquet(
         or a value is beyond the range of `dtype`.
       ImportError: if pyarrow is not installed.
     """
-    needs("parquet", "pyarrow")
+    checks.needs("parquet", "pyarrow", "stream")
     checks.flag("parquet", "allow_missing", allow_missing)
     paths = _files(path)
     where = str(path)
@@ -137,7 +137,7 @@ def arrow(
       ...     print(X.tolist(), y.tolist())
       [[1.0], [2.0]] ['small', 'large']
     """
-    pa = needs("arrow", "pyarrow")
+    pa = checks.needs("arrow", "pyarrow", "stream")
     checks.flag("arrow", "allow_missing", allow_missing)
     if isinstance(source, str | os.PathLike):
         where, num_rows = str(source), None
