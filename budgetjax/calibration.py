@@ -14,12 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from budgetjax import checks, examples, losses, models
+from budgetjax import checks, losses, models
 
 # The smallest factor, over the largest difference of scores: even scores that say
 # nothing keep their order.
 LEAST = 1e-6
-MAX_STEPS = 100
 
 
 def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
@@ -55,7 +54,7 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)
     """
-    _factor(model)  # first of all: scores take time
+    _checked_factor(model)  # first of all: scores take time
     return of_scores(model, models.scores_of("probabilities", model, X))
 
 
@@ -63,16 +62,15 @@ def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
     """The probabilities for these scores of a model."""
     if checks.is_traced((model, scores)):
         scores = jnp.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
-        return jax.nn.softmax(_factor(model) * scores)
-    return _softmax(_factor(model) * _columns(np.asarray(scores)))
+        return jax.nn.softmax(_checked_factor(model) * scores)
+    return _softmax(_checked_factor(model) * _columns(np.asarray(scores)))
 
 
-def gives_probabilities(model: Any) -> bool:
-    """Whether a classifier has a calibration, or the logistic loss."""
-    if models.labelled(model).calibration is not None:
-        return True
-    loss = getattr(models.innermost(model), "loss", losses.hinge)
-    return losses.gives_log_odds(loss)
+def factor_of(model: Any) -> float | None:
+    """The calibration of a model, or 1 if its loss is the logistic one, or None."""
+    logistic = models.inverse_link(model) == losses.SOFTMAX
+    found = models.labelled(model).calibration
+    return 1.0 if found is None and logistic else found
 
 
 def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
@@ -106,42 +104,18 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     Differences from the papers: no offset, so that the most probable class is the
     predicted one; Platt's number of rows is that of all classes.
     """
-    where = "calibrated"
-    checks.on_host(where, model, X, y, weight)
-    known, y = models.labels_of(model), np.asarray(y)
-    if known is None or models.is_regressor(model):
-        raise ValueError(f"{where}: model must be a classifier, got a regressor")
-    scores = np.asarray(models.scores_of(where, model, X))
-    if y.shape != scores.shape[:1]:
-        raise ValueError(
-            f"{where}: y must have shape {scores.shape[:1]}, one label per row of X, "
-            f"got {y.shape}"
-        )
-    codes = models.codes_of(known, y)
-    if np.any(codes < 0):
-        row = int(np.argmin(codes))
-        raise ValueError(
-            f"{where}: y must be one of {models.listed(known)}, got "
-            f"{y.tolist()[row]!r} in row {row}"
-        )
-    weights = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    if weights.shape != y.shape:
-        raise ValueError(
-            f"{where}: weight must have shape {y.shape}, one per row of X, got "
-            f"{weights.shape}"
-        )
-    examples.check_weights(where, weights, weights.dtype)
-    return models.with_calibration(model, fitted(scores, codes, weights))
+    checks.on_host("calibrated", model, X, y, weight)
+    scores = np.asarray(models.scores_of("calibrated", model, X))
+    given = models.codes_and_weights("calibrated", model, len(scores), y, weight)
+    return models.with_calibration(model, fitted(scores, *given))
 
 
-def _factor(model: Any) -> Any:
-    """The calibration of a classifier, or 1 if its loss is the logistic one."""
+def _checked_factor(model: Any) -> Any:
     where = "probabilities"
     if models.is_regressor(model):
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
-    if gives_probabilities(model):
-        found = models.labelled(model).calibration
-        return 1.0 if found is None else found
+    if (found := factor_of(model)) is not None:
+        return found
     kind = checks.named(models.innermost(model))
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "
@@ -156,7 +130,7 @@ def fitted(
     codes: Int[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],
 ) -> float:
-    """The factor of least weighted log loss; O(n C) per step of Newton's method.
+    """The factor of least weighted log loss, see `calibrated`; O(n C) per step.
 
     The targets are Platt's: a class has the probability `(n + 1) / (n + 2)` where it is
     the label, with n effective rows, and the others share the rest, so that the factor
@@ -166,14 +140,9 @@ def fitted(
       scores: of rows that the model has not learned.
       codes: the class of each, as an index.
       weights: factors of the log losses, at least 0.
-
-    References:
-      Platt (1999), "Probabilistic outputs for support vector machines", Section 2.2.
-
-      Guo, Pleiss, Sun and Weinberger (2017), "On calibration of modern neural
-      networks", Section 4.2, for the temperature:
-      https://proceedings.mlr.press/v70/guo17a.html.
     """
+    from scipy import optimize  # takes a third of a second
+
     columns = _columns(scores)
     columns = columns - np.max(columns, axis=1, initial=-np.inf, keepdims=True)
     weights = weights.astype(np.float64)
@@ -186,22 +155,18 @@ def fitted(
     label = np.take_along_axis(columns, codes[:, None].astype(np.intp), 1)[:, 0]
     others = (np.sum(columns, axis=1) - label) / (columns.shape[1] - 1)
     wanted = weights @ (label * (effective + 1) + others) / (effective + 2)
-    # The derivative rises in the factor: its zero lies between these.
-    least, most = LEAST / span, np.inf
-    factor = 1 / span
-    for _ in range(MAX_STEPS):
-        chances = _softmax(factor * columns)
-        means = np.sum(chances * columns, axis=1)
-        slope = weights @ means - wanted
-        curvature = weights @ np.sum(chances * (columns - means[:, None]) ** 2, axis=1)
-        least, most = (factor, most) if slope < 0 else (least, factor)
-        following = factor - slope / curvature if curvature > 0 else np.inf
-        if not least < following < most:
-            following = 2 * factor if most == np.inf else (least + most) / 2
-        if abs(following - factor) <= 1e-10 * factor:
-            break
-        factor = following
-    return float(factor)
+
+    def slope(factor):
+        return weights @ np.sum(_softmax(factor * columns) * columns, axis=1) - wanted
+
+    # It rises in the factor.
+    least = most = LEAST / span
+    while slope(most) < 0:
+        least, most = most, 4 * most
+    if least == most:
+        return float(least)
+    bracket, exact = (least, most), {"xtol": 1e-300, "rtol": 1e-10}
+    return float(optimize.root_scalar(slope, bracket=bracket, **exact).root)
 
 
 def _columns(

@@ -8,7 +8,7 @@ these in a `Labelled`, which takes raw rows; or an object with one of them as it
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,9 +18,10 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
+from jaxtyping import Array, Bool, Float, Int32, Shaped
 
 from budgetjax import checks, kernels, losses, sharding, shown
+from budgetjax.checks import Name
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -28,102 +29,6 @@ from budgetjax.scaling import Scaling
 PREDICTION_BLOCK = 1024
 # Limits of the rows that go to the device at once, and of their numbers.
 FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
-
-
-class KernelModel(NamedTuple):
-    """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
-
-    Attributes:
-      kernel: k.
-      vectors: the support vectors, shape `(m, d)`.
-      coefficients: shape `(m,)`, or `(m, C)` for C classes.
-      bias: a scalar, or shape `(C,)`; 0 for a model without one.
-    """
-
-    kernel: Kernel
-    vectors: Float[Array, "m d"]
-    coefficients: Float[Array, " m *classes"]
-    bias: Float[Array, "*classes"]
-
-    __repr__ = shown.short
-
-    def decision_function(self, X: Any) -> Float[Array, " n *classes"]:
-        """`budgetjax.decision_function` of this model."""
-        return decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[Array, " n"]:
-        """`budgetjax.predict` of this model."""
-        return predict(self, X)
-
-
-class LinearModel(NamedTuple):
-    """A linear classifier, `f(x) = weights . x + bias`.
-
-    Attributes:
-      weights: shape `(d,)`.
-      bias: a scalar; 0 for a model without one.
-    """
-
-    weights: Float[Array, " d"]
-    bias: Float[Array, ""]
-
-    __repr__ = shown.short
-
-    def decision_function(self, X: Any) -> Float[Array, " n"]:
-        """`budgetjax.decision_function` of this model."""
-        return decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[Array, " n"]:
-        """`budgetjax.predict` of this model."""
-        return predict(self, X)
-
-
-class Labelled(NamedTuple):
-    """A model of raw rows, which it scales, with the labels of the data.
-
-    Attributes:
-      model: a model of scaled rows; or a tuple of binary ones, one per class.
-      scaling: the mean and variance of the features; None if they are not scaled.
-      classes: the labels, in the order of the scores, shape `(C,)`; None for those of
-        the learner, and for regressors.
-      feature_names: names of the columns, where they are known.
-      intercept: a number added to all scores, or shape `(num_outputs,)`.
-      calibration: the factor of the scores whose softmax, or sigmoid, is the
-        probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
-    """
-
-    model: Any
-    scaling: Scaling | None = None
-    classes: Shaped[np.ndarray, " classes"] | None = None
-    feature_names: tuple[str, ...] | None = None
-    intercept: float | Float[np.ndarray, " outputs"] = 0.0
-    calibration: float | None = None
-
-    __repr__ = shown.short
-
-    def decision_function(self, X: Any) -> Float[np.ndarray, " n *classes"]:
-        """`budgetjax.decision_function` of this model."""
-        return decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[np.ndarray, "n ..."]:
-        """`budgetjax.predict` of this model."""
-        return predict(self, X)
-
-
-class Support(NamedTuple):
-    """The support set of a model.
-
-    Attributes:
-      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`.
-      coefficients: with the scale multiplied in, shape `(capacity, columns)`.
-      mask: True where a slot is active, shape `(capacity,)`.
-    """
-
-    vectors: Float[Array | np.ndarray, "*models capacity features"]
-    coefficients: Float[Array | np.ndarray, "*models capacity columns"]
-    mask: Bool[Array | np.ndarray, "*models capacity"]
-
-    __repr__ = shown.short
 
 
 def decision_function(model: Any, X: Any) -> Any:
@@ -157,10 +62,10 @@ def predict(model: Any, X: Any) -> Any:
       X: as for `decision_function`.
 
     Returns:
-      The scores of a regressor, shape `(n,)`, or `(n, num_outputs)` where it has
-      several; else integers, shape `(n,)`: -1 or +1, where a score of 0 gives -1, or
-      the class of the largest score, the lowest of equal ones. A
-      `Labelled` gives the labels of the data.
+      The scores of a regressor, or their exponentials where the loss says so, shape
+      `(n,)`, or `(n, num_outputs)` where it has several; else integers, shape `(n,)`:
+      -1 or +1, where a score of 0 gives -1, or the class of the largest score, the
+      lowest of equal ones. A `Labelled` gives the labels of the data.
 
     Raises:
       ValueError: as `decision_function`.
@@ -168,14 +73,93 @@ def predict(model: Any, X: Any) -> Any:
     return decided(model, scores_of("predict", model, X))
 
 
+class KernelModel(NamedTuple):
+    """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
+
+    Attributes:
+      kernel: k.
+      vectors: the support vectors, shape `(m, d)`.
+      coefficients: shape `(m,)`, or `(m, C)` for C classes or outputs.
+      bias: a scalar, or shape `(C,)`; 0 for a model without one.
+      inverse_link: what the scores mean: `budgetjax.losses.LABELS`; `SOFTMAX`, labels
+        with probabilities; `IDENTITY`, values; or `EXP`, logarithms of values.
+    """
+
+    kernel: Kernel
+    vectors: Float[Array, "m d"]
+    coefficients: Float[Array, " m *classes"]
+    bias: Float[Array, "*classes"]
+    inverse_link: Name = losses.LABELS
+
+    __repr__ = shown.short
+    decision_function, predict = decision_function, predict
+
+
+class LinearModel(NamedTuple):
+    """A linear classifier, `f(x) = weights . x + bias`.
+
+    Attributes:
+      weights: shape `(d,)`.
+      bias: a scalar; 0 for a model without one.
+    """
+
+    weights: Float[Array, " d"]
+    bias: Float[Array, ""]
+
+    inverse_link = losses.LABELS
+    __repr__ = shown.short
+    decision_function, predict = decision_function, predict
+
+
+class Labelled(NamedTuple):
+    """A model of raw rows, which it scales, with the labels of the data.
+
+    Attributes:
+      model: a model of scaled rows; or a tuple of binary ones, one per class.
+      scaling: the mean and variance of the features; None if they are not scaled.
+      classes: the labels, in the order of the scores, shape `(C,)`; None for those of
+        the learner, and for regressors.
+      feature_names: names of the columns, where they are known.
+      intercept: a number added to all scores, or shape `(num_outputs,)`.
+      calibration: the factor of the scores whose softmax, or sigmoid, is the
+        probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
+    """
+
+    model: Any
+    scaling: Scaling | None = None
+    classes: Shaped[np.ndarray, " classes"] | None = None
+    feature_names: tuple[str, ...] | None = None
+    intercept: float | Float[np.ndarray, " outputs"] = 0.0
+    calibration: float | None = None
+
+    __repr__ = shown.short
+    decision_function, predict = decision_function, predict
+
+
+class Support(NamedTuple):
+    """The support set of a model.
+
+    Attributes:
+      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`.
+      coefficients: with the scale multiplied in, shape `(capacity, columns)`.
+      mask: True where a slot is active, shape `(capacity,)`.
+    """
+
+    vectors: Float[Array | np.ndarray, "*models capacity features"]
+    coefficients: Float[Array | np.ndarray, "*models capacity columns"]
+    mask: Bool[Array | np.ndarray, "*models capacity"]
+
+    __repr__ = shown.short
+
+
 def decided(model: Any, scores: Any) -> Any:
     """The labels, or values, for these scores of a model."""
-    if is_regressor(model):
-        return scores
     numpy: Any = np if isinstance(scores, np.ndarray) else jnp
+    if is_regressor(model):
+        return numpy.exp(scores) if inverse_link(model) == losses.EXP else scores
     binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
-    known = getattr(inner(model), "classes", None)
+    known = labelled(model).classes
     if known is not None and isinstance(scores, Tracer):
         raise ValueError(
             "predict: rows must have values where the labels are those of data, got "
@@ -189,14 +173,10 @@ def decided(model: Any, scores: Any) -> Any:
 
 def labels_of(model: Any) -> np.ndarray | None:
     """The labels in the order of the scores; None for a regressor."""
-    known, state = getattr(inner(model), "classes", None), innermost(model)
+    known = labelled(model).classes
     if is_regressor(model) or known is not None:
         return known
-    expansion = getattr(state, "expansion", None)
-    if expansion is not None:
-        columns = expansion.num_columns
-    else:
-        columns = (*getattr(state, "bias", np.zeros(1)).shape, 1)[0]
+    columns = num_columns(model)
     return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
@@ -206,19 +186,37 @@ def fills(model: Any) -> bool:
     return scaling is not None and scaling.fills
 
 
+def inverse_link(model: Any) -> Name:
+    """What the scores of a model mean, which its loss says while it learns."""
+    model = innermost(model)
+    loss = getattr(model, "loss", losses.hinge)
+    return getattr(model, "inverse_link", losses.inverse_link(loss))
+
+
+def approximate_link(model: Any) -> Name:
+    """What scores near those of a model mean: they give no probabilities."""
+    link = inverse_link(model)
+    return losses.LABELS if link == losses.SOFTMAX else link
+
+
 def is_regressor(model: Any) -> bool:
     """Whether the targets of a model are real numbers."""
+    return inverse_link(model) in (losses.IDENTITY, losses.EXP)
+
+
+def num_columns(model: Any) -> int:
+    """The number of columns of the scores of a single model."""
     model = innermost(model)
-    if not hasattr(model, "expansion"):
-        return False
-    return not losses.takes_labels(getattr(model, "loss", losses.hinge))
+    if _is_state(model):
+        return model.expansion.num_columns
+    return (*getattr(model, "coefficients", np.zeros(1)).shape, 1)[1]
 
 
 def target_shape(model: Any) -> tuple[int, ...]:
     """The shape of one target: `()`, or `(num_outputs,)` where there are several."""
     if not is_regressor(model):
         return ()
-    columns = innermost(model).expansion.num_columns
+    columns = num_columns(model)
     return (columns,) if columns > 1 else ()
 
 
@@ -255,8 +253,7 @@ def support(model: Any) -> Support:
             "got a compact one, which has them mapped"
         )
     if isinstance(model, KernelModel):
-        number, *columns = model.coefficients.shape
-        coefficients = model.coefficients.reshape(number, *(columns or (1,)))
+        coefficients = model.coefficients.reshape(-1, num_columns(model))
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not _is_state(model) or not model.kernel.of_examples:
         raise ValueError(
@@ -299,13 +296,13 @@ def prune(
 
     Returns:
       A `KernelModel`, whose vectors are in their former order; in a `Labelled` if that
-      was given. With several classes the sums of squares are compared; the first of
+      was given. With several columns the sums of squares are compared; the first of
       equal ones are kept.
 
     Raises:
       ValueError: if `size` is not an integer of at least 1, or the model has no support
-        vectors, or is a regressor; with a training set, if that does not fit or the
-        model has more than two classes.
+        vectors; with a training set, if that does not fit or the model is not one of
+        two classes.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -323,66 +320,48 @@ def prune(
     checks.on_host(where, model, X, y, weight)
     size = checks.size(where, "size", size)
     model = inner(model)
-    if is_regressor(model):
-        raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if isinstance(model, Labelled):
-        small = prune(model.model, size)
-        small = model._replace(model=small, calibration=None)
+        parts = each_part(lambda part: prune(part, size), model)
+        small = model._replace(model=parts, calibration=None)
     else:
-        vectors, coefficients, mask = map(np.asarray, support(model))
-        active = np.flatnonzero(mask)
-        lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
-        kept = active[np.sort(np.argsort(-lengths, kind="stable")[:size])]
-        small = KernelModel(
-            kernel=model.kernel,
-            vectors=jax.device_put(vectors[kept]),
-            coefficients=jax.device_put(flat(coefficients[kept])),
-            bias=getattr(model, "bias", jnp.zeros((), vectors.dtype)),
+        small = all_of(model)
+        coefficients = np.asarray(support(small).coefficients, np.float64)
+        lengths = np.linalg.norm(coefficients, axis=1)
+        kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
+        small = small._replace(
+            vectors=jax.device_put(np.asarray(small.vectors)[kept]),
+            coefficients=jax.device_put(np.asarray(small.coefficients)[kept]),
+            inverse_link=approximate_link(model),
         )
     if X is None:
         return small
     scores = np.asarray(scores_of(where, small, X), np.float64)
     if scores.ndim != 1 or y is None:
-        got = "no y" if y is None else f"{scores.shape[1]} classes"
+        got = "no y" if y is None else f"{scores.shape[1]} columns"
         raise ValueError(
             f"{where}: X needs y, and a model of two classes, to find the bias; got "
             f"{got}"
         )
-    labels = coded(where, small, y) if isinstance(small, Labelled) else np.asarray(y)
-    if labels.shape != scores.shape or not np.all(np.abs(labels) == 1):
-        raise ValueError(
-            f"{where}: y must be -1 or +1 per row of X, of shape {scores.shape}, got "
-            f"{np.asarray(y).tolist()[:3]} of shape {labels.shape}"
-        )
-    if weight is not None:
-        weight = checks.array(where, "weight", weight)
-        if weight.shape != labels.shape or not np.all(weight >= 0):
-            raise ValueError(
-                f"{where}: weight must be at least 0 per row of X, of shape "
-                f"{labels.shape}, got {np.asarray(weight).tolist()[:3]} of shape "
-                f"{weight.shape}"
-            )
+    codes, masses = codes_and_weights(where, small, len(scores), y, weight)
     known = innermost(small)
-    shift = jnp.asarray(least_shift(scores, labels, weight), known.bias.dtype)
+    shift = jnp.asarray(least_shift(scores, codes, masses), known.bias.dtype)
     return with_innermost(small, known._replace(bias=known.bias + shift))
 
 
 def least_shift(
     scores: Float[np.ndarray, " n"],
-    y: Shaped[np.ndarray, " n"],
-    weight: ArrayLike | None = None,
+    codes: Int32[np.ndarray, " n"],
+    masses: Float[np.ndarray, " n"],
 ) -> float:
     """The number that, added to all scores, leaves the least weight of errors.
 
     In the middle between two scores, the lowest two of equally good ones; O(n log n).
+    The codes are 0 and 1, and the masses the weights of their errors.
     """
     order = np.argsort(scores, kind="stable")
-    scores, signs = scores[order], np.asarray(y)[order]
-    masses = np.ones(len(y)) if weight is None else np.asarray(weight, float)[order]
+    scores, codes, masses = scores[order], codes[order], masses[order]
     # Errors where all up to each score are called negative, or none is.
-    low = np.cumsum(np.where(signs > 0, masses, 0))
-    high = np.sum(masses[signs < 0]) - np.cumsum(np.where(signs < 0, masses, 0))
-    errors = np.concatenate([[np.sum(masses[signs < 0])], low + high])
+    errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))
     # No threshold parts equal scores.
     errors[1:-1][scores[1:] == scores[:-1]] = np.inf
     beyond = np.concatenate([[scores[0] - 1], scores, [scores[-1] + 1]])
@@ -396,10 +375,15 @@ def length(where: str, model: Any) -> float:
     if isinstance(model, LinearModel):
         return float(np.linalg.norm(np.asarray(model.weights, np.float64)))
     small = all_of(model)
-    small = small._replace(bias=jnp.zeros_like(small.bias))
     coefficients = np.asarray(small.coefficients, np.float64)
-    images = np.asarray(scores_of(where, small, small.vectors), np.float64)
+    images = np.asarray(own_values(where, small), np.float64)
     return float(np.sqrt(max(coefficients @ images, 0)))
+
+
+def own_values(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
+    """The values of f, without the bias, at its own support vectors; O(m^2 d)."""
+    unbiased = model._replace(bias=jnp.zeros_like(model.bias))
+    return scores_of(where, unbiased, model.vectors)
 
 
 def compact(model: Any) -> Any:
@@ -411,13 +395,13 @@ def compact(model: Any) -> Any:
     that is still learned needs the vectors themselves.
 
     Args:
-      model: a classifier with support vectors.
+      model: a model with support vectors.
 
     Returns:
       A `KernelModel`; in a `Labelled` if that was given.
 
     Raises:
-      ValueError: if the model has no support vectors, or is a regressor.
+      ValueError: if the model has no support vectors.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -430,7 +414,7 @@ def compact(model: Any) -> Any:
     checks.on_host("compact", model)
     model = inner(model)
     if isinstance(model, Labelled):
-        return model._replace(model=compact(model.model))
+        return model._replace(model=each_part(compact, model))
     if is_compact(model):
         return model
     small = all_of(model)
@@ -447,8 +431,19 @@ def compact(model: Any) -> Any:
 
 
 def all_of(model: Any) -> KernelModel:
-    """A model with all its support vectors, without free slots."""
-    return prune(model, max(1, int(np.sum(support(model).mask))))
+    """A state, or a kernel model, with all its support vectors and no free slots."""
+    vectors, coefficients, mask = map(np.asarray, support(model))
+    vectors, coefficients = vectors[mask], flat(coefficients[mask])
+    zeros = np.zeros(coefficients.shape[1:], vectors.dtype)
+    vectors, coefficients, zeros = jax.device_put((vectors, coefficients, zeros))
+    bias = getattr(model, "bias", zeros)
+    return KernelModel(model.kernel, vectors, coefficients, bias, inverse_link(model))
+
+
+def each_part(function: Callable[[Any], Any], model: Labelled) -> Any:
+    """What a function makes of the model inside, or of every one of several."""
+    parts = model.model
+    return tuple(map(function, parts)) if type(parts) is tuple else function(parts)
 
 
 def is_compact(model: Any) -> bool:
@@ -527,18 +522,20 @@ def with_innermost(model: Any, new: Any) -> Any:
 
 def with_intercept(model: Any, more: float | np.ndarray) -> Any:
     """The same with so much added to the intercept of the labelled model inside."""
-    if isinstance(model, Labelled):
-        return model._replace(intercept=model.intercept + more)
-    return model._replace(model=with_intercept(model.model, more))
+    return _with_labels(model, intercept=labelled(model).intercept + more)
 
 
 def with_calibration(model: Any, factor: float | None) -> Any:
     """The same, in a `Labelled`, with this calibration, or without one for None."""
-    if isinstance(model, Labelled):
-        return model._replace(calibration=factor)
-    if not isinstance(getattr(model, "model", None), Labelled):
-        return Labelled(model, calibration=factor)
-    return model._replace(model=model.model._replace(calibration=factor))
+    return _with_labels(model, calibration=factor)
+
+
+def _with_labels(model: Any, **changes: Any) -> Any:
+    """The same with these fields in the `Labelled` inside, or in one around it."""
+    if isinstance(getattr(model, "model", None), Labelled):
+        return model._replace(model=model.model._replace(**changes))
+    whole = model if isinstance(model, Labelled) else Labelled(model)
+    return whole._replace(**changes)
 
 
 def labelled(model: Any) -> Labelled:
@@ -564,16 +561,52 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
     if model.classes is None:
         if not np.any(model.intercept):
             return y
-        several = np.ndim(model.intercept) > 0 and y.ndim == 1
-        return (y[:, None] if several else y) - np.asarray(model.intercept)
-    codes = codes_of(model.classes, y)
+        y = y[:, None] if np.ndim(model.intercept) > 0 and y.ndim == 1 else y
+        factor, logarithms = unit_of_targets(model), inverse_link(model) == losses.EXP
+        return y / factor if logarithms else y - np.asarray(model.intercept)
+    codes = known_codes(where, model.classes, y, first_row)
+    return 2 * codes - 1 if len(model.classes) == 2 else codes
+
+
+def known_codes(
+    where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
+) -> Int32[np.ndarray, " n"]:
+    """The index of each label among the classes, or a `ValueError`."""
+    codes = codes_of(classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
         raise ValueError(
-            f"{where}: y must be one of {listed(model.classes)}, got "
-            f"{y.tolist()[row]!r} in row {first_row + row}"
+            f"{where}: y must be one of {listed(classes)}, got {y.tolist()[row]!r} in "
+            f"row {first_row + row}"
         )
-    return learner_labels(codes, len(model.classes))
+    return codes
+
+
+def codes_and_weights(
+    where: str, model: Any, num_rows: int, y: Any, weight: Any
+) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """The index of each label of so many rows, and their weights, checked."""
+    known, y, expected = labels_of(model), np.asarray(y), (num_rows,)
+    if known is None:
+        raise ValueError(f"{where}: model must be a classifier, got a regressor")
+    if y.shape != expected:
+        raise ValueError(
+            f"{where}: y must have shape {expected}, one label per row of X, got "
+            f"{y.shape}"
+        )
+    weights = np.ones(num_rows) if weight is None else np.asarray(weight, np.float64)
+    if weights.shape != expected or not np.all((weights >= 0) & np.isfinite(weights)):
+        raise ValueError(
+            f"{where}: weight must be finite and at least 0, of shape {expected}, one "
+            f"per row of X, got {weights.tolist()[:3]} of shape {weights.shape}"
+        )
+    return known_codes(where, known, y), weights
+
+
+def unit_of_targets(model: Any) -> Any:
+    """The values for which the model inside predicts 1, or 1 for one of values."""
+    exponentiates = inverse_link(model) == losses.EXP
+    return np.exp(labelled(model).intercept) if exponentiates else 1.0
 
 
 def listed(classes: np.ndarray | None) -> str:
@@ -592,24 +625,12 @@ def codes_of(
     return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
 
 
-def learner_labels(
-    codes: Integer[np.ndarray, " n"], num_classes: int
-) -> Int32[np.ndarray, " n"]:
-    """Indices of classes as labels of a learner: -1 and +1 where there are two."""
-    codes = codes.astype(np.int32)
-    return 2 * codes - 1 if num_classes == 2 else codes
-
-
 def padded(
     array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
 ) -> Shaped[np.ndarray, "length ..."]:
     """The array with more rows of one value."""
-    more = length - len(array)
-    if not more:
-        return array
-    return np.concatenate(
-        [array, np.full((more, *array.shape[1:]), value, array.dtype)]
-    )
+    more = np.full((length - len(array), *array.shape[1:]), value, array.dtype)
+    return np.concatenate([array, more]) if len(more) else array
 
 
 def block_size(num_rows: int, num_features: int) -> int:
@@ -713,7 +734,7 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
         return _linear_scores(where, model, X, features, first_row)
     X = rows(where, X, features, dtype_of(model))
     if isinstance(model, KernelModel):
-        kernel, vectors, terms, bias = _padded(model)
+        kernel, vectors, terms, bias, _ = _padded(model)
         squares, scale, columns = None, None, terms.shape[1]
     else:
         kernel, expansion, bias = model.kernel, model.expansion, None
@@ -821,8 +842,7 @@ def _padded(model: KernelModel) -> KernelModel:
     more = -number % unit if number else unit
     # By NumPy where it can be: compiled for every number, it takes longer.
     numpy: Any = jnp if isinstance(model.vectors, Tracer) else np
-    columns = model.coefficients.shape[1:] or (1,)
-    coefficients = numpy.reshape(model.coefficients, (number, *columns))
+    coefficients = numpy.reshape(model.coefficients, (number, num_columns(model)))
     return model._replace(
         vectors=numpy.pad(model.vectors, ((0, more), (0, 0))),
         coefficients=numpy.pad(coefficients, ((0, more), (0, 0))),

@@ -49,10 +49,19 @@ class Scaling(NamedTuple):
         """A scaling without rows."""
         return cls(0, np.zeros(num_features), np.zeros(num_features), fills)
 
+    @classmethod
+    def translation(cls, origin: Float[np.ndarray, " features"]) -> "Scaling":
+        """A scaling that subtracts an origin and divides by 1.
+
+        It is of no rows, which could have rounded: however far the origin is, no
+        feature counts as constant.
+        """
+        return cls(0, origin, np.ones(len(origin)))
+
     @property
     def constant(self) -> Bool[np.ndarray, " features"]:
-        """Whether each feature has had one value only, up to rounding."""
-        rounding = max(self.num_rows, 1) * np.finfo(np.float64).eps
+        """Whether each feature has had one value only, up to rounding of the rows."""
+        rounding = self.num_rows * np.finfo(np.float64).eps
         return self.variance <= np.square(rounding * self.mean)
 
     @property
@@ -119,7 +128,8 @@ class Scaling(NamedTuple):
         return np.where(missing, mean[None], X).astype(X.dtype)
 
     @property
-    def _divisor(self) -> Float[np.ndarray, " features"]:
+    def divisor(self) -> Float[np.ndarray, " features"]:
+        """What centred rows are divided by: infinity makes a constant feature 0."""
         return np.where(self.constant, np.inf, self.deviation)
 
     def moved(
@@ -132,7 +142,7 @@ class Scaling(NamedTuple):
           old: the scaling that was applied.
         """
         deviation = np.where(old.constant, 0, old.deviation)
-        ratio, shift = deviation / self._divisor, (old.mean - self.mean) / self._divisor
+        ratio, shift = deviation / self.divisor, (old.mean - self.mean) / self.divisor
         return X * ratio[None] + shift[None]
 
     def undone(
@@ -154,7 +164,7 @@ class Scaling(NamedTuple):
           dtype: type of the result.
         """
         scaled = self.filled(X) - self.mean[None]
-        np.divide(scaled, self._divisor[None], out=scaled)
+        np.divide(scaled, self.divisor[None], out=scaled)
         with np.errstate(over="ignore"):
             return scaled.astype(dtype)
 

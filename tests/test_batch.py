@@ -1186,15 +1186,15 @@ def test_a_training_set_that_does_not_fit_prunes_nothing(as_installed):
     model = model._replace(vectors=X_[:2], coefficients=jnp.ones(2))
     for given, says in (
         ((X_,), "X needs y"),
-        ((X_, Y_[:-1]), "y must be -1 or .* shape .60,.*shape .59,"),
-        ((X_, 2 * Y_), "y must be -1 or .1 per row"),
+        ((X_, Y_[:-1]), "y must have shape .60,., one label per row of X, got .59,"),
+        ((X_, 2 * Y_), "y must be one of -1, 1, got .* in row 0"),
         ((X_[:, 1:], Y_), "X must have shape .n, 64."),
     ):
         with pytest.raises(ValueError, match=f"^prune: {says}"):
             bj.prune(model, 1, *given)
     for weight in (np.ones(3), -np.ones(60), np.full(60, np.nan)):
         with pytest.raises(
-            ValueError, match=r"^prune: weight must be at least 0 per row"
+            ValueError, match=r"^prune: weight must be finite and at least 0, of shape"
         ):
             bj.prune(model, 1, X_, Y_, weight=weight)
 

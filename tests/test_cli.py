@@ -16,9 +16,11 @@ import threading
 import time
 import types
 import warnings
+import zipfile
 from pathlib import Path
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import onnxruntime
@@ -2005,13 +2007,40 @@ def test_info(at, models):
 
 def test_export(at, models):
     said = good("export", models / "model.st", "-o", at / "model.onnx")
-    assert said == f"exported: {at / 'model.onnx'}\n"
+    assert said == f"exported: {at / 'model.onnx'}, of rows in float32\n"
     session = onnxruntime.InferenceSession(at / "model.onnx")
     X = data(TESTED, seed=1)[0].astype(np.float32)
     labels, chances = session.run(["label", "probabilities"], {"X": X})
     model = bj.load(models / "model.st")
     assert labels.tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(chances, bj.probabilities(model, X), atol=1e-5)
+
+
+@pytest.mark.parametrize(("now", "unit"), [(1.7e12, 1e3), (1.8e18, 1e9)])
+def test_export_of_times_in_milliseconds_and_nanoseconds(tmp_path, now, unit):
+    a, b = np.random.default_rng(0).normal(size=(2, 1000))
+    X = np.column_stack([np.round(now + unit * a), b])
+    lines = [f"{t:.0f},{v},{'y' if t * v > now * v else 'n'}" for t, v in X.tolist()]
+    (tmp_path / "times.csv").write_text("\n".join(["time,b,t", *lines]))
+    path = tmp_path / "model.st"
+    good("train", tmp_path / "times.csv", "--target", "t", "-m", path, *QUICK)
+    expected = bj.load(path).predict(X)
+    assert np.mean(expected == [line[-1] for line in lines]) > 0.9
+    for suffix in ("onnx", "stablehlo"):
+        said = good("export", path, "-o", tmp_path / f"model.{suffix}")
+        assert said.endswith(", of rows in float64\n")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    (labels,) = session.run(["label"], {"X": X})
+    assert np.mean(labels == expected) > 0.999
+    with zipfile.ZipFile(tmp_path / "model.stablehlo") as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+        about = json.loads(file.read("about.json"))
+    with pytest.raises(ValueError, match="expected float64 and called with float32"):
+        program.call(X)
+    with jax.enable_x64(about["dtype"] == "float64"):
+        found = program.call(X.astype(about["dtype"]))
+    labels = np.array(about["classes"])[np.asarray(found["label"])]
+    assert np.mean(labels == expected) > 0.999
 
 
 def own_loss(score, y):

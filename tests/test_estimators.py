@@ -221,6 +221,25 @@ def test_solvers_learn_rows_far_from_0_as_well():
         )
 
 
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_times_in_nanoseconds_are_told_apart(name):
+    """From 4.5e15 on an origin had made a constant of the feature in predictions."""
+    X, y = stream("targets" if name == "regressor" else "two")
+    # On a grid of float64 at that distance.
+    X = np.round(X * 2**20) * 2**10
+    estimator = ESTIMATORS[name]
+    if name == "mpu":
+        estimator = clone(estimator).set_params(kernel="rbf")
+    near, far = (clone(estimator).fit(X + away, y) for away in (0, 1.8e18))
+    assert np.all(far.origin_ > 1.7e18)
+    found = (near.predict(X), far.predict(X + 1.8e18))
+    if name == "regressor":
+        np.testing.assert_allclose(*found, rtol=1e-3)
+    else:
+        assert np.mean(found[0] == found[1]) > 0.95
+        assert len(set(found[1].tolist())) == 2
+
+
 def test_where_rows_are_moved_from():
     far = np.random.default_rng(0).normal(size=(50, 2)) + [1e3, 0]
     origin = np.median(far, axis=0)

@@ -21,11 +21,10 @@ from budgetjax import scaling
 from budgetjax.estimators import BudgetedKernelRegressor, SBPClassifier
 from budgetjax.saving.predictor import predictor
 
-# Raw rows: far from 0, on scales of their own.
-RAW = (1000 + X * np.array([1e-2, 30.0, 4.0], np.float32)[: X.shape[1]]).astype(
-    np.float32
-)
+# Raw rows: far from 0, on scales of their own; and times that float32 rounds off.
+RAW = (1000 + X * np.array([4.0, 30.0])).astype(np.float32)
 SCALING = scaling.Scaling.empty(X.shape[1]).updated(RAW)
+TIMES = 1.8e18 + X * np.array([1e9, 1e10])
 NAMES = np.array(["ant", "bee", "a longer word"])
 COLUMNS = tuple(f"column {i}" for i in range(X.shape[1]))
 
@@ -73,6 +72,13 @@ def regressor(columns):
             num_outputs=columns,
         )
     )
+
+
+def mapped():
+    """A kernel model that is told the rows of `TIMES` from their first."""
+    vectors = jnp.asarray((TIMES - TIMES[0])[::4], jnp.float32)
+    kernel = bj.Mapped(bj.RBF(0.4), jnp.float32([[1e-9], [2e-10]]))
+    return kernel_model(kernel)._replace(vectors=vectors)
 
 
 def estimator():
@@ -127,6 +133,12 @@ MODELS = {
     "a regressor": lambda: bj.Labelled(regressor(1), SCALING, intercept=10.0),
     "outputs": lambda: bj.Labelled(regressor(2), intercept=np.array([5.0, -5.0])),
     "a linear model": lambda: linear_model(0),
+    "times": lambda: bj.Labelled(
+        learned(3), scaling.Scaling.empty(2, fills=True).updated(TIMES), NAMES
+    ),
+    "an origin": lambda: bj.Labelled(
+        bj.compact(mapped()), scaling.Scaling.translation(TIMES[0])
+    ),
     "flags": lambda: bj.Labelled(linear_model(0), SCALING, np.array([False, True])),
     "features": fourier,
     "a solution": lambda: kernel_model(bj.RBF(0.4), 1),
@@ -148,11 +160,13 @@ for path in sorted(folder.glob("*.stablehlo")):
     with zipfile.ZipFile(path) as file:
         program = jax.export.deserialize(bytearray(file.read("program")))
         about = json.loads(file.read("about.json"))
-    found = {name: np.asarray(value) for name, value in program.call(X).items()}
+    assert about["dtype"] == X.dtype, path
+    with jax.enable_x64(X.dtype == np.float64):
+        found = {name: np.asarray(value) for name, value in program.call(X).items()}
+        assert list(program.call(X[:1])) == list(found)  # any number of rows
     if "label" in found:
         found["label"] = np.array([about["classes"][i] for i in found["label"]])
     assert program.platforms == ("cpu", "cuda", "tpu")
-    assert list(program.call(X[:1])) == list(found)  # any number of rows
     np.savez(path.with_suffix(".stablehlo.npz"), **found)
     session = onnxruntime.InferenceSession(path.with_suffix(".onnx"))
     names = [output.name for output in session.get_outputs()]
@@ -170,7 +184,8 @@ assert not [name for name in sys.modules if name.startswith("budgetjax.")]
 def rows_of(model):
     if hasattr(model, "steps"):
         return RAW
-    return RAW if bj.models.labelled(model).scaling is not None else X
+    found = bj.models.labelled(model).scaling
+    return X if found is None else TIMES if found.mean[0] > 1e18 else RAW
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +217,7 @@ def test_it_predicts_the_same_without_this_package(exported, name, suffix):
         assert set(found) == {"variable"}
     else:
         expected["scores"] = bj.decision_function(predicts, rows)
-        if bj.calibration.gives_probabilities(predicts):
+        if bj.calibration.factor_of(predicts) is not None:
             expected["probabilities"] = bj.probabilities(predicts, rows)
         assert set(found) == {"label", *expected}
         near = np.abs(np.sort(np.atleast_2d(expected["scores"].T).T, axis=1))
@@ -275,8 +290,10 @@ def test_a_compact_model_and_an_empty_one(tmp_path, suffix):
     bj.export(path := tmp_path / f"model{suffix}", bj.compact(model))
     expected = bj.decision_function(model, X)
     np.testing.assert_allclose(scores(path, X), expected, atol=1e-5)
-    bj.export(path, bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5))
-    assert not np.any(scores(path, X))
+    empty = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=5)
+    for model in (empty, bj.prune(empty, 2), bj.compact(empty)):
+        bj.export(path, model)
+        assert not np.any(scores(path, X))
 
 
 def test_classes_share_their_vectors():

@@ -36,5 +36,7 @@ def export(model: str, output: str) -> None:
 
     from budgetjax.cli import models
 
-    exporting.export(output, models.opened(model).value)
-    click.echo(f"exported: {output}")
+    found = models.opened(model).value
+    exporting.export(output, found)
+    dtype = exporting.predictor("export", found).row_dtype
+    click.echo(f"exported: {output}, of rows in {dtype}")

@@ -65,7 +65,7 @@ def check_probabilities(option: str, path: str, model: Model) -> None:
 
     if model.classes is None:
         raise click.UsageError(f"{option}: {path} predicts numbers.")
-    if not calibration.gives_probabilities(model.model):
+    if calibration.factor_of(model.model) is None:
         raise click.UsageError(
             f"{option}: {path} is not calibrated, as models of --refit are."
         )

@@ -96,9 +96,8 @@ class OneVersusRest(Classifier):
             one._replace(model=self._finished(one.model, X, signs, arguments))
             for one, signs in zip(solutions, signs_of(y, classes), strict=True)
         )
-        self._model = Labelled(
-            joined(solutions), inputs.moved(origin), classes, inputs.names_of(self)
-        )
+        away, names = inputs.translation(origin), inputs.names_of(self)
+        self._model = Labelled(joined(solutions), away, classes, names)
         self.n_iter_ = max(int(one.history.step[-1]) for one in solutions)
         return self
 

@@ -145,9 +145,9 @@ def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
     return median if scale(X) * float(median @ median) > FAR else nowhere
 
 
-def moved(origin: Float[np.ndarray, " features"]) -> Scaling | None:
-    """A scaling that subtracts the origin, if it is not 0."""
-    return Scaling(1, origin, np.ones(len(origin))) if np.any(origin) else None
+def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
+    """What subtracts the origin, if it is not 0."""
+    return Scaling.translation(origin) if np.any(origin) else None
 
 
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:

@@ -301,7 +301,7 @@ class OnlineEstimator(Estimator):
         return labels._replace(
             model=state,
             calibration=factor,
-            scaling=inputs.moved(origin),
+            scaling=inputs.translation(origin),
             feature_names=inputs.names_of(self),
         )
 

@@ -10,10 +10,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from budgetjax import checks, kernels, models, progress_bar
+from budgetjax import checks, kernels, losses, models, progress_bar
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.moving_vectors import unit_of
+from budgetjax.scaling import Scaling
 
 # A vector whose part outside the span of the others is below this share of it is in it.
 IN_SPAN = 1e-5
@@ -44,14 +45,15 @@ def compress(
 
     Args:
       model: a model with support vectors: a `KernelModel`, the state of an online
-        learner, a `Labelled` or `StreamModel`, a fitted estimator of ours, or a fitted
-        `SVC` of scikit-learn for two classes.
+        learner, a `Labelled` or `StreamModel`, a fitted estimator of ours, or of
+        scikit-learn a fitted `SVR`, or a fitted `SVC` for two classes.
       budget: B, at least 1; a model that has no more stays as it is.
       steps: gradient steps; 0 keeps vectors of the model.
       progress: show a bar, with the norm of what is lost as a part of that of f.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if the model has labels or a scaling.
+      A `KernelModel`; in a `Labelled` if the model has labels or a scaling. It
+        predicts what the model does: labels, values, or several of them.
 
     Raises:
       ValueError: if the model has no support vectors, or is an `SVC` of more than two
@@ -84,32 +86,34 @@ def compress(
     checks.on_host(where, model)
     given = models.inner(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
-        small = compress(given.model, budget, steps=steps, progress=progress)
-        return given._replace(model=small, calibration=None)
-    found = models.support(given)
-    active = np.asarray(found.mask)
-    X, coefficients = (jnp.asarray(np.asarray(part)[active]) for part in found[:2])
+        one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
+        return given._replace(model=models.each_part(one, given), calibration=None)
+    given = models.all_of(given)
+    kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
     checks.matrix_dtype(where, X.dtype)
     if not len(X):
         raise ValueError("compress: model must have support vectors, got none yet")
-    kernel, bias = given.kernel, getattr(given, "bias", jnp.zeros((), X.dtype))
     if len(X) <= budget:
-        return KernelModel(kernel, X, models.flat(coefficients), bias)
+        return given
+    coefficients = coefficients.reshape(len(X), -1)
     with progress_bar.reporting(where, progress, "steps", steps) as report:
-        values = _values(kernel, X, coefficients)
+        values = models.own_values(where, given).reshape(coefficients.shape)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]
         if steps:
             whole = float(jnp.sum(coefficients * values))
             vectors = _moved(kernel, X, coefficients, vectors, whole, steps, report)
     new = _coefficients(kernel, X, coefficients, vectors)
-    return KernelModel(kernel, vectors, models.flat(new), bias)
+    link = models.approximate_link(given)
+    return KernelModel(kernel, vectors, models.flat(new), given.bias, link)
 
 
 def _of_scikit_learn(where: str, model: Any) -> Any:
-    """The model of a fitted `SVC`; anything else as it is."""
-    if not hasattr(model, "dual_coef_"):
+    """The model of a fitted `SVC` or `SVR`; anything else as it is."""
+    if not hasattr(model, "support_vectors_"):
         return model
+    from sklearn.base import is_regressor
+
     if len(model.dual_coef_) != 1:
         raise ValueError(
             f"{where}: model must be an SVC of two classes, got {len(model.classes_)}: "
@@ -124,33 +128,24 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
     }
     if model.kernel not in named:
         raise ValueError(
-            f"{where}: the kernel of an SVC must be one of {', '.join(named)}, got "
-            f"{model.kernel!r}"
+            f"{where}: the kernel of an SVC or SVR must be one of {', '.join(named)}, "
+            f"got {model.kernel!r}"
         )
     dtype = np.float32
     dense = getattr(model.support_vectors_, "toarray", lambda: model.support_vectors_)
+    vectors, scaling = np.asarray(dense()), None
+    if model.kernel == "rbf":
+        # Far from 0 float32 would lose the digits by which they differ.
+        scaling = Scaling.translation(np.median(vectors, axis=0))
+        vectors = scaling.apply(vectors)
     found = KernelModel(
         named[model.kernel](),
-        jnp.asarray(np.asarray(dense(), dtype)),
+        jnp.asarray(np.asarray(vectors, dtype)),
         jnp.asarray(np.asarray(model.dual_coef_[0], dtype)),
         jnp.asarray(np.asarray(model.intercept_[0], dtype)),
+        losses.IDENTITY if is_regressor(model) else losses.LABELS,
     )
-    return Labelled(found, classes=np.asarray(model.classes_))
-
-
-@jax.jit
-def _values(
-    kernel: Kernel, X: Float[Array, "n d"], coefficients: Float[Array, "n columns"]
-) -> Float[Array, "n columns"]:
-    """The values of f at its own vectors, without the matrix of all kernel values."""
-    squares = kernels.squared_norms(X)
-
-    def one(row):
-        x, square = row
-        responses = kernel.gram(x[None], X, square[None], squares)
-        return jnp.matmul(responses, coefficients, precision="highest")[0]
-
-    return jax.lax.map(one, (X, squares), batch_size=256)
+    return Labelled(found, scaling, getattr(model, "classes_", None))
 
 
 @functools.partial(jax.jit, static_argnums=3)

@@ -6,10 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Float
 
 from budgetjax import checks, models
-from budgetjax.models import Labelled
 from budgetjax.online import registry
 from budgetjax.refitting import newton, passes
 from budgetjax.refitting.newton import Basis
@@ -96,11 +94,12 @@ def one_class(
         )
     if int(inner.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    model = state if inner is not state else Labelled(state)
     # What it adds to scores is found anew.
-    model = models.with_intercept(model, -models.labelled(model).intercept)
+    model = models.with_intercept(state, -models.labelled(state).intercept)
     rows, targets = _targets(where, X)
-    read, again = passes.data(where, model, rows, targets, weight, of_labels=False)
+    # Their targets are no labels of a classifier.
+    takes = models.labelled(model)._replace(classes=None)
+    read, again = passes.data(where, takes, rows, targets, weight, of_labels=False)
     if not again:
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, got "
@@ -124,10 +123,16 @@ def one_class(
         leverage = penalty * weights * lengths
         found.append((features @ coefficients - leverage) / (1 - leverage))
         counts.append(weights)
-    threshold = _quantile(np.concatenate(found), np.concatenate(counts), rate)
+    # The largest score with at most this share of the weight below it.
+    threshold = np.quantile(
+        np.concatenate(found),
+        np.nextafter(rate, 1),
+        weights=np.concatenate(counts).astype(np.float64),
+        method="inverted_cdf",
+    )
     weights = coefficients[None].astype(root.dtype)
     new = with_weights(where, algorithm, inner, basis, weights)
-    return models.with_innermost(models.with_intercept(model, -threshold), new)
+    return models.with_innermost(models.with_intercept(model, -float(threshold)), new)
 
 
 def _targets(where: str, X: Any) -> tuple[Any, Any]:
@@ -149,13 +154,3 @@ class _Ones:
         for batch in self.batches:
             X, _, *weight = batch
             yield X, np.ones(X.shape[0]), *weight
-
-
-def _quantile(
-    values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"], rate: float
-) -> float:
-    """The largest value with at most this share of the weight below it."""
-    order = np.argsort(values, kind="stable")
-    below = np.cumsum(weights[order].astype(np.float64))
-    at = np.searchsorted(below, rate * below[-1], side="right")
-    return float(values[order[min(at, len(order) - 1)]])

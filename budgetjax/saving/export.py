@@ -14,8 +14,7 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     """Writes what predicts to a file that runs without budgetjax.
 
     The scaling of rows, the labels and the calibration are part of it. It takes raw
-    rows X in the type of the model, float32 unless that has learned in float64, shape
-    `(n, num_features)` for any n, and gives, by name:
+    rows X, shape `(n, num_features)` for any n, and gives, by name:
 
     - of a classifier `label`, shape `(n,)`; `scores`, as `budgetjax.decision_function`;
       and, if it is calibrated or has learned with the logistic loss, `probabilities`,
@@ -24,9 +23,13 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
 
     These are the names of skl2onnx. Rows are not checked: a NaN gives anything. A call
     makes a matrix of n rows and a column per support vector, so many rows are best
-    given in parts. Distances are computed about the mean of the support vectors, so
-    that they keep their digits far from 0; but numbers that float32 cannot tell apart,
-    such as a time in milliseconds, are best moved before.
+    given in parts.
+
+    Rows have the type of the model, float32 unless it has learned in float64. If the
+    model has a scaling, and float32 would round rows by more than a ten-thousandth of
+    their distance from its mean, as it does a time in milliseconds, they are float64,
+    from which the mean is subtracted first. The file says which, and other rows are
+    refused.
 
     A file `NAME.onnx` is read by onnxruntime and others (opset 21, IR version 10); its
     labels are int64, booleans, doubles or text. The kernel must be one of budgetjax, or
@@ -42,7 +45,8 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
         with zipfile.ZipFile("model.stablehlo") as file:
             program = jax.export.deserialize(bytearray(file.read("program")))
             about = json.loads(file.read("about.json"))
-        found = program.call(X)
+        with jax.enable_x64(about["dtype"] == "float64"):
+            found = program.call(X.astype(about["dtype"]))
         labels = [about["classes"][i] for i in found["label"]]
 
     JAX reads such programs for half a year at least after the version that wrote them.

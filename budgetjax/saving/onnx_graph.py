@@ -38,7 +38,7 @@ def serialized(where: str, predictor: Predictor, version: str) -> bytes:
     made = onnx.helper.make_graph(
         graph.nodes,
         "budgetjax",
-        [graph.value("X", predictor.dtype, ["rows", predictor.num_features])],
+        [graph.value("X", predictor.row_dtype, ["rows", predictor.num_features])],
         graph.outputs,
         graph.constants,
     )
@@ -104,10 +104,12 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     """The scores, and what follows from them."""
     X, dtype, units = "X", predictor.dtype, predictor.units
     if units is not None:
+        mean, rest = map(graph.constant, (units.mean, units.rest))
         if units.fills:
-            X = graph("Where", graph("IsNaN", X), units.mean, X)
-        X = graph("Sub", graph("Sub", X, units.mean), units.rest)
-        X = graph("Mul", X, units.factor)
+            X = graph("Where", graph("IsNaN", X), mean, X)
+        X = graph("Sub", graph("Sub", X, mean), rest)
+        to = graph.onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        X = graph("Mul", graph("Cast", X, to=to), units.factor)
     parts = [_scores(graph, part, X) for part in predictor.parts]
     scores = parts[0] if len(parts) == 1 else graph("Concat", *parts, axis=1)
     if np.any(predictor.intercept):
@@ -116,6 +118,8 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     if predictor.ranks is not None:
         scores = _sorted(graph, scores, columns)
         scores = graph("Gather", scores, graph.axes(*predictor.ranks.tolist()), axis=1)
+    if predictor.exponentiates:
+        scores = graph("Exp", scores)
     shape = () if columns == 1 else (columns,)
 
     def flat(name: str) -> None:
@@ -188,7 +192,7 @@ def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
     if isinstance(kernel, Mapped):
         return _self(graph, kernel.kernel, _mapped(graph, kernel, X))
     if isinstance(kernel, Normalized):
-        known = _positive(graph, _self(graph, kernel.kernel, X))
+        known = graph("Greater", _self(graph, kernel.kernel, X), 0)
         return graph("Where", known, 1, 0)
     return _OF_PRODUCTS[kind](graph, kernel, _squares(graph, X))
 
@@ -197,23 +201,17 @@ def _squares(graph: Graph, X: str) -> str:
     return graph("ReduceSumSquare", X, graph.axes(1), keepdims=1)
 
 
-def _positive(graph: Graph, values: Any) -> str:
-    return graph("Greater", values, 0)
-
-
-def _linear(graph: Graph, kernel: Linear, products: str) -> str:
-    return products
+def _affine(graph: Graph, kernel: Polynomial | Sigmoid, products: str) -> str:
+    scaled = graph("Mul", products, _number(kernel.gamma))
+    return graph("Add", scaled, _number(kernel.coef0))
 
 
 def _polynomial(graph: Graph, kernel: Polynomial, products: str) -> str:
-    base = graph("Mul", products, _number(kernel.gamma))
-    base = graph("Add", base, _number(kernel.coef0))
-    return graph("Pow", base, _number(kernel.degree))
+    return graph("Pow", _affine(graph, kernel, products), _number(kernel.degree))
 
 
 def _sigmoid(graph: Graph, kernel: Sigmoid, products: str) -> str:
-    inner = graph("Mul", products, _number(kernel.gamma))
-    return graph("Tanh", graph("Add", inner, _number(kernel.coef0)))
+    return graph("Tanh", _affine(graph, kernel, products))
 
 
 def _differences(graph: Graph, X: str, Z: np.ndarray) -> str:
@@ -273,14 +271,9 @@ def _quadratic(graph: Graph, kernel: RationalQuadratic, X: str, Z: np.ndarray) -
     return graph("Pow", base, -alpha)
 
 
-def _sum(graph: Graph, kernel: Sum, X: str, Z: np.ndarray) -> str:
+def _both(graph: Graph, kernel: Sum | Product, X: str, Z: np.ndarray) -> str:
     parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
-    return graph("Add", *parts)
-
-
-def _product(graph: Graph, kernel: Product, X: str, Z: np.ndarray) -> str:
-    parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
-    return graph("Mul", *parts)
+    return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
 
 
 def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
@@ -290,7 +283,7 @@ def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
     selves = np.asarray(kernel.kernel.diag(Z.astype(graph.dtype)), np.float64)
     norms = np.where(selves > 0, 1 / np.sqrt(np.where(selves > 0, selves, 1)), 0)
     own = _self(graph, kernel.kernel, X)
-    positive = _positive(graph, own)
+    positive = graph("Greater", own, 0)
     root = graph("Sqrt", graph("Where", positive, own, 1))
     inverse = graph("Where", positive, graph("Reciprocal", root), 0)
     return graph("Mul", graph("Mul", gram, inverse), norms[None])
@@ -314,7 +307,7 @@ def _waves(graph: Graph, kernel: Waves, X: str, Z: np.ndarray) -> str:
 
 
 _OF_PRODUCTS: dict[type, Callable[[Graph, Any, str], str]] = {
-    Linear: _linear,
+    Linear: lambda graph, kernel, products: products,
     Polynomial: _polynomial,
     Sigmoid: _sigmoid,
 }
@@ -323,8 +316,8 @@ _GRAMS: dict[type, Callable[[Graph, Any, str, np.ndarray], str]] = {
     Laplacian: _laplacian,
     Matern: _matern,
     RationalQuadratic: _quadratic,
-    Sum: _sum,
-    Product: _product,
+    Sum: _both,
+    Product: _both,
     Normalized: _normalized,
     Mapped: _mapped_gram,
     Waves: _waves,

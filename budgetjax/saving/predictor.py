@@ -5,17 +5,22 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import calibration, models
-from budgetjax.kernels import Linear
+from budgetjax import calibration, losses, models
+from budgetjax.kernels import Linear, Mapped
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.scaling import Scaling
+
+# Rows are doubles where rounding would move them by more than this part of their
+# distance from the mean.
+ROUNDING = 1e-4
 
 
 class Units(NamedTuple):
     """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
 
-    The mean is the sum of two numbers, so that the second takes the digits that the
-    type of the rows has not. With `fills` a NaN in X is the mean.
+    The mean is the sum of two numbers of the type of the rows, so that the second takes
+    the digits that the type has not; the factor has the type of the model. With `fills`
+    a NaN in X is the mean.
     """
 
     mean: np.ndarray
@@ -32,23 +37,30 @@ class Predictor(NamedTuple):
       units: scaling of the rows, or None.
       intercept: what is added to the scores, shape `(columns,)`.
       labels: the labels in the order of the scores; None for a regressor.
+      exponentiates: whether values are the exponentials of the scores.
       factor: what makes probabilities of the scores, or None.
       ranks: the place of each column among the sorted ones, where columns are
         quantiles, which do not cross; or None.
       feature_names: names of the columns, where known.
       num_features: columns of a row.
-      dtype: type of the rows and of all numbers.
+      dtype: type of all numbers but the rows and their mean.
     """
 
     parts: tuple[KernelModel, ...]
     units: Units | None
     intercept: np.ndarray
     labels: np.ndarray | None
+    exponentiates: bool
     factor: float | None
     ranks: np.ndarray | None
     feature_names: tuple[str, ...] | None
     num_features: int
     dtype: np.dtype
+
+    @property
+    def row_dtype(self) -> np.dtype:
+        """The type of the rows: `dtype`, or doubles where it would round them off."""
+        return self.dtype if self.units is None else self.units.mean.dtype
 
     @property
     def num_columns(self) -> int:
@@ -78,10 +90,11 @@ def predictor(where: str, model: Any) -> Predictor:
     columns = sum(part.coefficients.shape[1] for part in parts)
     return Predictor(
         parts,
-        _units(where, model, dtype),
+        _units(where, model.scaling, parts, dtype),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
         models.labels_of(model),
-        _factor(model),
+        models.inverse_link(model) == losses.EXP,
+        calibration.factor_of(model),
         # As the estimator sorts them.
         np.argsort(np.argsort(levels)) if levels.ndim and columns > 1 else None,
         model.feature_names,
@@ -110,42 +123,54 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
     deviation = scaler.scale_ if scaler.with_std else ones
-    own = model.scaling or Scaling(1, zeros, ones)
+    own = model.scaling or Scaling.translation(zeros)
     names = getattr(scaler, "feature_names_in_", None)
     return model._replace(
-        scaling=Scaling(
-            own.num_rows,
-            mean + deviation * own.mean,
-            # What has been constant is 0 behind its own scaling.
-            np.where(own.constant, 0, deviation**2 * own.variance),
-            own.fills,
+        scaling=own._replace(
+            # As each scaler says alone what is constant.
+            num_rows=0,
+            mean=mean + deviation * own.mean,
+            variance=np.where(own.constant, 0, deviation**2 * own.variance),
         ),
         feature_names=model.feature_names if names is None else tuple(names.tolist()),
     )
 
 
-def _units(where: str, model: models.Labelled, dtype: np.dtype) -> Units | None:
-    if model.scaling is None:
+def _row_dtype(
+    scaling: Scaling, parts: tuple[KernelModel, ...], dtype: np.dtype
+) -> np.dtype:
+    """The type of rows: that of the model, or doubles where it would round them off."""
+    kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
+    if not kernel.stationary:
+        # Weights or the like: standardised rows have a deviation of 1.
+        vectors = np.ones((1, len(scaling.mean)))
+    elif isinstance(kernel, Mapped) and kernel.mapped_vectors:
+        vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
+    lost = np.finfo(dtype).eps / 2 * np.linalg.norm(scaling.mean / scaling.divisor)
+    away = np.sqrt(np.mean(np.sum(vectors**2, axis=1)))
+    return np.dtype(np.float64) if lost > ROUNDING * away else dtype
+
+
+def _units(
+    where: str,
+    scaling: Scaling | None,
+    parts: tuple[KernelModel, ...],
+    dtype: np.dtype,
+) -> Units | None:
+    if scaling is None:
         return None
-    mean, constant = model.scaling.mean, model.scaling.constant
+    mean, row_dtype = scaling.mean, _row_dtype(scaling, parts, dtype)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        first = mean.astype(dtype)
-        factor = np.where(constant, 0, 1 / model.scaling.deviation).astype(dtype)
-        rest = (mean - first).astype(dtype)
-        units = Units(first, rest, factor, model.scaling.fills)
+        first, factor = mean.astype(row_dtype), (1 / scaling.divisor).astype(dtype)
+        rest = (mean - first).astype(row_dtype)
+        units = Units(first, rest, factor, scaling.fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
         raise ValueError(
             f"{where}: model must have a scaling in the range of {dtype}, got means up "
             f"to {np.max(np.abs(mean)):g} and deviations from "
-            f"{np.min(model.scaling.deviation[~constant], initial=np.inf):g}"
+            f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}"
         )
     return units
-
-
-def _factor(model: Any) -> float | None:
-    if models.is_regressor(model) or not calibration.gives_probabilities(model):
-        return None
-    return 1.0 if model.calibration is None else model.calibration
 
 
 def _terms(model: Any) -> KernelModel:
@@ -156,12 +181,11 @@ def _terms(model: Any) -> KernelModel:
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
         return _of(Linear(), weights, one, np.reshape(model.bias, (1,)))
-    vectors, kernel = (
-        np.asarray(getattr(model, "expansion", model).vectors),
-        model.kernel,
-    )
+    kernel = model.kernel
+    vectors = np.asarray(getattr(model, "expansion", model).vectors)
     if isinstance(model, KernelModel):
-        coefficients = np.asarray(model.coefficients).reshape(len(vectors), -1)
+        columns = models.num_columns(model)
+        coefficients = np.asarray(model.coefficients).reshape(-1, columns)
         bias = np.reshape(model.bias, (-1,))
     else:
         scale = np.asarray(model.expansion.scale)

@@ -21,18 +21,19 @@ def archive(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
     checks.needs(where, "flatbuffers")
     (rows,) = jax.export.symbolic_shape("rows")
-    given = jax.ShapeDtypeStruct((rows, predictor.num_features), predictor.dtype)
-
-    def program(X: Array) -> dict[str, Array]:
-        return _outputs(predictor, X)
-
-    exported = jax.export.export(jax.jit(program), platforms=PLATFORMS)(given)
+    program = jax.jit(lambda X: _outputs(predictor, X))
+    wide = predictor.row_dtype == np.float64
+    # Without it JAX makes floats of the doubles that rows may need.
+    with jax.enable_x64(wide or jax.config.read("jax_enable_x64")):
+        shape = rows, predictor.num_features
+        given = jax.ShapeDtypeStruct(shape, predictor.row_dtype)
+        exported = jax.export.export(program, platforms=PLATFORMS)(given)
     labels = predictor.labels
     about = {
         "classes": None if labels is None else label_array(where, labels).tolist(),
         "feature_names": predictor.feature_names,
         "num_features": predictor.num_features,
-        "dtype": str(predictor.dtype),
+        "dtype": str(predictor.row_dtype),
         "budgetjax": version,
         "jax": jax.__version__,
     }
@@ -49,7 +50,8 @@ def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     if units is not None:
         if units.fills:
             X = jnp.where(jnp.isnan(X), units.mean[None], X)
-        X = (X - units.mean[None] - units.rest[None]) * units.factor[None]
+        X = X - units.mean[None] - units.rest[None]
+        X = X.astype(predictor.dtype) * units.factor[None]
     columns = [_scores(part, X) for part in predictor.parts]
     scores = jnp.concatenate(columns, axis=1) + predictor.intercept[None]
     if predictor.ranks is not None:
@@ -57,7 +59,7 @@ def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     binary = predictor.num_columns == 1
     flat = scores[:, 0] if binary else scores
     if predictor.labels is None:
-        return {"variable": flat}
+        return {"variable": jnp.exp(flat) if predictor.exponentiates else flat}
     best = flat > 0 if binary else jnp.argmax(scores, axis=1)
     found = {"label": best.astype(jnp.int32), "scores": flat}
     if predictor.factor is not None:

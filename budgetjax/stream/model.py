@@ -38,6 +38,7 @@ class StreamModel(NamedTuple):
     reservoir: Reservoir | None = None
 
     __repr__ = shown.short
+    decision_function, predict = models.decision_function, models.predict
 
     @property
     def state(self) -> Any:
@@ -63,14 +64,6 @@ class StreamModel(NamedTuple):
     def error(self) -> float:
         """The progressive error of the whole stream; NaN before there is a row."""
         return float(self.errors[-1]) if len(self.errors) else float("nan")
-
-    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
-        """`budgetjax.decision_function` of this model."""
-        return models.decision_function(self, X)
-
-    def predict(self, X: Any) -> Shaped[np.ndarray, "n ..."]:
-        """`budgetjax.predict` of this model."""
-        return models.predict(self, X)
 
 
 class StreamError(ValueError):
