@@ -210,4 +210,5 @@ def read(
         given.setdefault("target", None)
     elif not isinstance(path, str | os.PathLike) or os.path.isdir(path):
         raise ValueError(f"read: path must be one file of {found}, got {path!r}")
-    return FORMATS[found](path, **given)
+    reader: Any = FORMATS[found]
+    return reader(path, **given)
