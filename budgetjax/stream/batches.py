@@ -313,12 +313,8 @@ def as_type(
 def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
     """Targets as int64, float64, booleans or strings, in an array of their own.
 
-    With `outputs` each row has so many, or one that becomes so many.
-
-    Raises:
-      ValueError: if they have another shape than `(n,)` or `(n, *outputs)` or are of
-        another kind, one is missing, or an integer is beyond 64 bits; the first has the
-        row number `row`.
+    With `outputs` each row has so many, or one that becomes so many. The first has
+    the row number `row`.
     """
     y = np.asarray(y)
     if outputs and y.shape[1:] == outputs and y.ndim == 2:

@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,7 +114,9 @@ def _mapped(path: files.Path, name: str) -> np.ndarray:
     return array
 
 
-FORMATS = dict(csv=csv, parquet=parquet, arrow=arrow, npy=npy, libsvm=libsvm)
+FORMATS: dict[str, Callable[..., Batches]] = {
+    one.__name__: one for one in (csv, parquet, arrow, npy, libsvm)
+}
 # The names of the arguments of each reader.
 TAKES = {
     name: frozenset(inspect.signature(reader).parameters)
