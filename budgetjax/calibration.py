@@ -66,7 +66,7 @@ def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
     return _softmax(_checked_factor(model) * _columns(np.asarray(scores)))
 
 
-def factor_of(model: Any) -> float | None:
+def factor_of(model: Any) -> Any:
     """The calibration of a model, or 1 if its loss is the logistic one, or None."""
     logistic = models.inverse_link(model) == losses.SOFTMAX
     found = models.labelled(model).calibration
