@@ -143,7 +143,7 @@ def _named(loss: Callable[..., Array]) -> str:
 def _unwrapped(loss: Callable[..., Array]) -> Callable[..., Array]:
     # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
-        loss = inner
+        loss = loss.keywords["loss"] if inner is _of_units else inner
     return loss
 
 
@@ -210,6 +210,7 @@ def _smooth_tube(score, y, epsilon, width):
     return _rounded(above, width) + _rounded(below, width)
 
 
+SQUARED = (optax.losses.squared_error, optax.losses.l2_loss)
 # Losses with kinks, and what they are where `max(0, u)` is `w log(1 + exp(u / w))`.
 SMOOTH = {
     absolute: _smooth_absolute,
@@ -220,7 +221,56 @@ SMOOTH = {
 
 def has_kinks(loss: Any) -> bool:
     """Whether it is a loss of this module whose derivative jumps."""
-    return getattr(loss, "func", loss) in SMOOTH
+    return _unwrapped(loss) in SMOOTH
+
+
+def is_robust(loss: Any) -> bool:
+    """Whether it is a known loss that grows like the error: few outliers say little."""
+    return has_kinks(loss) or _unwrapped(loss) is optax.losses.huber_loss
+
+
+def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> bool:
+    """Whether a loss depends on score less target only: both may be shifted and scaled.
+
+    Args:
+      loss: a function of a score and a target.
+      shape: that of both.
+    """
+    if is_robust(loss) or _unwrapped(loss) in SQUARED:
+        return True
+    scores, targets = np.float32([[0.3, -1.2, 0.9], [1.7, 0.4, -0.6]])
+    values = [
+        [loss(jnp.full(shape, f + shift), jnp.full(shape, y + shift)) for f, y in pairs]
+        for shift in (0, 2.5)
+        for pairs in [list(zip(scores, targets, strict=True))]
+    ]
+    return bool(np.allclose(*np.asarray(values), rtol=1e-3))
+
+
+def in_units(
+    loss: Callable[..., Array], unit: ArrayLike, power: float = 2
+) -> Callable[..., Array]:
+    """`loss(u f, u y) / u^power`: a loss of scores and targets in a unit of their own.
+
+    Divided by `u^2` it is the same problem beside the squared norm of `f`. Where a loss
+    has kinks, divided by `u` it has the slopes of the loss itself.
+
+    Args:
+      loss: a function of differences.
+      unit: u, above 0, or shape `(num_outputs,)`.
+      power: of u.
+    """
+    if power == 2 and _unwrapped(loss) in SQUARED:
+        return loss
+    return Partial(_of_units, loss=_partial(loss), unit=unit, factor=unit**-power)
+
+
+def _of_units(score, y, loss, unit, factor):
+    return factor * loss(unit * score, unit * y)
+
+
+def _partial(loss: Callable[..., Array]) -> Partial:
+    return loss if isinstance(loss, Partial) else Partial(loss)
 
 
 def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
@@ -237,8 +287,11 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
       approximation", for the pinball loss.
       https://doi.org/10.1007/s13042-011-0031-2
     """
-    function = SMOOTH[getattr(loss, "func", loss)]
-    return Partial(function, **getattr(loss, "keywords", {}), width=width)
+    function, numbers = getattr(loss, "func", loss), getattr(loss, "keywords", {})
+    if function is _of_units:
+        inner = smoothed(numbers["loss"], width * np.resize(numbers["unit"], width.shape))
+        return Partial(_of_units, **{**numbers, "loss": inner})
+    return Partial(SMOOTH[function], **numbers, width=width)
 
 
 def gradient(
@@ -270,7 +323,7 @@ def as_leaves(
         raise ValueError(
             f"{where}: loss must be a function of (scores, y), got {given!r}"
         )
-    given = given if isinstance(given, Partial) else Partial(given)
+    given = _partial(given)
 
     def number(leaf):
         shape = checks.array(where, "loss", leaf).shape

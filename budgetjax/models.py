@@ -85,6 +85,7 @@ class Labelled(NamedTuple):
         the learner, and for regressors.
       feature_names: names of the columns, where they are known.
       intercept: a number added to all scores, or shape `(num_outputs,)`.
+      unit: a number that multiplies them before, or shape `(num_outputs,)`.
       calibration: the factor of the scores whose softmax, or sigmoid, is the
         probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
     """
@@ -95,6 +96,7 @@ class Labelled(NamedTuple):
     feature_names: tuple[str, ...] | None = None
     intercept: float | Float[np.ndarray, " outputs"] = 0.0
     calibration: float | None = None
+    unit: float | Float[np.ndarray, " outputs"] = 1.0
 
     __repr__ = shown.short
 
@@ -238,6 +240,8 @@ def support(model: Any) -> Support:
     model = inner(model)
     if isinstance(model, Labelled):
         found = support(model.model)
+        if np.any(model.unit != 1):
+            found = found._replace(coefficients=found.coefficients * model.unit)
         if model.scaling is None:
             return found
         return found._replace(vectors=model.scaling.undone(np.asarray(found.vectors)))
@@ -516,9 +520,9 @@ def with_innermost(model: Any, new: Any) -> Any:
 
 
 def with_intercept(model: Any, more: float | np.ndarray) -> Any:
-    """The same with so much added to the intercept of the labelled model inside."""
+    """The same with so much added to the scores of the model in the `Labelled`."""
     if isinstance(model, Labelled):
-        return model._replace(intercept=model.intercept + more)
+        return model._replace(intercept=model.intercept + model.unit * more)
     return model._replace(model=with_intercept(model.model, more))
 
 
@@ -552,10 +556,11 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
     """
     y = np.asarray(y)
     if model.classes is None:
-        if not np.any(model.intercept):
+        if not np.any(model.intercept) and np.all(model.unit == 1):
             return y
         several = np.ndim(model.intercept) > 0 and y.ndim == 1
-        return (y[:, None] if several else y) - np.asarray(model.intercept)
+        away = (y[:, None] if several else y) - np.asarray(model.intercept)
+        return away / model.unit
     codes = codes_of(model.classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
@@ -723,9 +728,9 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> np.ndarray:
         ]
         found.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(found)
-    if not np.any(model.intercept):
+    if not np.any(model.intercept) and np.all(model.unit == 1):
         return scores
-    return scores.astype(np.float64) + np.asarray(model.intercept)[None]
+    return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
 @functools.partial(jax.jit, static_argnames="columns")

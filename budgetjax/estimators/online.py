@@ -42,6 +42,9 @@ TOLERANCE = 1e-3
 # Factors of the default gamma that gamma="auto" tries, and the rows that it looks at.
 FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
 LEARNED, HELD_OUT = 4096, 1024
+# Outliers count in the mean of targets as if they were so many deviations from the
+# median, if the loss is a robust one.
+NEAR = 5.0
 # Rows of a reservoir to replay at once: one program, however many there are.
 REPLAYED = 256
 
@@ -76,6 +79,15 @@ class OnlineEstimator(Estimator):
     def _loss(self) -> Any:
         """The loss, by its name or as a function."""
         return self.loss
+
+    def _in_units(self, state: Any, labels: Labelled) -> Any:
+        """The state with the loss of targets in units of these labels."""
+        return state
+
+    def _refit_loss(self, labels: Labelled) -> Any:
+        """The loss of the refit, of targets in units of these labels."""
+        family = parameters.family_of(labels.classes is None)
+        return parameters.loss_of(self._where, family, self._loss).refit
 
     @property
     def state_(self) -> Any:
@@ -146,7 +158,6 @@ class OnlineEstimator(Estimator):
         model = self._start(X, labels, gamma, seed, refits=refits)
         state, origin = model.model, inputs.origin(model)
         targets = models.coded(where, model, y)
-        state = self._in_units(state, targets, weights)
         with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
@@ -181,8 +192,6 @@ class OnlineEstimator(Estimator):
                 *(width, dtype, y.dtype, y.shape[1:]), size=size, seed=seed
             )
             kept = empty if refits else None
-            state = self._in_units(model.model, targets, weights)
-            model = model._replace(model=state)
         else:
             model, kept = self._model, self._reservoir
         origin, dtype = inputs.origin(model), models.dtype_of(model)
@@ -199,25 +208,6 @@ class OnlineEstimator(Estimator):
         """A seed for the algorithm, and a generator of orders."""
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
-
-    def _in_units(
-        self,
-        state: Any,
-        targets: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-    ) -> Any:
-        """The state with a usual learning rate in units of the targets, if it has one.
-
-        The gradient of a loss with kinks has no unit.
-        """
-        given = "learning_rate" in (self.options or {})
-        if given or not losses.has_kinks(getattr(state, "loss", losses.hinge)):
-            return state
-        rate = getattr(state, "learning_rate", None)
-        if rate is None:
-            return state
-        unit = _unit(targets, weights)
-        return state._replace(learning_rate=(rate * unit).astype(rate.dtype))
 
     def _checked_refit(self, num_features: int) -> bool:
         """Whether to refit; its parameters are checked before a stream is read."""
@@ -305,6 +295,7 @@ class OnlineEstimator(Estimator):
             dtype=dtype,
             **arguments,
         )
+        state = self._in_units(state, labels)
         inputs.warn_unscaled(where, X, origin, stacklevel=6)
         # All classes are as probable until a refit calibrates the scores.
         factor = 0.0 if refits and self._calibrates else None
@@ -342,9 +333,9 @@ class OnlineEstimator(Estimator):
         nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
         if not n:
             return model
-        targets = rows.y
-        if np.any(model.intercept):
-            targets = targets - np.asarray(model.intercept)
+        # Labels are kept as the learner takes them.
+        coded = model.classes is not None
+        targets = rows.y if coded else models.coded(self._where, model, rows.y)
         examples = rows.X, nowhere, targets, rows.weights
         state = self._run(model.model, *examples, np.arange(n), size=REPLAYED)
         # Before a prediction there is no time to try whether a metric is better.
@@ -370,12 +361,6 @@ class OnlineEstimator(Estimator):
             # No example has changed the model: zeros are right.
             return model
         dtype = np.dtype(state.expansion.vectors.dtype)
-        family = parameters.family_of(models.is_regressor(state))
-        loss = parameters.loss_of(self._where, family, self._loss).refit
-        # A loss without a square grows with the unit of the targets, as the square root
-        # of the norm does.
-        kinks = losses.has_kinks(loss)
-        unit = _unit(targets, weights) if kinks else 1.0
         # Threads that wait for each other make small factorisations ten times slower on
         # a busy machine; the large products are XLA's.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
@@ -383,8 +368,8 @@ class OnlineEstimator(Estimator):
                 # Rows are moved and targets centred: not by this model once more.
                 Labelled(state),
                 **data_of(X, origin, targets, weights, dtype),
-                loss=loss,
-                penalty=np.multiply(self.penalty, unit),
+                loss=self._refit_loss(model),
+                penalty=self.penalty,
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
@@ -393,11 +378,8 @@ class OnlineEstimator(Estimator):
                 progress=self.progress,
             )
         self._variances = inputs.variances(X)
-        return model._replace(
-            model=found.model,
-            intercept=model.intercept + found.intercept,
-            calibration=found.calibration,
-        )
+        model = models.with_intercept(model, found.intercept)
+        return model._replace(model=found.model, calibration=found.calibration)
 
 
 def data_of(
@@ -739,10 +721,10 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
         gamma = self._gamma(X, y, weights)
         y = self._columns(y)
-        zero = np.zeros(y.shape[1:])
-        _, mean, total = _centred(y, weights, zero, 0.0)
-        self._learn(X, y, weights, gamma, Labelled(None, intercept=mean))
-        self._total_weight = total
+        near, unit = self._measured(y, weights)
+        _, mean, total = _centred(y, weights, np.zeros(y.shape[1:]), 0.0, near)
+        self._learn(X, y, weights, gamma, Labelled(None, intercept=mean, unit=unit))
+        self._total_weight, self._near = total, near
         return self
 
     def partial_fit(
@@ -762,18 +744,55 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         first = not hasattr(self, "_model")
         X, y, weights = self._targeted(X, y, sample_weight, first=first)
         y = self._columns(y)
-        mean, total = np.zeros(y.shape[1:]), 0.0
-        if not first:
+        if first:
+            mean, total = np.zeros(y.shape[1:]), 0.0
+            near, unit = self._measured(y, weights)
+        else:
             mean, total = np.asarray(self._model.intercept), self._total_weight
+            near, unit = self._near, self._model.unit
             if y.shape[1:] != mean.shape:
                 raise ValueError(
                     f"{self._where}: y must have {mean.size} columns, as in the first "
                     f"call of partial_fit, got shape {y.shape}"
                 )
-        targets, mean, total = _centred(y, weights, mean, total)
-        self._go_on(X, y, targets, weights, Labelled(None, intercept=mean))
-        self._total_weight = total
+        targets, mean, total = _centred(y, weights, mean, total, near)
+        labels = Labelled(None, intercept=mean, unit=unit)
+        self._go_on(X, y, targets / unit, weights, labels)
+        self._total_weight, self._near = total, near
         return self
+
+    def _measured(
+        self, y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"]
+    ) -> tuple[Any, Any]:
+        """Limits of the targets that count in their mean, and the unit of each output.
+
+        The limits are NaN where the loss takes targets as they are.
+        """
+        loss = parameters.loss_of(self._where, parameters.REGRESSOR, self._loss).refit
+        ones = np.ones(y.shape[1:])[()]
+        if not losses.of_differences(loss, y.shape[1:]):
+            return (np.nan * ones, np.nan * ones), ones
+        robust = losses.is_robust(loss)
+        given = scaling.centre_and_deviation(y[weights > 0], robust=robust)
+        centre, deviation = given
+        unit = np.where(deviation > 0, deviation, 1.0)[()]
+        away = NEAR * deviation if robust and np.all(deviation) else np.inf
+        return (centre - away, centre + away), unit
+
+    def _in_units(self, state: Any, labels: Labelled) -> Any:
+        loss = self._of_units(state.loss, labels)
+        dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
+        loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
+        return state._replace(loss=loss)
+
+    def _refit_loss(self, labels: Labelled) -> Any:
+        return self._of_units(super()._refit_loss(labels), labels)
+
+    def _of_units(self, loss: Any, labels: Labelled) -> Any:
+        """The loss of targets in units of the labels; its kinks count in these too."""
+        if np.all(labels.unit == 1):
+            return loss
+        return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
 
     def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """The target of each row, O(n budget features).
@@ -836,19 +855,12 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return np.repeat(y[:, None], len(self._levels), axis=1)
 
 
-def _unit(
-    targets: Shaped[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"]
-) -> float:
-    """The deviation of most targets, or 1 where none differ."""
-    found = scaling.robust_deviation(targets[weights > 0])
-    return float(np.sqrt(np.mean(found**2))) or 1.0
-
-
 def _centred(
     y: Float[np.ndarray, "n ..."],
     weights: Float[np.ndarray, " n"],
     mean: Float[np.ndarray, "..."],
     total: float,
+    near: tuple[Any, Any],
 ) -> tuple[Float[np.ndarray, "n ..."], Any, float]:
     """Targets less the mean of all up to and including each.
 
@@ -857,6 +869,7 @@ def _centred(
       weights: weights of these.
       mean: mean of the targets before, one number per column.
       total: total weight of the targets before.
+      near: targets below or above these count in the mean as these.
 
     Returns:
       The targets, and mean and total weight after them.
@@ -865,8 +878,11 @@ def _centred(
     # One column of them at a time: per row, not per output.
     weights, sums = (one.reshape(-1, *[1] * (y.ndim - 1)) for one in (weights, totals))
     # The mean moves by a part of the distance: a large offset takes no digits.
-    start = mean if total > 0 else y[np.argmax(weights > 0)]
-    moved = np.cumsum(weights * (y - start), axis=0) / np.where(sums > 0, sums, 1)
+    counted = np.clip(y, *near)
+    start = mean if total > 0 else counted[np.argmax(weights > 0)]
+    moved = np.cumsum(weights * (counted - start), axis=0) / np.where(
+        sums > 0, sums, 1
+    )
     means = start + moved
     last = means[-1] if y.ndim > 1 else float(means[-1])
     return y - means, last, float(totals[-1])

@@ -24,7 +24,7 @@ from budgetjax.online.perceptron import perceptron
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
 from budgetjax.refitting.held_out import Scores
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block
+from budgetjax.refitting.passes import Block, Units
 
 # Default relative gain at which a problem is solved.
 TOLERANCE = 1e-5
@@ -36,8 +36,8 @@ MAX_PASSES = 100
 # Quantiles were no better with a fifth of it, and those of 0.1 and 0.9 worse with six
 # times as much.
 WIDTHS = (0.4, 0.1, 0.05)
-# So many rows tell that deviation.
-DEVIATED = 65_536
+# Least squares, from which robust losses start, see targets within so many deviations.
+NEAR = 5.0
 # Fewer examples than these tell a metric from noise badly.
 ENOUGH_FOR_METRIC = 1000
 # The first Newton steps see one of so many examples, up to a larger tolerance, if these
@@ -234,11 +234,18 @@ def refit(
     # What predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
     constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
+    units = None
+    if again and is_regressor and losses.of_differences(function):
+        # The same problem, in which rates, roundings and several outputs count alike.
+        units = passes.units(blocks(), losses.is_robust(function), shifts)
+        function = losses.in_units(function, units.unit)
+        blocks = functools.partial(_in_units, blocks, units)
     with progress_bar.reporting(where, progress, "passes") as report:
         problem = _Problem(
             algorithm=algorithm,
             loss=function,
             blocks=blocks,
+            units=units,
             learn=functools.partial(held_out.part, blocks, seed, False),
             held=functools.partial(held_out.part, blocks, seed, True),
             mistakes=functools.partial(held_out.mistakes, function, not is_regressor),
@@ -275,8 +282,11 @@ def refit(
                     _, weights, unlearned = _chosen(problem, basis, [chosen])
                 weights = _solved(problem, basis, blocks, [chosen], weights)
     shift = np.zeros(0)
+    if units is not None:
+        weights = (weights * units.unit[:, None]).astype(weights.dtype)
     if constant is not None:
         shift = weights[:, -1].astype(np.float64) * float(constant)
+        shift = shift if units is None else shift + units.origin
         shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
     state = with_weights(where, algorithm, state, basis, weights)
@@ -332,6 +342,7 @@ class _Problem(NamedTuple):
       algorithm: that of the state.
       loss: a function of a score and a target, both scalars.
       blocks: reads all examples.
+      units: those of their targets; None where they are as they were given.
       learn: reads the same blocks, with weights of the examples that are not held out.
       held: the same, with weights of the others.
       mistakes: those of the scores of a block; see `held_out.mistakes`.
@@ -344,6 +355,7 @@ class _Problem(NamedTuple):
     algorithm: Algorithm
     loss: Callable[[Array, Array], Array]
     blocks: Callable[[], Iterator[Block]]
+    units: Units | None
     learn: Callable[[], Iterator[Block]]
     held: Callable[[], Iterator[Block]]
     mistakes: Callable[[Block, Scores], np.ndarray]
@@ -451,7 +463,8 @@ def _solved(
     each, columns = _per_column(basis, penalties), basis.expansion.num_columns
     rows, kinks = 0, losses.has_kinks(problem.loss)
     if start is None:
-        start, rows = newton.least_squares(basis, blocks(), each, columns)
+        near = map(functools.partial(_near, problem.units), blocks())
+        start, rows = newton.least_squares(basis, near, each, columns)
 
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
@@ -490,27 +503,34 @@ def _solved(
     return weights
 
 
+def _in_units(
+    blocks: Callable[[], Iterator[Block]], units: Units
+) -> Iterator[Block]:
+    return map(units.apply, blocks())
+
+
+def _near(units: Units | None, block: Block) -> Block:
+    """The examples with targets that outliers do not keep least squares from."""
+    if units is None or units.most == np.inf:
+        return block
+    return units._replace(most=NEAR, origin=0 * units.origin, unit=1.0).apply(block)
+
+
 def _unexplained(
     basis: Basis,
     blocks: Iterator[Block],
     weights: Float[np.ndarray, "problems features"],
 ) -> Float[np.ndarray, " problems"]:
     """The deviation of targets less scores, as of most of the first rows."""
-    away, whole, count = [], [], 0
-    for block in blocks:
-        rows = np.flatnonzero(block.weights > 0)
-        scores = newton.scores(basis, weights, block.X)[rows]
-        targets = block.targets[rows]
-        whole.append(np.tile(targets, scores.shape[1] // targets.shape[1]))
-        away.append(whole[-1] - scores)
-        count += len(rows)
-        if count >= DEVIATED:
-            break
-    left, all_of_it = (
-        scaling.robust_deviation(np.concatenate(part)) for part in (away, whole)
-    )
-    # Constant targets, and those that a model hits, have no deviation to go by.
-    return np.where(all_of_it > 0, np.maximum(left, 1e-3 * all_of_it), 1e-3)
+
+    def away(block: Block) -> np.ndarray:
+        scores = newton.scores(basis, weights, block.X)
+        return np.tile(block.targets, len(weights) // block.targets.shape[1]) - scores
+
+    left = passes.first(blocks, away)
+    _, deviation = scaling.centre_and_deviation(left, robust=True)
+    # Of targets of deviation 1: those that a model hits leave none to go by.
+    return np.maximum(deviation, 1e-3)
 
 
 def with_weights(
