@@ -248,7 +248,7 @@ def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> b
 
 
 def in_units(
-    loss: Callable[..., Array], unit: ArrayLike, power: float = 2
+    loss: Callable[..., Array], unit: ArrayLike, power: int = 2
 ) -> Callable[..., Array]:
     """`loss(u f, u y) / u^power`: a loss of scores and targets in a unit of their own.
 
