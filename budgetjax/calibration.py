@@ -65,8 +65,7 @@ def gives_probabilities(model: Any) -> bool:
     """Whether a classifier has a calibration, or the logistic loss."""
     if models.labelled(model).calibration is not None:
         return True
-    loss = getattr(models.innermost(model), "loss", losses.hinge)
-    return losses.gives_log_odds(loss)
+    return models.inverse_link(model) == losses.SOFTMAX
 
 
 def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
@@ -102,7 +101,7 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     """
     where = "calibrated"
     known, y = models.labels_of(model), np.asarray(y)
-    if known is None or models.is_regressor(model):
+    if known is None:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
     scores = np.asarray(models.scores_of(where, model, X))
     if y.shape != scores.shape[:1]:

@@ -22,9 +22,13 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import checks
+from budgetjax.checks import Name
 
-# The attribute by which a loss says that its targets are labels.
-LABELS = "__budgetjax_labels__"
+# What scores mean, which a loss and a model say: labels by their signs or the largest;
+# these, and by the softmax or sigmoid their probabilities; values; logarithms of them.
+LABELS, SOFTMAX, IDENTITY, EXP = map(Name, ("labels", "softmax", "identity", "exp"))
+# The attribute by which a loss says it.
+INVERSE_LINK = "__budgetjax_inverse_link__"
 
 
 def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
@@ -38,7 +42,22 @@ def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
       ... def squared_hinge(score, y):
       ...     return jnp.maximum(0, 1 - y * score) ** 2
     """
-    setattr(loss, LABELS, True)
+    setattr(loss, INVERSE_LINK, LABELS)
+    return loss
+
+
+def of_logarithms(loss: Callable[..., Array]) -> Callable[..., Array]:
+    """A decorator: the scores of this loss are logarithms of the predicted values.
+
+    A model with it is a regressor, and predicts `exp(f(x))`.
+
+    Example:
+      >>> import budgetjax as bj, jax.numpy as jnp
+      >>> @bj.losses.of_logarithms
+      ... def poisson(score, y):
+      ...     return jnp.exp(score) - y * score
+    """
+    setattr(loss, INVERSE_LINK, EXP)
     return loss
 
 
@@ -106,7 +125,6 @@ def hinge(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array,
     return jnp.where(ahead < 1, 1 - ahead, 0)
 
 
-@of_labels
 def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
     """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores."""
     if jnp.ndim(score) == 0:
@@ -114,26 +132,27 @@ def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Arr
     return jax.nn.logsumexp(score) - score[y]
 
 
+setattr(logistic, INVERSE_LINK, SOFTMAX)
+
 # Losses of optax whose targets are labels as they are here.
-OF_LABELS = (
-    optax.losses.hinge_loss,
-    optax.losses.softmax_cross_entropy_with_integer_labels,
-    optax.losses.multiclass_hinge_loss,
-    optax.losses.multiclass_perceptron_loss,
+OF_OPTAX = (
+    (optax.losses.softmax_cross_entropy_with_integer_labels, SOFTMAX),
+    (optax.losses.hinge_loss, LABELS),
+    (optax.losses.multiclass_hinge_loss, LABELS),
+    (optax.losses.multiclass_perceptron_loss, LABELS),
 )
-# Those whose scores are logarithms of odds, up to a number per example.
-OF_LOG_ODDS = (logistic, optax.losses.softmax_cross_entropy_with_integer_labels)
+
+
+def inverse_link(loss: Callable[..., Array]) -> Name:
+    """What the scores of a loss mean, as it says, or else values."""
+    loss = _unwrapped(loss)
+    usual = next((link for known, link in OF_OPTAX if loss is known), IDENTITY)
+    return getattr(loss, INVERSE_LINK, usual)
 
 
 def takes_labels(loss: Callable[..., Array]) -> bool:
     """Whether the targets of a loss are labels, as it says, or else any numbers."""
-    loss = _unwrapped(loss)
-    return any(loss is known for known in OF_LABELS) or hasattr(loss, LABELS)
-
-
-def gives_log_odds(loss: Callable[..., Array]) -> bool:
-    """Whether the softmax, or sigmoid, of the scores of a loss are probabilities."""
-    return any(_unwrapped(loss) is known for known in OF_LOG_ODDS)
+    return inverse_link(loss) in (LABELS, SOFTMAX)
 
 
 def _named(loss: Callable[..., Array]) -> str:

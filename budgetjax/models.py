@@ -8,6 +8,7 @@ these in a `Labelled`, which takes raw rows; or an object with one of them as it
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import checks, kernels, losses, shown
+from budgetjax.checks import Name
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -33,14 +35,17 @@ class KernelModel(NamedTuple):
     Attributes:
       kernel: k.
       vectors: the support vectors, shape `(m, d)`.
-      coefficients: shape `(m,)`, or `(m, C)` for C classes.
+      coefficients: shape `(m,)`, or `(m, C)` for C classes or outputs.
       bias: a scalar, or shape `(C,)`; 0 for a model without one.
+      inverse_link: what the scores mean: `budgetjax.losses.LABELS`; `SOFTMAX`, labels
+        with probabilities; `IDENTITY`, values; or `EXP`, logarithms of values.
     """
 
     kernel: Kernel
     vectors: Float[Array, "m d"]
     coefficients: Float[Array, " m *classes"]
     bias: Float[Array, "*classes"]
+    inverse_link: Name = losses.LABELS
 
     __repr__ = shown.short
 
@@ -48,7 +53,7 @@ class KernelModel(NamedTuple):
         """`budgetjax.decision_function` of this model."""
         return decision_function(self, X)
 
-    def predict(self, X: Any) -> Shaped[Array, " n"]:
+    def predict(self, X: Any) -> Shaped[Array, "n ..."]:
         """`budgetjax.predict` of this model."""
         return predict(self, X)
 
@@ -64,6 +69,7 @@ class LinearModel(NamedTuple):
     weights: Float[Array, " d"]
     bias: Float[Array, ""]
 
+    inverse_link = losses.LABELS
     __repr__ = shown.short
 
     def decision_function(self, X: Any) -> Float[Array, " n"]:
@@ -156,10 +162,10 @@ def predict(model: Any, X: Any) -> Any:
       X: as for `decision_function`.
 
     Returns:
-      The scores of a regressor, shape `(n,)`, or `(n, num_outputs)` where it has
-      several; else integers, shape `(n,)`: -1 or +1, where a score of 0 gives -1, or
-      the class of the largest score, the lowest of equal ones. A
-      `Labelled` gives the labels of the data.
+      The scores of a regressor, or their exponentials where the loss says so, shape
+      `(n,)`, or `(n, num_outputs)` where it has several; else integers, shape `(n,)`:
+      -1 or +1, where a score of 0 gives -1, or the class of the largest score, the
+      lowest of equal ones. A `Labelled` gives the labels of the data.
 
     Raises:
       ValueError: as `decision_function`.
@@ -169,12 +175,12 @@ def predict(model: Any, X: Any) -> Any:
 
 def decided(model: Any, scores: Any) -> Any:
     """The labels, or values, for these scores of a model."""
-    if is_regressor(model):
-        return scores
     numpy: Any = np if isinstance(scores, np.ndarray) else jnp
+    if is_regressor(model):
+        return numpy.exp(scores) if inverse_link(model) == losses.EXP else scores
     binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
-    known = getattr(inner(model), "classes", None)
+    known = labelled(model).classes
     if known is not None:
         return known[np.asarray(best).astype(np.intp)]
     labels = numpy.where(best, 1, -1) if binary else best
@@ -183,14 +189,10 @@ def decided(model: Any, scores: Any) -> Any:
 
 def labels_of(model: Any) -> np.ndarray | None:
     """The labels in the order of the scores; None for a regressor."""
-    known, state = getattr(inner(model), "classes", None), innermost(model)
+    known = labelled(model).classes
     if is_regressor(model) or known is not None:
         return known
-    expansion = getattr(state, "expansion", None)
-    if expansion is not None:
-        columns = expansion.num_columns
-    else:
-        columns = (*getattr(state, "bias", np.zeros(1)).shape, 1)[0]
+    columns = num_columns(model)
     return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
@@ -200,19 +202,37 @@ def fills(model: Any) -> bool:
     return scaling is not None and scaling.fills
 
 
+def inverse_link(model: Any) -> Name:
+    """What the scores of a model mean, which its loss says while it learns."""
+    model = innermost(model)
+    loss = getattr(model, "loss", losses.hinge)
+    return getattr(model, "inverse_link", losses.inverse_link(loss))
+
+
+def approximate_link(model: Any) -> Name:
+    """What scores near those of a model mean: they give no probabilities."""
+    link = inverse_link(model)
+    return losses.LABELS if link == losses.SOFTMAX else link
+
+
 def is_regressor(model: Any) -> bool:
     """Whether the targets of a model are real numbers."""
+    return inverse_link(model) in (losses.IDENTITY, losses.EXP)
+
+
+def num_columns(model: Any) -> int:
+    """The number of columns of the scores of a single model."""
     model = innermost(model)
-    if not hasattr(model, "expansion"):
-        return False
-    return not losses.takes_labels(getattr(model, "loss", losses.hinge))
+    if _is_state(model):
+        return model.expansion.num_columns
+    return (*getattr(model, "coefficients", np.zeros(1)).shape, 1)[1]
 
 
 def target_shape(model: Any) -> tuple[int, ...]:
     """The shape of one target: `()`, or `(num_outputs,)` where there are several."""
     if not is_regressor(model):
         return ()
-    columns = innermost(model).expansion.num_columns
+    columns = num_columns(model)
     return (columns,) if columns > 1 else ()
 
 
@@ -295,13 +315,13 @@ def prune(
 
     Returns:
       A `KernelModel`, whose vectors are in their former order; in a `Labelled` if that
-      was given. With several classes the sums of squares are compared; the first of
+      was given. With several columns the sums of squares are compared; the first of
       equal ones are kept.
 
     Raises:
       ValueError: if `size` is not an integer of at least 1, or the model has no support
-        vectors, or is a regressor; with a training set, if that does not fit or the
-        model has more than two classes.
+        vectors; with a training set, if that does not fit or the model is not one of
+        two classes.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -318,27 +338,27 @@ def prune(
     where = "prune"
     size = checks.size(where, "size", size)
     model = inner(model)
-    if is_regressor(model):
-        raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if isinstance(model, Labelled):
-        small = prune(model.model, size)
-        small = model._replace(model=small, calibration=None)
+        parts = each_part(lambda part: prune(part, size), model)
+        small = model._replace(model=parts, calibration=None)
     else:
-        vectors, coefficients, mask = map(np.asarray, support(model))
-        active = np.flatnonzero(mask)
-        lengths = np.linalg.norm(coefficients[active].astype(np.float64), axis=1)
-        kept = active[np.sort(np.argsort(-lengths, kind="stable")[:size])]
+        small = all_of(model)
+        coefficients = np.asarray(small.coefficients, np.float64)
+        lengths = np.linalg.norm(coefficients.reshape(len(coefficients), -1), axis=1)
+        kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
         small = KernelModel(
-            kernel=model.kernel,
-            vectors=jax.device_put(vectors[kept]),
-            coefficients=jax.device_put(flat(coefficients[kept])),
-            bias=getattr(model, "bias", jnp.zeros((), vectors.dtype)),
+            kernel=small.kernel,
+            vectors=jax.device_put(np.asarray(small.vectors)[kept]),
+            coefficients=jax.device_put(np.asarray(small.coefficients)[kept]),
+            bias=small.bias,
+            inverse_link=approximate_link(model),
         )
     if X is None:
         return small
     scores = np.asarray(scores_of(where, small, X), np.float64)
-    if scores.ndim != 1 or y is None:
-        got = "no y" if y is None else f"{scores.shape[1]} classes"
+    if scores.ndim != 1 or y is None or is_regressor(small):
+        many = f"{num_columns(small)} classes"
+        got = "a regressor" if is_regressor(small) else "no y" if y is None else many
         raise ValueError(
             f"{where}: X needs y, and a model of two classes, to find the bias; got "
             f"{got}"
@@ -406,13 +426,13 @@ def compact(model: Any) -> Any:
     that is still learned needs the vectors themselves.
 
     Args:
-      model: a classifier with support vectors.
+      model: a model with support vectors.
 
     Returns:
       A `KernelModel`; in a `Labelled` if that was given.
 
     Raises:
-      ValueError: if the model has no support vectors, or is a regressor.
+      ValueError: if the model has no support vectors.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -424,7 +444,7 @@ def compact(model: Any) -> Any:
     """
     model = inner(model)
     if isinstance(model, Labelled):
-        return model._replace(model=compact(model.model))
+        return model._replace(model=each_part(compact, model))
     if is_compact(model):
         return model
     small = all_of(model)
@@ -441,8 +461,23 @@ def compact(model: Any) -> Any:
 
 
 def all_of(model: Any) -> KernelModel:
-    """A model with all its support vectors, without free slots."""
-    return prune(model, max(1, int(np.sum(support(model).mask))))
+    """A state, or a kernel model, with all its support vectors and no free slots."""
+    vectors, coefficients, mask = map(np.asarray, support(model))
+    coefficients = flat(coefficients[mask])
+    no_bias = np.zeros(coefficients.shape[1:], vectors.dtype)
+    return KernelModel(
+        kernel=model.kernel,
+        vectors=jax.device_put(vectors[mask]),
+        coefficients=jax.device_put(coefficients),
+        bias=getattr(model, "bias", jax.device_put(no_bias)),
+        inverse_link=inverse_link(model),
+    )
+
+
+def each_part(function: Callable[[Any], Any], model: Labelled) -> Any:
+    """What a function makes of the model inside, or of every one of several."""
+    parts = model.model
+    return tuple(map(function, parts)) if type(parts) is tuple else function(parts)
 
 
 def is_compact(model: Any) -> bool:
@@ -558,9 +593,10 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
     if model.classes is None:
         if not np.any(model.intercept) and np.all(model.unit == 1):
             return y
-        several = np.ndim(model.intercept) > 0 and y.ndim == 1
-        away = (y[:, None] if several else y) - np.asarray(model.intercept)
-        return away / model.unit
+        y = y[:, None] if np.ndim(model.intercept) > 0 and y.ndim == 1 else y
+        exponentiates = inverse_link(model) == losses.EXP
+        away = y if exponentiates else y - np.asarray(model.intercept)
+        return away / unit_of_targets(model)
     codes = codes_of(model.classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
@@ -569,6 +605,13 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
             f"{y.tolist()[row]!r} in row {first_row + row}"
         )
     return learner_labels(codes, len(model.classes))
+
+
+def unit_of_targets(model: Any) -> Any:
+    """How much of a target is 1 for the model inside."""
+    model = labelled(model)
+    exponentiates = inverse_link(model) == losses.EXP
+    return np.exp(model.intercept) if exponentiates else model.unit
 
 
 def listed(classes: np.ndarray | None) -> str:
@@ -693,7 +736,7 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
         return _linear_scores(where, model, X, features, first_row)
     X = rows(where, X, features, dtype_of(model))
     if isinstance(model, KernelModel):
-        kernel, vectors, terms, bias = _padded(model)
+        kernel, vectors, terms, bias, _ = _padded(model)
         squares, scale, columns = None, None, terms.shape[1]
     else:
         kernel, expansion, bias = model.kernel, model.expansion, None

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR, OneClassSVM
 
 import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier, SMOClassifier
@@ -108,6 +108,18 @@ def test_an_svc_with_its_labels(capsys):
     assert "of the norm" in capsys.readouterr().err
 
 
+def test_machines_without_classes():
+    X, _ = bj.datasets.checkerboard(100, seed=0)
+    values, one_class = SVR().fit(X, 10 + X[:, 0]), OneClassSVM().fit(X)
+    for budget in (1000, 40):
+        small = bj.compress(values, budget, steps=0)
+        np.testing.assert_allclose(small.predict(X), values.predict(X), atol=0.02)
+    small = bj.compress(one_class, 1000)
+    expected = one_class.decision_function(X)
+    np.testing.assert_allclose(small.decision_function(X), expected, atol=1e-4)
+    assert set(small.predict(X)) == {-1, 1}
+
+
 def test_states_and_models_of_streams():
     X, y = bj.datasets.checkerboard(300, seed=0)
     state = bj.perceptron.init(
@@ -140,7 +152,7 @@ def test_what_cannot_be_compressed():
         (SVC().fit(X, y), "must be an SVC of two classes, got 3"),
         (
             SVC(kernel=lambda a, b: a @ b.T).fit(X, y > 0),
-            "the kernel of an SVC must be",
+            "the kernel of an SVC or SVR must be",
         ),
     ):
         with pytest.raises(ValueError, match=text):

@@ -1,12 +1,21 @@
 """One way to score, predict and read support vectors, whoever made the model."""
 
+import functools
+import inspect
+import json
+import zipfile
+
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
 import scipy.sparse
 
 import budgetjax as bj
+from budgetjax.models import inverse_link, labels_of
+from budgetjax.scaling import Scaling
 
 D, B = 2, 5
 X = np.random.default_rng(0).normal(size=(30, D)).astype(np.float32)
@@ -257,3 +266,165 @@ def test_what_a_model_of_a_stream_cannot_be_refitted_with(as_installed):
     ):
         with pytest.raises(ValueError, match=f"^{says}"):
             bj.refit(model, *data)
+
+
+@bj.losses.of_logarithms
+def poisson(score, y):
+    """As of a user; its gradient is `exp(f) - y`."""
+    return jnp.exp(score) - y * score
+
+
+RAW = X * np.array([3, 0.1], np.float32) + np.array([100, -5], np.float32)
+WORDS = np.array(["ant", "bee", "cow"])
+# What models of these kinds learn: targets, and arguments of `init`.
+KINDS = {
+    "binary": (y, {}),
+    "classes": (CLASSES, {"num_classes": 3}),
+    "odds": (y, {"loss": bj.losses.logistic}),
+    "values": (10 + X[:, 0], {"num_classes": None}),
+    "outputs": (X + [3, -3], {"num_classes": None, "num_outputs": 2}),
+    "logarithms": (np.exp(X[:, 0]), {"num_classes": None, "loss": poisson}),
+}
+FORMS = ("state", "kernel model", "labelled", "one per class", "stream")
+
+
+@functools.cache
+def model_of(kind, form):
+    """A model, rows and targets that it takes; None where there is no such model."""
+    targets, given = KINDS[kind]
+    state = bj.sgd.init(KERNEL, average=True, **PARTS, **given)
+    state, _ = bj.run(bj.sgd, state, X, targets)
+    if form == "state":
+        return state, X, targets
+    if form == "kernel model":
+        return bj.compact(state), X, targets
+    scaling = Scaling.empty(D).updated(RAW)
+    columns, classifies = state.expansion.num_columns, np.asarray(targets).dtype == int
+    if form == "one per class":
+        binary = learned()
+        parts = (binary, bj.prune(binary, 3), bj.prune(binary, 2))
+        model = bj.Labelled(parts, scaling, WORDS)
+        return (model, RAW, WORDS[CLASSES]) if kind == "classes" else None
+    if classifies:
+        classes = WORDS[: max(2, columns)]
+        model = bj.Labelled(state, scaling, classes)
+        words = classes[(targets + 1) // 2 if columns == 1 else targets]
+    else:
+        intercept = np.arange(1.0, columns + 1) if columns > 1 else 0.5
+        model, words = bj.Labelled(state, scaling, intercept=intercept), targets
+    return model if form == "labelled" else bj.StreamModel(model), RAW, words
+
+
+def exported(model, rows, folder, suffix):
+    path = folder / f"model{suffix}"
+    bj.export(path, model)
+    rows = rows.astype(np.float32)
+    if suffix == ".onnx":
+        session = onnxruntime.InferenceSession(path)
+        names = [output.name for output in session.get_outputs()]
+        found = dict(zip(names, session.run(None, {"X": rows}), strict=True))
+        return found["label"] if "label" in found else found["variable"]
+    with zipfile.ZipFile(path) as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+        classes = json.loads(file.read("about.json"))["classes"]
+    found = program.call(rows)
+    if classes is None:
+        return np.asarray(found["variable"])
+    return np.array(classes)[np.asarray(found["label"])]
+
+
+def reread(model, rows, targets, folder):
+    bj.save(folder / "model", model)
+    return bj.load(folder / "model", like=model)
+
+
+ALL = FORMS
+OF_STATES = ("state",)
+# Every public function that takes a model and gives one, the forms of models that it
+# takes, and whether predictions stay the same.
+FUNCTIONS = {
+    "averaged": (lambda m, *_: bj.averaged(m), OF_STATES, False),
+    "calibrated": (lambda m, X, y, _: bj.calibrated(m, X, y), ALL, True),
+    "compact": (lambda m, *_: bj.compact(m), ALL, True),
+    "compress": (lambda m, *_: bj.compress(m, B), ALL, True),
+    "compress to fewer": (lambda m, *_: bj.compress(m, 3, steps=0), ALL, False),
+    "fit_stream": (
+        lambda m, X, y, _: bj.fit_stream(bj.sgd, m, [(X, y)], batch_rows=30),
+        ("state", "stream"),
+        False,
+    ),
+    "load": (reread, ALL, True),
+    "one_class": (lambda m, X, *_: bj.one_class(m, X), ("state", "stream"), False),
+    "prune": (lambda m, *_: bj.prune(m, B), ALL, True),
+    "prune to fewer": (lambda m, *_: bj.prune(m, 3), ALL, False),
+    "refit": (
+        lambda m, X, y, _: bj.refit(m, X, y, loss=LOSSES[inverse_link(m)]),
+        ("state", "kernel model", "stream"),
+        False,
+    ),
+    "run": (lambda m, X, y, _: bj.run(bj.sgd, m, X, y)[0], OF_STATES, False),
+    "export": (lambda m, X, y, to: exported(m, X, to, ".onnx"), ALL, True),
+    "stablehlo": (
+        lambda m, X, y, to: exported(m, X, to, ".stablehlo"),
+        ("labelled", "one per class"),
+        True,
+    ),
+}
+LOSSES = {
+    bj.losses.LABELS: "squared_hinge",
+    bj.losses.SOFTMAX: "logistic",
+    bj.losses.IDENTITY: "squared",
+    bj.losses.EXP: poisson,
+}
+# Those that give no model.
+OTHERS = {"decision_function", "predict", "probabilities", "save", "slack_of"}
+OTHERS |= {"solve", "support"}
+
+
+def test_every_function_of_a_model_is_known():
+    taking = {
+        name
+        for name, one in vars(bj).items()
+        if inspect.isfunction(one)
+        and {"model", "state"} & set(inspect.signature(one).parameters)
+    }
+    assert taking - OTHERS <= set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_model_predicts_belongs_to_it(kind, function, tmp_path):
+    call, forms, same = FUNCTIONS[function]
+    regressor = kind in ("values", "outputs", "logarithms")
+    if function == "calibrated" and regressor:
+        return
+    if function == "one_class" and kind in ("classes", "outputs"):
+        return
+    for form in forms:
+        if (given := model_of(kind, form)) is None:
+            continue
+        model, rows, targets = given
+        expected = np.asarray(bj.predict(model, rows))
+        new = call(model, rows, targets, tmp_path)
+        found = (
+            new if isinstance(new, np.ndarray) else np.asarray(bj.predict(new, rows))
+        )
+        assert found.shape == expected.shape
+        assert found.dtype.kind == expected.dtype.kind or found.dtype == object
+        if regressor:
+            # Values, which are few where they are labels.
+            assert len(np.unique(found)) > len(rows) // 2
+            assert kind != "logarithms" or np.all(found > 0)
+        else:
+            assert set(found.tolist()) <= set(expected.tolist()) | set(targets.tolist())
+        if same and regressor:
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+        elif same:
+            np.testing.assert_array_equal(found, expected)
+        if not isinstance(new, np.ndarray):
+            known = labels_of(model)
+            np.testing.assert_array_equal(labels_of(new), known)
+        if function == "compact" and kind == "odds":
+            np.testing.assert_allclose(
+                bj.probabilities(new, rows), bj.probabilities(model, rows), atol=1e-5
+            )

@@ -242,7 +242,7 @@ def learn(
                 jax.lax.dynamic_slice_in_dim(array, at, len(fresh))
                 for array in (y, weights)
             )
-            away = scores - labels.reshape(scores.shape)
+            away = models.decided(state, scores) - labels.reshape(scores.shape)
             present = (fresh & (counts > 0))[:, None]
             errors += jnp.sum(jnp.where(present, away**2, 0)) / scores.shape[1]
         else:

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from budgetjax import checks, kernels, models, progress_bar
+from budgetjax import checks, kernels, losses, models, progress_bar
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.moving_vectors import unit_of
@@ -44,14 +44,15 @@ def compress(
 
     Args:
       model: a model with support vectors: a `KernelModel`, the state of an online
-        learner, a `Labelled` or `StreamModel`, a fitted estimator of ours, or a fitted
-        `SVC` of scikit-learn for two classes.
+        learner, a `Labelled` or `StreamModel`, a fitted estimator of ours, or of
+        scikit-learn a fitted `SVR`, or a fitted `SVC` for two classes.
       budget: B, at least 1; a model that has no more stays as it is.
       steps: gradient steps; 0 keeps vectors of the model.
       progress: show a bar, with the norm of what is lost as a part of that of f.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if the model has labels or a scaling.
+      A `KernelModel`; in a `Labelled` if the model has labels or a scaling. It
+        predicts what the model does: labels, values, or several of them.
 
     Raises:
       ValueError: if the model has no support vectors, or is an `SVC` of more than two
@@ -83,16 +84,15 @@ def compress(
     model = getattr(model, "model_", model)
     given = models.inner(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
-        small = compress(given.model, budget, steps=steps, progress=progress)
-        return given._replace(model=small, calibration=None)
-    found = models.support(given)
-    active = np.asarray(found.mask)
-    X, coefficients = (jnp.asarray(np.asarray(part)[active]) for part in found[:2])
+        one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
+        return given._replace(model=models.each_part(one, given), calibration=None)
+    given = models.all_of(given)
+    kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
     if not len(X):
         raise ValueError("compress: model must have support vectors, got none yet")
-    kernel, bias = given.kernel, getattr(given, "bias", jnp.zeros((), X.dtype))
     if len(X) <= budget:
-        return KernelModel(kernel, X, models.flat(coefficients), bias)
+        return given
+    coefficients = coefficients.reshape(len(X), -1)
     with progress_bar.reporting(where, progress, "steps", steps) as report:
         values = _values(kernel, X, coefficients)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
@@ -101,13 +101,16 @@ def compress(
             whole = float(jnp.sum(coefficients * values))
             vectors = _moved(kernel, X, coefficients, vectors, whole, steps, report)
     new = _coefficients(kernel, X, coefficients, vectors)
-    return KernelModel(kernel, vectors, models.flat(new), bias)
+    link = models.approximate_link(given)
+    return KernelModel(kernel, vectors, models.flat(new), given.bias, link)
 
 
 def _of_scikit_learn(where: str, model: Any) -> Any:
-    """The model of a fitted `SVC`; anything else as it is."""
-    if not hasattr(model, "dual_coef_"):
+    """The model of a fitted `SVC` or `SVR`; anything else as it is."""
+    if not hasattr(model, "support_vectors_"):
         return model
+    from sklearn.base import is_regressor
+
     if len(model.dual_coef_) != 1:
         raise ValueError(
             f"{where}: model must be an SVC of two classes, got {len(model.classes_)}: "
@@ -122,8 +125,8 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
     }
     if model.kernel not in named:
         raise ValueError(
-            f"{where}: the kernel of an SVC must be one of {', '.join(named)}, got "
-            f"{model.kernel!r}"
+            f"{where}: the kernel of an SVC or SVR must be one of {', '.join(named)}, "
+            f"got {model.kernel!r}"
         )
     dtype = np.float32
     dense = getattr(model.support_vectors_, "toarray", lambda: model.support_vectors_)
@@ -132,8 +135,9 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
         jnp.asarray(np.asarray(dense(), dtype)),
         jnp.asarray(np.asarray(model.dual_coef_[0], dtype)),
         jnp.asarray(np.asarray(model.intercept_[0], dtype)),
+        losses.IDENTITY if is_regressor(model) else losses.LABELS,
     )
-    return Labelled(found, classes=np.asarray(model.classes_))
+    return Labelled(found, classes=getattr(model, "classes_", None))
 
 
 @jax.jit

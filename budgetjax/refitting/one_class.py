@@ -98,7 +98,9 @@ def one_class(
     # What it adds to scores is found anew.
     model = models.with_intercept(model, -models.labelled(model).intercept)
     rows, targets = _targets(where, X)
-    read, again = passes.data(where, model, rows, targets, weight, of_labels=False)
+    # Their targets are no labels of a classifier.
+    takes = models.labelled(model)._replace(classes=None)
+    read, again = passes.data(where, takes, rows, targets, weight, of_labels=False)
     if not again:
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, got "

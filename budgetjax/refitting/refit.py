@@ -20,7 +20,7 @@ from budgetjax.models import KernelModel
 from budgetjax.online import engine, landmarks, registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Unbudgeted
-from budgetjax.online.perceptron import perceptron
+from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
 from budgetjax.refitting.held_out import Scores
 from budgetjax.refitting.newton import Basis
@@ -188,11 +188,18 @@ def refit(
     """
     where = "refit"
     model, state = state, models.innermost(state)
+    function = _loss(where, loss, models.num_columns(state))
+    link = models.inverse_link(state)
+    if (link == losses.EXP) != (losses.inverse_link(function) == losses.EXP):
+        mean = "logarithms of values" if link == losses.EXP else "labels or values"
+        raise ValueError(
+            f"{where}: loss must be one whose scores mean {mean}, as those of the "
+            f"state, got {loss!r}"
+        )
     of_solver = isinstance(state, KernelModel)
     if of_solver:
-        model, state = _with_state(where, model, state, learn_metric)
+        model, state = _with_state(where, model, state, learn_metric, function)
     algorithm = registry.of_state(where, state)
-    function = _loss(where, loss, state.expansion.num_columns)
     penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
     checks.positive(where, "tolerance", tolerance)
     checks.size(where, "epochs", epochs)
@@ -292,7 +299,7 @@ def refit(
     state = with_weights(where, algorithm, state, basis, weights)
     if of_solver:
         state = models.all_of(state)._replace(
-            bias=jnp.asarray(shift, state.expansion.vectors.dtype)
+            bias=jnp.asarray(shift, state.expansion.vectors.dtype), inverse_link=link
         )
     elif shifts:
         model = models.with_intercept(model, shift)
@@ -305,7 +312,7 @@ def refit(
 
 
 def _with_state(
-    where: str, model: Any, known: KernelModel, learn_metric: Any
+    where: str, model: Any, known: KernelModel, learn_metric: Any, loss: Any
 ) -> tuple[Any, Any]:
     """The model of a solver with an online state of its vectors inside, and this."""
     if learn_metric is not False:
@@ -322,11 +329,14 @@ def _with_state(
     number, width = vectors.shape
     if not number:
         raise ValueError(f"{where}: state must have support vectors, got none")
-    state = perceptron.init(
+    columns, values = models.num_columns(known), models.is_regressor(known)
+    state = sgd.init(
         known.kernel,
         num_features=width,
         budget=number,
-        num_classes=max(2, known.bias.size),
+        num_classes=None if values else max(2, columns),
+        num_outputs=columns if values else 1,
+        loss=None if losses.takes_labels(loss) or not values else loss,
         maintenance=Unbudgeted(),
         dtype=vectors.dtype,
     )

@@ -120,6 +120,8 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     if predictor.ranks is not None:
         scores = _sorted(graph, scores, columns)
         scores = graph("Gather", scores, graph.axes(*predictor.ranks.tolist()), axis=1)
+    if predictor.exponentiates:
+        scores = graph("Exp", scores)
     shape = () if columns == 1 else (columns,)
 
     def flat(name: str) -> None:

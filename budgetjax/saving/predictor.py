@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import calibration, models
+from budgetjax import calibration, losses, models
 from budgetjax.kernels import Linear
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.scaling import Scaling
@@ -32,6 +32,7 @@ class Predictor(NamedTuple):
       units: scaling of the rows, or None.
       intercept: what is added to the scores, shape `(columns,)`.
       labels: the labels in the order of the scores; None for a regressor.
+      exponentiates: whether values are the exponentials of the scores.
       factor: what makes probabilities of the scores, or None.
       ranks: the place of each column among the sorted ones, where columns are
         quantiles, which do not cross; or None.
@@ -44,6 +45,7 @@ class Predictor(NamedTuple):
     units: Units | None
     intercept: np.ndarray
     labels: np.ndarray | None
+    exponentiates: bool
     factor: float | None
     ranks: np.ndarray | None
     feature_names: tuple[str, ...] | None
@@ -86,6 +88,7 @@ def predictor(where: str, model: Any) -> Predictor:
         _units(where, model, dtype),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
         models.labels_of(model),
+        models.inverse_link(model) == losses.EXP,
         _factor(model),
         # As the estimator sorts them.
         np.argsort(np.argsort(levels)) if levels.ndim and columns > 1 else None,

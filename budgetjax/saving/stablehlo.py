@@ -61,7 +61,7 @@ def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
     binary = predictor.num_columns == 1
     flat = scores[:, 0] if binary else scores
     if predictor.labels is None:
-        return {"variable": flat}
+        return {"variable": jnp.exp(flat) if predictor.exponentiates else flat}
     best = flat > 0 if binary else jnp.argmax(scores, axis=1)
     found = {"label": best.astype(jnp.int32), "scores": flat}
     if predictor.factor is not None:

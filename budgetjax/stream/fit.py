@@ -345,7 +345,8 @@ def _after(
         raise StreamError(str(error), model) from error
     if models.is_regressor(state):
         present = batch.weight > 0
-        away = np.asarray(scores, np.float64)[present] - batch.y[present]
+        values = models.decided(state, np.asarray(scores, np.float64))
+        away = (values - batch.y)[present] * models.unit_of_targets(model)
         error = float(np.vdot(away, away)) / state.expansion.num_columns
         scored = int(present.sum())
     else:
