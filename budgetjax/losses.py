@@ -145,7 +145,7 @@ OF_OPTAX = (
 
 def inverse_link(loss: Callable[..., Array]) -> Name:
     """What the scores of a loss mean, as it says, or else values."""
-    loss = _unwrapped(loss)
+    loss = unwrapped(loss)
     usual = next((link for known, link in OF_OPTAX if loss is known), IDENTITY)
     return getattr(loss, INVERSE_LINK, usual)
 
@@ -156,13 +156,14 @@ def takes_labels(loss: Callable[..., Array]) -> bool:
 
 
 def _named(loss: Callable[..., Array]) -> str:
-    return getattr(_unwrapped(loss), "__name__", repr(loss))
+    return getattr(unwrapped(loss), "__name__", repr(loss))
 
 
-def _unwrapped(loss: Callable[..., Array]) -> Callable[..., Array]:
+def unwrapped(loss: Callable[..., Array]) -> Callable[..., Array]:
+    """The function inside a loss: without its numbers, units and limits."""
     # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
-        loss = loss.keywords["loss"] if inner is _of_units else inner
+        loss = loss.keywords["loss"] if inner in AROUND else inner
     return loss
 
 
@@ -211,6 +212,37 @@ def _outside_tube(score, y, epsilon):
     return jnp.where(distance > epsilon, distance - epsilon, 0)
 
 
+@of_logarithms
+def poisson(
+    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
+) -> Float[Array, "*outputs"]:
+    """`exp(f) - y f`, of counts and others whose variance grows as their mean, `exp(f)`.
+
+    Its gradient grows as exp does: learn targets in units of their mean, with small
+    steps.
+    """
+    return jnp.exp(score) - y * score
+
+
+@of_logarithms
+def gamma(
+    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
+) -> Float[Array, "*outputs"]:
+    """`f + y exp(-f)`, of numbers above 0 whose deviation grows as their mean, `exp(f)`."""
+    return score + y * jnp.exp(-score)
+
+
+def known_targets(
+    loss: Callable[..., Array], y: Shaped[np.ndarray, "n ..."]
+) -> tuple[Bool[np.ndarray, "n ..."], str]:
+    """Which numbers a loss takes, and in words which."""
+    if unwrapped(loss) is poisson:
+        return y >= 0, "at least 0 for a Poisson loss"
+    if unwrapped(loss) is gamma:
+        return y > 0, "above 0 for a gamma loss"
+    return np.isfinite(y), "finite"
+
+
 def _rounded(error: Array, width: Any) -> Any:
     """`max(0, error)`, with its kink rounded over errors of about this width."""
     return width * jax.nn.softplus(error / width)
@@ -240,12 +272,12 @@ SMOOTH = {
 
 def has_kinks(loss: Any) -> bool:
     """Whether it is a loss of this module whose derivative jumps."""
-    return _unwrapped(loss) in SMOOTH
+    return unwrapped(loss) in SMOOTH
 
 
 def is_robust(loss: Any) -> bool:
     """Whether it is a known loss that grows like the error: few outliers say little."""
-    return has_kinks(loss) or _unwrapped(loss) is optax.losses.huber_loss
+    return has_kinks(loss) or unwrapped(loss) is optax.losses.huber_loss
 
 
 def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> bool:
@@ -255,7 +287,7 @@ def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> b
       loss: a function of a score and a target.
       shape: that of both.
     """
-    if is_robust(loss) or _unwrapped(loss) in SQUARED:
+    if is_robust(loss) or unwrapped(loss) in SQUARED:
         return True
     scores, targets = np.float32([[0.3, -1.2, 0.9], [1.7, 0.4, -0.6]])
     values = [
@@ -279,13 +311,30 @@ def in_units(
       unit: u, above 0, or shape `(num_outputs,)`.
       power: of u.
     """
-    if power == 2 and _unwrapped(loss) in SQUARED:
+    if power == 2 and unwrapped(loss) in SQUARED:
         return loss
     return Partial(_of_units, loss=_partial(loss), unit=unit, factor=unit**-power)
 
 
 def _of_units(score, y, loss, unit, factor):
     return factor * loss(unit * score, unit * y)
+
+
+def limit_slope(loss: Callable[..., Array], most: float) -> Partial:
+    """A loss with the slopes of this one, up to a limit: steps of a stream are finite.
+
+    Its values are not those of the loss.
+    """
+    return Partial(_of_limited_slope, loss=_partial(loss), most=most)
+
+
+def _of_limited_slope(score, y, loss, most):
+    slope = jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
+    return jax.lax.stop_gradient(jnp.clip(slope, -most, most)) * score
+
+
+# Losses around another one.
+AROUND = (_of_units, _of_limited_slope)
 
 
 def _partial(loss: Callable[..., Array]) -> Partial:
@@ -308,7 +357,9 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
     """
     function, numbers = getattr(loss, "func", loss), getattr(loss, "keywords", {})
     if function is _of_units:
-        inner = smoothed(numbers["loss"], width * np.resize(numbers["unit"], width.shape))
+        inner = smoothed(
+            numbers["loss"], width * np.resize(numbers["unit"], width.shape)
+        )
         return Partial(_of_units, **{**numbers, "loss": inner})
     return Partial(SMOOTH[function], **numbers, width=width)
 

@@ -1,16 +1,17 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
 from sklearn.base import RegressorMixin, clone
-from sklearn.metrics import d2_pinball_score
+from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -45,8 +46,26 @@ LEARNED, HELD_OUT = 4096, 1024
 # Outliers count in the mean of targets as if they were so many deviations from the
 # median, if the loss is a robust one.
 NEAR = 5.0
+# The largest slope of a loss that is not one of differences, in a stream.
+STEEPEST = 5.0
 # Rows of a reservoir to replay at once: one program, however many there are.
 REPLAYED = 256
+
+
+class _Seen(NamedTuple):
+    """What a regressor knows of the targets so far.
+
+    Attributes:
+      mean: their mean, one number per column, or where it is to start.
+      total: their weight.
+      most: further from the mean they count as if they were so far.
+      unit: the deviation of the first, one number per column.
+    """
+
+    mean: Any
+    total: float
+    most: Any
+    unit: Any
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -721,10 +740,9 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
         gamma = self._gamma(X, y, weights)
         y = self._columns(y)
-        near, unit = self._measured(y, weights)
-        _, mean, total = _centred(y, weights, np.zeros(y.shape[1:]), 0.0, near)
-        self._learn(X, y, weights, gamma, Labelled(None, intercept=mean, unit=unit))
-        self._total_weight, self._near = total, near
+        _, labels, seen = self._coding(y, weights, None)
+        self._learn(X, y, weights, gamma, labels)
+        self._seen = seen
         return self
 
     def partial_fit(
@@ -744,43 +762,50 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         first = not hasattr(self, "_model")
         X, y, weights = self._targeted(X, y, sample_weight, first=first)
         y = self._columns(y)
-        if first:
-            mean, total = np.zeros(y.shape[1:]), 0.0
-            near, unit = self._measured(y, weights)
-        else:
-            mean, total = np.asarray(self._model.intercept), self._total_weight
-            near, unit = self._near, self._model.unit
-            if y.shape[1:] != mean.shape:
-                raise ValueError(
-                    f"{self._where}: y must have {mean.size} columns, as in the first "
-                    f"call of partial_fit, got shape {y.shape}"
-                )
-        targets, mean, total = _centred(y, weights, mean, total, near)
-        labels = Labelled(None, intercept=mean, unit=unit)
-        self._go_on(X, y, targets / unit, weights, labels)
-        self._total_weight, self._near = total, near
+        if not first and y.shape[1:] != np.shape(self._model.intercept):
+            raise ValueError(
+                f"{self._where}: y must have {np.size(self._model.intercept)} columns, "
+                f"as in the first call of partial_fit, got shape {y.shape}"
+            )
+        targets, labels, seen = self._coding(y, weights, None if first else self._seen)
+        self._go_on(X, y, targets, weights, labels)
+        self._seen = seen
         return self
 
-    def _measured(
-        self, y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"]
-    ) -> tuple[Any, Any]:
-        """Limits of the targets that count in their mean, and the unit of each output.
+    def _coding(
+        self,
+        y: Float[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        before: _Seen | None,
+    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, _Seen]:
+        """Targets as the state takes them, the labels, and what later targets need."""
+        loss, shape = self._stream_loss, y.shape[1:]
+        logarithms = losses.inverse_link(loss) == losses.EXP
+        if before is None:
+            before = _Seen(np.zeros(shape), 0.0, np.inf, np.ones(shape)[()])
+            if losses.of_differences(loss, shape):
+                before = _unseen(y[weights > 0], losses.is_robust(loss))
+            elif not logarithms:
+                before = before._replace(most=0.0)
+        targets, seen = _centred(y, weights, before)
+        intercept = seen.mean
+        if logarithms:
+            # In the space of scores. Where all have been 0, any is as good.
+            mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
+            targets, intercept = y / mean, np.log(mean)
+        return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
 
-        The limits are NaN where the loss takes targets as they are.
-        """
-        loss = parameters.loss_of(self._where, parameters.REGRESSOR, self._loss).refit
-        ones = np.ones(y.shape[1:])[()]
-        if not losses.of_differences(loss, y.shape[1:]):
-            return (np.nan * ones, np.nan * ones), ones
-        robust = losses.is_robust(loss)
-        given = scaling.centre_and_deviation(y[weights > 0], robust=robust)
-        centre, deviation = given
-        unit = np.where(deviation > 0, deviation, 1.0)[()]
-        away = NEAR * deviation if robust and np.all(deviation) else np.inf
-        return (centre - away, centre + away), unit
+    @property
+    def _stream_loss(self) -> Any:
+        family = parameters.REGRESSOR
+        return parameters.loss_of(self._where, family, self._loss).stream
 
     def _in_units(self, state: Any, labels: Labelled) -> Any:
         loss = self._of_units(state.loss, labels)
+        if loss is state.loss and not losses.of_differences(
+            loss, np.shape(labels.unit)
+        ):
+            loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
         return state._replace(loss=loss)
@@ -815,10 +840,11 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2, the mean over outputs; or for quantiles the mean of their D^2.
+        """R^2, the mean over outputs; or for some losses the mean of their D^2.
 
-        D^2 is the part of the pinball loss of constant quantiles that the model saves,
-        `sklearn.metrics.d2_pinball_score`.
+        D^2 is the part of the loss of the best constant that the model saves: the
+        pinball loss of quantiles, `sklearn.metrics.d2_pinball_score`, or the deviance
+        of the Poisson or gamma distribution, `d2_tweedie_score`.
 
         Args:
           X: shape `(n, n_features_in_)`.
@@ -828,14 +854,22 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         Returns:
           At most 1, which is best.
         """
-        if self.quantile is None:
+        loss = losses.unwrapped(self._stream_loss)
+        powers = {losses.poisson: 1, losses.gamma: 2}
+        if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
         found = self.predict(X).reshape(len(y), -1)
-        given = zip(np.atleast_1d(self._levels), found.T, strict=True)
-        scores = [
-            d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
-            for level, column in given
-        ]
+        if self.quantile is None:
+            score = functools.partial(d2_tweedie_score, power=powers[loss])
+            found = np.maximum(found, np.finfo(np.float32).tiny)
+            given = zip(np.reshape(y, found.shape).T, found.T, strict=True)
+            scores = [score(*pair, sample_weight=sample_weight) for pair in given]
+        else:
+            given = zip(np.atleast_1d(self._levels), found.T, strict=True)
+            scores = [
+                d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
+                for level, column in given
+            ]
         return float(np.mean(scores))
 
     def _targeted(
@@ -855,34 +889,33 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return np.repeat(y[:, None], len(self._levels), axis=1)
 
 
+def _unseen(y: Float[np.ndarray, "n ..."], robust: bool) -> _Seen:
+    """What is known of targets of a loss of differences before they are learned."""
+    centre, deviation = scaling.centre_and_deviation(y, robust=robust)
+    most = NEAR * deviation if robust and np.all(deviation) else np.inf
+    return _Seen(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
+
+
 def _centred(
-    y: Float[np.ndarray, "n ..."],
-    weights: Float[np.ndarray, " n"],
-    mean: Float[np.ndarray, "..."],
-    total: float,
-    near: tuple[Any, Any],
-) -> tuple[Float[np.ndarray, "n ..."], Any, float]:
-    """Targets less the mean of all up to and including each.
+    y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: _Seen
+) -> tuple[Float[np.ndarray, "n ..."], _Seen]:
+    """Targets less the mean of all up to and including each, in their unit.
 
     Args:
       y: the new targets.
       weights: weights of these.
-      mean: mean of the targets before, one number per column.
-      total: total weight of the targets before.
-      near: targets below or above these count in the mean as these.
+      before: what is known of those before.
 
     Returns:
-      The targets, and mean and total weight after them.
+      The targets, and what is known after them.
     """
-    totals = total + np.cumsum(weights)
+    totals = before.total + np.cumsum(weights)
     # One column of them at a time: per row, not per output.
     weights, sums = (one.reshape(-1, *[1] * (y.ndim - 1)) for one in (weights, totals))
     # The mean moves by a part of the distance: a large offset takes no digits.
-    counted = np.clip(y, *near)
-    start = mean if total > 0 else counted[np.argmax(weights > 0)]
-    moved = np.cumsum(weights * (counted - start), axis=0) / np.where(
-        sums > 0, sums, 1
-    )
-    means = start + moved
+    away = np.clip(y - before.mean, -before.most, before.most)
+    moved = np.cumsum(weights * away, axis=0) / np.where(sums > 0, sums, 1)
+    means = before.mean + moved
     last = means[-1] if y.ndim > 1 else float(means[-1])
-    return y - means, last, float(totals[-1])
+    after = before._replace(mean=last, total=float(totals[-1]))
+    return (y - means) / before.unit, after

@@ -63,6 +63,8 @@ REGRESSOR = Family(
         "squared": Loss(optax.losses.squared_error, optax.losses.l2_loss),
         "huber": Loss(optax.losses.huber_loss, optax.losses.huber_loss),
         "absolute": Loss(losses.absolute, losses.absolute),
+        "poisson": Loss(losses.poisson, losses.poisson),
+        "gamma": Loss(losses.gamma, losses.gamma),
     },
     targets=True,
     usual=("sgd", "sgd"),

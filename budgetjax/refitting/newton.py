@@ -32,7 +32,8 @@ from budgetjax.support_set import Expansion
 # Examples whose outer products are summed by one matrix product.
 CHUNK = 128
 # Examples with less than this part of a problem's largest curvature are left out of
-# the Hessian, not of the gradient: the steps differ a little, not where they lead.
+# the Hessian, not of the gradient: the steps differ a little, not where they lead. Of
+# losses whose curvatures are of all sizes, as those of exp, none may be.
 NEGLIGIBLE = 1e-3
 # This part of a Hessian's diagonal is added to it.
 RIDGE = 1e-6
@@ -144,9 +145,10 @@ def _curved(
     hessian: Float[Array | np.ndarray, "features features"],
     features: Float[Array, "size features"],
     curvatures: Float[np.ndarray, " size"],
+    negligible: float = NEGLIGIBLE,
 ) -> Float[Array | np.ndarray, "features features"]:
     """The Hessian and `sum_i c_i p_i p_i^T`, over examples with a curvature."""
-    rows = np.flatnonzero(curvatures > NEGLIGIBLE * np.max(curvatures))
+    rows = np.flatnonzero(curvatures > negligible * np.max(curvatures))
     # Chunks are whole: behind the curved ones comes the first example, with nothing.
     room = len(curvatures) + CHUNK
     order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
@@ -259,6 +261,7 @@ def minimise(
     *,
     max_passes: int,
     tolerance: float,
+    negligible: float = NEGLIGIBLE,
     report: Callable[[str], object] = lambda text: None,
 ) -> tuple[Float[np.ndarray, "problems features"], np.ndarray, np.ndarray]:
     """The minimum of every problem, in passes over the blocks.
@@ -282,6 +285,7 @@ def minimise(
         of the columns of targets.
       max_passes: maximum number of passes.
       tolerance: relative gain at which a problem is solved.
+      negligible: curvatures below this part of the largest are left out.
       report: called with a message after every pass.
 
     Returns:
@@ -308,7 +312,7 @@ def minimise(
             totals += losses
             gradient = gradient + slopes
             for i in np.flatnonzero(~converged):
-                hessians[i] = _curved(hessians[i], found, curvatures[i])
+                hessians[i] = _curved(hessians[i], found, curvatures[i], negligible)
         # Losses may be negative: what they are rounded to goes by their size.
         total, rounded, size = totals
         step, curved = _steps(hessians, gradient)

@@ -19,6 +19,8 @@ DEVIATED = 65_536
 # Targets of robust losses are as near as that to their median, in deviations: beyond
 # what float32 tells from a score, nothing but the side counts.
 FARTHEST = 1e4
+# Least squares, from which robust losses start, see them this near.
+NEAR = 5.0
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -112,8 +114,15 @@ class Units(NamedTuple):
     def apply(self, block: Block) -> Block:
         """The examples with targets in these units."""
         targets = (block.targets - self.origin) / self.unit
+        return self._within(self.most, block, targets)
+
+    def near(self, block: Block) -> Block:
+        """The examples in these units, without the outliers of a robust loss."""
+        return self._within(min(self.most, NEAR), block, block.targets)
+
+    def _within(self, most: float, block: Block, targets: np.ndarray) -> Block:
         if self.most < np.inf:
-            targets = np.clip(targets, self.centre - self.most, self.centre + self.most)
+            targets = np.clip(targets, self.centre - most, self.centre + most)
         return block._replace(targets=targets.astype(block.targets.dtype))
 
 

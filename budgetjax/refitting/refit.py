@@ -24,7 +24,7 @@ from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
 from budgetjax.refitting.held_out import Scores
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block, Units
+from budgetjax.refitting.passes import Block
 
 # Default relative gain at which a problem is solved.
 TOLERANCE = 1e-5
@@ -36,8 +36,8 @@ MAX_PASSES = 100
 # Quantiles were no better with a fifth of it, and those of 0.1 and 0.9 worse with six
 # times as much.
 WIDTHS = (0.4, 0.1, 0.05)
-# Least squares, from which robust losses start, see targets within so many deviations.
-NEAR = 5.0
+# The least target that has a logarithm, where all are 0.
+LEAST = 1e-30
 # Fewer examples than these tell a metric from noise badly.
 ENOUGH_FOR_METRIC = 1000
 # The first Newton steps see one of so many examples, up to a larger tolerance, if these
@@ -56,6 +56,8 @@ LOSSES: dict[str, Callable[..., Array]] = {
     "logistic": losses.logistic,
     "squared": optax.losses.l2_loss,
     "huber": optax.losses.huber_loss,
+    "poisson": losses.poisson,
+    "gamma": losses.gamma,
 }
 
 
@@ -226,11 +228,12 @@ def refit(
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
     rereads = moves or calibrates or learn_metric is not False
-    if not again and (rereads or len(penalties) > 1 or losses.has_kinks(function)):
+    rereads = rereads or losses.has_kinks(function) or link == losses.EXP
+    if not again and (rereads or len(penalties) > 1):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors, a metric, a calibration or a loss with "
-            "kinks, got an iterator"
+            "kinks or of logarithms, got an iterator"
         )
     chooses = (
         learn_metric == "auto"
@@ -241,18 +244,24 @@ def refit(
     # What predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
     constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
-    units = None
-    if again and is_regressor and losses.of_differences(function):
+    # Where nothing is known of a loss, 0 is the start.
+    units, near = None, functools.partial(_times, int(of_labels or not is_regressor))
+    if link == losses.EXP:
+        mean = np.mean(passes.first(blocks(), lambda block: block.targets), axis=0)
+        near = functools.partial(_logarithms, mean)
+    elif again and is_regressor and not of_labels and losses.of_differences(function):
         # The same problem, in which rates, roundings and several outputs count alike.
         units = passes.units(blocks(), losses.is_robust(function), shifts)
         function = losses.in_units(function, units.unit)
-        blocks = functools.partial(_in_units, blocks, units)
+        blocks = functools.partial(_mapped, units.apply, blocks)
+        near = units.near
     with progress_bar.reporting(where, progress, "passes") as report:
         problem = _Problem(
             algorithm=algorithm,
             loss=function,
             blocks=blocks,
-            units=units,
+            near=near,
+            negligible=newton.NEGLIGIBLE if of_labels or units is not None else 0.0,
             learn=functools.partial(held_out.part, blocks, seed, False),
             held=functools.partial(held_out.part, blocks, seed, True),
             mistakes=functools.partial(held_out.mistakes, function, not is_regressor),
@@ -352,7 +361,8 @@ class _Problem(NamedTuple):
       algorithm: that of the state.
       loss: a function of a score and a target, both scalars.
       blocks: reads all examples.
-      units: those of their targets; None where they are as they were given.
+      near: makes the targets of a block those of least squares, as a start.
+      negligible: as for `newton.minimise`.
       learn: reads the same blocks, with weights of the examples that are not held out.
       held: the same, with weights of the others.
       mistakes: those of the scores of a block; see `held_out.mistakes`.
@@ -365,7 +375,8 @@ class _Problem(NamedTuple):
     algorithm: Algorithm
     loss: Callable[[Array, Array], Array]
     blocks: Callable[[], Iterator[Block]]
-    units: Units | None
+    near: Callable[[Block], Block]
+    negligible: float
     learn: Callable[[], Iterator[Block]]
     held: Callable[[], Iterator[Block]]
     mistakes: Callable[[Block, Scores], np.ndarray]
@@ -468,13 +479,18 @@ def _solved(
 ) -> Float[np.ndarray, "problems features"]:
     """The weights of least objective."""
     minimise = functools.partial(
-        newton.minimise, basis=basis, max_passes=MAX_PASSES, report=problem.report
+        newton.minimise,
+        basis=basis,
+        max_passes=MAX_PASSES,
+        negligible=problem.negligible,
+        report=problem.report,
     )
     each, columns = _per_column(basis, penalties), basis.expansion.num_columns
     rows, kinks = 0, losses.has_kinks(problem.loss)
     if start is None:
-        near = map(functools.partial(_near, problem.units), blocks())
-        start, rows = newton.least_squares(basis, near, each, columns)
+        start, rows = newton.least_squares(
+            basis, map(problem.near, blocks()), each, columns
+        )
 
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
@@ -513,17 +529,20 @@ def _solved(
     return weights
 
 
-def _in_units(
-    blocks: Callable[[], Iterator[Block]], units: Units
+def _mapped(
+    function: Callable[[Block], Block], blocks: Callable[[], Iterator[Block]]
 ) -> Iterator[Block]:
-    return map(units.apply, blocks())
+    return map(function, blocks())
 
 
-def _near(units: Units | None, block: Block) -> Block:
-    """The examples with targets that outliers do not keep least squares from."""
-    if units is None or units.most == np.inf:
-        return block
-    return units._replace(most=NEAR, origin=0 * units.origin, unit=1.0).apply(block)
+def _times(factor: int, block: Block) -> Block:
+    return block._replace(targets=factor * block.targets)
+
+
+def _logarithms(mean: Float[np.ndarray, " columns"], block: Block) -> Block:
+    """The examples with logarithms of the targets, each on its way to their mean."""
+    targets = np.log(np.maximum((block.targets + mean) / 2, LEAST))
+    return block._replace(targets=targets)
 
 
 def _unexplained(

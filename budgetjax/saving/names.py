@@ -55,7 +55,10 @@ TYPES = {name: where for where, names in MODULES.items() for name in names.split
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    own = (losses.hinge, losses.logistic, *losses.SMOOTH, *losses.SMOOTH.values())
+    own = (
+        *(losses.hinge, losses.logistic, losses.poisson, losses.gamma),
+        *(*losses.SMOOTH, *losses.SMOOTH.values(), *losses.AROUND),
+    )
     return {
         **{loss.__name__.strip("_"): loss for loss in own},
         "default optimizer": features.OPTIMIZER.update,
