@@ -216,7 +216,7 @@ def _outside_tube(score, y, epsilon):
 def poisson(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
-    """`exp(f) - y f`, of counts and others whose variance grows as their mean, `exp(f)`.
+    """`exp(f) - y f`, of counts and all whose variance grows as their mean `exp(f)`.
 
     Its gradient grows as exp does: learn targets in units of their mean, with small
     steps.
@@ -228,7 +228,7 @@ def poisson(
 def gamma(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
-    """`f + y exp(-f)`, of numbers above 0 whose deviation grows as their mean, `exp(f)`."""
+    """`f + y exp(-f)`, of numbers above 0 whose deviation grows as their mean."""
     return score + y * jnp.exp(-score)
 
 
@@ -289,13 +289,13 @@ def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> b
     """
     if is_robust(loss) or unwrapped(loss) in SQUARED:
         return True
-    scores, targets = np.float32([[0.3, -1.2, 0.9], [1.7, 0.4, -0.6]])
-    values = [
-        [loss(jnp.full(shape, f + shift), jnp.full(shape, y + shift)) for f, y in pairs]
-        for shift in (0, 2.5)
-        for pairs in [list(zip(scores, targets, strict=True))]
-    ]
-    return bool(np.allclose(*np.asarray(values), rtol=1e-3))
+    pairs = np.array([[0.3, 1.7], [-1.2, 0.4], [0.9, -0.6]], np.float32)
+    with jax.numpy_dtype_promotion("standard"):
+        first, second = (
+            [loss(*(jnp.full(shape, one + shift) for one in pair)) for pair in pairs]
+            for shift in np.float32([0, 2.5])
+        )
+    return bool(np.allclose(first, second, rtol=1e-3))
 
 
 def in_units(
