@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import losses
 from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.refitting import metric
 from budgetjax.refitting.newton import Basis

@@ -52,7 +52,7 @@ STEEPEST = 5.0
 REPLAYED = 256
 
 
-class _Seen(NamedTuple):
+class SeenTargets(NamedTuple):
     """What a regressor knows of the targets so far.
 
     Attributes:
@@ -776,13 +776,13 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         self,
         y: Float[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
-        before: _Seen | None,
-    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, _Seen]:
+        before: SeenTargets | None,
+    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
         """Targets as the state takes them, the labels, and what later targets need."""
         loss, shape = self._stream_loss, y.shape[1:]
         logarithms = losses.inverse_link(loss) == losses.EXP
         if before is None:
-            before = _Seen(np.zeros(shape), 0.0, np.inf, np.ones(shape)[()])
+            before = SeenTargets(np.zeros(shape), 0.0, np.inf, np.ones(shape)[()])
             if losses.of_differences(loss, shape):
                 before = _unseen(y[weights > 0], losses.is_robust(loss))
             elif not logarithms:
@@ -889,16 +889,16 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return np.repeat(y[:, None], len(self._levels), axis=1)
 
 
-def _unseen(y: Float[np.ndarray, "n ..."], robust: bool) -> _Seen:
+def _unseen(y: Float[np.ndarray, "n ..."], robust: bool) -> SeenTargets:
     """What is known of targets of a loss of differences before they are learned."""
     centre, deviation = scaling.centre_and_deviation(y, robust=robust)
     most = NEAR * deviation if robust and np.all(deviation) else np.inf
-    return _Seen(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
+    return SeenTargets(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
 
 
 def _centred(
-    y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: _Seen
-) -> tuple[Float[np.ndarray, "n ..."], _Seen]:
+    y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: SeenTargets
+) -> tuple[Float[np.ndarray, "n ..."], SeenTargets]:
     """Targets less the mean of all up to and including each, in their unit.
 
     Args:

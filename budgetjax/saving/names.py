@@ -50,6 +50,7 @@ MODULES = {
     "stream.reservoir": "Reservoir Rows",
     "solvers.solver": "History Objective Record Solution",
     "online.sweep": "Grid Sweep Table",
+    "estimators.online": "SeenTargets",
 }
 TYPES = {name: where for where, names in MODULES.items() for name in names.split()}
 
