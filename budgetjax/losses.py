@@ -237,7 +237,7 @@ def known_targets(
 ) -> tuple[Bool[np.ndarray, "n ..."], str]:
     """Which numbers a loss takes, and in words which."""
     if unwrapped(loss) is poisson:
-        return y >= 0, "at least 0 for a Poisson loss"
+        return y >= 0, "at least 0 for a poisson loss"
     if unwrapped(loss) is gamma:
         return y > 0, "above 0 for a gamma loss"
     return np.isfinite(y), "finite"

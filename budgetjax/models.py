@@ -261,7 +261,8 @@ def support(model: Any) -> Support:
     if isinstance(model, Labelled):
         found = support(model.model)
         if np.any(model.unit != 1):
-            found = found._replace(coefficients=found.coefficients * model.unit)
+            raw = np.asarray(found.coefficients) * model.unit
+            found = found._replace(coefficients=raw)
         if model.scaling is None:
             return found
         return found._replace(vectors=model.scaling.undone(np.asarray(found.vectors)))

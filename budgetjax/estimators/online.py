@@ -40,6 +40,8 @@ FEWEST_TO_REFIT = 256
 # A refit stops when a step would gain less than this part of the objective. Smaller
 # ones take twice as long, and no accuracy changed by more than 0.1 points.
 TOLERANCE = 1e-3
+# The usual C of a refit.
+PENALTY = 10.0
 # Factors of the default gamma that gamma="auto" tries, and the rows that it looks at.
 FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
 LEARNED, HELD_OUT = 4096, 1024
@@ -82,7 +84,7 @@ class OnlineEstimator(Estimator):
     loss: Any = None
     options: Any = None
     refit: Any = True
-    penalty: Any = 10.0
+    penalty: Any = PENALTY
     move_vectors: Any = False
     learn_metric: Any = "auto"
     epochs: Any = 1
@@ -232,12 +234,23 @@ class OnlineEstimator(Estimator):
         """Whether to refit; its parameters are checked before a stream is read."""
         where = self._where
         refits = bool(checks.flag(where, "refit", self.refit))
+        moves = checks.flag(where, "move_vectors", self.move_vectors)
+        checked_metric(where, self.learn_metric, num_features)
+        for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
+            checks.positive(where, "penalty", penalty)
         if refits:
-            checks.flag(where, "move_vectors", self.move_vectors)
-            checked_metric(where, self.learn_metric, num_features)
-            for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
-                checks.positive(where, "penalty", penalty)
-        return refits
+            return True
+        asked = {
+            "move_vectors": bool(moves),
+            "learn_metric": self.learn_metric not in ("auto", False),
+            "penalty": np.size(self.penalty) > 1 or self.penalty != PENALTY,
+        }
+        for name in [name for name, given in asked.items() if given]:
+            raise ValueError(
+                f"{where}: {name} must be its default where there is no refit, got "
+                f"{getattr(self, name)!r}"
+            )
+        return False
 
     def _gamma(self, X: Any, y: Any, weights: Any) -> Any:
         """The parameter; for "auto" the gamma that predicts held-out rows best.
@@ -468,8 +481,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
       penalty: C of the refit, or several to choose from on a held-out part of the rows.
-      move_vectors: whether the refit moves the support vectors too. It is slower, and
-        gains most for small budgets.
+      move_vectors: whether the refit moves the support vectors too, as it does with a
+        metric in any case. It is slower, and gains most for small budgets.
       learn_metric: whether the refit learns a linear map of the features together with
         the vectors: True, False, a number of features to map to, "diagonal" for one
         factor per feature, or "auto", which does so in `fit`, from 1,000 rows on, if it
@@ -651,18 +664,22 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     """Kernel regression with a bounded number of support vectors.
 
     It learns as `BudgetedKernelClassifier`, and has its parameters and attributes but
-    for these. Targets can be in any unit: their mean, in a stream that of the targets
-    so far, is subtracted before they are learned, and added to predictions. Several
-    outputs, or quantiles, share the support vectors.
+    for these. Targets can be in any unit, each output in its own: the mean of those so
+    far is subtracted, and they are divided by the deviation of those that came first.
+    Several outputs, or quantiles, share the support vectors.
 
     Args:
       algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
         "fourier". See its `init`, such as `budgetjax.sgd.init`.
       loss: "squared" (None); "huber", squared up to an error of 1 and linear beyond it,
-        in units of the target; "absolute"; or a function as for `budgetjax.sgd.init`,
-        such as `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit
-        have it. With a loss of kinks, such as "absolute", the usual learning rate and
-        the penalty are in units of the deviation of the targets.
+        in units of the target; "absolute"; "poisson", of counts and other targets of at
+        least 0, or "gamma", of those above 0, whose scores are logarithms; or a
+        function as for `budgetjax.sgd.init`, such as
+        `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit have it.
+        The learning rate is that of targets of deviation 1, or for "poisson" and
+        "gamma" of mean 1; and so is the penalty for these two and for losses with
+        kinks, such as "absolute". A function that depends on more than the error has
+        targets as they are.
       quantile: a level above 0 and below 1, such as 0.9, to predict that quantile of
         the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, one
         column of predictions each. These never cross: each row's are sorted. `loss` is
@@ -671,8 +688,11 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         `{"learning_rate": 0.1}` for "sgd".
 
     Attributes:
-      intercept_: what is added to the scores of `state_`: the mean of the targets, and
-        what the refit adds to it; one number, or one per output or quantile.
+      unit_: what the scores of `state_` are multiplied by: the deviation of the first
+        targets; one number, or one per output or quantile.
+      intercept_: what is added to them then: the mean of the targets, and what the
+        refit adds to it; as many numbers. Predictions of "poisson" and "gamma" are exp
+        of that.
 
     Example:
       >>> import numpy as np
@@ -721,8 +741,13 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
     @property
     def intercept_(self) -> float | Float[np.ndarray, " outputs"]:
-        """What is added to the scores of the state."""
+        """What is added to the scores of the state, times `unit_`."""
         return self._predicting().intercept
+
+    @property
+    def unit_(self) -> float | Float[np.ndarray, " outputs"]:
+        """What the scores of the state are multiplied by."""
+        return self._model.unit
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None

@@ -148,7 +148,9 @@ def _curved(
     negligible: float = NEGLIGIBLE,
 ) -> Float[Array | np.ndarray, "features features"]:
     """The Hessian and `sum_i c_i p_i p_i^T`, over examples with a curvature."""
-    rows = np.flatnonzero(curvatures > negligible * np.max(curvatures))
+    # Not 0 times infinity, where a loss has overflown.
+    least = negligible * np.max(curvatures) if negligible else 0
+    rows = np.flatnonzero(curvatures > least)
     # Chunks are whole: behind the curved ones comes the first example, with nothing.
     room = len(curvatures) + CHUNK
     order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)

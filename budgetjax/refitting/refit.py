@@ -102,9 +102,9 @@ def refit(
     Args:
       state: the state of any online algorithm with support vectors, a single model; or
         the result of `fit_stream`, for raw rows and their labels. The intercept of such
-        a regressor is solved for too. Or the `KernelModel` of a solver, such as one
-        after `budgetjax.prune`: then the bias is solved for as well, and the result is
-        a `KernelModel`.
+        a regressor is solved for too, from the mean of the targets. Or the
+        `KernelModel` of a solver, such as one after `budgetjax.prune`: then the bias is
+        solved for as well, and the result is a `KernelModel`.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
         object whose `__iter__` reads a file anew. From a generator, which can be read
@@ -115,12 +115,16 @@ def refit(
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
       loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
-        target that the model takes; or a convex function of a score and a target, both
-        scalars, with a continuous derivative (`losses.of_labels` says that targets are
-        labels). Another function object is compiled anew; the numbers of a
+        target that the model takes; "poisson" or "gamma", of a model whose scores are
+        logarithms; or a convex function of a score and a target, both scalars, with a
+        continuous derivative (`losses.of_labels` says that targets are labels).
+        Another function object is compiled anew; the numbers of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
         Quantiles and the other losses of `budgetjax.losses` with kinks are rounded over
-        a twentieth of the deviation of most errors, by `losses.smoothed`.
+        a twentieth of the deviation of most errors, by `losses.smoothed`. What depends
+        on `score - target` only is solved in units of the deviation of the targets, a
+        robust one for "huber" and losses with kinks, so that units do not matter, and
+        held-out losses of several outputs weigh alike.
       penalty: C, or several to choose from: all are solved on four fifths of the
         examples, and the one of fewest mistakes on the others, or for regression least
         loss, is solved again with all. With 100 vectors 10 was within 0.4 points of
@@ -128,7 +132,8 @@ def refit(
         checkerboard.
       move_vectors: move the support vectors too, by steps of Adam on the same
         objective. It gains most for small budgets: letter with 100 vectors 90.8 to 92.3
-        percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6.
+        percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6. A metric
+        moves them in any case: with one of "auto" this changes nothing.
       learn_metric: learn a linear map M of the features together with the vectors and
         coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
         most 64 features; a whole number for one to so many; "diagonal" for one factor
@@ -216,6 +221,11 @@ def refit(
             f"{where}: {name} must be False for {algorithm.name}, whose features are "
             "no support vectors"
         )
+    if moves and learns:
+        raise ValueError(
+            f"{where}: move_vectors must be False with learn_metric={learn_metric!r}, "
+            "which moves the vectors, got True"
+        )
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     of_labels, is_regressor = losses.takes_labels(function), models.is_regressor(state)
@@ -291,7 +301,7 @@ def refit(
             else:
                 each = _per_column(basis, penalties)
                 weights = newton.one_pass(function, basis, blocks(), each, report)
-            if moves:
+            if moves and found is None:
                 state = _with_moved_vectors(problem, state, basis, weights, chosen)
                 basis, weights = _basis(algorithm, state, constant), None
                 if calibrates:
