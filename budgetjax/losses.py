@@ -159,7 +159,7 @@ def _named(loss: Callable[..., Array]) -> str:
     return getattr(unwrapped(loss), "__name__", repr(loss))
 
 
-def unwrapped(loss: Callable[..., Array]) -> Callable[..., Array]:
+def unwrapped(loss: Any) -> Callable[..., Array]:
     """The function inside a loss: without its numbers, units and limits."""
     # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
@@ -293,7 +293,7 @@ def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> b
     with jax.numpy_dtype_promotion("standard"):
         first, second = (
             [loss(*(jnp.full(shape, one + shift) for one in pair)) for pair in pairs]
-            for shift in np.float32([0, 2.5])
+            for shift in np.array([0, 2.5], np.float32)
         )
     return bool(np.allclose(first, second, rtol=1e-3))
 
@@ -357,9 +357,8 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
     """
     function, numbers = getattr(loss, "func", loss), getattr(loss, "keywords", {})
     if function is _of_units:
-        inner = smoothed(
-            numbers["loss"], width * np.resize(numbers["unit"], width.shape)
-        )
+        unit = np.resize(numbers["unit"], np.shape(width))
+        inner = smoothed(numbers["loss"], width * unit)
         return Partial(_of_units, **{**numbers, "loss": inner})
     return Partial(SMOOTH[function], **numbers, width=width)
 

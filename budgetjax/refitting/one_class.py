@@ -96,7 +96,8 @@ def one_class(
         raise ValueError(f"{where}: state must have support vectors, got none")
     model = state if inner is not state else Labelled(state)
     # What it adds to scores is found anew.
-    model = models.with_intercept(model, -models.labelled(model).intercept)
+    known = models.labelled(model)
+    model = models.with_intercept(model, -known.intercept / known.unit)
     rows, targets = _targets(where, X)
     # Their targets are no labels of a classifier.
     takes = models.labelled(model)._replace(classes=None)
