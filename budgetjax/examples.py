@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, models
+from budgetjax import checks, losses, models
 
 
 def stream(
@@ -155,6 +155,8 @@ def check_labels(
     columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
     if models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
+        if np.all(known):
+            known, expected = losses.known_targets(state.loss, y)
         known = known.all(axis=1) if known.ndim > 1 else known
     elif columns > 1:
         known = (y >= 0) & (y < columns) & (y == np.floor(y))

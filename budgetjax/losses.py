@@ -145,7 +145,7 @@ OF_OPTAX = (
 
 def inverse_link(loss: Callable[..., Array]) -> Name:
     """What the scores of a loss mean, as it says, or else values."""
-    loss = _unwrapped(loss)
+    loss = unwrapped(loss)
     usual = next((link for known, link in OF_OPTAX if loss is known), IDENTITY)
     return getattr(loss, INVERSE_LINK, usual)
 
@@ -156,13 +156,14 @@ def takes_labels(loss: Callable[..., Array]) -> bool:
 
 
 def _named(loss: Callable[..., Array]) -> str:
-    return getattr(_unwrapped(loss), "__name__", repr(loss))
+    return getattr(unwrapped(loss), "__name__", repr(loss))
 
 
-def _unwrapped(loss: Callable[..., Array]) -> Callable[..., Array]:
+def unwrapped(loss: Any) -> Callable[..., Array]:
+    """The function inside a loss: without its numbers, units and limits."""
     # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
-        loss = inner
+        loss = loss.keywords["loss"] if inner in AROUND else inner
     return loss
 
 
@@ -211,6 +212,37 @@ def _outside_tube(score, y, epsilon):
     return jnp.where(distance > epsilon, distance - epsilon, 0)
 
 
+@of_logarithms
+def poisson(
+    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
+) -> Float[Array, "*outputs"]:
+    """`exp(f) - y f`, of counts and all whose variance grows as their mean `exp(f)`.
+
+    Its gradient grows as exp does: learn targets in units of their mean, with small
+    steps.
+    """
+    return jnp.exp(score) - y * score
+
+
+@of_logarithms
+def gamma(
+    score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
+) -> Float[Array, "*outputs"]:
+    """`f + y exp(-f)`, of numbers above 0 whose deviation grows as their mean."""
+    return score + y * jnp.exp(-score)
+
+
+def known_targets(
+    loss: Callable[..., Array], y: Shaped[np.ndarray, "n ..."]
+) -> tuple[Bool[np.ndarray, "n ..."], str]:
+    """Which numbers a loss takes, and in words which."""
+    if unwrapped(loss) is poisson:
+        return y >= 0, "at least 0 for a poisson loss"
+    if unwrapped(loss) is gamma:
+        return y > 0, "above 0 for a gamma loss"
+    return np.isfinite(y), "finite"
+
+
 def _rounded(error: Array, width: Any) -> Any:
     """`max(0, error)`, with its kink rounded over errors of about this width."""
     return width * jax.nn.softplus(error / width)
@@ -229,6 +261,7 @@ def _smooth_tube(score, y, epsilon, width):
     return _rounded(above, width) + _rounded(below, width)
 
 
+SQUARED = (optax.losses.squared_error, optax.losses.l2_loss)
 # Losses with kinks, and what they are where `max(0, u)` is `w log(1 + exp(u / w))`.
 SMOOTH = {
     absolute: _smooth_absolute,
@@ -239,7 +272,73 @@ SMOOTH = {
 
 def has_kinks(loss: Any) -> bool:
     """Whether it is a loss of this module whose derivative jumps."""
-    return getattr(loss, "func", loss) in SMOOTH
+    return unwrapped(loss) in SMOOTH
+
+
+def is_robust(loss: Any) -> bool:
+    """Whether it is a known loss that grows like the error: few outliers say little."""
+    return has_kinks(loss) or unwrapped(loss) is optax.losses.huber_loss
+
+
+def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> bool:
+    """Whether a loss depends on score less target only: both may be shifted and scaled.
+
+    Args:
+      loss: a function of a score and a target.
+      shape: that of both.
+    """
+    if is_robust(loss) or unwrapped(loss) in SQUARED:
+        return True
+    pairs = np.array([[0.3, 1.7], [-1.2, 0.4], [0.9, -0.6]], np.float32)
+    with jax.numpy_dtype_promotion("standard"):
+        first, second = (
+            [loss(*(jnp.full(shape, one + shift) for one in pair)) for pair in pairs]
+            for shift in np.array([0, 2.5], np.float32)
+        )
+    return bool(np.allclose(first, second, rtol=1e-3))
+
+
+def in_units(
+    loss: Callable[..., Array], unit: ArrayLike, power: int = 2
+) -> Callable[..., Array]:
+    """`loss(u f, u y) / u^power`: a loss of scores and targets in a unit of their own.
+
+    Divided by `u^2` it is the same problem beside the squared norm of `f`. Where a loss
+    has kinks, divided by `u` it has the slopes of the loss itself.
+
+    Args:
+      loss: a function of differences.
+      unit: u, above 0, or shape `(num_outputs,)`.
+      power: of u.
+    """
+    if power == 2 and unwrapped(loss) in SQUARED:
+        return loss
+    return Partial(_of_units, loss=_partial(loss), unit=unit, factor=unit**-power)
+
+
+def _of_units(score, y, loss, unit, factor):
+    return factor * loss(unit * score, unit * y)
+
+
+def limit_slope(loss: Callable[..., Array], most: float) -> Partial:
+    """A loss with the slopes of this one, up to a limit: steps of a stream are finite.
+
+    Its values are not those of the loss.
+    """
+    return Partial(_of_limited_slope, loss=_partial(loss), most=most)
+
+
+def _of_limited_slope(score, y, loss, most):
+    slope = jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
+    return jax.lax.stop_gradient(jnp.clip(slope, -most, most)) * score
+
+
+# Losses around another one.
+AROUND = (_of_units, _of_limited_slope)
+
+
+def _partial(loss: Callable[..., Array]) -> Partial:
+    return loss if isinstance(loss, Partial) else Partial(loss)
 
 
 def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
@@ -256,8 +355,12 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
       approximation", for the pinball loss.
       https://doi.org/10.1007/s13042-011-0031-2
     """
-    function = SMOOTH[getattr(loss, "func", loss)]
-    return Partial(function, **getattr(loss, "keywords", {}), width=width)
+    function, numbers = getattr(loss, "func", loss), getattr(loss, "keywords", {})
+    if function is _of_units:
+        unit = np.resize(numbers["unit"], np.shape(width))
+        inner = smoothed(numbers["loss"], width * unit)
+        return Partial(_of_units, **{**numbers, "loss": inner})
+    return Partial(SMOOTH[function], **numbers, width=width)
 
 
 def gradient(
@@ -289,7 +392,7 @@ def as_leaves(
         raise ValueError(
             f"{where}: loss must be a function of (scores, y), got {given!r}"
         )
-    given = given if isinstance(given, Partial) else Partial(given)
+    given = _partial(given)
 
     def number(leaf):
         shape = checks.array(where, "loss", leaf).shape

@@ -121,6 +121,7 @@ class Labelled(NamedTuple):
         the learner, and for regressors.
       feature_names: names of the columns, where they are known.
       intercept: a number added to all scores, or shape `(num_outputs,)`.
+      unit: a number that multiplies them before, or shape `(num_outputs,)`.
       calibration: the factor of the scores whose softmax, or sigmoid, is the
         probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
     """
@@ -131,6 +132,7 @@ class Labelled(NamedTuple):
     feature_names: tuple[str, ...] | None = None
     intercept: float | Float[np.ndarray, " outputs"] = 0.0
     calibration: float | None = None
+    unit: float | Float[np.ndarray, " outputs"] = 1.0
 
     __repr__ = shown.short
     decision_function, predict = decision_function, predict
@@ -244,6 +246,9 @@ def support(model: Any) -> Support:
     model = inner(model)
     if isinstance(model, Labelled):
         found = support(model.model)
+        if np.any(model.unit != 1):
+            raw = np.asarray(found.coefficients) * model.unit
+            found = found._replace(coefficients=raw)
         if model.scaling is None:
             return found
         return found._replace(vectors=model.scaling.undone(np.asarray(found.vectors)))
@@ -521,8 +526,9 @@ def with_innermost(model: Any, new: Any) -> Any:
 
 
 def with_intercept(model: Any, more: float | np.ndarray) -> Any:
-    """The same with so much added to the intercept of the labelled model inside."""
-    return _with_labels(model, intercept=labelled(model).intercept + more)
+    """The same with so much added to the scores of the model in the `Labelled`."""
+    known = labelled(model)
+    return _with_labels(model, intercept=known.intercept + known.unit * more)
 
 
 def with_calibration(model: Any, factor: float | None) -> Any:
@@ -559,11 +565,12 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
     """
     y = np.asarray(y)
     if model.classes is None:
-        if not np.any(model.intercept):
+        if not np.any(model.intercept) and np.all(model.unit == 1):
             return y
         y = y[:, None] if np.ndim(model.intercept) > 0 and y.ndim == 1 else y
-        factor, logarithms = unit_of_targets(model), inverse_link(model) == losses.EXP
-        return y / factor if logarithms else y - np.asarray(model.intercept)
+        logarithms = inverse_link(model) == losses.EXP
+        away = y if logarithms else y - np.asarray(model.intercept)
+        return away / unit_of_targets(model)
     codes = known_codes(where, model.classes, y, first_row)
     return 2 * codes - 1 if len(model.classes) == 2 else codes
 
@@ -604,9 +611,10 @@ def codes_and_weights(
 
 
 def unit_of_targets(model: Any) -> Any:
-    """The values for which the model inside predicts 1, or 1 for one of values."""
+    """How much of a target is 1 for the model inside."""
+    model = labelled(model)
     exponentiates = inverse_link(model) == losses.EXP
-    return np.exp(labelled(model).intercept) if exponentiates else 1.0
+    return np.exp(model.intercept) if exponentiates else model.unit
 
 
 def listed(classes: np.ndarray | None) -> str:
@@ -778,9 +786,9 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
         ]
         found.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(found)
-    if not np.any(model.intercept):
+    if not np.any(model.intercept) and np.all(model.unit == 1):
         return scores
-    return scores.astype(np.float64) + np.asarray(model.intercept)[None]
+    return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
 @functools.partial(jax.jit, static_argnums=7)

@@ -1,7 +1,7 @@
 """The scale of features: running means and variances, and the default gamma."""
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
@@ -302,17 +302,20 @@ def gamma_of_distances(distances: Float[np.ndarray, "n n"]) -> float:
     return float(2 / np.mean(np.minimum(distances, most)))
 
 
-def robust_deviation(
-    values: Float[np.ndarray, "n ..."],
-) -> Float[np.ndarray, "..."] | np.floating:
-    """The deviation of each column as of most of its values, whatever the others are.
+def centre_and_deviation(
+    values: Float[np.ndarray, "n ..."], *, robust: bool
+) -> tuple[Float[Any, "..."], Float[Any, "..."]]:
+    """Mean and standard deviation of each column, or those of most of its values.
 
-    By the median distance from the median; where that is 0, the standard deviation.
+    The robust ones are the median, and the median distance from it by that of a normal
+    distribution. Where that is 0, as where there is no value, it is as without.
     """
     values = np.asarray(values, np.float64)
     if not len(values):
-        return np.zeros(values.shape[1:])
-    away = np.abs(values - np.median(values, axis=0))
-    # The factor makes it the deviation of a normal distribution.
-    found = 1.4826 * np.median(away, axis=0)
-    return np.where(found > 0, found, np.std(values, axis=0))
+        return np.zeros(values.shape[1:]), np.zeros(values.shape[1:])
+    mean, deviation = np.mean(values, axis=0), np.std(values, axis=0)
+    if not robust:
+        return mean, deviation
+    middle = np.median(values, axis=0)
+    away = 1.4826 * np.median(np.abs(values - middle), axis=0)
+    return middle, np.where(away > 0, away, deviation)

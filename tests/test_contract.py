@@ -1,11 +1,14 @@
 """What every learner must do, over one registry of all of them."""
 
 import functools
+import inspect
+import itertools
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import registry
 import runs
@@ -13,6 +16,8 @@ from compare import FLOAT32, assert_close, assert_same, kept
 from registry import N
 
 import budgetjax as bj
+from budgetjax import losses
+from budgetjax.online import registry as bj_registry
 
 # An operation outside `jit` is a program of its own, so these stand for all: a removal
 # that draws, an average of iterates on features, and a merge.
@@ -180,3 +185,60 @@ def test_prediction_blocks_agree_with_one_matrix():
         labels = bj.predict(state, rows[:n])
         assert labels.shape == (n,)
         np.testing.assert_array_equal(labels, np.where(scores > 0, 1, -1))
+
+
+# A value of every argument of an `init` but the kernel, the features and the seed,
+# which is not its default.
+OTHERWISE = {
+    "budget": 4,
+    "num_classes": 3,
+    "num_outputs": 2,
+    "capacity": 9,
+    "dtype": jnp.float16,
+    "maintenance": bj.RemoveOldest(),
+    "regularization": 0.02,
+    "learning_rate": 0.02,
+    "loss": losses.logistic,
+    "average": True,
+    "project_to_ball": True,
+    "confidence": 0.3,
+    "drift": 0.02,
+    "moves": 3,
+    "penalty": 0.7,
+    "variant": "PA",
+    "landmarks": np.eye(2, 3, dtype=np.float32),
+    "optimizer": optax.sgd(0.1),
+    "tolerance": 0.03,
+    "alpha": 0.4,
+    "margin": 0.5,
+    "threshold": 0.3,
+    "margin_updates": True,
+}
+# So says the docstring.
+DOCUMENTED = {("penalty", "variant")}
+
+
+@pytest.mark.parametrize("name", bj_registry.names())
+def test_every_pair_of_arguments_is_done_or_refused(name):
+    """One that changes nothing of the state is an error."""
+    algorithm = bj_registry.named("", name)
+    takes = inspect.signature(algorithm.init).parameters.keys()
+    usual = {"num_features": 3, "budget": 5}
+    if "regularization" in takes:
+        usual["regularization"] = 0.01
+    assert takes - OTHERWISE.keys() <= {"kernel", "num_features", "seed"}
+
+    @functools.cache
+    def found(*names):
+        given = usual | {one: OTHERWISE[one] for one in names}
+        try:
+            state = algorithm.init(bj.RBF(0.5), **given)
+        except ValueError:
+            return None
+        return str(jax.tree.structure(state)), *map(repr, jax.tree.leaves(state))
+
+    for pair in itertools.combinations(sorted(takes & OTHERWISE.keys()), 2):
+        if found(*pair) is not None:
+            for one, other in (pair, pair[::-1]):
+                if (one, other) not in DOCUMENTED:
+                    assert found(*pair) != found(other), f"{one} with {other}"

@@ -1,30 +1,36 @@
 """Estimators: what scikit-learn asks of them, and what users are promised."""
 
+import contextlib
 import copy
+import functools
+import itertools
 import os
 import pickle
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import Ridge
-from sklearn.metrics import r2_score
+from sklearn.metrics import d2_tweedie_score, r2_score
 from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import budgetjax as bj
-from budgetjax import datasets, losses, models
+from budgetjax import datasets, estimators, losses, models
 from budgetjax.estimators import (
     BudgetedKernelClassifier,
     BudgetedKernelRegressor,
@@ -857,6 +863,133 @@ def test_probabilities_without_a_refit_are_of_the_logistic_loss():
     )
 
 
+# What is asked for is done or refused.
+
+# A value of every parameter but `progress`, which is not its default.
+OTHERWISE = {
+    "budget": 7,
+    "algorithm": "norma",
+    "kernel": "laplacian",
+    "gamma": 0.3,
+    "maintenance": "remove_oldest",
+    "regularization": 0.02,
+    "options": {"learning_rate": 0.2},
+    "refit": False,
+    "penalty": 3.0,
+    "move_vectors": True,
+    "learn_metric": 2,
+    "epochs": 2,
+    "shuffle": False,
+    "capacity": 200,
+    "random_state": 5,
+    "rate": 0.1,
+    "class_weight": {0: 2.0, 1: 1.0},
+    "quantile": 0.3,
+    "slack": 0.2,
+    "bias_scale": 2.0,
+    "C": 3.0,
+    "norm": 1,
+    "tolerance": 0.02,
+    "max_steps": 11,
+    "max_passes": 11,
+    "cache_size": 3,
+}
+# A seed is no wish: without draws it does nothing, and says nothing.
+SILENT = {"progress", "random_state"}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What an estimator asks of the algorithms and solvers, which do nothing."""
+    seen = []
+
+    def note(*given, **more):
+        seen.append(
+            [
+                (str(jax.tree.structure(one)), *map(str, jax.tree.leaves(one)))
+                for one in (given, *more.items())
+            ]
+        )
+
+    def run(algorithm, state, rows, y, weight):
+        note(state, rows, y, weight)
+        expansion = state.expansion._replace(num_active=1)
+        return state._replace(expansion=expansion), None
+
+    def refit(model, **more):
+        note(model.model, **more)
+        return model
+
+    def one_class(state, X, **more):
+        note(state, X, **more)
+        return bj.Labelled(state)
+
+    def one_versus_rest(solver, X, y, classes, random, **more):
+        note(X, y, random.randint(99), **more)
+        raise NotFittedError
+
+    monkeypatch.setattr(estimators.online.engine, "run", run)
+    monkeypatch.setattr(estimators.online, "refit", refit)
+    monkeypatch.setattr(estimators.one_class, "one_class", one_class)
+    monkeypatch.setattr(estimators.batch, "one_versus_rest", one_versus_rest)
+
+    def asked(estimator, X, y):
+        seen.clear()
+        with contextlib.suppress(NotFittedError):
+            estimator.fit(X, y)
+        return list(seen)
+
+    return asked
+
+
+@pytest.mark.usefixtures("as_installed")
+@each
+def test_every_pair_of_parameters_is_done_or_refused(estimator, asked):
+    """One that changes nothing that is asked of an algorithm is an error."""
+    kind = type(estimator)
+    defaults = kind().get_params()
+    loss = {"loss": "huber" if kind is BudgetedKernelRegressor else "logistic"}
+    bias = {"fit_bias": not defaults.get("fit_bias")}
+    values = {k: v for k, v in (OTHERWISE | loss | bias).items() if k in defaults}
+    assert defaults.keys() - values.keys() <= SILENT
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    y = np.arange(12) % 2
+    if kind is BudgetedKernelRegressor:
+        y = X[:, 0] + 5
+    usual = {"random_state": 0} if "random_state" in defaults else {}
+    if defaults["kernel"] == "linear":
+        # Of it gamma is no parameter, as in scikit-learn.
+        usual["kernel"] = "rbf"
+
+    @functools.cache
+    def found(*names):
+        given = usual | {name: values[name] for name in names}
+        try:
+            return asked(kind(**given), X, y)
+        except ValueError:
+            return None
+
+    for pair in itertools.combinations(values, 2):
+        if found(*pair) is not None:
+            for one, other in (pair, pair[::-1]):
+                if one not in SILENT:
+                    assert found(*pair) != found(other), f"{one} with {other}"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"move_vectors": True}, "move_vectors must be its default where there is no"),
+        ({"learn_metric": True}, "learn_metric must be its default .* refit, got True"),
+        ({"penalty": [1.0, 2.0]}, r"penalty must be its default .*got \[1.0, 2.0\]"),
+    ],
+)
+def test_nothing_is_asked_of_a_refit_that_is_not_done(more, says):
+    X, y = stream()
+    with pytest.raises(ValueError, match=f"^BudgetedKernelClassifier: {says}"):
+        made("two", refit=False, **more).fit(X, y)
+
+
 # Regression.
 
 
@@ -874,6 +1007,109 @@ def test_targets_of_any_unit(offset):
     assert large.score(X, y + offset) == pytest.approx(small.score(X, unit), abs=1e-3)
     by_parts = fed(made("targets", refit=False), X, y + offset, (60,) * 4)
     assert by_parts.intercept_ == pytest.approx(np.mean(y) + offset, rel=1e-12)
+
+
+@pytest.mark.parametrize("way", ["learn_metric", "move_vectors"])
+def test_gradient_steps_for_targets_in_small_units(way):
+    """Adam knows no numbers below 1e-8."""
+    X, y = stream("targets", n=400)
+    scores = []
+    for unit in (1e-6, 1e-12):
+        model = made("targets", **{way: True, "learn_metric": False} | {way: True})
+        scores.append(model.fit(X, unit * y).score(X, unit * y))
+    # Roundings of hundreds of steps of Adam.
+    assert scores[1] == pytest.approx(scores[0], abs=0.003)
+    plain = made("targets", learn_metric=False).fit(X, y)
+    assert scores[0] > plain.score(X, y) + 0.003
+
+
+def test_outputs_in_units_of_their_own():
+    X, y = stream("targets", n=1000)
+    Y = np.stack([1e-3 * X[:, 0] * X[:, 1], y], axis=1)
+    model = BudgetedKernelRegressor(40, random_state=0).fit(X, Y)
+    scores = r2_score(Y, model.predict(X), multioutput="raw_values")
+    assert np.all(scores > 0.97)
+    support = bj.support(model.model_)
+    kernel = np.asarray(model.state_.kernel.gram(X.astype(np.float32), support.vectors))
+    raw = kernel @ np.asarray(support.coefficients) + model.intercept_
+    np.testing.assert_allclose(raw, model.predict(X), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"loss": jax.tree_util.Partial(optax.losses.huber_loss, delta=0.1)},
+        {"loss": "absolute"},
+        {"quantile": 0.5},
+    ],
+)
+def test_gross_outliers_of_robust_losses(more, parts):
+    """2 % of the targets, at a million; the largest bound is twice SVR's error."""
+    random = np.random.default_rng(0)
+    X = random.uniform(-3, 3, (1000, 1))
+    truth = np.sin(X[:, 0])
+    y = truth + 0.1 * random.normal(size=1000)
+    y[::50] += 1e6
+    model = BudgetedKernelRegressor(30, learn_metric=False, random_state=0, **more)
+    model = fed(model, X, y, (300, 700)) if parts else model.fit(X, y)
+    away = np.median(np.abs(model.predict(X) - truth))
+    assert away < 2 * np.median(np.abs(SVR().fit(X, y).predict(X) - truth))
+
+
+def test_wide_targets_of_a_robust_loss_are_no_outliers():
+    """Targets that can be predicted, fifty deviations of most of them away."""
+    X = np.random.default_rng(0).normal(size=(2000, 2))
+    y = np.exp(1.5 * X[:, 0])
+    model = BudgetedKernelRegressor(60, loss="absolute", random_state=0).fit(X, y)
+    assert np.max(y) > 50 * np.median(np.abs(y - np.median(y)))
+    assert r2_score(y, model.predict(X)) > 0.9
+
+
+def counts(n=2000, mean=3.0):
+    """Rows, the means of the targets, and targets: counts, and numbers above 0."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(n, 3))
+    means = mean * np.exp(np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, 2])
+    return X, means, random.poisson(means), means * random.gamma(2, 0.5, n)
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma"])
+def test_logarithms_of_means(loss):
+    """As well as boosted trees, with and without a refit, in parts, and as a file."""
+    X, means, *targets = counts()
+    y = targets[loss == "gamma"].astype(float)
+    half = slice(0, 1000), slice(1000, 2000)
+    trees = HistGradientBoostingRegressor(loss=loss).fit(X[half[0]], y[half[0]])
+    power = 1 + (loss == "gamma")
+    rival = d2_tweedie_score(y[half[1]], trees.predict(X[half[1]]), power=power)
+    model = BudgetedKernelRegressor(50, loss=loss, learn_metric=False, random_state=0)
+    model.fit(X[half[0]], y[half[0]])
+    score = model.score(X[half[1]], y[half[1]])
+    assert score > rival - 0.03
+    predicted = model.predict(X)
+    expected = d2_tweedie_score(y[half[1]], predicted[half[1]], power=power)
+    assert score == pytest.approx(expected, rel=1e-6)
+    # In any unit, and by parts.
+    larger = clone(model).fit(X[half[0]], 1e4 * y[half[0]]).predict(X)
+    np.testing.assert_allclose(larger, 1e4 * predicted, rtol=1e-3)
+    for refits in (True, False):
+        parts = fed(clone(model).set_params(refit=refits), X, y, (500,) * 4)
+        assert np.corrcoef(np.log(parts.predict(X)), np.log(means))[0, 1] > 0.85
+    with pytest.raises(ValueError, match=f"y must be a.* 0 for a {loss} loss, got -"):
+        model.fit(X, -1 - y)
+
+
+def test_a_loss_of_ones_own_that_grows_like_exp():
+    """It is told nothing of the scores: they are logarithms all the same."""
+    X, means, y, _ = counts(mean=20.0)
+
+    def own(score, y):
+        return jnp.exp(score) - y * score
+
+    model = BudgetedKernelRegressor(50, loss=own, random_state=0)
+    scores = model.set_params(learn_metric=False).fit(X, y).predict(X)
+    assert np.corrcoef(scores, np.log(means))[0, 1] > 0.85
 
 
 def test_constant_targets():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import losses
 from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.refitting import metric
 from budgetjax.refitting.newton import Basis
@@ -73,8 +72,9 @@ def test_the_objective_is_that_of_numpy(shape, double):
     unit = np.float64(0.5)
     parameters = (expansion.vectors / unit, jnp.asarray(W), jnp.asarray(change))
     units = unit, np.float64(1), np.float64(1)
-    fixed = (basis, units, jnp.asarray(first), np.float64(rows), np.float64(penalty))
-    objective = metric._objective(losses.hinge)
+    numbers = np.float64(rows), np.float64(penalty)
+    fixed = (basis, units, jnp.asarray(first), *numbers, None)
+    objective = metric._objective
     batch = (
         jnp.int32(3),
         jnp.asarray(X[10:], float),

@@ -1,16 +1,17 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
 from sklearn.base import RegressorMixin, clone
-from sklearn.metrics import d2_pinball_score
+from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
@@ -39,11 +40,34 @@ FEWEST_TO_REFIT = 256
 # A refit stops when a step would gain less than this part of the objective. Smaller
 # ones take twice as long, and no accuracy changed by more than 0.1 points.
 TOLERANCE = 1e-3
+# The usual C of a refit.
+PENALTY = 10.0
 # Factors of the default gamma that gamma="auto" tries, and the rows that it looks at.
 FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
 LEARNED, HELD_OUT = 4096, 1024
+# Outliers count in the mean of targets as if they were so many deviations from the
+# median, if the loss is a robust one.
+NEAR = 5.0
+# The largest slope of a loss that is not one of differences, in a stream.
+STEEPEST = 5.0
 # Rows of a reservoir to replay at once: one program, however many there are.
 REPLAYED = 256
+
+
+class SeenTargets(NamedTuple):
+    """What a regressor knows of the targets so far.
+
+    Attributes:
+      mean: their mean, one number per column, or where it is to start.
+      total: their weight.
+      most: further from the mean they count as if they were so far.
+      unit: the deviation of the first, one number per column.
+    """
+
+    mean: Any
+    total: float
+    most: Any
+    unit: Any
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -60,7 +84,7 @@ class OnlineEstimator(Estimator):
     loss: Any = None
     options: Any = None
     refit: Any = True
-    penalty: Any = 10.0
+    penalty: Any = PENALTY
     move_vectors: Any = False
     learn_metric: Any = "auto"
     epochs: Any = 1
@@ -78,6 +102,15 @@ class OnlineEstimator(Estimator):
     def _loss(self) -> Any:
         """The loss, by its name or as a function."""
         return self.loss
+
+    def _in_units(self, state: Any, labels: Labelled) -> Any:
+        """The state with the loss of targets in units of these labels."""
+        return state
+
+    def _refit_loss(self, labels: Labelled) -> Any:
+        """The loss of the refit, of targets in units of these labels."""
+        family = parameters.family_of(labels.classes is None)
+        return parameters.loss_of(self._where, family, self._loss).refit
 
     @property
     def state_(self) -> Any:
@@ -136,7 +169,6 @@ class OnlineEstimator(Estimator):
         model = self._start(X, labels, gamma, seed, refits=refits)
         state, origin = model.model, inputs.origin(model)
         targets = models.coded(where, model, y)
-        state = self._in_units(state, targets, weights)
         with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
@@ -171,8 +203,6 @@ class OnlineEstimator(Estimator):
                 *(width, dtype, y.dtype, y.shape[1:]), size=size, seed=seed
             )
             kept = empty if refits else None
-            state = self._in_units(model.model, targets, weights)
-            model = model._replace(model=state)
         else:
             model, kept = self._model, self._reservoir
         origin, dtype = inputs.origin(model), models.dtype_of(model)
@@ -190,35 +220,27 @@ class OnlineEstimator(Estimator):
         random = check_random_state(self.random_state)
         return int(random.randint(2**31 - 1)), random
 
-    def _in_units(
-        self,
-        state: Any,
-        targets: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
-    ) -> Any:
-        """The state with a usual learning rate in units of the targets, if it has one.
-
-        The gradient of a loss with kinks has no unit.
-        """
-        given = "learning_rate" in (self.options or {})
-        if given or not losses.has_kinks(getattr(state, "loss", losses.hinge)):
-            return state
-        rate = getattr(state, "learning_rate", None)
-        if rate is None:
-            return state
-        unit = _unit(targets, weights)
-        return state._replace(learning_rate=(rate * unit).astype(rate.dtype))
-
     def _checked_refit(self, num_features: int) -> bool:
         """Whether to refit; its parameters are checked before a stream is read."""
         where = self._where
         refits = bool(checks.flag(where, "refit", self.refit))
+        moves = checks.flag(where, "move_vectors", self.move_vectors)
+        checked_metric(where, self.learn_metric, num_features)
+        for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
+            checks.positive(where, "penalty", penalty)
         if refits:
-            checks.flag(where, "move_vectors", self.move_vectors)
-            checked_metric(where, self.learn_metric, num_features)
-            for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
-                checks.positive(where, "penalty", penalty)
-        return refits
+            return True
+        asked = {
+            "move_vectors": bool(moves),
+            "learn_metric": self.learn_metric not in ("auto", False),
+            "penalty": np.size(self.penalty) > 1 or self.penalty != PENALTY,
+        }
+        for name in [name for name, given in asked.items() if given]:
+            raise ValueError(
+                f"{where}: {name} must be its default where there is no refit, got "
+                f"{getattr(self, name)!r}"
+            )
+        return False
 
     def _gamma(self, X: Any, y: Any, weights: Any) -> Any:
         """The parameter; for "auto" the gamma that predicts held-out rows best.
@@ -295,6 +317,7 @@ class OnlineEstimator(Estimator):
             dtype=dtype,
             **arguments,
         )
+        state = self._in_units(state, labels)
         inputs.warn_unscaled(where, X, origin, stacklevel=6)
         # All classes are as probable until a refit calibrates the scores.
         factor = 0.0 if refits and self._calibrates else None
@@ -332,9 +355,9 @@ class OnlineEstimator(Estimator):
         nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
         if not n:
             return model
-        targets = rows.y
-        if np.any(model.intercept):
-            targets = targets - np.asarray(model.intercept)
+        # Labels are kept as the learner takes them.
+        coded = model.classes is not None
+        targets = rows.y if coded else models.coded(self._where, model, rows.y)
         examples = rows.X, nowhere, targets, rows.weights
         state = self._run(model.model, *examples, np.arange(n), size=REPLAYED)
         # Before a prediction there is no time to try whether a metric is better.
@@ -360,12 +383,6 @@ class OnlineEstimator(Estimator):
             # No example has changed the model: zeros are right.
             return model
         dtype = np.dtype(state.expansion.vectors.dtype)
-        family = parameters.family_of(models.is_regressor(state))
-        loss = parameters.loss_of(self._where, family, self._loss).refit
-        # A loss without a square grows with the unit of the targets, as the square root
-        # of the norm does.
-        kinks = losses.has_kinks(loss)
-        unit = _unit(targets, weights) if kinks else 1.0
         # Threads that wait for each other make small factorisations ten times slower on
         # a busy machine; the large products are XLA's.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
@@ -373,8 +390,8 @@ class OnlineEstimator(Estimator):
                 # Rows are moved and targets centred: not by this model once more.
                 Labelled(state),
                 **data_of(X, origin, targets, weights, dtype),
-                loss=loss,
-                penalty=np.multiply(self.penalty, unit),
+                loss=self._refit_loss(model),
+                penalty=self.penalty,
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
@@ -383,11 +400,8 @@ class OnlineEstimator(Estimator):
                 progress=self.progress,
             )
         self._variances = inputs.variances(X)
-        return model._replace(
-            model=found.model,
-            intercept=model.intercept + found.intercept,
-            calibration=found.calibration,
-        )
+        model = models.with_intercept(model, found.intercept)
+        return model._replace(model=found.model, calibration=found.calibration)
 
 
 def data_of(
@@ -457,8 +471,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
       penalty: C of the refit, or several to choose from on a held-out part of the rows.
-      move_vectors: whether the refit moves the support vectors too. It is slower, and
-        gains most for small budgets.
+      move_vectors: whether the refit moves the support vectors too, as it does with a
+        metric in any case. It is slower, and gains most for small budgets.
       learn_metric: whether the refit learns a linear map of the features together with
         the vectors: True, False, a number of features to map to, "diagonal" for one
         factor per feature, or "auto", which does so in `fit`, from 1,000 rows on, if it
@@ -640,18 +654,22 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     """Kernel regression with a bounded number of support vectors.
 
     It learns as `BudgetedKernelClassifier`, and has its parameters and attributes but
-    for these. Targets can be in any unit: their mean, in a stream that of the targets
-    so far, is subtracted before they are learned, and added to predictions. Several
-    outputs, or quantiles, share the support vectors.
+    for these. Targets can be in any unit, each output in its own: the mean of those so
+    far is subtracted, and they are divided by the deviation of those that came first.
+    Several outputs, or quantiles, share the support vectors.
 
     Args:
       algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
         "fourier". See its `init`, such as `budgetjax.sgd.init`.
       loss: "squared" (None); "huber", squared up to an error of 1 and linear beyond it,
-        in units of the target; "absolute"; or a function as for `budgetjax.sgd.init`,
-        such as `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit
-        have it. With a loss of kinks, such as "absolute", the usual learning rate and
-        the penalty are in units of the deviation of the targets.
+        in units of the target; "absolute"; "poisson", of counts and other targets of at
+        least 0, or "gamma", of those above 0, whose scores are logarithms; or a
+        function as for `budgetjax.sgd.init`, such as
+        `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit have it.
+        The learning rate is that of targets of deviation 1, or for "poisson" and
+        "gamma" of mean 1; and so is the penalty for these two and for losses with
+        kinks, such as "absolute". A function that depends on more than the error has
+        targets as they are.
       quantile: a level above 0 and below 1, such as 0.9, to predict that quantile of
         the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, one
         column of predictions each. These never cross: each row's are sorted. `loss` is
@@ -660,8 +678,11 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         `{"learning_rate": 0.1}` for "sgd".
 
     Attributes:
-      intercept_: what is added to the scores of `state_`: the mean of the targets, and
-        what the refit adds to it; one number, or one per output or quantile.
+      unit_: what the scores of `state_` are multiplied by: the deviation of the first
+        targets; one number, or one per output or quantile.
+      intercept_: what is added to them then: the mean of the targets, and what the
+        refit adds to it; as many numbers. Predictions of "poisson" and "gamma" are exp
+        of that.
 
     Example:
       >>> import numpy as np
@@ -710,8 +731,13 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
     @property
     def intercept_(self) -> float | Float[np.ndarray, " outputs"]:
-        """What is added to the scores of the state."""
+        """What is added to the scores of the state, times `unit_`."""
         return self._predicting().intercept
+
+    @property
+    def unit_(self) -> float | Float[np.ndarray, " outputs"]:
+        """What the scores of the state are multiplied by."""
+        return self._model.unit
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None
@@ -729,10 +755,9 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
         gamma = self._gamma(X, y, weights)
         y = self._columns(y)
-        zero = np.zeros(y.shape[1:])
-        _, mean, total = _centred(y, weights, zero, 0.0)
-        self._learn(X, y, weights, gamma, Labelled(None, intercept=mean))
-        self._total_weight = total
+        _, labels, seen = self._coding(y, weights, None)
+        self._learn(X, y, weights, gamma, labels)
+        self._seen = seen
         return self
 
     def partial_fit(
@@ -752,18 +777,62 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         first = not hasattr(self, "_model")
         X, y, weights = self._targeted(X, y, sample_weight, first=first)
         y = self._columns(y)
-        mean, total = np.zeros(y.shape[1:]), 0.0
-        if not first:
-            mean, total = np.asarray(self._model.intercept), self._total_weight
-            if y.shape[1:] != mean.shape:
-                raise ValueError(
-                    f"{self._where}: y must have {mean.size} columns, as in the first "
-                    f"call of partial_fit, got shape {y.shape}"
-                )
-        targets, mean, total = _centred(y, weights, mean, total)
-        self._go_on(X, y, targets, weights, Labelled(None, intercept=mean))
-        self._total_weight = total
+        if not first and y.shape[1:] != np.shape(self._model.intercept):
+            raise ValueError(
+                f"{self._where}: y must have {np.size(self._model.intercept)} columns, "
+                f"as in the first call of partial_fit, got shape {y.shape}"
+            )
+        targets, labels, seen = self._coding(y, weights, None if first else self._seen)
+        self._go_on(X, y, targets, weights, labels)
+        self._seen = seen
         return self
+
+    def _coding(
+        self,
+        y: Float[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        before: SeenTargets | None,
+    ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
+        """Targets as the state takes them, the labels, and what later targets need."""
+        loss, shape = self._stream_loss, y.shape[1:]
+        logarithms = losses.inverse_link(loss) == losses.EXP
+        if before is None:
+            before = SeenTargets(np.zeros(shape), 0.0, np.inf, np.ones(shape)[()])
+            if losses.of_differences(loss, shape):
+                before = _unseen(y[weights > 0], losses.is_robust(loss))
+            elif not logarithms:
+                before = before._replace(most=0.0)
+        targets, seen = _centred(y, weights, before)
+        intercept = seen.mean
+        if logarithms:
+            # In the space of scores. Where all have been 0, any is as good.
+            mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
+            targets, intercept = y / mean, np.log(mean)
+        return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
+
+    @property
+    def _stream_loss(self) -> Any:
+        family = parameters.REGRESSOR
+        return parameters.loss_of(self._where, family, self._loss).stream
+
+    def _in_units(self, state: Any, labels: Labelled) -> Any:
+        loss = self._of_units(state.loss, labels)
+        if loss is state.loss and not losses.of_differences(
+            loss, np.shape(labels.unit)
+        ):
+            loss = losses.limit_slope(loss, STEEPEST)
+        dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
+        loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
+        return state._replace(loss=loss)
+
+    def _refit_loss(self, labels: Labelled) -> Any:
+        return self._of_units(super()._refit_loss(labels), labels)
+
+    def _of_units(self, loss: Any, labels: Labelled) -> Any:
+        """The loss of targets in units of the labels; its kinks count in these too."""
+        if np.all(labels.unit == 1):
+            return loss
+        return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
 
     def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """The target of each row, O(n budget features).
@@ -786,10 +855,11 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2, the mean over outputs; or for quantiles the mean of their D^2.
+        """R^2, the mean over outputs; or for some losses the mean of their D^2.
 
-        D^2 is the part of the pinball loss of constant quantiles that the model saves,
-        `sklearn.metrics.d2_pinball_score`.
+        D^2 is the part of the loss of the best constant that the model saves: the
+        pinball loss of quantiles, `sklearn.metrics.d2_pinball_score`, or the deviance
+        of the Poisson or gamma distribution, `d2_tweedie_score`.
 
         Args:
           X: shape `(n, n_features_in_)`.
@@ -799,14 +869,22 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         Returns:
           At most 1, which is best.
         """
-        if self.quantile is None:
+        loss = losses.unwrapped(self._stream_loss)
+        powers = {losses.poisson: 1, losses.gamma: 2}
+        if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
         found = self.predict(X).reshape(len(y), -1)
-        given = zip(np.atleast_1d(self._levels), found.T, strict=True)
-        scores = [
-            d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
-            for level, column in given
-        ]
+        if self.quantile is None:
+            score = functools.partial(d2_tweedie_score, power=powers[loss])
+            found = np.maximum(found, np.finfo(np.float32).tiny)
+            given = zip(np.reshape(y, found.shape).T, found.T, strict=True)
+            scores = [score(*pair, sample_weight=sample_weight) for pair in given]
+        else:
+            given = zip(np.atleast_1d(self._levels), found.T, strict=True)
+            scores = [
+                d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
+                for level, column in given
+            ]
         return float(np.mean(scores))
 
     def _targeted(
@@ -826,37 +904,33 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return np.repeat(y[:, None], len(self._levels), axis=1)
 
 
-def _unit(
-    targets: Shaped[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"]
-) -> float:
-    """The deviation of most targets, or 1 where none differ."""
-    found = scaling.robust_deviation(targets[weights > 0])
-    return float(np.sqrt(np.mean(found**2))) or 1.0
+def _unseen(y: Float[np.ndarray, "n ..."], robust: bool) -> SeenTargets:
+    """What is known of targets of a loss of differences before they are learned."""
+    centre, deviation = scaling.centre_and_deviation(y, robust=robust)
+    most = NEAR * deviation if robust and np.all(deviation) else np.inf
+    return SeenTargets(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
 
 
 def _centred(
-    y: Float[np.ndarray, "n ..."],
-    weights: Float[np.ndarray, " n"],
-    mean: Float[np.ndarray, "..."],
-    total: float,
-) -> tuple[Float[np.ndarray, "n ..."], Any, float]:
-    """Targets less the mean of all up to and including each.
+    y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: SeenTargets
+) -> tuple[Float[np.ndarray, "n ..."], SeenTargets]:
+    """Targets less the mean of all up to and including each, in their unit.
 
     Args:
       y: the new targets.
       weights: weights of these.
-      mean: mean of the targets before, one number per column.
-      total: total weight of the targets before.
+      before: what is known of those before.
 
     Returns:
-      The targets, and mean and total weight after them.
+      The targets, and what is known after them.
     """
-    totals = total + np.cumsum(weights)
+    totals = before.total + np.cumsum(weights)
     # One column of them at a time: per row, not per output.
     weights, sums = (one.reshape(-1, *[1] * (y.ndim - 1)) for one in (weights, totals))
     # The mean moves by a part of the distance: a large offset takes no digits.
-    start = mean if total > 0 else y[np.argmax(weights > 0)]
-    moved = np.cumsum(weights * (y - start), axis=0) / np.where(sums > 0, sums, 1)
-    means = start + moved
+    away = np.clip(y - before.mean, -before.most, before.most)
+    moved = np.cumsum(weights * away, axis=0) / np.where(sums > 0, sums, 1)
+    means = before.mean + moved
     last = means[-1] if y.ndim > 1 else float(means[-1])
-    return y - means, last, float(totals[-1])
+    after = before._replace(mean=last, total=float(totals[-1]))
+    return (y - means) / before.unit, after

@@ -61,9 +61,11 @@ CLASSIFIER = Family(
 )
 REGRESSOR = Family(
     losses={
-        "squared": Loss(optax.losses.squared_error, "squared"),
-        "huber": Loss(optax.losses.huber_loss, "huber"),
+        "squared": Loss(optax.losses.squared_error, optax.losses.l2_loss),
+        "huber": Loss(optax.losses.huber_loss, optax.losses.huber_loss),
         "absolute": Loss(losses.absolute, losses.absolute),
+        "poisson": Loss(losses.poisson, losses.poisson),
+        "gamma": Loss(losses.gamma, losses.gamma),
     },
     targets=True,
     usual=("sgd", "sgd"),

@@ -119,7 +119,7 @@ def init(
       moves: rounds that may move support vectors, per B and per doubling of the
         stream's length; at least 0.
       landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
-        for `budgetjax.nystrom.init`. Then there is no step 1.
+        for `budgetjax.nystrom.init`. Then there is no step 1, and no `maintenance`.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -154,6 +154,11 @@ def init(
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
+        if maintenance is not None:
+            raise ValueError(
+                f"{where}: maintenance must be None with landmarks, which stay, got "
+                f"{maintenance!r}"
+            )
         shared["expansion"], basis = given(where, kernel, expansion, landmarks)
     else:
         basis = span.empty(where, expansion.ages.shape[0], kind)

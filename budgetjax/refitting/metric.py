@@ -5,8 +5,8 @@ The kernel becomes `k(x M, z M)`, and gradient steps minimise
     sum_i loss(f(x_i), y_i) + ||w||^2 / (2 STRENGTH C) + PRIOR u^2 / 2 ||M - M_0||^2
 
 over the vectors, the weights of the features of the first vectors, from 0, and M, from
-the identity or the principal directions; u is the unit of the targets, 1 for labels.
-For these the loss is the logistic one, over all classes at once, which pulls on every
+the identity or the principal directions; u is 1 for labels and SCORES for numbers.
+For labels the loss is the logistic one, over all classes at once, which pulls on every
 example: the squared hinge of one class against the rest gave a point less on letter.
 
 The passes over four fifths of the examples end where the others are predicted best;
@@ -39,9 +39,9 @@ RATE, VECTOR_RATE, MAP_RATE = 0.1, 0.3, 1.2
 # Weights of so many orthonormal features and so many steps move by the rate; of more by
 # the root less. At the same rate 500 vectors learn covtype worse than 100 in 20 passes.
 FEATURES, STEPS = 100, 1000
-# Real targets are learned in units of this part of their deviation, so that they are as
-# far from 0 as the scores of classes: in units of one, cpusmall errs by a fifth more.
-TARGET_UNIT = 0.1
+# The unit of scores of numbers, whose deviation is 1: in it they are as far from 0 as
+# the scores of classes. In units of one, cpusmall errs by a fifth more.
+SCORES = 0.1
 # The logistic loss needs larger weights than the squared hinge: letter gains a point.
 STRENGTH = 10.0
 # The weight of the map's distance from its start, in examples: without it 256 features
@@ -132,16 +132,18 @@ def learned(
     vectors = np.where(mask[:, None], original, 0)
     unit = VECTOR_RATE * unit_of(vectors[mask])
     kind = unit.dtype.type
-    target_unit = kind(1 if losses.takes_labels(loss) else _unit_of_targets(blocks()))
+    of_labels = losses.takes_labels(loss)
+    scale = kind(1 if of_labels else SCORES)
     epochs = max(epochs, -(-FEWEST_STEPS * BATCH // rows))
     more = len(mask) * epochs * -(-rows // BATCH) / (FEATURES * STEPS)
-    units = unit, target_unit / kind(more**0.5), target_unit
+    units = unit, scale / kind(more**0.5), scale
     strength = kind(STRENGTH * penalty)
-    fixed = basis, units, matrix, kind(rows), strength
+    numbers = None if of_labels else of_problems(loss, columns, kind)
+    fixed = basis, units, matrix, kind(rows), strength, numbers
     weights = np.zeros((columns, basis.num_features), unit.dtype)
     steps = functools.partial(
         minimised,
-        _objective(loss),
+        _objective,
         fixed=fixed,
         batch=BATCH,
         rate=RATE,
@@ -167,18 +169,6 @@ def learned(
     return jnp.asarray(vectors), jnp.asarray(_moved(matrix, change)), weights, unlearned
 
 
-def _unit_of_targets(blocks: Iterable[Block]) -> float:
-    """A part of the root mean variance of the targets; 1 if they are all the same."""
-    moments = np.zeros(3)
-    for block in blocks:
-        targets = block.targets.astype(np.float64)
-        powers = np.stack([targets**0, targets, targets**2])
-        moments += np.einsum("n,pnc->p", block.weights, powers)
-    _, mean, square = moments / moments[0]
-    variance = square - mean**2
-    return TARGET_UNIT * np.sqrt(variance) if variance > 0 else 1.0
-
-
 def _moved(matrix: Any, change: Any) -> Any:
     """The map after a change in units of the rate."""
     return matrix + MAP_RATE / len(change) ** 0.5 * change
@@ -197,30 +187,18 @@ def _scores(parameters: Any, fixed: Any, X: Array) -> Float[Array, "n columns"]:
     return _parts(parameters, fixed, X, jnp.int32(0))[1]
 
 
-@functools.cache
-def _objective(loss: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+def _objective(
+    parameters: Any, fixed: Any, first: Array, X: Array, targets: Array, weights: Array
+) -> Float[Array, ""]:
     """The objective of a batch, per row."""
-    of_labels = losses.takes_labels(loss)
-
-    def objective(
-        parameters: Any,
-        fixed: Any,
-        first: Array,
-        X: Array,
-        targets: Array,
-        weights: Array,
-    ) -> Float[Array, ""]:
-        _, (*_, target_unit), _, rows, strength = fixed
-        norm, scores = _parts(parameters, fixed, X, first)
-        if not of_labels:
-            numbers = of_problems(loss, scores.shape[1], scores.dtype)
-            each = jnp.sum(values(numbers, scores, targets), axis=1)
-        elif scores.shape[1] == 1:
-            each = jax.nn.softplus(-targets[:, 0] * scores[:, 0])
-        else:
-            right = (targets + 1) / 2
-            each = -jnp.sum(right * jax.nn.log_softmax(scores, axis=1), axis=1)
-        prior = PRIOR * target_unit**2 * jnp.sum(_moved(0, parameters[2]) ** 2)
-        return jnp.mean(weights * each) + (norm / strength + prior) / (2 * rows)
-
-    return objective
+    _, (*_, scale), _, rows, strength, numbers = fixed
+    norm, scores = _parts(parameters, fixed, X, first)
+    if numbers is not None:
+        each = jnp.sum(values(numbers, scores, targets), axis=1)
+    elif scores.shape[1] == 1:
+        each = jax.nn.softplus(-targets[:, 0] * scores[:, 0])
+    else:
+        right = (targets + 1) / 2
+        each = -jnp.sum(right * jax.nn.log_softmax(scores, axis=1), axis=1)
+    prior = PRIOR * scale**2 * jnp.sum(_moved(0, parameters[2]) ** 2)
+    return jnp.mean(weights * each) + (norm / strength + prior) / (2 * rows)

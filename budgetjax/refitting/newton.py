@@ -32,7 +32,8 @@ from budgetjax.support_set import Expansion
 # Examples whose outer products are summed by one matrix product.
 CHUNK = 128
 # Examples with less than this part of a problem's largest curvature are left out of
-# the Hessian, not of the gradient: the steps differ a little, not where they lead.
+# the Hessian, not of the gradient: the steps differ a little, not where they lead. Of
+# losses whose curvatures are of all sizes, as those of exp, none may be.
 NEGLIGIBLE = 1e-3
 # This part of a Hessian's diagonal is added to it.
 RIDGE = 1e-6
@@ -112,15 +113,15 @@ def _slopes(
     weights: Float[Array, "problems features"],
     penalties: Float[Array, " problems"],
 ) -> tuple[
-    Float[Array, "2 problems"],
+    Float[Array, "3 problems"],
     Float[Array, "problems features"],
     Float[Array, "problems size"],
 ]:
     """The first and second derivatives of the losses of a block.
 
     Returns:
-      The losses and their absolute values, both summed; the gradient of the sum; and
-      the second derivative of each.
+      The sums of the losses, of their absolute values, and of these up to 1 each; the
+      gradient of the first; and the second derivative of each loss.
     """
     found = _times(features, weights.T)
     targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
@@ -134,8 +135,9 @@ def _slopes(
     curvatures, (values, slopes) = jax.vmap(curvature, (0, 0, None))(
         found, targets, loss
     )
-    losses = factors * values
-    losses = jnp.stack([jnp.sum(losses, axis=0), jnp.sum(jnp.abs(losses), axis=0)])
+    sizes = jnp.abs(values)
+    losses = jnp.stack([values, sizes, jnp.minimum(sizes, 1)])
+    losses = jnp.sum(factors[None] * losses, axis=1)
     return losses, _times((factors * slopes).T, features), (factors * curvatures).T
 
 
@@ -143,9 +145,12 @@ def _curved(
     hessian: Float[Array | np.ndarray, "features features"],
     features: Float[Array, "size features"],
     curvatures: Float[np.ndarray, " size"],
+    negligible: float = NEGLIGIBLE,
 ) -> Float[Array | np.ndarray, "features features"]:
     """The Hessian and `sum_i c_i p_i p_i^T`, over examples with a curvature."""
-    rows = np.flatnonzero(curvatures > NEGLIGIBLE * np.max(curvatures))
+    # Not 0 times infinity, where a loss has overflown.
+    least = negligible * np.max(curvatures) if negligible else 0
+    rows = np.flatnonzero(curvatures > least)
     # Chunks are whole: behind the curved ones comes the first example, with nothing.
     room = len(curvatures) + CHUNK
     order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
@@ -258,13 +263,16 @@ def minimise(
     *,
     max_passes: int,
     tolerance: float,
+    negligible: float = NEGLIGIBLE,
     report: Callable[[str], object] = lambda text: None,
 ) -> tuple[Float[np.ndarray, "problems features"], np.ndarray, np.ndarray]:
     """The minimum of every problem, in passes over the blocks.
 
     Each problem makes a full Newton step where that does not raise its objective, and
-    else comes back half of the way. It has converged when the next step would gain less
-    than `tolerance` of its objective, with the absolute values of losses.
+    else, as where a loss overflows, comes back half of the way; a start that overflows
+    gives way to 0. It has converged when the next step would gain less than `tolerance`
+    of its objective, with the absolute values of losses, and those up to 1 only: what
+    outliers cost is none of it.
 
     Cost: a pass takes O(n B (d + B + C)), and O(B^2) per example within the margin and
     class; the steps O(problems B^3).
@@ -279,6 +287,7 @@ def minimise(
         of the columns of targets.
       max_passes: maximum number of passes.
       tolerance: relative gain at which a problem is solved.
+      negligible: curvatures below this part of the largest are left out.
       report: called with a message after every pass.
 
     Returns:
@@ -287,15 +296,15 @@ def minimise(
     """
     problems, width = weights.shape
     each = of_problems(loss, problems, weights.dtype)
-    best, value = weights, np.full(problems, np.inf)
+    best, value = np.zeros_like(weights), np.full(problems, np.inf)
     converged = np.zeros(problems, bool)
-    for _ in range(max_passes):
+    for number in range(max_passes):
         gradient = weights
         hessians: list[Any] = [
             np.zeros((width, width), weights.dtype) for _ in range(problems)
         ]
         # The few numbers that decide are summed in double precision.
-        totals = np.tile(np.sum(weights.astype(np.float64) ** 2, axis=1) / 2, (2, 1))
+        totals = np.tile(np.sum(weights.astype(np.float64) ** 2, axis=1) / 2, (3, 1))
         for block in blocks():
             found = features(basis, block.X)
             losses, slopes, curvatures = (
@@ -305,21 +314,22 @@ def minimise(
             totals += losses
             gradient = gradient + slopes
             for i in np.flatnonzero(~converged):
-                hessians[i] = _curved(hessians[i], found, curvatures[i])
+                hessians[i] = _curved(hessians[i], found, curvatures[i], negligible)
         # Losses may be negative: what they are rounded to goes by their size.
-        total, size = totals
+        total, rounded, size = totals
         step, curved = _steps(hessians, gradient)
         gain = np.sum(step * gradient, axis=1) / 2
-        finite = np.all(np.isfinite(curved + gradient), axis=1)
-        lower = total <= value + ROUNDING * size
+        finite = np.isfinite(total) & np.all(np.isfinite(curved + gradient), axis=1)
+        lower = finite & (total <= value + ROUNDING * rounded)
         best = np.where(lower[:, None], weights, best)
         value = np.where(lower, total, value)
-        value = np.where(lower & ~finite, np.nan, value)
-        if not np.all(np.isfinite(value)):
+        unknown = np.isinf(value)
+        if number and np.any(unknown):
             break
         converged |= lower & (gain <= tolerance * size)
-        following = np.where(lower[:, None], weights - step, (weights + best) / 2)
-        weights = np.where(converged[:, None], best, following)
+        back = np.where(unknown[:, None], 0, (weights + best) / 2)
+        following = np.where(lower[:, None], weights - step, back)
+        weights = np.where(converged[:, None], best, following).astype(best.dtype)
         report(f"objective {value.sum():.6g}, {converged.sum()}/{problems} converged")
         if np.all(converged):
             break

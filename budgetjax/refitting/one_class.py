@@ -95,7 +95,8 @@ def one_class(
     if int(inner.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     # What it adds to scores is found anew.
-    model = models.with_intercept(state, -models.labelled(state).intercept)
+    known = models.labelled(state)
+    model = models.with_intercept(state, -known.intercept / known.unit)
     rows, targets = _targets(where, X)
     # Their targets are no labels of a classifier.
     takes = models.labelled(model)._replace(classes=None)

@@ -7,13 +7,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import examples, models
+from budgetjax import examples, models, scaling
 from budgetjax.stream.batches import Batches, in_order
 
 # Examples to a block: large enough for matrix products, small beside the data.
 BLOCK = 4096
 # Batches of so many bytes are kept for the next pass; more are read in every pass.
 HELD = 256 * 2**20
+
+# So many rows tell the deviation of targets, and of what a model leaves of them.
+DEVIATED = 65_536
+# Targets of robust losses are as near as that to their median, in deviations: beyond
+# what float32 tells from a score, nothing but the side counts.
+FARTHEST = 1e4
+# Least squares, from which robust losses start, see them this near.
+NEAR = 5.0
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -89,6 +97,65 @@ def data(
             )
 
     return blocks, again
+
+
+class Units(NamedTuple):
+    """The units of the targets, in which they are learned: `(t - origin) / unit`.
+
+    Attributes:
+      origin: one number per column.
+      unit: the same.
+      centre: that of the targets in these units; 0 unless the origin has to be.
+      most: the largest distance from there.
+    """
+
+    origin: Float[np.ndarray, " columns"]
+    unit: Float[np.ndarray, " columns"]
+    centre: Float[np.ndarray, " columns"]
+    most: float
+
+    def apply(self, block: Block) -> Block:
+        """The examples with targets in these units."""
+        targets = (block.targets - self.origin) / self.unit
+        return self._within(self.most, block, targets)
+
+    def near(self, block: Block) -> Block:
+        """The examples in these units, without the outliers of a robust loss."""
+        return self._within(min(self.most, NEAR), block, block.targets)
+
+    def _within(self, most: float, block: Block, targets: np.ndarray) -> Block:
+        if self.most < np.inf:
+            targets = np.clip(targets, self.centre - most, self.centre + most)
+        return block._replace(targets=targets.astype(block.targets.dtype))
+
+
+def units(blocks: Iterable[Block], robust: bool, shifts: bool) -> Units:
+    """Units of the deviation of the first targets, from their centre if that `shifts`.
+
+    Constant targets have none to go by.
+    """
+    found = first(blocks, lambda block: block.targets)
+    centre, deviation = scaling.centre_and_deviation(found, robust=robust)
+    # Equal targets leave a rounding.
+    unit = np.where(deviation > 1e-12 * np.abs(centre), deviation, 1.0)
+    most = FARTHEST if robust else np.inf
+    if shifts:
+        return Units(centre, unit, np.zeros_like(unit), most)
+    return Units(np.zeros_like(unit), unit, centre / unit, most)
+
+
+def first(
+    blocks: Iterable[Block], numbers: Callable[[Block], np.ndarray]
+) -> np.ndarray:
+    """Numbers of the first examples of a weight, as many as tell a deviation."""
+    found, count = [], 0
+    for block in blocks:
+        rows = np.flatnonzero(block.weights > 0)
+        found.append(numbers(block)[rows])
+        count += len(rows)
+        if count >= DEVIATED:
+            break
+    return np.concatenate(found)
 
 
 class _Kept:

@@ -36,8 +36,8 @@ MAX_PASSES = 100
 # Quantiles were no better with a fifth of it, and those of 0.1 and 0.9 worse with six
 # times as much.
 WIDTHS = (0.4, 0.1, 0.05)
-# So many rows tell that deviation.
-DEVIATED = 65_536
+# The least target that has a logarithm, where all are 0.
+LEAST = 1e-30
 # Fewer examples than these tell a metric from noise badly.
 ENOUGH_FOR_METRIC = 1000
 # The first Newton steps see one of so many examples, up to a larger tolerance, if these
@@ -56,6 +56,8 @@ LOSSES: dict[str, Callable[..., Array]] = {
     "logistic": losses.logistic,
     "squared": optax.losses.l2_loss,
     "huber": optax.losses.huber_loss,
+    "poisson": losses.poisson,
+    "gamma": losses.gamma,
 }
 
 
@@ -100,9 +102,9 @@ def refit(
     Args:
       state: the state of any online algorithm with support vectors, a single model; or
         the result of `fit_stream`, for raw rows and their labels. The intercept of such
-        a regressor is solved for too. Or the `KernelModel` of a solver, such as one
-        after `budgetjax.prune`: then the bias is solved for as well, and the result is
-        a `KernelModel`.
+        a regressor is solved for too, from the mean of the targets. Or the
+        `KernelModel` of a solver, such as one after `budgetjax.prune`: then the bias is
+        solved for as well, and the result is a `KernelModel`.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
         object whose `__iter__` reads a file anew. From a generator, which can be read
@@ -113,12 +115,16 @@ def refit(
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
       loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
-        target that the model takes; or a convex function of a score and a target, both
-        scalars, with a continuous derivative (`losses.of_labels` says that targets are
-        labels). Another function object is compiled anew; the numbers of a
+        target that the model takes; "poisson" or "gamma", of a model whose scores are
+        logarithms; or a convex function of a score and a target, both scalars, with a
+        continuous derivative (`losses.of_labels` says that targets are labels).
+        Another function object is compiled anew; the numbers of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
         Quantiles and the other losses of `budgetjax.losses` with kinks are rounded over
-        a twentieth of the deviation of most errors, by `losses.smoothed`.
+        a twentieth of the deviation of most errors, by `losses.smoothed`. What depends
+        on `score - target` only is solved in units of the deviation of the targets, a
+        robust one for "huber" and losses with kinks, so that units do not matter, and
+        held-out losses of several outputs weigh alike.
       penalty: C, or several to choose from: all are solved on four fifths of the
         examples, and the one of fewest mistakes on the others, or for regression least
         loss, is solved again with all. With 100 vectors 10 was within 0.4 points of
@@ -126,7 +132,8 @@ def refit(
         checkerboard.
       move_vectors: move the support vectors too, by steps of Adam on the same
         objective. It gains most for small budgets: letter with 100 vectors 90.8 to 92.3
-        percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6.
+        percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6. A metric
+        moves them in any case: with one of "auto" this changes nothing.
       learn_metric: learn a linear map M of the features together with the vectors and
         coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
         most 64 features; a whole number for one to so many; "diagonal" for one factor
@@ -216,6 +223,11 @@ def refit(
             f"{where}: {name} must be False for {algorithm.name}, whose features are "
             "no support vectors"
         )
+    if moves and learns:
+        raise ValueError(
+            f"{where}: move_vectors must be False with learn_metric={learn_metric!r}, "
+            "which moves the vectors, got True"
+        )
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     of_labels, is_regressor = losses.takes_labels(function), models.is_regressor(state)
@@ -228,11 +240,12 @@ def refit(
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
     rereads = moves or calibrates or learn_metric is not False
-    if not again and (rereads or len(penalties) > 1 or losses.has_kinks(function)):
+    rereads = rereads or losses.has_kinks(function) or link == losses.EXP
+    if not again and (rereads or len(penalties) > 1):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors, a metric, a calibration or a loss with "
-            "kinks, got an iterator"
+            "kinks or of logarithms, got an iterator"
         )
     chooses = (
         learn_metric == "auto"
@@ -243,11 +256,24 @@ def refit(
     # What predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
     constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
+    # Where nothing is known of a loss, 0 is the start.
+    units, near = None, functools.partial(_times, int(of_labels or not is_regressor))
+    if link == losses.EXP:
+        mean = np.mean(passes.first(blocks(), lambda block: block.targets), axis=0)
+        near = functools.partial(_logarithms, mean)
+    elif again and is_regressor and not of_labels and losses.of_differences(function):
+        # The same problem, in which rates, roundings and several outputs count alike.
+        units = passes.units(blocks(), losses.is_robust(function), shifts)
+        function = losses.in_units(function, units.unit)
+        blocks = functools.partial(_mapped, units.apply, blocks)
+        near = units.near
     with progress_bar.reporting(where, progress, "passes") as report:
         problem = _Problem(
             algorithm=algorithm,
             loss=function,
             blocks=blocks,
+            near=near,
+            negligible=newton.NEGLIGIBLE if of_labels or units is not None else 0.0,
             learn=functools.partial(held_out.part, blocks, seed, False),
             held=functools.partial(held_out.part, blocks, seed, True),
             mistakes=functools.partial(held_out.mistakes, function, not is_regressor),
@@ -277,15 +303,18 @@ def refit(
             else:
                 each = _per_column(basis, penalties)
                 weights = newton.one_pass(function, basis, blocks(), each, report)
-            if moves:
+            if moves and found is None:
                 state = _with_moved_vectors(problem, state, basis, weights, chosen)
                 basis, weights = _basis(algorithm, state, constant), None
                 if calibrates:
                     _, weights, unlearned = _chosen(problem, basis, [chosen])
                 weights = _solved(problem, basis, blocks, [chosen], weights)
     shift = np.zeros(0)
+    if units is not None:
+        weights = (weights * units.unit[:, None]).astype(weights.dtype)
     if constant is not None:
         shift = weights[:, -1].astype(np.float64) * float(constant)
+        shift = shift if units is None else shift + units.origin
         shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
     state = with_weights(where, algorithm, state, basis, weights)
@@ -344,6 +373,8 @@ class _Problem(NamedTuple):
       algorithm: that of the state.
       loss: a function of a score and a target, both scalars.
       blocks: reads all examples.
+      near: makes the targets of a block those of least squares, as a start.
+      negligible: as for `newton.minimise`.
       learn: reads the same blocks, with weights of the examples that are not held out.
       held: the same, with weights of the others.
       mistakes: those of the scores of a block; see `held_out.mistakes`.
@@ -356,6 +387,8 @@ class _Problem(NamedTuple):
     algorithm: Algorithm
     loss: Callable[[Array, Array], Array]
     blocks: Callable[[], Iterator[Block]]
+    near: Callable[[Block], Block]
+    negligible: float
     learn: Callable[[], Iterator[Block]]
     held: Callable[[], Iterator[Block]]
     mistakes: Callable[[Block, Scores], np.ndarray]
@@ -458,12 +491,18 @@ def _solved(
 ) -> Float[np.ndarray, "problems features"]:
     """The weights of least objective."""
     minimise = functools.partial(
-        newton.minimise, basis=basis, max_passes=MAX_PASSES, report=problem.report
+        newton.minimise,
+        basis=basis,
+        max_passes=MAX_PASSES,
+        negligible=problem.negligible,
+        report=problem.report,
     )
     each, columns = _per_column(basis, penalties), basis.expansion.num_columns
     rows, kinks = 0, losses.has_kinks(problem.loss)
     if start is None:
-        start, rows = newton.least_squares(basis, blocks(), each, columns)
+        start, rows = newton.least_squares(
+            basis, map(problem.near, blocks()), each, columns
+        )
 
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
@@ -502,27 +541,37 @@ def _solved(
     return weights
 
 
+def _mapped(
+    function: Callable[[Block], Block], blocks: Callable[[], Iterator[Block]]
+) -> Iterator[Block]:
+    return map(function, blocks())
+
+
+def _times(factor: int, block: Block) -> Block:
+    return block._replace(targets=factor * block.targets)
+
+
+def _logarithms(mean: Float[np.ndarray, " columns"], block: Block) -> Block:
+    """The examples with logarithms of the targets, each on its way to their mean."""
+    targets = np.log(np.maximum((block.targets + mean) / 2, LEAST))
+    return block._replace(targets=targets)
+
+
 def _unexplained(
     basis: Basis,
     blocks: Iterator[Block],
     weights: Float[np.ndarray, "problems features"],
 ) -> Float[np.ndarray, " problems"]:
     """The deviation of targets less scores, as of most of the first rows."""
-    away, whole, count = [], [], 0
-    for block in blocks:
-        rows = np.flatnonzero(block.weights > 0)
-        scores = newton.scores(basis, weights, block.X)[rows]
-        targets = block.targets[rows]
-        whole.append(np.tile(targets, scores.shape[1] // targets.shape[1]))
-        away.append(whole[-1] - scores)
-        count += len(rows)
-        if count >= DEVIATED:
-            break
-    left, all_of_it = (
-        scaling.robust_deviation(np.concatenate(part)) for part in (away, whole)
-    )
-    # Constant targets, and those that a model hits, have no deviation to go by.
-    return np.where(all_of_it > 0, np.maximum(left, 1e-3 * all_of_it), 1e-3)
+
+    def away(block: Block) -> np.ndarray:
+        scores = newton.scores(basis, weights, block.X)
+        return np.tile(block.targets, len(weights) // block.targets.shape[1]) - scores
+
+    left = passes.first(blocks, away)
+    _, deviation = scaling.centre_and_deviation(left, robust=True)
+    # Of targets of deviation 1: those that a model hits leave none to go by.
+    return np.maximum(deviation, 1e-3)
 
 
 def with_weights(

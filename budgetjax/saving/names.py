@@ -50,6 +50,7 @@ MODULES = {
     "stream.reservoir": "Reservoir Rows",
     "solvers.solver": "History Objective Record Solution",
     "online.sweep": "Grid Sweep Table",
+    "estimators.online": "SeenTargets",
 }
 TYPES = {name: where for where, names in MODULES.items() for name in names.split()}
 OPTAX_STATES = tuple(
@@ -60,7 +61,10 @@ OPTAX_STATES = tuple(
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    own = (losses.hinge, losses.logistic, *losses.SMOOTH, *losses.SMOOTH.values())
+    own = (
+        *(losses.hinge, losses.logistic, losses.poisson, losses.gamma),
+        *(*losses.SMOOTH, *losses.SMOOTH.values(), *losses.AROUND),
+    )
     return {
         **{loss.__name__.strip("_"): loss for loss in own},
         "default optimizer": features.OPTIMIZER.update,

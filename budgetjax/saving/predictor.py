@@ -87,6 +87,11 @@ def predictor(where: str, model: Any) -> Predictor:
     num_features, dtype = models.num_features(where, model), models.dtype_of(model)
     parts = model.model if type(model.model) is tuple else (model.model,)
     parts = _together(tuple(_terms(models.innermost(part)) for part in parts))
+    unit = np.asarray(model.unit, dtype)
+    parts = tuple(
+        part._replace(coefficients=unit * part.coefficients, bias=unit * part.bias)
+        for part in parts
+    )
     columns = sum(part.coefficients.shape[1] for part in parts)
     return Predictor(
         parts,
