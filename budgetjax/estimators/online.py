@@ -1,15 +1,14 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
 import dataclasses
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -29,7 +28,7 @@ from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled, padded
 from budgetjax.online import engine, registry
-from budgetjax.refitting import passes
+from budgetjax.refitting import held_out, passes
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, usual_size
@@ -39,11 +38,10 @@ FEWEST_TO_REFIT = 256
 # A refit stops when a step would gain less than this part of the objective. Smaller
 # ones take twice as long, and no accuracy changed by more than 0.1 points.
 TOLERANCE = 1e-3
-# Factors of the default gamma that gamma="auto" tries, and the rows that it looks at.
-FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
-LEARNED, HELD_OUT = 4096, 1024
-# Rows of a reservoir to replay at once: one program, however many there are.
-REPLAYED = 256
+# Factors of the default gamma to choose from where rows are few.
+FACTORS = (1.0, 0.25)
+# The penalty where rows are many.
+PENALTY = 10.0
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -54,13 +52,13 @@ class OnlineEstimator(Estimator):
     _: dataclasses.KW_ONLY
     algorithm: Any = None
     kernel: Any = "rbf"
-    gamma: Any = "scale"
+    gamma: Any = "auto"
     maintenance: Any = None
     regularization: Any = None
     loss: Any = None
     options: Any = None
     refit: Any = True
-    penalty: Any = 10.0
+    penalty: Any = "auto"
     move_vectors: Any = False
     learn_metric: Any = "auto"
     epochs: Any = 1
@@ -134,29 +132,33 @@ class OnlineEstimator(Estimator):
         parts = variances * np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
         return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
-    def _learn(
-        self, X: Any, y: Any, weights: Any, gamma: Any, labels: Labelled
-    ) -> None:
+    def _learn(self, X: Any, y: Any, weights: Any, labels: Labelled) -> None:
         """Learns from nothing; see `fit`. `labels` has the classes or the intercept."""
         where, n = self._where, X.shape[0]
         shuffle = bool(checks.flag(where, "shuffle", self.shuffle))
         epochs = checks.size(where, "epochs", self.epochs)
         refits = self._checked_refit(X.shape[1])
         seed, random = self._seeds()
-        model = self._start(X, labels, gamma, seed, refits=refits)
-        state, origin = model.model, inputs.origin(model)
+        model, *rivals = (
+            self._start(X, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(X)
+        )
+        states = [one.model for one in (model, *rivals)]
+        origin = inputs.origin(model)
+        inputs.warn_unscaled(where, X, origin, stacklevel=5)
         targets = models.coded(where, model, y)
-        state = self._in_units(state, targets, weights)
+        states = [self._in_units(one, targets, weights) for one in states]
         with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
-                state = self._run(state, X, origin, targets, weights, order, report)
-        self._model = model._replace(model=state)
+                examples = X, origin, targets, weights, order, report
+                states = [
+                    self._run(one, *examples, size=held_out.AT_ONCE) for one in states
+                ]
+        self._model = model._replace(model=states[0])
         if refits:
-            examples = X, origin, targets, weights
-            self._model = self._refitted(
-                self._model, *examples, seed, learn_metric=self.learn_metric
-            )
+            given = self._model, X, origin, targets, weights, seed, states[1:]
+            self._model = self._refitted(*given, learn_metric=self.learn_metric)
         self._reservoir, self._solved = None, None
         self.n_iter_ = epochs
 
@@ -175,7 +177,9 @@ class OnlineEstimator(Estimator):
         width = X.shape[1]
         if first := not hasattr(self, "_model"):
             refits, (seed, _) = self._checked_refit(X.shape[1]), self._seeds()
-            model = self._start(X, labels, self.gamma, seed, refits=refits, first=True)
+            gamma = "scale" if _is_auto(self.gamma) else self.gamma
+            model = self._start(X, labels, gamma, seed, refits=refits, first=True)
+            inputs.warn_unscaled(self._where, X, inputs.origin(model), stacklevel=5)
             size, dtype = usual_size(width), inputs.dtype_of(X)
             empty = Reservoir.empty(
                 *(width, dtype, y.dtype, y.shape[1:]), size=size, seed=seed
@@ -226,42 +230,25 @@ class OnlineEstimator(Estimator):
         if refits:
             checks.flag(where, "move_vectors", self.move_vectors)
             checked_metric(where, self.learn_metric, num_features)
-            for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
+            for penalty in self._penalties(1):
                 checks.positive(where, "penalty", penalty)
         return refits
 
-    def _gamma(self, X: Any, y: Any, weights: Any) -> Any:
-        """The parameter; for "auto" the gamma that predicts held-out rows best.
+    def _penalties(self, rows: int) -> Shaped[np.ndarray, " penalties"]:
+        """Penalties to choose from for so many rows."""
+        given = self.penalty
+        if _is_auto(given):
+            given = held_out.PENALTIES if rows <= held_out.FEW else PENALTY
+        return np.atleast_1d(np.asarray(given, object))
 
-        All fits are of the same shapes, so that one compilation serves them.
-        """
-        given = (self.gamma, self.kernel)
-        if not all(isinstance(one, str) for one in given) or (
-            self.gamma != "auto" or self.kernel not in kernels.NAMED
-        ):
-            return self.gamma
-        usual = inputs.scale(X) or 1.0
-        seed, random = self._seeds()
-        rows = random.permutation(X.shape[0])[: LEARNED + HELD_OUT]
-        learned, held = np.split(rows, [len(rows) * LEARNED // (LEARNED + HELD_OUT)])
-        if len(np.unique(y[learned])) < 2 or not len(held):
-            return usual
-        found = []
-        with warnings.catch_warnings():
-            # The fit on all rows warns of the same.
-            warnings.simplefilter("ignore")
-            for factor in FACTORS:
-                copy: Any = clone(self)
-                model = copy.set_params(
-                    gamma=factor * usual,
-                    learn_metric=False,
-                    random_state=seed,
-                    progress=False,
-                )
-                model._calibrates = False
-                model.fit(X[learned], y[learned], weights[learned])
-                found.append(model.score(X[held], y[held], weights[held]))
-        return FACTORS[int(np.argmax(found))] * usual
+    def _gammas(self, X: Any) -> list[Any]:
+        """Parameters of the kernel to choose from for these rows."""
+        named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
+        few = X.shape[0] <= held_out.FEW and self.refit
+        if not _is_auto(self.gamma) or not (named and few):
+            return ["scale" if _is_auto(self.gamma) else self.gamma]
+        usual = inputs.scale(X)
+        return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
     def _start(
         self,
@@ -305,7 +292,6 @@ class OnlineEstimator(Estimator):
             dtype=dtype,
             **arguments,
         )
-        inputs.warn_unscaled(where, X, origin, stacklevel=6)
         # All classes are as probable until a refit calibrates the scores.
         factor = 0.0 if refits and self._calibrates else None
         return labels._replace(
@@ -346,7 +332,7 @@ class OnlineEstimator(Estimator):
         if np.any(model.intercept):
             targets = targets - np.asarray(model.intercept)
         examples = rows.X, nowhere, targets, rows.weights
-        state = self._run(model.model, *examples, np.arange(n), size=REPLAYED)
+        state = self._run(model.model, *examples, np.arange(n), size=held_out.AT_ONCE)
         # Before a prediction there is no time to try whether a metric is better.
         metric = False if self.learn_metric == "auto" else self.learn_metric
         return self._refitted(
@@ -361,10 +347,14 @@ class OnlineEstimator(Estimator):
         targets: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         seed: int,
+        rivals: Sequence[Any] = (),
         *,
         learn_metric: Any,
     ) -> Labelled:
-        """The model with the coefficients, and intercept, that are best for these."""
+        """The model with the coefficients, and intercept, that are best for these.
+
+        Or one of its rivals, if these have less error on held-out rows.
+        """
         state = model.model
         if not int(state.expansion.num_active):
             # No example has changed the model: zeros are right.
@@ -384,11 +374,12 @@ class OnlineEstimator(Estimator):
                 Labelled(state),
                 **data_of(X, origin, targets, weights, dtype),
                 loss=loss,
-                penalty=np.multiply(self.penalty, unit),
+                penalty=self._penalties(np.count_nonzero(weights)) * unit,
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
                 calibrate=self._calibrates,
+                rivals=rivals,
                 seed=seed,
                 progress=self.progress,
             )
@@ -398,6 +389,10 @@ class OnlineEstimator(Estimator):
             intercept=model.intercept + found.intercept,
             calibration=found.calibration,
         )
+
+
+def _is_auto(given: Any) -> bool:
+    return isinstance(given, str) and given == "auto"
 
 
 def data_of(
@@ -542,9 +537,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         """
         X, y, weights = self._examples(X, y, sample_weight, first=True)
         classes = inputs.classes_of(self._where, y)
-        gamma = self._gamma(X, y, weights)
         weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
-        self._learn(X, y, weights, gamma, Labelled(None, classes=classes))
+        self._learn(X, y, weights, Labelled(None, classes=classes))
         return self
 
     def partial_fit(
@@ -737,11 +731,10 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
           The estimator.
         """
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
-        gamma = self._gamma(X, y, weights)
         y = self._columns(y)
         zero = np.zeros(y.shape[1:])
         _, mean, total = _centred(y, weights, zero, 0.0)
-        self._learn(X, y, weights, gamma, Labelled(None, intercept=mean))
+        self._learn(X, y, weights, Labelled(None, intercept=mean))
         self._total_weight = total
         return self
 

@@ -18,11 +18,11 @@ from budgetjax.counter import Counter
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
 from budgetjax.online import engine, landmarks, registry
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import Algorithm, resumed
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.perceptron import perceptron
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
-from budgetjax.refitting.held_out import Scores
+from budgetjax.refitting.held_out import Fold, Judged, Scores
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
 
@@ -72,6 +72,7 @@ def refit(
     epochs: int = 20,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
+    rivals: Sequence[Any] = (),
     seed: int | Array = 0,
     progress: bool = False,
 ) -> Any:
@@ -199,6 +200,11 @@ def refit(
     seed = checks.numpy_seed(where, seed)
     checked_metric(where, learn_metric, models.num_features(where, state))
     moves = checks.flag(where, "move_vectors", move_vectors)
+    rivals = [models.innermost(one) for one in rivals]
+    if any(jax.tree.structure(one) != jax.tree.structure(state) for one in rivals):
+        raise ValueError(
+            f"{where}: rivals must be states that differ from state in numbers only"
+        )
     calibrates = checks.flag(where, "calibrate", calibrate)
     learns = learn_metric is not False and learn_metric != "auto"
     if (moves or learns) and algorithm.with_vectors is None:
@@ -218,18 +224,20 @@ def refit(
     if calibrates and is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
-    rereads = moves or calibrates or learn_metric is not False
+    rereads = moves or calibrates or learn_metric is not False or bool(rivals)
     if not again and (rereads or len(penalties) > 1 or losses.has_kinks(function)):
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors, a metric, a calibration or a loss with "
             "kinks, got an iterator"
         )
+    # What can be read once only has nothing to choose.
+    rows = sum(np.sum(block.weights > 0) for block in blocks()) if again else 0
     chooses = (
         learn_metric == "auto"
         and algorithm.with_vectors is not None
         and state.kernel.stationary
-        and sum(np.sum(block.weights > 0) for block in blocks()) >= ENOUGH_FOR_METRIC
+        and rows >= ENOUGH_FOR_METRIC
     )
     # What predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
@@ -239,41 +247,48 @@ def refit(
             algorithm=algorithm,
             loss=function,
             blocks=blocks,
-            learn=functools.partial(held_out.part, blocks, seed, False),
-            held=functools.partial(held_out.part, blocks, seed, True),
             mistakes=functools.partial(held_out.mistakes, function, not is_regressor),
             tolerance=float(tolerance),
             epochs=epochs,
             seed=seed,
             report=report,
         )
-        basis, chosen = _basis(algorithm, state, constant), penalties[0]
-        # The scores of a model that has not learned the held-out examples.
-        weights = found = None
-        unlearned: Any = None
-        if len(penalties) > 1 or chooses or (calibrates and not (learns or moves)):
-            chosen, weights, unlearned = _chosen(problem, basis, penalties)
+        number = held_out.FOLDS if rows <= held_out.FEW else 1
+        deal = functools.partial(_folds, problem, constant, not of_solver, number)
+        folds, chosen, judged = [], penalties[0], []
+        basis = weights = found = None
+        once = calibrates and not (learns or moves)
+        if rivals or len(penalties) > 1 or chooses or once:
+            tried = []
+            for one in (state, *rivals):
+                folds = deal(one)
+                tried.append((one, folds, *_chosen(problem, folds, penalties)))
+            best = int(np.argmin([error for *_, error in tried]))
+            state, folds, chosen, judged, _ = tried[best]
+        elif learns or calibrates:
+            folds = deal(state)
         if learns or chooses:
-            rival = unlearned if chooses else None
-            found = _with_metric(problem, state, basis, learn_metric, chosen, rival)
-        if found is not None and of_labels:
-            # The logistic loss has these weights, for the root of the first vectors.
-            state, weights, unlearned = found
-        else:
-            if found is not None:
-                (state, _, unlearned), weights = found, None
-                basis = _basis(algorithm, state, constant)
+            rival = judged[0].scores if chooses else None
+            found = _with_metric(problem, folds[0], learn_metric, chosen, rival)
+        if found is not None:
+            other, weights, scores = found
+            state, basis = resumed(state, other), folds[0].basis
+            judged = [Judged(scores, folds[0].held)]
+        # The logistic loss has these weights, for the root of the first vectors.
+        if found is None or not of_labels:
+            solved = functools.partial(_fitted, problem, constant, [chosen], moves)
             if again:
-                weights = _solved(problem, basis, blocks, [chosen], weights)
+                state, basis, weights = solved(state, blocks)
             else:
+                basis = _basis(algorithm, state, constant)
                 each = _per_column(basis, penalties)
                 weights = newton.one_pass(function, basis, blocks(), each, report)
-            if moves:
-                state = _with_moved_vectors(problem, state, basis, weights, chosen)
-                basis, weights = _basis(algorithm, state, constant), None
-                if calibrates:
-                    _, weights, unlearned = _chosen(problem, basis, [chosen])
-                weights = _solved(problem, basis, blocks, [chosen], weights)
+            if moves and calibrates:
+                judged = []
+                for fold in folds:
+                    _, *own = solved(fold.state, fold.learn)
+                    scores = functools.partial(newton.scores, *own)
+                    judged.append(Judged(scores, fold.held))
     shift = np.zeros(0)
     if constant is not None:
         shift = weights[:, -1].astype(np.float64) * float(constant)
@@ -288,8 +303,7 @@ def refit(
         model = models.with_intercept(model, shift)
     model = models.with_innermost(model, state)
     if calibrates:
-        found = held_out.calibrated(unlearned, problem.held)
-        return models.with_calibration(model, found)
+        return models.with_calibration(model, held_out.calibrated(judged))
     # That of other coefficients says nothing.
     return model if model is state else models.with_calibration(model, None)
 
@@ -332,8 +346,6 @@ class _Problem(NamedTuple):
       algorithm: that of the state.
       loss: a function of a score and a target, both scalars.
       blocks: reads all examples.
-      learn: reads the same blocks, with weights of the examples that are not held out.
-      held: the same, with weights of the others.
       mistakes: those of the scores of a block; see `held_out.mistakes`.
       tolerance: as in `refit`, as the next two.
       epochs: of steps.
@@ -344,8 +356,6 @@ class _Problem(NamedTuple):
     algorithm: Algorithm
     loss: Callable[[Array, Array], Array]
     blocks: Callable[[], Iterator[Block]]
-    learn: Callable[[], Iterator[Block]]
-    held: Callable[[], Iterator[Block]]
     mistakes: Callable[[Block, Scores], np.ndarray]
     tolerance: float
     epochs: int
@@ -367,44 +377,70 @@ def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " pro
     return each.astype(basis.root.dtype)
 
 
-def _chosen(
-    problem: _Problem, basis: Basis, penalties: list[float]
-) -> tuple[float, Float[np.ndarray, "columns features"], Scores]:
-    """The penalty of least error on the held-out examples.
+def _folds(
+    problem: _Problem, constant: Any, streams: bool, number: int, state: Any
+) -> list[Fold]:
+    """Folds, with vectors that a stream of what each learns has chosen."""
+    found = []
+    for i in range(number):
+        deal = functools.partial(held_out.part, problem.blocks, problem.seed, i)
+        learn, held = (functools.partial(deal, keep) for keep in (False, True))
+        if streams:
+            own = held_out.streamed(problem.algorithm, state, learn, problem.seed)
+        else:
+            own = state
+        found.append(Fold(learn, held, own, _basis(problem.algorithm, own, constant)))
+    return found
 
-    With the weights and the scores of the model that has learned the others.
+
+def _chosen(
+    problem: _Problem, folds: list[Fold], penalties: list[float]
+) -> tuple[float, list[Judged], float]:
+    """The penalty of least error on held-out examples, its models, and the error.
+
+    Of the penalties that chance may have made as good it is the largest.
     """
-    weights = _solved(problem, basis, problem.learn, penalties)
-    scores = functools.partial(newton.scores, basis, weights)
-    best = int(np.argmin(held_out.errors(problem.mistakes, problem.held, scores)))
-    weights = np.split(weights, len(penalties))[best]
-    return penalties[best], weights, functools.partial(newton.scores, basis, weights)
+    errors, products, found = 0.0, 0.0, []
+    for fold in folds:
+        weights = _solved(problem, fold.basis, fold.learn, penalties)
+        scores = functools.partial(newton.scores, fold.basis, weights)
+        more = held_out.errors(problem.mistakes, fold.held, scores)
+        errors, products = errors + more[0], products + more[1]
+        found.append(np.split(weights, len(penalties)))
+    least = int(np.argmin(errors))
+    allowed = errors[least] + held_out.LEEWAY * held_out.chance(products, least)
+    best = int(np.argmax(np.where(errors <= allowed, penalties, 0)))
+    judged = [
+        Judged(functools.partial(newton.scores, fold.basis, each[best]), fold.held)
+        for fold, each in zip(folds, found, strict=True)
+    ]
+    return penalties[best], judged, float(errors[least])
 
 
 def _with_metric(
     problem: _Problem,
-    state: Any,
-    basis: Basis,
+    fold: Fold,
     form: bool | str | int,
     penalty: float,
     rival: Scores | None,
 ) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
-    """The state with a learned metric and its vectors, and weights of the features.
+    """The state of a fold with a learned metric and its vectors, and weights.
 
-    The weights are for the root of the basis. The third are the scores of the model
+    The weights are for the root of its basis. The third are the scores of the model
     that has not learned the held-out examples. None if the rival's are as good.
     """
-    algorithm, mistakes, held = problem.algorithm, problem.mistakes, problem.held
+    algorithm, mistakes = problem.algorithm, problem.mistakes
+    state, held = fold.state, fold.held
     _, width = state.expansion.vectors.shape
     dtype = state.expansion.vectors.dtype
     inner = state.kernel.kernel if isinstance(state.kernel, Mapped) else state.kernel
     found = metric.learned(
-        basis._replace(kernel=inner),
+        fold.basis._replace(kernel=inner),
         metric.start(state.kernel, form, width, dtype, problem.blocks),
         loss=problem.loss,
-        learn=problem.learn,
+        learn=fold.learn,
         blocks=problem.blocks,
-        judge=lambda scores: float(held_out.errors(mistakes, held, scores)[0]),
+        judge=lambda scores: float(held_out.errors(mistakes, held, scores)[0][0]),
         worth=rival and functools.partial(held_out.better, mistakes, held, rival),
         penalty=penalty,
         epochs=problem.epochs,
@@ -419,22 +455,30 @@ def _with_metric(
     return jax.jit(algorithm.with_vectors)(state, vectors), weights, unlearned
 
 
-def _with_moved_vectors(
+def _fitted(
     problem: _Problem,
+    constant: Float[Array, ""] | None,
+    penalties: list[float],
+    moves: bool,
     state: Any,
-    basis: Basis,
-    weights: Float[np.ndarray, "columns features"],
-    penalty: float,
-) -> Any:
-    """The state with vectors of a smaller objective, whose coefficients are not."""
+    blocks: Callable[[], Iterator[Block]],
+) -> tuple[Any, Basis, Float[np.ndarray, "problems features"]]:
+    """The state, with vectors of a smaller objective if they move; and its weights."""
+    algorithm = problem.algorithm
+    basis = _basis(algorithm, state, constant)
+    weights = _solved(problem, basis, blocks, penalties)
+    if not moves:
+        return state, basis, weights
     vectors = moving_vectors.moved(
-        *(problem.loss, basis, problem.blocks, weights, penalty),
+        *(problem.loss, basis, blocks, weights, penalties[0]),
         epochs=problem.epochs,
         seed=problem.seed,
         report=problem.report,
     )
-    assert problem.algorithm.with_vectors is not None, "refused before"
-    return jax.jit(problem.algorithm.with_vectors)(state, vectors)
+    assert algorithm.with_vectors is not None, "refused before"
+    state = jax.jit(algorithm.with_vectors)(state, vectors)
+    basis = _basis(algorithm, state, constant)
+    return state, basis, _solved(problem, basis, blocks, penalties)
 
 
 def _solved(
