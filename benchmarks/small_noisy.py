@@ -2,12 +2,12 @@
 
     python benchmarks/small_noisy.py
 
-Nothing is chosen: `BudgetedKernelClassifier()` and `BudgetedKernelRegressor()` of a
-hundred support vectors stand beside `LogisticRegression` or `Ridge`, `SVC` or `SVR`, and
-`HistGradientBoostingClassifier` or `-Regressor`, all with their defaults. Features, and
-real targets, are standardised by the rows learned. Each figure is accuracy, or R^2, in
-percent on up to 2,000 other rows, a mean over some draws of the rows; the rank, from 1
-to 4, is that of this mean in its row.
+Nothing is chosen: `BudgetedKernelClassifier()` and `BudgetedKernelRegressor()`, of a
+hundred support vectors, stand beside `LogisticRegression` or `Ridge`, `SVC` or `SVR`,
+and `HistGradientBoostingClassifier` or `-Regressor`, all with their defaults. Features,
+and real targets, are standardised by the rows learned. Each figure is accuracy, or R^2,
+in percent on up to 2,000 other rows, a mean over some draws of the rows; the rank, from
+1 to 4, is that of this mean in its row.
 
 A run keeps what the file of results holds already.
 """

@@ -257,20 +257,6 @@ def empty(
     )
 
 
-def emptied(expansion: Expansion) -> Expansion:
-    """The same slots, all free."""
-    average = expansion.average
-    if average is not None:
-        zero = jnp.zeros_like(average.total)
-        average = average._replace(since=zero, total=zero)
-    return jax.tree.map(jnp.zeros_like, expansion)._replace(
-        ages=jnp.full_like(expansion.ages, FREE),
-        scale=jnp.ones_like(expansion.scale),
-        budget=expansion.budget,
-        average=average,
-    )
-
-
 def kernel_rows(
     kernel: Kernel,
     expansion: Expansion,

@@ -177,7 +177,7 @@ class OnlineEstimator(Estimator):
         width = X.shape[1]
         if first := not hasattr(self, "_model"):
             refits, (seed, _) = self._checked_refit(X.shape[1]), self._seeds()
-            gamma = "scale" if _is_auto(self.gamma) else self.gamma
+            (gamma,) = self._gammas(X, first=True)
             model = self._start(X, labels, gamma, seed, refits=refits, first=True)
             inputs.warn_unscaled(self._where, X, inputs.origin(model), stacklevel=5)
             size, dtype = usual_size(width), inputs.dtype_of(X)
@@ -241,13 +241,13 @@ class OnlineEstimator(Estimator):
             given = held_out.PENALTIES if rows <= held_out.FEW else PENALTY
         return np.atleast_1d(np.asarray(given, object))
 
-    def _gammas(self, X: Any) -> list[Any]:
-        """Parameters of the kernel to choose from for these rows."""
+    def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
+        """Parameters of the kernel to choose from; `first` if more rows are to come."""
+        if not _is_auto(self.gamma):
+            return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
-        few = X.shape[0] <= held_out.FEW and self.refit
-        if not _is_auto(self.gamma) or not (named and few):
-            return ["scale" if _is_auto(self.gamma) else self.gamma]
-        usual = inputs.scale(X)
+        few = X.shape[0] <= held_out.FEW and self.refit and not first
+        usual = inputs.scale(X) if named and few else 0.0
         return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
     def _start(
@@ -374,7 +374,7 @@ class OnlineEstimator(Estimator):
                 Labelled(state),
                 **data_of(X, origin, targets, weights, dtype),
                 loss=loss,
-                penalty=self._penalties(np.count_nonzero(weights)) * unit,
+                penalty=self._penalties(int(np.count_nonzero(weights))) * unit,
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
@@ -445,9 +445,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
       gamma: parameter of all but "linear". "scale" is two over the mean squared
-        distance of the first rows that come, `budgetjax.default_gamma`. "auto", in
-        `fit`, tries this times 1/4, 1/2, 1, 2 and 4 on up to 4,096 rows, and takes what
-        predicts up to 1,024 others best.
+        distance of the first rows that come, `budgetjax.default_gamma`. "auto" is
+        "scale" too, but where `fit` has at most 2,000 rows and refits: then it is that
+        or a quarter of it, what predicts held-out rows better.
       maintenance: strategy for a full budget, or its name, such as "merge", "project"
         or "remove_oldest". None merges with a Gaussian kernel and projects with any
         other. After a refit, whose coefficients are large and balance each other,
@@ -461,7 +461,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
-      penalty: C of the refit, or several to choose from on a held-out part of the rows.
+      penalty: C of the refit, such as 1.0, or a list of several to choose from on
+        held-out rows. "auto" chooses from 0.01, 0.1, 1 and 10, in five folds, where
+        there are at most 2,000 rows, which may be noise; it is 10 where there are more.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
         gains most for small budgets.
       learn_metric: whether the refit learns a linear map of the features together with
@@ -604,11 +606,12 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         """The probability of each class, after a refit or with `loss="logistic"`.
 
         The softmax of the scores times a factor, for two classes the sigmoid, so that
-        the most probable class is the predicted one. The refit fits the factor on a
-        fifth of the rows that it holds out, and solves for the coefficients with all
-        rows then. Without a refit the factor is 1. Weights of rows and classes count:
-        probabilities are those of data in which a row of weight 2 stands twice, so with
-        `class_weight="balanced"` of data with equally many rows of each class.
+        the most probable class is the predicted one. The refit fits the factor on rows
+        that it holds out, a fifth of them or, of at most 2,000, all in five folds, and
+        solves for the coefficients with all rows then. Without a refit the factor is 1.
+        Weights of rows and classes count: probabilities are those of data in which a
+        row of weight 2 stands twice, so with `class_weight="balanced"` of data with
+        equally many rows of each class.
 
         `partial_fit` after `fit` goes on with the factor of `fit`.
 

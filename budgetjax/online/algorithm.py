@@ -61,10 +61,16 @@ def restarted(state: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def emptied(algorithm: "Algorithm", state: Any) -> Any:
     """The state before its first example, with all that its `init` was given."""
-    again = ("num_seen", "num_mistakes", "num_updates", *(algorithm.memory or ()))
-    zeros = jax.tree.map(jnp.zeros_like, {name: getattr(state, name) for name in again})
-    expansion = support_set.emptied(state.expansion)
-    return algorithm.restarted(state._replace(expansion=expansion, **zeros))
+    counters = ("num_seen", "num_mistakes", "num_updates")
+    names = ("expansion", *counters, *(algorithm.memory or ()))
+    zeros = {name: jax.tree.map(jnp.zeros_like, getattr(state, name)) for name in names}
+    expansion = state.expansion
+    zeros["expansion"] = zeros["expansion"]._replace(
+        ages=jnp.full_like(expansion.ages, support_set.FREE),
+        scale=jnp.ones_like(expansion.scale),
+        budget=expansion.budget,
+    )
+    return algorithm.restarted(state._replace(**zeros))
 
 
 @jax.jit
