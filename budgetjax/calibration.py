@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import optimize, special
 
 from budgetjax import checks, examples, losses, models
 
 # The smallest factor, over the largest difference of scores: even scores that say
 # nothing keep their order.
 LEAST = 1e-6
-MAX_STEPS = 100
 
 
 def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
@@ -58,7 +58,8 @@ def probabilities(model: Any, X: Any) -> Float[np.ndarray, "n classes"]:
 
 def of_scores(model: Any, scores: Any) -> Float[np.ndarray, "n classes"]:
     """The probabilities for these scores of a model."""
-    return _softmax(_factor(model) * _columns(np.asarray(scores)))
+    columns = _factor(model) * _columns(np.asarray(scores))
+    return special.softmax(columns, axis=1)
 
 
 def gives_probabilities(model: Any) -> bool:
@@ -149,7 +150,7 @@ def fitted(
     codes: Int[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],
 ) -> float:
-    """The factor of least weighted log loss; O(n C) per step of Newton's method.
+    """The factor of least weighted log loss, a zero of its derivative; O(n C) per step.
 
     The targets are Platt's: a class has the probability `(n + 1) / (n + 2)` where it is
     the label, with n effective rows, and the others share the rest, so that the factor
@@ -179,22 +180,18 @@ def fitted(
     label = np.take_along_axis(columns, codes[:, None].astype(np.intp), 1)[:, 0]
     others = (np.sum(columns, axis=1) - label) / (columns.shape[1] - 1)
     wanted = weights @ (label * (effective + 1) + others) / (effective + 2)
-    # The derivative rises in the factor: its zero lies between these.
-    least, most = LEAST / span, np.inf
-    factor = 1 / span
-    for _ in range(MAX_STEPS):
-        chances = _softmax(factor * columns)
-        means = np.sum(chances * columns, axis=1)
-        slope = weights @ means - wanted
-        curvature = weights @ np.sum(chances * (columns - means[:, None]) ** 2, axis=1)
-        least, most = (factor, most) if slope < 0 else (least, factor)
-        following = factor - slope / curvature if curvature > 0 else np.inf
-        if not least < following < most:
-            following = 2 * factor if most == np.inf else (least + most) / 2
-        if abs(following - factor) <= 1e-10 * factor:
-            break
-        factor = following
-    return float(factor)
+
+    def slope(factor: float) -> float:
+        chances = special.softmax(factor * columns, axis=1)
+        return float(weights @ np.sum(chances * columns, axis=1) - wanted)
+
+    # It rises in the factor, to above 0.
+    least, most = LEAST / span, 1 / span
+    while slope(most) < 0:
+        most *= 2
+    if slope(least) >= 0:
+        return float(least)
+    return float(optimize.brentq(slope, least, most, xtol=1e-10 * least, rtol=1e-10))
 
 
 def _columns(
@@ -203,8 +200,3 @@ def _columns(
     """One column per class, in doubles."""
     scores = scores.astype(np.float64)
     return np.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
-
-
-def _softmax(scores: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
-    powers = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-    return powers / np.sum(powers, axis=1, keepdims=True)
