@@ -191,7 +191,8 @@ def fitted(
         most *= 2
     if slope(least) >= 0:
         return float(least)
-    return float(optimize.brentq(slope, least, most, xtol=1e-10 * least, rtol=1e-10))
+    found: Any = optimize.brentq(slope, least, most, xtol=1e-10 * least)
+    return float(found)
 
 
 def _columns(

@@ -390,7 +390,9 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
     best = penalties[int(np.argmin(costs))]
     assert best != penalties[0]
     # Landmarks are the same for all examples: no stream chooses others.
-    targets = {"loss": optax.losses.squared_error} if num_classes == 0 else {}
+    targets: dict[str, Any] = {}
+    if num_classes == 0:
+        targets["loss"] = optax.losses.squared_error
     state = bj.nystrom.init(
         bj.RBF(GAMMA),
         num_features=D,

@@ -268,8 +268,7 @@ def refit(
         # Vectors of a solver are rows, that no label has moved.
         number = held_out.FOLDS if rows <= held_out.FEW else 1
         deal = functools.partial(_folds, problem, constant, not of_solver, number)
-        folds, chosen, judged = [], penalties[0], []
-        basis = weights = found = None
+        folds, chosen, judged, found = [], penalties[0], [], None
         once = calibrates and not (learns or moves)
         if rivals or len(penalties) > 1 or chooses or once:
             dealt = [(one, deal(one)) for one in (state, *rivals)]
@@ -281,24 +280,24 @@ def refit(
             rival = judged[0].scores if chooses else None
             found = _with_metric(problem, folds[0], learn_metric, chosen, rival)
         if found is not None:
-            other, weights, scores = found
-            state, basis = resumed(state, other), folds[0].basis
-            judged = [Judged(scores, folds[0].held)]
-        # The logistic loss has these weights, for the root of the first vectors.
-        if found is None or not of_labels:
-            solved = functools.partial(_fitted, problem, constant, [chosen], moves)
-            if again:
-                state, basis, weights = solved(state, blocks)
-            else:
-                basis = _basis(algorithm, state, constant)
-                each = _per_column(basis, penalties)
-                weights = newton.one_pass(function, basis, blocks(), each, report)
+            state = resumed(state, found[0])
+            judged = [Judged(found[2], folds[0].held)]
+        solved = functools.partial(_fitted, problem, constant, [chosen], moves)
+        if found is not None and of_labels:
+            # The logistic loss has these weights, for the root of the first vectors.
+            weights, basis = found[1], folds[0].basis
+        elif again:
+            state, basis, weights = solved(state, blocks)
             if moves and calibrates:
                 judged = []
                 for fold in folds:
                     _, *own = solved(fold.state, fold.learn)
                     scores = functools.partial(newton.scores, *own)
                     judged.append(Judged(scores, fold.held))
+        else:
+            basis = _basis(algorithm, state, constant)
+            each = _per_column(basis, penalties)
+            weights = newton.one_pass(function, basis, blocks(), each, report)
     shift = np.zeros(0)
     if constant is not None:
         shift = weights[:, -1].astype(np.float64) * float(constant)
@@ -410,13 +409,14 @@ def _chosen(
 
     Of the penalties that chance may have made as good it is the largest.
     """
-    errors, products, found = 0.0, 0.0, []
+    size = len(penalties)
+    errors, products, found = np.zeros(size), np.zeros((size, size)), []
     for fold in folds:
         weights = _solved(problem, fold.basis, fold.learn, penalties)
         scores = functools.partial(newton.scores, fold.basis, weights)
         more = held_out.errors(problem.mistakes, fold.held, scores)
         errors, products = errors + more[0], products + more[1]
-        found.append(np.split(weights, len(penalties)))
+        found.append(np.split(weights, size))
     least = int(np.argmin(errors))
     allowed = errors[least] + held_out.LEEWAY * held_out.chance(products, least)
     best = int(np.argmax(np.where(errors <= allowed, penalties, 0)))
