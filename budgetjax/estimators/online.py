@@ -238,7 +238,7 @@ class OnlineEstimator(Estimator):
         """Penalties to choose from for so many rows."""
         given = self.penalty
         if _is_auto(given):
-            given = held_out.PENALTIES if rows <= held_out.FEW else PENALTY
+            given = held_out.PENALTIES if rows <= held_out.FEW_TO_PENALISE else PENALTY
         return np.atleast_1d(np.asarray(given, object))
 
     def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
@@ -462,8 +462,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
       penalty: C of the refit, such as 1.0, or a list of several to choose from on
-        held-out rows. "auto" chooses from 0.01, 0.1, 1 and 10, in five folds, where
-        there are at most 2,000 rows, which may be noise; it is 10 where there are more.
+        held-out rows: a fifth, or all in five folds where there are at most 2,000.
+        "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
+        noise; it is 10 for more.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
         gains most for small budgets.
       learn_metric: whether the refit learns a linear map of the features together with

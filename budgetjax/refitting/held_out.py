@@ -27,7 +27,8 @@ FEW = 2000
 LEEWAY = 0.3
 # Rows to stream at once: one program, however many there are.
 AT_ONCE = 256
-# Penalties that estimators choose from for few examples, which may be noise.
+# Penalties that estimators choose from for so many examples, which may be noise.
+FEW_TO_PENALISE = 5000
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 
 
