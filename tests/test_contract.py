@@ -17,6 +17,7 @@ from registry import N
 
 import budgetjax as bj
 from budgetjax import losses
+from budgetjax.online import algorithm
 from budgetjax.online import registry as bj_registry
 
 # An operation outside `jit` is a program of its own, so these stand for all: a removal
@@ -170,6 +171,20 @@ def test_run_leaves_the_old_state_alone(row):
     copy = jax.tree.map(np.array, state)
     bj.run(row.algorithm, state, X, y)
     chex.assert_trees_all_equal(jax.device_get(state), copy)
+
+
+@registry.some
+def test_emptied_learns_as_it_did_at_first(row):
+    if row.algorithm.memory is None:
+        pytest.skip("labels move none of its vectors")
+    X, y = row.stream()
+    state, _ = bj.run(row.algorithm, row.roomy(), X, y)
+    empty = algorithm.emptied(row.algorithm, state)
+    assert not np.any(empty.expansion.mask)
+    assert jax.tree.structure(empty) == jax.tree.structure(row.roomy())
+    again, _ = bj.run(row.algorithm, empty, X, y)
+    scores = [bj.decision_function(one, X) for one in (again, state)]
+    np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-4)
 
 
 def test_prediction_blocks_agree_with_one_matrix():

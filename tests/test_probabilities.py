@@ -9,6 +9,7 @@ from test_models import CLASSES, X, learned, regressor, streamed, y
 
 import budgetjax as bj
 from budgetjax import calibration
+from budgetjax.refitting import held_out, passes
 from budgetjax.scaling import Scaling
 
 N = len(X)
@@ -138,16 +139,29 @@ def test_errors():
 
 
 def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
-    """The scores of the held-out fifth, by the weights of the other four."""
+    """Each fifth's scores are of vectors and weights that the other four have given."""
     state = learned()
     model = bj.refit(state, X, y, calibrate=True)
     plain = bj.refit(state, X, y, tolerance=1e-8)
     np.testing.assert_allclose(
         bj.decision_function(model, X), bj.decision_function(plain, X), atol=1e-2
     )
-    held = np.random.default_rng(0).random(N) < 0.2
-    part = bj.refit(state, X, y, weight=np.where(held, 0.0, 1.0))
-    expected = bj.calibrated(part, X[held], y[held]).calibration
+    scores, codes = [], []
+    for fold in range(held_out.FOLDS):
+        block = passes.Block(X, y[:, None].astype(np.float32), np.ones(N, np.float32))
+        (part,) = held_out.part(lambda block=block: iter([block]), 0, fold, True)
+        held = part.weights > 0
+        assert 5 <= np.sum(held) <= 7
+        others = block._replace(weights=np.where(held, 0, 1).astype(np.float32))
+        own = held_out.streamed(
+            bj.perceptron, state, lambda others=others: iter([others]), 0
+        )
+        own = bj.refit(own, X, y, weight=others.weights)
+        scores.append(np.asarray(bj.decision_function(own, X[held])))
+        codes.append((y[held] > 0).astype(np.int32))
+    codes = np.concatenate(codes)
+    assert len(codes) == N
+    expected = calibration.fitted(np.concatenate(scores), codes, np.ones(N))
     np.testing.assert_allclose(model.calibration, expected, rtol=1e-3)
     assert type(model) is bj.Labelled
     batches = [(X[:12], y[:12]), (X[12:], y[12:])]

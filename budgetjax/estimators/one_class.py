@@ -66,6 +66,10 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     move_vectors: Any = dataclasses.field(init=False)
     learn_metric: Any = dataclasses.field(init=False)
 
+    def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
+        # No label says which is better.
+        return [self.gamma]
+
     @property
     def offset_(self) -> float:
         """The threshold of the scores."""
@@ -91,7 +95,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
         checks.fraction(self._where, "rate", self.rate)
-        self._learn(X, y, weights, self.gamma, Labelled(None))
+        self._learn(X, y, weights, Labelled(None))
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None):
@@ -127,6 +131,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         targets: Any,
         weights: Float[np.ndarray, " n"],
         seed: int,
+        rivals: Any = (),
         *,
         learn_metric: Any,
     ) -> Labelled:

@@ -2,15 +2,14 @@
 
 import dataclasses
 import functools
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 import threadpoolctl
 from jaxtyping import Float, Int, Shaped
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -30,7 +29,7 @@ from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled, padded
 from budgetjax.online import engine, registry
-from budgetjax.refitting import passes
+from budgetjax.refitting import held_out, passes
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, usual_size
@@ -40,18 +39,15 @@ FEWEST_TO_REFIT = 256
 # A refit stops when a step would gain less than this part of the objective. Smaller
 # ones take twice as long, and no accuracy changed by more than 0.1 points.
 TOLERANCE = 1e-3
-# The usual C of a refit.
+# Factors of the default gamma to choose from where rows are few.
+FACTORS = (1.0, 0.25)
+# The penalty where rows are many.
 PENALTY = 10.0
-# Factors of the default gamma that gamma="auto" tries, and the rows that it looks at.
-FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0)
-LEARNED, HELD_OUT = 4096, 1024
 # Outliers count in the mean of targets as if they were so many deviations from the
 # median, if the loss is a robust one.
 NEAR = 5.0
 # The largest slope of a loss that is not one of differences, in a stream.
 STEEPEST = 5.0
-# Rows of a reservoir to replay at once: one program, however many there are.
-REPLAYED = 256
 
 
 class SeenTargets(NamedTuple):
@@ -78,13 +74,13 @@ class OnlineEstimator(Estimator):
     _: dataclasses.KW_ONLY
     algorithm: Any = None
     kernel: Any = "rbf"
-    gamma: Any = "scale"
+    gamma: Any = "auto"
     maintenance: Any = None
     regularization: Any = None
     loss: Any = None
     options: Any = None
     refit: Any = True
-    penalty: Any = PENALTY
+    penalty: Any = "auto"
     move_vectors: Any = False
     learn_metric: Any = "auto"
     epochs: Any = 1
@@ -157,28 +153,32 @@ class OnlineEstimator(Estimator):
         parts = variances * np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
         return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
-    def _learn(
-        self, X: Any, y: Any, weights: Any, gamma: Any, labels: Labelled
-    ) -> None:
+    def _learn(self, X: Any, y: Any, weights: Any, labels: Labelled) -> None:
         """Learns from nothing; see `fit`. `labels` has the classes or the intercept."""
         where, n = self._where, X.shape[0]
         shuffle = bool(checks.flag(where, "shuffle", self.shuffle))
         epochs = checks.size(where, "epochs", self.epochs)
         refits = self._checked_refit(X.shape[1])
         seed, random = self._seeds()
-        model = self._start(X, labels, gamma, seed, refits=refits)
-        state, origin = model.model, inputs.origin(model)
+        model, *rivals = (
+            self._start(X, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(X)
+        )
+        states = [one.model for one in (model, *rivals)]
+        origin = inputs.origin(model)
+        inputs.warn_unscaled(where, X, origin, stacklevel=5)
         targets = models.coded(where, model, y)
         with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
-                state = self._run(state, X, origin, targets, weights, order, report)
-        self._model = model._replace(model=state)
+                examples = X, origin, targets, weights, order, report
+                states = [
+                    self._run(one, *examples, size=held_out.AT_ONCE) for one in states
+                ]
+        self._model = model._replace(model=states[0])
         if refits:
-            examples = X, origin, targets, weights
-            self._model = self._refitted(
-                self._model, *examples, seed, learn_metric=self.learn_metric
-            )
+            given = self._model, X, origin, targets, weights, seed, states[1:]
+            self._model = self._refitted(*given, learn_metric=self.learn_metric)
         self._reservoir, self._solved = None, None
         self.n_iter_ = epochs
 
@@ -197,7 +197,9 @@ class OnlineEstimator(Estimator):
         width = X.shape[1]
         if first := not hasattr(self, "_model"):
             refits, (seed, _) = self._checked_refit(X.shape[1]), self._seeds()
-            model = self._start(X, labels, self.gamma, seed, refits=refits, first=True)
+            (gamma,) = self._gammas(X, first=True)
+            model = self._start(X, labels, gamma, seed, refits=refits, first=True)
+            inputs.warn_unscaled(self._where, X, inputs.origin(model), stacklevel=5)
             size, dtype = usual_size(width), inputs.dtype_of(X)
             empty = Reservoir.empty(
                 *(width, dtype, y.dtype, y.shape[1:]), size=size, seed=seed
@@ -226,14 +228,14 @@ class OnlineEstimator(Estimator):
         refits = bool(checks.flag(where, "refit", self.refit))
         moves = checks.flag(where, "move_vectors", self.move_vectors)
         checked_metric(where, self.learn_metric, num_features)
-        for penalty in np.atleast_1d(np.asarray(self.penalty, object)):
+        for penalty in self._penalties(1):
             checks.positive(where, "penalty", penalty)
         if refits:
             return True
         asked = {
             "move_vectors": bool(moves),
             "learn_metric": self.learn_metric not in ("auto", False),
-            "penalty": np.size(self.penalty) > 1 or self.penalty != PENALTY,
+            "penalty": not _is_auto(self.penalty),
         }
         for name in [name for name, given in asked.items() if given]:
             raise ValueError(
@@ -242,38 +244,21 @@ class OnlineEstimator(Estimator):
             )
         return False
 
-    def _gamma(self, X: Any, y: Any, weights: Any) -> Any:
-        """The parameter; for "auto" the gamma that predicts held-out rows best.
+    def _penalties(self, rows: int) -> Shaped[np.ndarray, " penalties"]:
+        """Penalties to choose from for so many rows."""
+        given = self.penalty
+        if _is_auto(given):
+            given = held_out.PENALTIES if rows <= held_out.FEW_TO_PENALISE else PENALTY
+        return np.atleast_1d(np.asarray(given, object))
 
-        All fits are of the same shapes, so that one compilation serves them.
-        """
-        given = (self.gamma, self.kernel)
-        if not all(isinstance(one, str) for one in given) or (
-            self.gamma != "auto" or self.kernel not in kernels.NAMED
-        ):
-            return self.gamma
-        usual = inputs.scale(X) or 1.0
-        seed, random = self._seeds()
-        rows = random.permutation(X.shape[0])[: LEARNED + HELD_OUT]
-        learned, held = np.split(rows, [len(rows) * LEARNED // (LEARNED + HELD_OUT)])
-        if len(np.unique(y[learned])) < 2 or not len(held):
-            return usual
-        found = []
-        with warnings.catch_warnings():
-            # The fit on all rows warns of the same.
-            warnings.simplefilter("ignore")
-            for factor in FACTORS:
-                copy: Any = clone(self)
-                model = copy.set_params(
-                    gamma=factor * usual,
-                    learn_metric=False,
-                    random_state=seed,
-                    progress=False,
-                )
-                model._calibrates = False
-                model.fit(X[learned], y[learned], weights[learned])
-                found.append(model.score(X[held], y[held], weights[held]))
-        return FACTORS[int(np.argmax(found))] * usual
+    def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
+        """Parameters of the kernel to choose from; `first` if more rows are to come."""
+        if not _is_auto(self.gamma):
+            return [self.gamma]
+        named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
+        few = X.shape[0] <= held_out.FEW and self.refit and not first
+        usual = inputs.scale(X) if named and few else 0.0
+        return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
     def _start(
         self,
@@ -318,7 +303,6 @@ class OnlineEstimator(Estimator):
             **arguments,
         )
         state = self._in_units(state, labels)
-        inputs.warn_unscaled(where, X, origin, stacklevel=6)
         # All classes are as probable until a refit calibrates the scores.
         factor = 0.0 if refits and self._calibrates else None
         return labels._replace(
@@ -359,7 +343,7 @@ class OnlineEstimator(Estimator):
         coded = model.classes is not None
         targets = rows.y if coded else models.coded(self._where, model, rows.y)
         examples = rows.X, nowhere, targets, rows.weights
-        state = self._run(model.model, *examples, np.arange(n), size=REPLAYED)
+        state = self._run(model.model, *examples, np.arange(n), size=held_out.AT_ONCE)
         # Before a prediction there is no time to try whether a metric is better.
         metric = False if self.learn_metric == "auto" else self.learn_metric
         return self._refitted(
@@ -374,10 +358,14 @@ class OnlineEstimator(Estimator):
         targets: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         seed: int,
+        rivals: Sequence[Any] = (),
         *,
         learn_metric: Any,
     ) -> Labelled:
-        """The model with the coefficients, and intercept, that are best for these."""
+        """The model with the coefficients, and intercept, that are best for these.
+
+        Or one of its rivals, if these have less error on held-out rows.
+        """
         state = model.model
         if not int(state.expansion.num_active):
             # No example has changed the model: zeros are right.
@@ -391,17 +379,22 @@ class OnlineEstimator(Estimator):
                 Labelled(state),
                 **data_of(X, origin, targets, weights, dtype),
                 loss=self._refit_loss(model),
-                penalty=self.penalty,
+                penalty=self._penalties(int(np.count_nonzero(weights))),
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
                 calibrate=self._calibrates,
+                rivals=rivals,
                 seed=seed,
                 progress=self.progress,
             )
         self._variances = inputs.variances(X)
         model = models.with_intercept(model, found.intercept)
         return model._replace(model=found.model, calibration=found.calibration)
+
+
+def _is_auto(given: Any) -> bool:
+    return isinstance(given, str) and given == "auto"
 
 
 def data_of(
@@ -454,9 +447,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
       gamma: parameter of all but "linear". "scale" is two over the mean squared
-        distance of the first rows that come, `budgetjax.default_gamma`. "auto", in
-        `fit`, tries this times 1/4, 1/2, 1, 2 and 4 on up to 4,096 rows, and takes what
-        predicts up to 1,024 others best.
+        distance of the first rows that come, `budgetjax.default_gamma`. "auto" is
+        "scale" too, but where `fit` has at most 2,000 rows and refits: then it is that
+        or a quarter of it, what predicts held-out rows better.
       maintenance: strategy for a full budget, or its name, such as "merge", "project"
         or "remove_oldest". None merges with a Gaussian kernel and projects with any
         other. After a refit, whose coefficients are large and balance each other,
@@ -470,9 +463,12 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
-      penalty: C of the refit, or several to choose from on a held-out part of the rows.
-      move_vectors: whether the refit moves the support vectors too, as it does with a
-        metric in any case. It is slower, and gains most for small budgets.
+      penalty: C of the refit, such as 1.0, or a list of several to choose from on
+        held-out rows: a fifth, or all in five folds where there are at most 2,000.
+        "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
+        noise; it is 10 for more.
+      move_vectors: whether the refit moves the support vectors too. It is slower, and
+        gains most for small budgets.
       learn_metric: whether the refit learns a linear map of the features together with
         the vectors: True, False, a number of features to map to, "diagonal" for one
         factor per feature, or "auto", which does so in `fit`, from 1,000 rows on, if it
@@ -546,9 +542,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         """
         X, y, weights = self._examples(X, y, sample_weight, first=True)
         classes = inputs.classes_of(self._where, y)
-        gamma = self._gamma(X, y, weights)
         weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
-        self._learn(X, y, weights, gamma, Labelled(None, classes=classes))
+        self._learn(X, y, weights, Labelled(None, classes=classes))
         return self
 
     def partial_fit(
@@ -614,11 +609,12 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         """The probability of each class, after a refit or with `loss="logistic"`.
 
         The softmax of the scores times a factor, for two classes the sigmoid, so that
-        the most probable class is the predicted one. The refit fits the factor on a
-        fifth of the rows that it holds out, and solves for the coefficients with all
-        rows then. Without a refit the factor is 1. Weights of rows and classes count:
-        probabilities are those of data in which a row of weight 2 stands twice, so with
-        `class_weight="balanced"` of data with equally many rows of each class.
+        the most probable class is the predicted one. The refit fits the factor on rows
+        that it holds out, a fifth of them or, of at most 2,000, all in five folds, and
+        solves for the coefficients with all rows then. Without a refit the factor is 1.
+        Weights of rows and classes count: probabilities are those of data in which a
+        row of weight 2 stands twice, so with `class_weight="balanced"` of data with
+        equally many rows of each class.
 
         `partial_fit` after `fit` goes on with the factor of `fit`.
 
@@ -753,10 +749,9 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
           The estimator.
         """
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
-        gamma = self._gamma(X, y, weights)
         y = self._columns(y)
         _, labels, seen = self._coding(y, weights, None)
-        self._learn(X, y, weights, gamma, labels)
+        self._learn(X, y, weights, labels)
         self._seen = seen
         return self
 

@@ -66,6 +66,35 @@ def restarted(state: Any) -> Any:
     return state._replace(maintenance=again(strategy, state.kernel, state.expansion))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def emptied(algorithm: "Algorithm", state: Any) -> Any:
+    """The state before its first example, with all that its `init` was given."""
+    counters = ("num_seen", "num_mistakes", "num_updates")
+    names = ("expansion", *counters, *(algorithm.memory or ()))
+    zeros = {name: jax.tree.map(jnp.zeros_like, getattr(state, name)) for name in names}
+    expansion = state.expansion
+    zeros["expansion"] = zeros["expansion"]._replace(
+        ages=jnp.full_like(expansion.ages, support_set.FREE),
+        scale=jnp.ones_like(expansion.scale),
+        budget=expansion.budget,
+    )
+    return algorithm.restarted(state._replace(**zeros))
+
+
+@jax.jit
+def resumed(state: Any, other: Any) -> Any:
+    """Another state of the algorithm that goes on from the rounds of this one."""
+    passed = state.num_seen.low - other.num_seen.low
+    expansion = other.expansion
+    ages = jnp.where(expansion.mask, expansion.ages + passed, support_set.FREE)
+    return other._replace(
+        expansion=expansion._replace(ages=ages, average=state.expansion.average),
+        num_seen=state.num_seen,
+        num_mistakes=state.num_mistakes,
+        num_updates=state.num_updates,
+    )
+
+
 @shown.documented
 @dataclasses.dataclass(frozen=True, repr=False)
 class Algorithm(Generic[Arguments, State]):
@@ -125,6 +154,9 @@ class Algorithm(Generic[Arguments, State]):
         they cannot move.
       restarted: `restarted(state) -> state`, after either: what it remembers of
         coefficients and kernel values besides, computed anew.
+      memory: the fields of its own that are zeros in an empty state and change with the
+        examples; `restarted` computes the rest. None where labels move no support
+        vector, so that those of all examples are fair to held-out ones.
       safe_margin: `safe_margin(state) -> margin`, a number for a state that is not
         traced: an example with at least this margin does not violate, which a caller
         can tell without a compiled program. None where more than the margin decides.
@@ -140,6 +172,7 @@ class Algorithm(Generic[Arguments, State]):
     with_weights: Callable[[Any, Array, Array], Any] = with_weights
     with_vectors: Callable[[Any, Array], Any] | None = with_vectors
     restarted: Callable[[Any], Any] = restarted
+    memory: tuple[str, ...] | None = ()
     safe_margin: Callable[[Any], float] | None = None
 
     def __repr__(self) -> str:

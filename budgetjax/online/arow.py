@@ -430,5 +430,6 @@ arow = Algorithm(
     update,
     with_vectors=span.with_vectors,
     restarted=restarted,
+    memory=("counts", "span", "certainty", "num_moves"),
     safe_margin=lambda state: 1.0,
 )

@@ -169,5 +169,6 @@ forgetron = Algorithm(
     init,
     violates,
     update,
+    memory=("slack",),
     safe_margin=lambda state: math.nextafter(0, 1),
 )

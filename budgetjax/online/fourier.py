@@ -189,5 +189,6 @@ fourier = Algorithm(
     block=block,
     basis=basis,
     with_weights=features.with_weights,
+    memory=None,
     with_vectors=None,
 )

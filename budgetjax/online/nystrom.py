@@ -196,5 +196,6 @@ nystrom = Algorithm(
     block=block,
     basis=basis,
     with_weights=features.with_weights,
+    memory=None,
     with_vectors=with_vectors,
 )

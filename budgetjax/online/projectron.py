@@ -182,5 +182,6 @@ projectron = Algorithm(
     violates,
     update,
     with_vectors=span.with_vectors,
+    memory=("span",),
     safe_margin=lambda state: 1.0 if state.margin_updates else math.nextafter(0, 1),
 )

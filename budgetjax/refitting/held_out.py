@@ -1,31 +1,113 @@
 """Examples held out of a refit: they choose penalty and metric, and calibrate."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import calibration, losses
+from budgetjax import calibration, losses, models
+from budgetjax.online import engine
+from budgetjax.online.algorithm import Algorithm, emptied
 from budgetjax.refitting import moving_vectors, newton
+from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
+from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # A function from rows to scores, of one model or more.
 Scores = Callable[[np.ndarray], Any]
-# Share of the examples that is held out to choose.
-HELD_OUT = 0.2
+# Examples are dealt to so many folds; the rest learns what one of them judges.
+FOLDS = 5
+# Every fold of at most so many examples judges, else one: a fifth of few says little.
+FEW = 2000
+# A larger penalty may err by so many standard deviations more than the best: with few
+# rows the differences say little, and a small one learns too little.
+LEEWAY = 0.3
+# Rows to stream at once: one program, however many there are.
+AT_ONCE = 256
+# Penalties that estimators choose from for so many examples, which may be noise.
+FEW_TO_PENALISE = 5000
+PENALTIES = (0.01, 0.1, 1.0, 10.0)
+
+
+class Fold(NamedTuple):
+    """Examples that judge, and a state whose vectors only the others have chosen.
+
+    Attributes:
+      learn: reads all blocks, with weights of the examples that are not held out.
+      held: the same, with weights of the others.
+      state: a state with support vectors.
+      basis: their features.
+    """
+
+    learn: Callable[[], Iterator[Block]]
+    held: Callable[[], Iterator[Block]]
+    state: Any
+    basis: Basis
+
+
+class Judged(NamedTuple):
+    """The scores of a model, and what reads the examples it has not learned."""
+
+    scores: Scores
+    held: Callable[[], Iterator[Block]]
 
 
 def part(
-    blocks: Callable[[], Iterator[Block]], seed: int, keep: bool
+    blocks: Callable[[], Iterator[Block]], seed: int, fold: int, keep: bool
 ) -> Iterator[Block]:
-    """The blocks with weights of the held-out examples only, or of the others."""
+    """The blocks with weights of the examples of a fold only, or of the others.
+
+    Of few examples each fold has its share of each class, or of large targets.
+    """
     random = np.random.default_rng(seed)
     for block in blocks():
-        held = random.random(block.weights.shape[0]) < HELD_OUT
+        targets = block.targets
+        keys = np.argmax(targets, 1) if targets.shape[1] > 1 else targets[:, 0]
+        order = random.permutation(len(keys))
+        order = order[np.lexsort((keys[order], block.weights[order] == 0))]
+        held = np.zeros(len(keys), bool)
+        held[order[fold::FOLDS]] = True
         yield block._replace(weights=block.weights * (held == keep))
+
+
+def streamed(
+    algorithm: Algorithm,
+    state: Any,
+    blocks: Callable[[], Iterator[Block]],
+    seed: int,
+) -> Any:
+    """The state as it would be had it learned these only.
+
+    At most the rows of a reservoir, in random order: sorted ones are no harm, and the
+    time for many is that for some.
+    """
+    if algorithm.memory is None:
+        return state
+    state = emptied(algorithm, state)
+    width = state.expansion.vectors.shape[1]
+    kept, several = None, state.expansion.num_columns > 1
+    for block in blocks():
+        y = block.targets if several else block.targets[:, 0]
+        if several and not models.is_regressor(state):
+            y = np.argmax(y, 1).astype(np.int32)
+        if kept is None:
+            kept = Reservoir.empty(
+                *(width, block.X.dtype, y.dtype, y.shape[1:]),
+                size=usual_size(width),
+                seed=seed,
+            )
+        kept = kept.updated(block.X, y, block.weights)
+    assert kept is not None, "there are rows"
+    rows = kept.rows()
+    for first in range(0, len(rows.y), AT_ONCE):
+        X, y, weights = (each[first : first + AT_ONCE] for each in rows[:3])
+        given = models.padded(X, AT_ONCE), models.padded(y, AT_ONCE, 1)
+        weights = models.padded(weights, AT_ONCE)
+        state, _ = engine.run(algorithm, state, *given, weight=weights)
+    return state
 
 
 def mistakes(
@@ -55,13 +137,26 @@ def errors(
     mistakes: Callable[[Block, Scores], np.ndarray],
     blocks: Callable[[], Iterator[Block]],
     scores_of: Scores,
-) -> Float[np.ndarray, " models"]:
-    """The mistakes of one model or more, or for regression their losses."""
-    total = np.zeros(1)
+) -> tuple[Float[np.ndarray, " models"], Float[np.ndarray, "models models"]]:
+    """The mistakes of one model or more, or for regression their losses.
+
+    And the sums of the products of those of two models: with them the difference of two
+    errors has a deviation; see `chance`.
+    """
+    total, products = np.zeros(1), np.zeros((1, 1))
     for block in blocks():
-        weights = block.weights.astype(np.float64)
-        total = total + weights @ mistakes(block, scores_of)
-    return total
+        weights = block.weights.astype(np.float64)[:, None]
+        each = weights * mistakes(block, scores_of)
+        total, products = total + np.sum(each, axis=0), products + each.T @ each
+    return total, products
+
+
+def chance(
+    products: Float[np.ndarray, "models models"], one: int
+) -> Float[np.ndarray, " models"]:
+    """The deviation of the difference of each error to that of one model."""
+    squares = np.diagonal(products)
+    return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 
 
 def better(
@@ -75,26 +170,26 @@ def better(
     By more than one and a half standard deviations of the difference; of mistakes this
     is the test of McNemar. With one, satimage is predicted worse by a learned metric.
     """
-    gain = variance = 0.0
-    for block in blocks():
-        before, after = (mistakes(block, each) for each in (old, new))
-        each = block.weights[:, None] * (before.astype(np.float64) - after)
-        gain += float(np.sum(each))
-        variance += float(np.sum(each**2))
-    return gain > 1.5 * variance**0.5
+
+    def both(X: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.asarray(each(X)) for each in (old, new)], axis=1)
+
+    total, products = errors(mistakes, blocks, both)
+    return bool(total[0] - total[1] > 1.5 * chance(products, 0)[1])
 
 
-def calibrated(scores_of: Scores, held: Callable[[], Iterator[Block]]) -> float:
-    """The calibration of these scores of the held-out examples."""
+def calibrated(judged: Iterable[Judged]) -> float:
+    """The calibration of scores of held-out examples, of one model per fold."""
     scores, codes, weights = [], [], []
-    for block in held():
-        rows = np.flatnonzero(block.weights)
-        targets = block.targets[rows]
-        several = targets.shape[1] > 1
-        found = np.asarray(scores_of(block.X))[rows]
-        scores.append(found if several else found[:, 0])
-        codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
-        weights.append(block.weights[rows])
+    for scores_of, held in judged:
+        for block in held():
+            rows = np.flatnonzero(block.weights)
+            targets = block.targets[rows]
+            several = targets.shape[1] > 1
+            found = np.asarray(scores_of(block.X))[rows]
+            scores.append(found if several else found[:, 0])
+            codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
+            weights.append(block.weights[rows])
     return calibration.fitted(
         np.concatenate(scores),
         np.concatenate(codes).astype(np.int32),
