@@ -68,7 +68,7 @@ from budgetjax.saving.export import export
 from budgetjax.saving.model_files import load, save
 from budgetjax.scaling import default_gamma
 from budgetjax.solvers.held_out import held_out_stop
-from budgetjax.solvers.kernel import worst_norms as norms
+from budgetjax.solvers.kernel import norms
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos
 from budgetjax.solvers.kernel.sbp import sbp, slack_of

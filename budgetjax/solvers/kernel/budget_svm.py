@@ -13,9 +13,9 @@ from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import row_cache, worst_norms
+from budgetjax.solvers.kernel import norms, row_cache
+from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.kernel.worst_norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.solver import Objective, Solver
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
@@ -201,7 +201,7 @@ def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> 
     """The norm of this name with this budget, or the norm itself, checked."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
-        worst_norms.check(where, norm)
+        norms.check(where, norm)
     if (budget is None) != (named is None):
         raise ValueError(
             f"{where}: budget must be given for 'l1' and 'l2', and for no other norm, "
