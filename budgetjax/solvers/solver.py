@@ -39,10 +39,25 @@ class Objective(NamedTuple):
 class Solver(Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
 
-    A state is complete but for the training set, which all functions take with it. Its
-    field `algorithm` is the solver's name.
+    A state is a `NamedTuple`, complete but for the training set, which all functions
+    take with it. `algorithm` is the solver's name, `key` the source of what it draws,
+    and arguments of `init` keep their names. A kernel solver's state also has
 
-    Every `init` takes the training set and, by name, some of these arguments:
+    - `rows`: the kernel, and its known rows.
+    - `coefficients`: alpha, shape `(n,)`.
+    - `responses`: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
+    - `num_updates`: how often a coefficient, or a pair of them, has changed.
+    - `digest`: identifies `y`.
+
+    and that of a linear solver
+
+    - `weights`: `w`: the features', and the constant's if there is one.
+    - `problem`: what it knows of the patterns, the weights of the examples for one.
+    - `num_visits` and `settled`, where `work` and `settled` below come from them.
+
+    Every `init` returns the state of the zero model, with linear solvers in JAX's
+    default precision, and raises a `ValueError` if an argument does not fit. It takes
+    the training set and, by name, some of these:
 
     - `X`: examples, shape `(n, d)`; float64 stays so. Linear solvers also take a matrix
       of `scipy.sparse` or `budgetjax.sparse_rows`, and leave numbers in their type.

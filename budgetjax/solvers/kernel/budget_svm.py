@@ -45,19 +45,11 @@ class Momentum(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state of the solver on `n` examples.
+    """The state of the solver, always within all constraints; see `budgetjax.Solver`.
 
     Attributes:
-      algorithm: name of the solver.
-      rows: the kernel and its rows.
       norm: norm of the slacks, which holds the budget; see `norms.Norm`.
-      penalty: C.
-      weight: v, shape `(n,)`, or None.
-      coefficients: `alpha`, within all constraints, shape `(n,)`.
-      responses: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
-      num_updates: steps that have changed the coefficients.
       momentum: for all norms but "l1", else None.
-      digest: identifies `y`.
     """
 
     algorithm: Name
@@ -131,9 +123,6 @@ def init(
     Returns:
       A state of the zero model. Budget and penalty are leaves of it, so that `jax.vmap`
       sweeps them; the norm is structure.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj, jax, jax.numpy as jnp, numpy as np

@@ -30,22 +30,14 @@ from budgetjax.solvers.solver import Objective, Solver
 
 
 class State(NamedTuple):
-    """The state of a solver of the SVM on `n` examples.
+    """The state of a solver of the SVM on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      algorithm: name of the solver.
-      rows: the kernel and its rows.
-      penalty: C.
-      weight: v, shape `(n,)`, or None.
       coefficients: alpha, or what the solver keeps in its place, shape `(n,)`.
       responses: `Q coefficients`, shape `(n,)`.
       lost: rounding error of the responses, shape `(n,)`. Without it a million updates
         in float32 leave them, and the gap, wrong by a thousandth.
       num_visits: visits to drawn examples.
-      num_updates: changes of a coefficient, or of a pair.
-      key: PRNG key of the draws.
-      digest: identifies `y`.
-      fit_bias: whether the model has a bias.
     """
 
     algorithm: Name

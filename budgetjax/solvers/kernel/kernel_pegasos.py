@@ -8,8 +8,9 @@ margin is below 1. With weights, examples are drawn in proportion to them, and
     m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j), \qquad
     \lambda = \frac{1}{n C}.
 
-No example ever leaves the model; `budgetjax.pegasos` is the learner with a budget,
-for streams. A step makes `batch_size` visits, as in `budgetjax.sdca`.
+The counts :math:`m` are the state's `coefficients`. No example ever leaves the model;
+`budgetjax.pegasos` is the learner with a budget, for streams. A step makes `batch_size`
+visits, as in `budgetjax.sdca`.
 
 Cost: a step is O(batch_size^2 d), and O(n d) for every violation whose kernel row
 is not kept.
@@ -17,12 +18,6 @@ is not kept.
 Args:
   X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed: as in every
     kernel `init`; see `budgetjax.Solver`.
-
-Returns:
-  A state of the zero model; its coefficients are the counts.
-
-Raises:
-  ValueError: if an argument does not fit.
 
 Example:
   >>> import budgetjax as bj

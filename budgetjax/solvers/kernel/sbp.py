@@ -26,26 +26,15 @@ BIAS_TOLERANCE = 1e-2
 
 
 class State(NamedTuple):
-    """The state of the Stochastic Batch Perceptron on `n` examples.
+    """The state of the Stochastic Batch Perceptron; see `budgetjax.Solver`.
 
     Attributes:
-      algorithm: name of the solver.
-      rows: the kernel and its rows.
-      slack: nu.
-      weight: v, shape `(n,)`, or None.
       first_rate: eta_0.
-      average_power: p; the t-th iterate has about the weight t^p in the average.
-      coefficients: alpha, shape `(n,)`.
-      responses: c, the margins of the iterate, shape `(n,)`.
-      squared_norm: `||w||^2`, at most 1.
+      squared_norm: `||w||^2` of the iterate, at most 1.
       level: gamma of the responses.
       bias: b of the responses.
       mean_coefficients: average of the coefficients after each update, shape `(n,)`.
       mean_responses: the same average of the responses, shape `(n,)`.
-      num_updates: t.
-      key: PRNG key of the draws.
-      digest: identifies `y`.
-      fit_bias: whether the model has a bias.
     """
 
     algorithm: Name
@@ -122,12 +111,6 @@ def init(
       average_power: p, at least 0; the t-th iterate counts about as t^p in the average.
         0 is the uniform average of the paper, of which Lemma 3.2 says that it is within
         O(sqrt(1/T)) of the highest level after T updates.
-
-    Returns:
-      A state of the zero model.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj

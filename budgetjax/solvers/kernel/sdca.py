@@ -16,12 +16,6 @@ Args:
   X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed: as in every kernel
     `init`; see `budgetjax.Solver`.
 
-Returns:
-  A state of the zero model.
-
-Raises:
-  ValueError: if an argument does not fit.
-
 Example:
   >>> import budgetjax as bj
   >>> from budgetjax.datasets import load

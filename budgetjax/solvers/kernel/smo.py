@@ -60,12 +60,6 @@ def init(
       batch_size: coefficients to choose per step; the minimum, 1, or 2 with a bias, is
         one update per step.
 
-    Returns:
-      A state of the zero model.
-
-    Raises:
-      ValueError: if an argument does not fit.
-
     Example:
       >>> import budgetjax as bj
       >>> from budgetjax.datasets import load

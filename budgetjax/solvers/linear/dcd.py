@@ -24,22 +24,16 @@ FINER = 0.1
 
 
 class State(NamedTuple):
-    """The state of the solver on `n` examples.
+    """The state of the solver on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      algorithm: name of the solver.
-      weights: `w`: the features', and the constant's if there is one.
       coefficients: `alpha`, shape `(n,)`.
       upper: maximum of a coefficient, `U`; infinite for the squared loss.
       ridge: `D`, which the squared loss adds to the squared norms.
-      num_visits: patterns visited.
-      settled: whether the last pass over all patterns has changed nothing.
       order: patterns that are not shrunk.
       bounds: a coefficient at an end is shrunk if its gradient is outside of these,
         shape `(2,)`.
       tolerance: range of the projected gradients at which everything is visited again.
-      key: PRNG key of the orders.
-      problem: the patterns.
     """
 
     algorithm: Name
@@ -96,12 +90,6 @@ def init(
       X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
         `budgetjax.Solver`.
       loss: "hinge", `p = 1`, or "squared_hinge", `p = 2`.
-
-    Returns:
-      A state of the zero model, in JAX's default precision; `solve` has float64.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj

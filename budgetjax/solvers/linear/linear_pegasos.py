@@ -18,18 +18,12 @@ from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
 
 
 class State(NamedTuple):
-    """The state of the learner on `n` examples.
+    """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      algorithm: name of the solver.
-      weights: `lambda k (t - 1)` times `w_t`, a sum of patterns: the features', and
-        the constant's if there is one.
+      weights: `lambda k (t - 1)` times `w_t`, a sum of patterns.
       coefficients: how often each pattern is in that sum, shape `(n,)`.
-      penalty: `C`.
       num_blocks: blocks drawn so far, `t - 1`.
-      key: PRNG key of the draws.
-      problem: the patterns.
-      batch_size: `k`; not a leaf.
     """
 
     algorithm: Name
@@ -79,12 +73,6 @@ def init(
       X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
         `budgetjax.Solver`.
       batch_size: k.
-
-    Returns:
-      A state of the zero model, in JAX's default precision; `solve` has float64.
-
-    Raises:
-      ValueError: if an argument does not fit.
 
     Example:
       >>> import budgetjax as bj

@@ -29,12 +29,10 @@ LOSSES = ("hinge", "squared_hinge")
 
 
 class State(NamedTuple):
-    """The state of the learner on `n` examples.
+    """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      algorithm: name of the solver.
-      weights: `a`: the features', and the constant's if there is one. With a kernel,
-        the margins of all patterns.
+      weights: `a`, in place of `w`. With a kernel, the margins of all patterns.
       counts: `I_k`, shape `(n,)`.
       threshold: `b`.
       gap: distance of the thresholds, `db`.
@@ -45,10 +43,6 @@ class State(NamedTuple):
         threshold, `c_bar`.
       rounds: how often the two active sets are presented, `Nep1` and `Nep2`, `(2,)`.
       tally: `t+` and `t-`, shape `(2,)`.
-      num_visits: patterns presented.
-      settled: whether the last pass over all patterns has changed nothing.
-      key: PRNG key of the orders.
-      problem: the patterns.
     """
 
     algorithm: Name
@@ -138,9 +132,6 @@ def init(
         second what has changed; and how often each is presented.
       tolerance: ten times delta. Counts and margins grow as it shrinks: below 1e-2 they
         need float64. `solve` passes its own.
-
-    Returns:
-      A state of the zero model, in JAX's default precision; `solve` has float64.
 
     Raises:
       ValueError: if an argument does not fit, float32 cannot hold the counts, or a
