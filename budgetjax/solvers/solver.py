@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from budgetjax import checks, progress_bar, shown
 from budgetjax.solvers.linear.rows import sparse_rows
@@ -88,8 +88,7 @@ class Solver(Generic[Arguments, State]):
         vectors of a kernel model depends on values, so this cannot be traced.
       work: `work(state) -> int`, kernel values computed since `init`, or patterns
         visited.
-      vectors: `vectors(state)`, the number of examples with a coefficient; 0 where a
-        solver keeps none.
+      vectors: `vectors(state)`, the number of examples with a coefficient.
       settled: `settled(state) -> bool`, whether nothing is left to change.
       warm: `warm(state, X, before) -> state`, a start from where a run with another
         penalty ended; None starts from zero.
@@ -106,8 +105,10 @@ class Solver(Generic[Arguments, State]):
     objective: Callable[[Any, Any, Any], Objective]
     model: Callable[[Any, Any, Any], Any]
     work: Callable[[Any], int]
-    vectors: Callable[[Any], Array | int] = lambda state: 0
-    settled: Callable[[Any], Bool[Array, ""] | bool] = lambda state: False
+    vectors: Callable[[Any], Array] = lambda state: jnp.count_nonzero(
+        state.coefficients
+    )
+    settled: Callable[[Any], Array | bool] = lambda state: False
     warm: Callable[[Any, Any, Any], Any] | None = None
     linear: bool = False
     max_steps: int = 10_000
@@ -127,8 +128,7 @@ class Record(NamedTuple):
       gap: relative gap, `|primal - dual|` over the smaller of the two; infinite while
         that is not above 0.
       work: kernel values computed, or patterns visited, since `init`.
-      vectors: examples with a coefficient, the support vectors of a kernel model; 0
-        where a solver keeps none.
+      vectors: examples with a coefficient, the support vectors of a kernel model.
     """
 
     step: int
@@ -370,9 +370,7 @@ _advance_in_place = jax.jit(_steps, static_argnums=0, donate_argnums=1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reached(
-    solver: Solver, state: Any, X: Any, y: Any
-) -> tuple[Objective, Array | int]:
+def _reached(solver: Solver, state: Any, X: Any, y: Any) -> tuple[Objective, Array]:
     return solver.objective(state, X, y), solver.vectors(state)
 
 

@@ -409,7 +409,6 @@ budget_svm = Solver(
     step,
     objective,
     model,
-    lambda state: row_cache.evaluations(state.rows),
-    lambda state: jnp.count_nonzero(state.coefficients),
+    row_cache.work,
     max_steps=100_000,
 )

@@ -273,16 +273,6 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
-def vectors(state: State) -> Integer[Array, ""]:
-    """The number of examples with a coefficient."""
-    return jnp.count_nonzero(state.coefficients)
-
-
-def work(state: State) -> int:
-    """Kernel values computed."""
-    return row_cache.evaluations(state.rows)
-
-
 def solver_by_visits(
     name: str,
     doc: str | None,
@@ -317,4 +307,4 @@ def solver_by_visits(
 
     init.__doc__ = doc
     prepare = training_set.prepare
-    return Solver(name, init, prepare, step, objective, model, work, vectors)
+    return Solver(name, init, prepare, step, objective, model, row_cache.work)

@@ -9,7 +9,7 @@ labels, such as the classes of a one-against-rest classifier, can share it.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,16 +78,8 @@ def start(
 ) -> KernelRows:
     """The rows that are given, or all of them if they are few, or none.
 
-    Args:
-      where: name of the caller, for error messages.
-      kernel: any kernel.
-      X: the training set, shape `(n, d)`.
-      batch_size: maximum number of rows per request.
-      cache_size: see `budgetjax.Solver`.
-      rows: those of another state with this kernel, `X` and `batch_size`, or None.
-
-    Raises:
-      ValueError: if an argument does not fit, or kernel values overflow.
+    See `budgetjax.Solver` for the arguments. Raises `ValueError` if kernel values
+    overflow.
     """
     if cache_size is not None:
         checks.positive(where, "cache_size", cache_size)
@@ -270,6 +262,11 @@ def evaluations(rows: KernelRows) -> int:
     """Kernel values computed so far; not to be traced."""
     values = int(rows.num_computed) * rows.squares.shape[0]
     return values + int(rows.num_blocks) * rows.batch.value**2
+
+
+def work(state: Any) -> int:
+    """Kernel values computed for a state; not to be traced."""
+    return evaluations(state.rows)
 
 
 def product(

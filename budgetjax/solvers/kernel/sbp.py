@@ -459,7 +459,7 @@ sbp = Solver(
     step,
     objective,
     model,
-    lambda state: row_cache.evaluations(state.rows),
+    row_cache.work,
     lambda state: jnp.count_nonzero(state.mean_coefficients),
     max_steps=2000,
     callback_every=20,

@@ -241,6 +241,5 @@ smo = Solver(
     step,
     hinge_dual.objective,
     hinge_dual.model,
-    hinge_dual.work,
-    hinge_dual.vectors,
+    row_cache.work,
 )

@@ -16,7 +16,6 @@ from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
 
-LOSSES = ("hinge", "squared_hinge")
 # Range of the projected gradients at which everything is visited again, at first, and
 # its factor whenever a pass over everything has reached it.
 TOLERANCE = 0.1
@@ -114,12 +113,10 @@ def init(
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     penalty = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
-    if loss not in LOSSES:
-        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
-    if loss == "hinge":
-        upper, ridge = penalty, jnp.zeros_like(penalty)
-    else:
+    if patterns.is_squared(where, loss):
         upper, ridge = jnp.full_like(penalty, jnp.inf), 1 / (2 * penalty)
+    else:
+        upper, ridge = penalty, jnp.zeros_like(penalty)
     return State(
         algorithm=checks.algorithm_of(where),
         weights=jnp.zeros(problem.width, dtype),
@@ -253,9 +250,8 @@ dcd = Solver(
     objective,
     model,
     lambda state: int(state.num_visits),
-    lambda state: jnp.count_nonzero(state.coefficients),
-    lambda state: state.settled,
-    warm,
+    settled=lambda state: state.settled,
+    warm=warm,
     linear=True,
     callback_every=5,
 )

@@ -25,7 +25,6 @@ GAP = 3.0
 PART = 0.1
 # The smallest tolerance in float32, which cannot tell larger margins and counts apart.
 FLOAT32_TOLERANCE = 1e-2
-LOSSES = ("hinge", "squared_hinge")
 
 
 class State(NamedTuple):
@@ -165,9 +164,7 @@ def init(
             f"{where}: weight must be None, as it changes no hard margin, got weights"
         )
     C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
-    if not isinstance(loss, str) or loss not in LOSSES:
-        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
-    squared = loss == "squared_hinge"
+    squared = patterns.is_squared(where, loss)
     if squared and (hard_margin or weight is not None):
         got = "a hard margin" if hard_margin else "weights"
         raise ValueError(
@@ -184,6 +181,10 @@ def init(
     else:
         most = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
         threshold = most / C
+    rounds = [
+        checks.size(where, "first_rounds", first_rounds, at_least=0),
+        checks.size(where, "second_rounds", second_rounds, at_least=0),
+    ]
     _check(where, problem, squared, bool(hard_margin), tolerance, most, threshold)
     return State(
         algorithm=checks.algorithm_of(where),
@@ -194,13 +195,7 @@ def init(
         most=most,
         damping=damping,
         near=checks.as_leaf(where, "near", near, dtype, checks.positive),
-        rounds=jnp.array(
-            [
-                checks.size(where, "first_rounds", first_rounds, at_least=0),
-                checks.size(where, "second_rounds", second_rounds, at_least=0),
-            ],
-            jnp.int32,
-        ),
+        rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),

@@ -27,6 +27,8 @@ from budgetjax.solvers.linear.rows import (
     filled_up,
 )
 
+LOSSES = ("hinge", "squared_hinge")
+
 
 class Problem(NamedTuple):
     """The patterns as a state knows them.
@@ -55,6 +57,13 @@ class Problem(NamedTuple):
         return self.num_features.value + (self.constant is not None)
 
 
+def is_squared(where: str, loss: Any) -> bool:
+    """Whether this is the squared hinge, not the hinge, else a `ValueError`."""
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
+    return loss == "squared_hinge"
+
+
 def problem_of(
     where: str,
     X: Any,
@@ -64,11 +73,7 @@ def problem_of(
     bias_scale: ArrayLike,
     kernel: Kernel | None = None,
 ) -> Problem:
-    """The problem of a training set of two classes, checked; see `budgetjax.Solver`.
-
-    Raises:
-      ValueError: if an argument does not fit, or a squared norm overflows.
-    """
+    """The problem of a training set of two classes, checked; see `budgetjax.Solver`."""
     if kernel is None:
         rows = as_rows(where, X)
         (n, d), squares = rows.shape, _squares(rows)
@@ -121,8 +126,7 @@ def _dense_squares(X: Float[Array, "n d"], dtype: np.dtype) -> Float[Array, " n"
 def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
     """The patterns of a linear state, and the labels; not to be traced if sparse.
 
-    Raises:
-      ValueError: if it is another training set.
+    Raises `ValueError` if this is another training set.
     """
     where, problem = "solve", state.problem
     dense = problem.kernel is not None

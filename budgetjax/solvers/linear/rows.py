@@ -256,15 +256,7 @@ def filled_up(
 
 
 def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
-    """The rows of an array, of a SciPy matrix, or of `SparseRows`.
-
-    Args:
-      where: the caller's name, for error messages.
-      X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
-
-    Raises:
-      ValueError: if it is none of these, or empty, or not finite.
-    """
+    """The rows of an array, of a SciPy matrix, or of `SparseRows`, checked."""
     X = sparse_rows(X) if hasattr(X, "tocsr") else X
     if not isinstance(X, SparseRows):
         return DenseRows(training_set.features(where, X))
