@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Shaped
 
 from budgetjax import checks, progress_bar, shown
 from budgetjax.solvers.linear.rows import sparse_rows
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # So that an editor knows the arguments of an `init`, and the fields of its state.
 Arguments = ParamSpec("Arguments")
@@ -30,8 +31,8 @@ class Objective(NamedTuple):
         minimise, above it where it is to maximise.
     """
 
-    primal: Float[Array, ""]
-    dual: Float[Array, ""]
+    primal: Scalar
+    dual: Scalar
 
 
 @shown.documented
@@ -281,10 +282,8 @@ def solve(
 
 
 def dual_of_best_multiple(
-    coefficients: Float[Array, " n"],
-    limits: Float[Array, " n"],
-    squared_norm: Float[Array, ""],
-) -> Float[Array, ""]:
+    coefficients: Vector, limits: Vector, squared_norm: Scalar
+) -> Scalar:
     """The largest dual value of a multiple of dual coefficients, within their limits.
 
     The dual of the hinge loss is their sum less half the squared norm of their model.

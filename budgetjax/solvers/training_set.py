@@ -12,17 +12,22 @@ from jaxtyping import Array, Float, Integer, Key
 from budgetjax import checks
 from budgetjax.kernels import Kernel, check_kernel
 
+# A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
+Scalar = Float[Array, ""]
+Vector = Float[Array, " n"]
+Matrix = Float[Array, "n d"]
+
 
 def training_set(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
-) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+) -> tuple[Matrix, Vector]:
     """Examples and labels of a kernel solver, checked, in one float type."""
     check_kernel(where, "kernel", kernel)
     X = features(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)
 
 
-def features(where: str, X: Any) -> Float[Array, "n d"]:
+def features(where: str, X: Any) -> Matrix:
     """Dense, finite rows; floats keep their type, other numbers get JAX's default."""
     X = checks.array(where, "X", X)
     check_shape(where, X.shape)
@@ -40,9 +45,7 @@ def check_shape(where: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def signs(
-    where: str, y: ArrayLike, number: int, dtype: DTypeLike
-) -> Float[Array, " n"]:
+def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
     """The labels if they are -1 and +1, both, of this number, else a `ValueError`."""
     y = _one_per_row(where, "y", y, number, "label")
     labels = checks.concrete(y)
@@ -60,9 +63,7 @@ def signs(
     return checks.on_device(y, dtype)
 
 
-def weights(
-    where: str, weight: ArrayLike | None, y: Float[Array, " n"]
-) -> Float[Array, " n"] | None:
+def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
     """The weights of the examples if they are above 0, else a `ValueError`."""
     if weight is None:
         return None
@@ -92,7 +93,7 @@ def _one_per_row(
     return value
 
 
-def total(y: Float[Array, " n"], weight: Float[Array, " n"] | None) -> Array:
+def total(y: Vector, weight: Vector | None) -> Array:
     """The number of examples, or the sum of their weights."""
     return jnp.asarray(y.shape[0], y.dtype) if weight is None else jnp.sum(weight)
 
@@ -138,9 +139,7 @@ def check_same(
         )
 
 
-def prepare(
-    state: Any, X: ArrayLike, y: ArrayLike
-) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+def prepare(state: Any, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
     """The training set of a kernel solver's state, as arrays, else a `ValueError`."""
     where = "solve"
     X, y = training_set(where, state.rows.kernel, X, y)

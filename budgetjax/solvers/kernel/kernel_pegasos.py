@@ -38,16 +38,16 @@ derivation, as here, by lambda (t - 1).
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
 
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
 from budgetjax.solvers.solver import Objective, dual_of_best_multiple
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """`batch_size` visits."""
     decay = _decay(state)
 
@@ -61,19 +61,19 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     return hinge_dual.visit(state, X, y, drawn, change)
 
 
-def _decay(state: State) -> Float[Array, ""]:
+def _decay(state: State) -> Scalar:
     """`lambda`."""
     total = training_set.total(state.responses, state.weight)
     return 1 / (state.penalty * total)
 
 
-def _scale(state: State) -> Float[Array, ""]:
+def _scale(state: State) -> Scalar:
     """The coefficient per count."""
     visits = jnp.maximum(state.num_visits, 1).astype(state.responses.dtype)
     return 1 / (_decay(state) * visits)
 
 
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """`J` of the model, and the dual of its best multiple; O(n)."""
     scale = _scale(state)
     coefficients, responses = scale * state.coefficients, scale * state.responses

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from budgetjax.solvers.kernel import hinge_dual, water_level
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Bound on the passes of a search, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
@@ -45,18 +46,11 @@ class Norm(Protocol):
     move pairs.
     """
 
-    def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias."""
         ...
 
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The coefficients that are nearest to these values.
 
         At least 0, balanced, `sum_i y_i alpha_i = 0`, and of a dual norm of at most
@@ -72,18 +66,15 @@ class OneInfinity(NamedTuple):
       budget: at least 1. A fraction counts the next largest entry in part.
     """
 
-    budget: Float[Array, ""]
+    budget: Scalar
 
-    def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
+    def most(self, penalty: Scalar) -> Scalar:
         """The maximum of the sum of the coefficients."""
         return self.budget * penalty
 
     def least(
-        self,
-        heights: Float[Array, " n"],
-        y: Float[Array, " n"],
-        weight: Float[Array, " n"] | None = None,
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        self, heights: Vector, y: Vector, weight: Vector | None = None
+    ) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias; O(n log n).
 
         With `u = phi + bias` and `w = phi - bias` the classes separate: the norm is the
@@ -117,18 +108,13 @@ class TwoInfinity(NamedTuple):
       budget: any number of at least 1.
     """
 
-    budget: Float[Array, ""]
+    budget: Scalar
 
-    def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
+    def most(self, penalty: Scalar) -> Scalar:
         """The maximum of the sum of the coefficients."""
         return jnp.sqrt(self.budget) * penalty
 
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `||alpha|| <= C`, sum <= sqrt(B) C.
 
         Either the sum does not bind, and the nearest balanced vector is scaled into the
@@ -149,9 +135,7 @@ class TwoInfinity(NamedTuple):
         result = _settled(jnp.where(over, with_sum, balanced), y, most)
         return into_ball(result)
 
-    def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias."""
         zero = jnp.zeros_like(self.budget)
         bias = threshold(heights, y)
@@ -183,12 +167,7 @@ class Euclidean(NamedTuple):
 
     weight: Float[Array, "..."]
 
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `sum_i alpha_i^2 / m_i <= C^2`.
 
         They are `max(0, v_i - y_i tau) / (1 + shift / m_i)`, with the least shift that
@@ -220,9 +199,7 @@ class Euclidean(NamedTuple):
         found = jnp.where(outside(free), shrunk(shift), free)
         return _settled(found, y, jnp.array(jnp.inf, values.dtype))
 
-    def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias."""
         weight = jnp.broadcast_to(self.weight, heights.shape)
         bias = threshold(heights, y, weight)
@@ -239,11 +216,7 @@ def check(where: str, norm: Any) -> None:
         )
 
 
-def threshold(
-    values: Float[Array, " n"],
-    y: Float[Array, " n"],
-    weight: Float[Array, " n"] | None = None,
-) -> Float[Array, ""]:
+def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:
     """`tau` such that `sum_i y_i w_i max(0, v_i - y_i tau) = 0`, for both classes.
 
     The sum falls with `tau` and is piecewise linear. Newton's method finds its piece in
@@ -276,23 +249,23 @@ def threshold(
     )[0]
 
 
-def _classes(y: Float[Array, " n"]) -> Bool[Array, "2 n"]:
+def _classes(y: Vector) -> Bool[Array, "2 n"]:
     return jnp.stack([y > 0, y < 0])
 
 
-def _of_class(numbers: Float[Array, "2"], y: Float[Array, " n"]) -> Float[Array, " n"]:
+def _of_class(numbers: Float[Array, "2"], y: Vector) -> Vector:
     """The first of two numbers for positive examples, the second for negative ones."""
     return jnp.where(y > 0, numbers[0], numbers[1])
 
 
 def _spread(
-    values: Float[Array, " n"],
-    y: Float[Array, " n"],
-    budget: Float[Array, ""],
-    depth: Float[Array, ""],
-    least: Float[Array, ""],
+    values: Vector,
+    y: Vector,
+    budget: Scalar,
+    depth: Scalar,
+    least: Scalar,
     needed: Bool[Array, ""],
-) -> tuple[Float[Array, "2"], Float[Array, ""]]:
+) -> tuple[Float[Array, "2"], Scalar]:
     """Floors of both classes above which the norm is the sum over `sqrt(budget)`.
 
     The sum of what is above is the same in both classes, the depth. While the same m
@@ -341,9 +314,7 @@ def _spread(
     return floors, depth
 
 
-def _settled(
-    coefficients: Float[Array, " n"], y: Float[Array, " n"], most: Float[Array, ""]
-) -> Float[Array, " n"]:
+def _settled(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
     """The coefficients without rounding errors: both classes scaled down to one sum."""
     positive, negative = (
         jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)

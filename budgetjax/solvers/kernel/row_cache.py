@@ -20,6 +20,7 @@ from budgetjax import checks, kernels
 from budgetjax.checks import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
+from budgetjax.solvers.training_set import Matrix, Vector
 
 # Maximum number of examples whose whole matrix is computed at the start: 64 MiB in
 # float32.
@@ -51,8 +52,8 @@ class KernelRows(NamedTuple):
     """
 
     kernel: Kernel
-    squares: Float[Array, " n"]
-    diagonal: Float[Array, " n"]
+    squares: Vector
+    diagonal: Vector
     kept: Float[Array, "places n"]
     places: Integer[Array, " n"]
     owners: Integer[Array, " places"] | None
@@ -71,7 +72,7 @@ class KernelRows(NamedTuple):
 def start(
     where: str,
     kernel: Kernel,
-    X: Float[Array, "n d"],
+    X: Matrix,
     batch_size: int,
     cache_size: float | None,
     rows: KernelRows | None,
@@ -107,11 +108,7 @@ def start(
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _started(
-    kernel: Kernel,
-    X: Float[Array, "n d"],
-    digest: Integer[Array, ""],
-    batch: int,
-    size: int | None,
+    kernel: Kernel, X: Matrix, digest: Integer[Array, ""], batch: int, size: int | None
 ) -> KernelRows:
     """All rows, or a ring of this size."""
     squares = kernels.squared_norms(X)
@@ -141,7 +138,7 @@ def _started(
 
 def fetch(
     rows: KernelRows,
-    X: Float[Array, "n d"],
+    X: Matrix,
     examples: Integer[Array, " batch"],
     wanted: Bool[Array, " batch"],
     spare: Bool[Array, " batch"] | None = None,
@@ -193,7 +190,7 @@ def fetch(
 
 def _compute(
     rows: KernelRows,
-    X: Float[Array, "n d"],
+    X: Matrix,
     examples: Integer[Array, " batch"],
     count: Integer[Array, ""],
 ) -> Float[Array, "places n"]:
@@ -235,19 +232,14 @@ def _parts(batch: int) -> tuple[int, ...]:
 
 
 def _computed(
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    examples: Integer[Array, " some"],
+    rows: KernelRows, X: Matrix, examples: Integer[Array, " some"]
 ) -> Float[Array, "some n"]:
     """`K[examples]`; O(some n d)."""
     return rows.kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
 
 
 def signed_block(
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    examples: Integer[Array, " some"],
+    rows: KernelRows, X: Matrix, y: Vector, examples: Integer[Array, " some"]
 ) -> tuple[KernelRows, Float[Array, "some some"]]:
     """`Q[examples][:, examples]`; O(some^2 d), or looked up where all rows are kept."""
     signs = y[examples][:, None] * y[examples][None]
@@ -270,11 +262,8 @@ def work(state: Any) -> int:
 
 
 def product(
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    coefficients: Float[Array, " n"],
-) -> tuple[KernelRows, Float[Array, " n"]]:
+    rows: KernelRows, X: Matrix, y: Vector, coefficients: Vector
+) -> tuple[KernelRows, Vector]:
     """The rows, which count kernel values, and `Q coefficients`.
 
     Cost: O(n^2) where all rows are kept, else O(n^2 d), in blocks.

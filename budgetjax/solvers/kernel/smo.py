@@ -14,6 +14,7 @@ from budgetjax.solvers.kernel import hinge_dual, row_cache
 from budgetjax.solvers.kernel.hinge_dual import State
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Solver
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 # Maximum number of updates of a subproblem per example, and the part of the first gain
 # that each must reach.
@@ -100,11 +101,11 @@ class Part(NamedTuple):
 
     steps: Float[Array, " batch"]
     responses: Float[Array, " batch"]
-    gain: Float[Array, ""]
+    gain: Scalar
     made: Integer[Array, ""]
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """Solves the problem in `batch_size` coefficients; see `init`."""
     limits = hinge_dual.limits(state)
     if state.fit_bias:
@@ -174,9 +175,7 @@ def _bounds(
     return jnp.where(y > 0, below, above), jnp.where(y > 0, above, below)
 
 
-def _curvature(
-    diagonal_i: Float[Array, ""], diagonal: Float[Array, " n"], row: Float[Array, " n"]
-) -> Float[Array, " n"]:
+def _curvature(diagonal_i: Scalar, diagonal: Vector, row: Vector) -> Vector:
     """`||Phi(x_i) - Phi(x_j)||^2`, above 0."""
     tiny = jnp.finfo(row.dtype).eps * diagonal_i
     return jnp.maximum(
@@ -185,10 +184,7 @@ def _curvature(
 
 
 def _choose_pairs(
-    state: State,
-    limits: Float[Array, " n"],
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
+    state: State, limits: Vector, X: Matrix, y: Vector
 ) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
     """The worst in "up", those in "low" that gain most with the first; which exist."""
     up, low = _bounds(state.coefficients, y, limits)
@@ -217,7 +213,7 @@ def _pair(
     block: Float[Array, "batch batch"],
     exists: Bool[Array, " batch"],
     limits: Float[Array, " batch"],
-) -> tuple[Integer[Array, ""], Integer[Array, ""], Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Integer[Array, ""], Integer[Array, ""], Scalar, Scalar]:
     """The pair of a subproblem that WSS 2 chooses, its change, and its gain."""
     up, low = _bounds(coefficients, signs, limits)
     error = signs * (1 - responses)

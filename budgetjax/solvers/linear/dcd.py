@@ -15,6 +15,7 @@ from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_a
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Range of the projected gradients at which everything is visited again, at first, and
 # its factor whenever a pass over everything has reached it.
@@ -37,14 +38,14 @@ class State(NamedTuple):
 
     algorithm: Name
     weights: Float[Array, " size"]
-    coefficients: Float[Array, " n"]
-    upper: Float[Array, ""]
-    ridge: Float[Array, ""]
-    num_visits: Float[Array, ""]
+    coefficients: Vector
+    upper: Scalar
+    ridge: Scalar
+    num_visits: Scalar
     settled: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
-    tolerance: Float[Array, ""]
+    tolerance: Scalar
     key: Key[Array, ""]
     problem: Problem
 
@@ -133,7 +134,7 @@ def init(
     )
 
 
-def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+def step(state: State, X: Rows, y: Vector | None) -> State:
     """Passes over the patterns that are not shrunk: as many visits as patterns.
 
     A pass may be over few patterns, and the gap takes a product with all of them.
@@ -215,7 +216,7 @@ def warm(state: State, X: Rows, before: State) -> State:
     )
 
 
-def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
+def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     margins = products(X, state.weights)
     square = jnp.sum(state.coefficients * margins)
@@ -237,7 +238,7 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     )
 
 
-def model(state: State, X: Rows, y: Float[Array, " n"] | None) -> LinearModel:
+def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The model of `w`."""
     return patterns.model_of(state.problem, state.weights)
 

@@ -17,6 +17,7 @@ from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_a
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import KernelMatrix, Rows, element, products
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Section 5: the distance of the two thresholds, in units of R^2.
 GAP = 3.0
@@ -46,15 +47,15 @@ class State(NamedTuple):
 
     algorithm: Name
     weights: Float[Array, " size"]
-    counts: Float[Array, " n"]
-    threshold: Float[Array, ""]
-    gap: Float[Array, ""]
-    most: Float[Array, ""]
-    damping: Float[Array, ""] | None
-    near: Float[Array, ""]
+    counts: Vector
+    threshold: Scalar
+    gap: Scalar
+    most: Scalar
+    damping: Scalar | None
+    near: Scalar
     rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
-    num_visits: Float[Array, ""]
+    num_visits: Scalar
     settled: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
@@ -210,8 +211,8 @@ def _check(
     squared: bool,
     hard: bool,
     tolerance: ArrayLike,
-    most: Float[Array, ""],
-    threshold: Float[Array, ""],
+    most: Scalar,
+    threshold: Scalar,
 ) -> None:
     """Raises unless the updates end; nothing is checked if something is traced."""
     counts = most if problem.weight is None else most * jnp.max(problem.weight)
@@ -303,7 +304,7 @@ def _pass(
     return state, kept, changed
 
 
-def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+def step(state: State, X: Rows, y: Vector | None) -> State:
     """A pass over all patterns, in a new order, and those over the active sets."""
     key, now = jax.random.split(state.key)
     order = shuffled(now, everything(X.shape[0]))
@@ -364,7 +365,7 @@ def warm(state: State, X: Rows, before: State) -> State:
     return state._replace(counts=counts, weights=weights, tally=tally)
 
 
-def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
+def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     threshold, weight = state.threshold, state.problem.weight
     margins = products(X, state.weights)
@@ -390,10 +391,7 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
 
 
 def _squared_objective(
-    state: State,
-    square: Float[Array, ""],
-    lacking: Float[Array, " n"],
-    learned: Float[Array, ""],
+    state: State, square: Scalar, lacking: Vector, learned: Scalar
 ) -> Objective:
     """That of the squared hinge, and the dual of the hard margin that it becomes."""
     damping, counts = state.damping, state.counts
@@ -406,9 +404,7 @@ def _squared_objective(
     )
 
 
-def model(
-    state: State, X: Rows, y: Float[Array, " n"] | None
-) -> LinearModel | KernelModel:
+def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
     """The model of `a / b`."""
     problem = state.problem
     if problem.kernel is None:

@@ -26,6 +26,7 @@ from budgetjax.solvers.linear.rows import (
     as_rows,
     filled_up,
 )
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 LOSSES = ("hinge", "squared_hinge")
 
@@ -42,9 +43,9 @@ class Problem(NamedTuple):
       num_features: d; not a leaf.
     """
 
-    squares: Float[Array, " n"]
-    weight: Float[Array, " n"] | None
-    constant: Float[Array, ""] | None
+    squares: Vector
+    weight: Vector | None
+    constant: Scalar | None
     kernel: Kernel | None
     digest: Integer[Array, ""]
     num_features: Static
@@ -104,7 +105,7 @@ def problem_of(
     )
 
 
-def _squares(rows: DenseRows | SparseRows) -> Float[Array, " n"]:
+def _squares(rows: DenseRows | SparseRows) -> Vector:
     """The squared norm of each row, in JAX's default precision."""
     dtype = jax.dtypes.canonicalize_dtype(float)
     if isinstance(rows, DenseRows):
@@ -118,12 +119,12 @@ def _squares(rows: DenseRows | SparseRows) -> Float[Array, " n"]:
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _dense_squares(X: Float[Array, "n d"], dtype: np.dtype) -> Float[Array, " n"]:
+def _dense_squares(X: Matrix, dtype: np.dtype) -> Vector:
     # Compiled, this needs no second matrix.
     return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
 
 
-def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
+def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     """The patterns of a linear state, and the labels; not to be traced if sparse.
 
     Raises `ValueError` if this is another training set.
@@ -150,9 +151,7 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]
     return KernelMatrix(gram * signs[:, None] * signs[None], rows.values), y
 
 
-def _sparse_patterns(
-    rows: SparseRows, y: Float[Array, " n"], problem: Problem
-) -> SparseRows:
+def _sparse_patterns(rows: SparseRows, y: Vector, problem: Problem) -> SparseRows:
     starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
     signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
     # Where all numbers are 0, some are kept that belong to no row.
@@ -169,9 +168,7 @@ def _sparse_patterns(
 
 
 @jax.jit
-def _signed(
-    X: Float[Array, "n d"], y: Float[Array, " n"], constant: Float[Array, ""] | None
-) -> Float[Array, "n width"]:
+def _signed(X: Matrix, y: Vector, constant: Scalar | None) -> Float[Array, "n width"]:
     patterns = X * y[:, None].astype(X.dtype)
     if constant is None:
         return patterns
