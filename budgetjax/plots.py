@@ -441,10 +441,9 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
     axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
     ticks = [place * tile[0] + height / 2 for place in places]
     axes.set_yticks(ticks, [str(one) for one in classes.tolist()])
-    axes.set_xticks([])
+    axes.set(xticks=[], ylabel="class")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_ylabel("class")
     return axes
 
 
@@ -528,14 +527,9 @@ def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> No
             line = {"levels": [0], "colors": "#555555", "linewidths": 0.8}
             axes.contour(first, second, ahead, **line)
         patches.append(Patch(facecolor=fill, edgecolor="#555555", label=str(name)))
-    axes.legend(
-        handles=patches,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-        ncols=min(len(patches), 5),
-        frameon=False,
-        columnspacing=1.2,
-    )
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "frameon": False}
+    columns = {"ncols": min(len(patches), 5), "columnspacing": 1.2}
+    axes.legend(handles=patches, **below, **columns)
 
 
 def _values(axes: Any, model: Any, first: Any, second: Any) -> None:
