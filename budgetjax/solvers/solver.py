@@ -42,7 +42,8 @@ class Solver(Generic[Arguments, State]):
 
     A state is a `NamedTuple`, complete but for the training set, which all functions
     take with it. `algorithm` is the solver's name, `key` the source of what it draws,
-    and arguments of `init` keep their names. A kernel solver's state also has
+    and arguments of `init` keep their names; sizes and flags are structure, not
+    leaves. A kernel solver's state also has
 
     - `rows`: the kernel, and its known rows.
     - `coefficients`: alpha, shape `(n,)`.
@@ -244,6 +245,7 @@ def solve(
     penalty = arguments.get("penalty")
     several = penalty is not None and _is_vector(penalty)
     prepared, found = None, []
+    run = functools.partial(_solve, solver, steps, tolerance, callback, every, progress)
     with jax.enable_x64(True) if solver.linear else contextlib.nullcontext():
         if solver.linear and hasattr(X, "tocsr"):
             X = sparse_rows(X)
@@ -254,28 +256,13 @@ def solve(
             if found and solver.warm is not None:
                 start = solver.warm(start, prepared[0], found[-1].state)
             held = state is not None or "rows" in arguments
-            found.append(
-                _solve(
-                    solver,
-                    _copied(start) if held else _ours(start),
-                    *prepared,
-                    steps,
-                    tolerance,
-                    callback,
-                    every,
-                    progress,
-                )
-            )
+            found.append(run(_copied(start) if held else _ours(start), *prepared))
             if several and hasattr(found[-1].state, "rows"):
                 arguments["rows"] = found[-1].state.rows
     if solver.linear:
         # NumPy arrays become arrays of JAX's default precision.
         found = [
-            each._replace(
-                model=jax.tree.map(
-                    lambda leaf: jnp.asarray(np.asarray(leaf)), each.model
-                )
-            )
+            each._replace(model=jax.tree.map(jnp.asarray, jax.device_get(each.model)))
             for each in found
         ]
     return tuple(found) if several else found[0]
@@ -307,14 +294,14 @@ def _is_vector(penalty: Any) -> bool:
 
 def _solve(
     solver: Solver,
-    state: Any,
-    X: Any,
-    y: Any,
     max_steps: int,
     tolerance: float | None,
     callback: Callable[[Any, Record], Any] | None,
     every: int,
     progress: bool,
+    state: Any,
+    X: Any,
+    y: Any,
 ) -> Solution:
     """The solution of one problem, on a training set that is prepared.
 

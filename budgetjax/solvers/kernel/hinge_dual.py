@@ -269,12 +269,9 @@ def solver_by_visits(
     objective: Callable[..., Objective] = objective,
     model: Callable[..., KernelModel] = model,
 ) -> Solver:
-    """A solver without a bias whose steps visit drawn examples.
+    """A solver without a bias whose steps visit drawn examples; see `Solver`.
 
-    Args:
-      name: the solver's name.
-      doc: docstring of its `init`.
-      step, objective, model: see `Solver`.
+    `doc` is the docstring of its `init`.
     """
 
     def init(

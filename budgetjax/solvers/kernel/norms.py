@@ -110,17 +110,13 @@ class TwoInfinity(NamedTuple):
 
     budget: Scalar
 
-    def most(self, penalty: Scalar) -> Scalar:
-        """The maximum of the sum of the coefficients."""
-        return jnp.sqrt(self.budget) * penalty
-
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `||alpha|| <= C`, sum <= sqrt(B) C.
 
         Either the sum does not bind, and the nearest balanced vector is scaled into the
         ball; or it does, and half of it is in each class; or both do.
         """
-        most = self.most(penalty)
+        most = jnp.sqrt(self.budget) * penalty
 
         def into_ball(vector):
             norm = jnp.sqrt(jnp.sum(vector**2))
@@ -131,12 +127,12 @@ class TwoInfinity(NamedTuple):
         over = jnp.sum(balanced) > most
         half = most / 2
         floors, depth = _spread(values, y, self.budget, half, half, over)
-        with_sum = jnp.maximum(values - _of_class(floors, y), 0) * (half / depth)
+        floor = jnp.where(y > 0, floors[0], floors[1])
+        with_sum = jnp.maximum(values - floor, 0) * (half / depth)
         result = _settled(jnp.where(over, with_sum, balanced), y, most)
         return into_ball(result)
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
-        """The least norm of `max(0, heights - y bias)`, and the bias."""
         zero = jnp.zeros_like(self.budget)
         bias = threshold(heights, y)
         rest = jnp.maximum(heights - y * bias, 0)
@@ -200,7 +196,6 @@ class Euclidean(NamedTuple):
         return _settled(found, y, jnp.array(jnp.inf, values.dtype))
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
-        """The least norm of `max(0, heights - y bias)`, and the bias."""
         weight = jnp.broadcast_to(self.weight, heights.shape)
         bias = threshold(heights, y, weight)
         rest = jnp.maximum(heights - y * bias, 0)
@@ -253,11 +248,6 @@ def _classes(y: Vector) -> Bool[Array, "2 n"]:
     return jnp.stack([y > 0, y < 0])
 
 
-def _of_class(numbers: Float[Array, "2"], y: Vector) -> Vector:
-    """The first of two numbers for positive examples, the second for negative ones."""
-    return jnp.where(y > 0, numbers[0], numbers[1])
-
-
 def _spread(
     values: Vector,
     y: Vector,
@@ -275,9 +265,6 @@ def _spread(
     ends exactly.
 
     Args:
-      values: shape `(n,)`.
-      y: -1 and +1, shape `(n,)`.
-      budget: budget of the norm.
       depth: start of the search, positive.
       least: depth to stop at, even if the norm is smaller.
       needed: whether to search at all; otherwise any numbers are returned.

@@ -379,13 +379,8 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     signs = jnp.asarray(y, state.responses.dtype)
     level, bias = (np.asarray(value) for value in _level(state, signs))
     scale = 1 / level if level > 0 else np.ones_like(level)
-    return models.of_coefficients(
-        state.rows.kernel,
-        X,
-        y,
-        state.mean_coefficients * scale,
-        jnp.asarray(bias * scale),
-    )
+    coefficients, bias = state.mean_coefficients * scale, jnp.asarray(bias * scale)
+    return models.of_coefficients(state.rows.kernel, X, y, coefficients, bias)
 
 
 def slack_of(

@@ -154,21 +154,16 @@ def step(state: State, X: Matrix, y: Vector) -> State:
 
 
 def _gains(
-    coefficients: Float[Array, " some"],
-    responses: Float[Array, " some"],
-    diagonal: Float[Array, " some"],
-    limits: Float[Array, " some"],
-) -> tuple[Float[Array, " some"], Float[Array, " some"]]:
+    coefficients: Vector, responses: Vector, diagonal: Vector, limits: Vector
+) -> tuple[Vector, Vector]:
     """The best change of each coefficient alone, and its gain in the dual."""
     changes = hinge_dual.best_change(coefficients, responses, diagonal, limits)
     return changes, changes * (1 - responses - diagonal * changes / 2)
 
 
 def _bounds(
-    coefficients: Float[Array, " some"],
-    y: Float[Array, " some"],
-    limits: Float[Array, " some"],
-) -> tuple[Bool[Array, " some"], Bool[Array, " some"]]:
+    coefficients: Vector, y: Vector, limits: Vector
+) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """The examples whose `y alpha` may grow, and those whose may shrink."""
     rounding = ROUNDING * jnp.finfo(coefficients.dtype).eps * limits
     below, above = coefficients < limits - rounding, coefficients > rounding

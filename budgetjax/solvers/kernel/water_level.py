@@ -83,13 +83,11 @@ def balanced_level(
     paper sorts both classes instead; Appendix B.)
 
     Args:
-      heights: shape `(n,)`.
+      heights, volume, weight: as in `level`.
       y: -1 and +1, both of them, shape `(n,)`.
-      volume: at least 0.
       guess: level and bias to start from.
       reach: distance from the guessed bias to search first.
       tolerance: how far below the highest the level may be; 0 is to rounding.
-      weight: as in `level`.
 
     Returns:
       The level and the bias. The bias need not be unique.

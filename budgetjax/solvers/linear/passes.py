@@ -46,13 +46,10 @@ def visit_all(
     The weights change by the pattern times the change of its coefficient.
 
     Args:
-      patterns: all of them.
-      squares: their squared norms.
+      patterns, squares: all of them, and their squared norms.
       order: no pattern twice.
-      weights: before the pass.
-      coefficients: of all patterns, before the pass.
+      weights, coefficients, tally: before the pass.
       visit: see `Visit`.
-      tally: start of the tally.
       own: further arguments per pattern, a tree of arrays of shape `(n,)`, or None.
 
     Returns:
