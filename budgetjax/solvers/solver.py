@@ -55,7 +55,8 @@ class Solver(Generic[Arguments, State]):
 
     - `weights`: `w`: the features', and the constant's if there is one.
     - `problem`: what it knows of the patterns, the weights of the examples for one.
-    - `num_visits` and `settled`, where `work` and `settled` below come from them.
+    - `num_visits`, and `settled`, whether the last pass over all patterns has changed
+      nothing; not with `linear_pegasos`, whose steps are no passes.
 
     Every `init` returns the state of the zero model, with linear solvers in JAX's
     default precision, and raises a `ValueError` if an argument does not fit. It takes
