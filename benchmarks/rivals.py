@@ -94,7 +94,7 @@ def centres(gamma, task, X, y, penalty):
         num_features=task.num_features,
         num_classes=task.num_classes,
         budget=task.budget,
-        landmarks=kmeans.fit(X).cluster_centers_,
+        landmarks=np.asarray(kmeans.fit(X).cluster_centers_),
     )
     return predictor(bj.refit(state, X, y, penalty=penalty)), {}
 

@@ -49,8 +49,6 @@ OPENML: dict[str, tuple[int, int | None]] = {
 }
 IN_TIME_ORDER = ("electricity",)
 REGRESSION = ("cpusmall",)
-# Columns that are not features: how many people a row stands for.
-NOT_FEATURES: dict[str, tuple[int, ...]] = {"census_income_kdd": (24,)}
 
 
 def load(name: str, *, standardise: bool = True) -> Dataset:
@@ -65,9 +63,7 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
     A file holds `X_train, y_train, X_test, y_test`, or `X, y`; in place of an `X`, the
     parts of a CSR matrix `X_data, X_indices, X_indptr, X_shape`, which becomes dense. A
     set without a test part is split: a fifth of the rows, always the same, is for
-    testing; for `electricity` the last fifth. Where the file has `is_nominal`, a flag
-    per column, every code of such a column becomes a column of its own, 0 or 1, behind
-    the others.
+    testing; for `electricity` the last fifth.
 
     Args:
       name: name of the data set.
@@ -213,31 +209,12 @@ def _of_file(name: str, file: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
 
     try:
         part = "_train" if "y_train" in file else ""
-        X, y = matrix("X" + part), file["y" + part]
-        if "y_test" not in file:
-            return _features(name, X, file.get("is_nominal")), y
-        num_train, y_test = len(y), file["y_test"]
-        X = np.concatenate([X, matrix("X_test")])
-        X = _features(name, X, file.get("is_nominal"))
-        return X[:num_train], y, X[num_train:], y_test
+        train = matrix("X" + part), file["y" + part]
+        return (*train, matrix("X_test"), file["y_test"]) if "y_test" in file else train
     except KeyError as error:
         raise ValueError(
             f"load: {name}.npz lacks {error.args[0]}; it holds {', '.join(file)}"
         ) from None
-
-
-def _features(name: str, X: np.ndarray, nominal: np.ndarray | None) -> np.ndarray:
-    """The columns that are features, every code of a nominal one as a flag."""
-    if nominal is None:
-        return X
-    plain = ~nominal
-    plain[list(NOT_FEATURES.get(name, ()))] = False
-    codes = [np.unique(X[:, column]) for column in np.flatnonzero(nominal)]
-    flags = [
-        X[:, column, None] == found[None]
-        for column, found in zip(np.flatnonzero(nominal), codes, strict=True)
-    ]
-    return np.hstack([X[:, plain], *flags]).astype(np.float32)
 
 
 def _standardise(X_train: np.ndarray, X_test: np.ndarray) -> None:

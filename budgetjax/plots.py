@@ -131,29 +131,20 @@ def learning_curves(
         values = np.sqrt(errors) if regression else 100 * errors
         highest = max(highest, float(np.max(values)))
         marker = "o" if len(values) < 10 else ""
-        dashes = DASHES[i % len(DASHES)]
-        style = {"color": _color(i), "linestyle": dashes, "markersize": 4}
-        axes.plot(rows, values, marker=marker, label=name, **style)
+        axes.plot(rows, values, marker=marker, markersize=4, label=name, **_line(i))
         if len(curves) == 1:
             last = f"{values[-1]:.4g}" if regression else f"{values[-1]:.2f}%"
-            axes.annotate(
-                last,
-                (rows[-1], values[-1]),
-                xytext=(0, 7),
-                textcoords="offset points",
-                ha="right",
-            )
-    axes.set_xlabel("rows read")
+            above = {"xytext": (0, 7), "textcoords": "offset points", "ha": "right"}
+            axes.annotate(last, (rows[-1], values[-1]), **above)
     unit = "root mean squared error so far" if regression else "mistakes so far (%)"
-    axes.set_ylabel(unit)
+    axes.set(xlabel="rows read", ylabel=unit, xscale="log")
     axes.set_ylim(0, 1.15 * highest or 1)
-    axes.set_xscale("log")
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     decades = np.log10(axes.get_xlim()[1] / axes.get_xlim()[0])
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,)))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
     # Errors fall: that corner is empty.
     return _finished(axes, legend="lower left" if len(curves) > 1 else None)
 
@@ -192,7 +183,8 @@ def decision_regions(
     features = models.num_features(where, model)
     if features != 2:
         raise ValueError(f"{where}: model must have 2 features, got {features}")
-    vectors, sizes = _support(model)
+    vectors, coefficients = _support(model)
+    sizes = np.abs(coefficients).sum(axis=1)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
     shown = np.concatenate([vectors, rows])
     if not len(shown) and (scaling := models.labelled(model).scaling) is not None:
@@ -214,17 +206,11 @@ def decision_regions(
         colors = "0.55" if codes is None else [_color(code) for code in codes.tolist()]
         axes.scatter(*rows.T, s=5, c=colors, linewidths=0, alpha=0.7, zorder=2)
     largest = sizes.max(initial=1e-30)
-    axes.scatter(
-        *vectors.T,
-        s=4 + LARGEST_DOT * sizes / largest,
-        color="black",
-        edgecolors="white",
-        linewidths=0.5,
-        zorder=3,
-    )
+    areas = 4 + LARGEST_DOT * sizes / largest
+    rim = {"edgecolors": "white", "linewidths": 0.5}
+    axes.scatter(*vectors.T, s=areas, color="black", zorder=3, **rim)
     names = models.labelled(model).feature_names or ("feature 1", "feature 2")
-    axes.set_xlabel(names[0])
-    axes.set_ylabel(names[1])
+    axes.set(xlabel=names[0], ylabel=names[1])
     return axes
 
 
@@ -329,8 +315,7 @@ def accuracy_by_budget(
     for i, (name, accuracy) in enumerate((reference or {}).items()):
         dashes = DASHES[1 + i % (len(DASHES) - 1)]
         axes.axhline(100 * accuracy, color="0.4", linestyle=dashes, label=name)
-    axes.set_xlabel("budget (support vectors)")
-    axes.set_ylabel("test accuracy (%)")
+    axes.set(xlabel="budget (support vectors)", ylabel="test accuracy (%)")
     return _finished(_on_values(axes, sorted(budgets)), legend="best")
 
 
@@ -385,12 +370,10 @@ def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> A
     axes = _axes(axes)
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=0)
     for i, (name, curve) in enumerate(curves.items()):
-        style = {"color": _color(i), "linestyle": DASHES[i % len(DASHES)]}
-        axes.plot(*curve, marker="o", markersize=3, label=name, **style)
+        axes.plot(*curve, marker="o", markersize=3, label=name, **_line(i))
     lowest = min(float(np.min(part)) for curve in curves.values() for part in curve)
     axes.set(xlim=(lowest - 0.03, 1.01), ylim=(lowest - 0.03, 1.01))
-    axes.set_aspect("equal")
-    axes.set_xlabel("probability of the predicted class")
+    axes.set(aspect="equal", xlabel="probability of the predicted class")
     axes.set_ylabel("share of right predictions")
     return _finished(axes, legend="best" if len(curves) > 1 else None)
 
@@ -432,11 +415,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
             f"{where}: shape must have one pixel per feature, {features} of them, got "
             f"{height} x {width}"
         )
-    found = models.support(model)
-    mask = np.asarray(found.mask)
-    vectors, coefficients = (
-        np.asarray(part)[mask] for part in (found.vectors, found.coefficients)
-    )
+    vectors, coefficients = _used(models.support(model))
     if coefficients.shape[1] == 1:
         coefficients = np.concatenate([-coefficients, coefficients], axis=1)
     own, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
@@ -446,10 +425,9 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
     for code in range(len(classes)):
         members = np.flatnonzero(own == code)
         members = members[np.argsort(-sizes[members], kind="stable")]
-        for start in range(0, max(len(members), 1), columns):
-            if start == 0:
-                places.append(len(lines))
-            lines.append(members[start : start + columns])
+        places.append(len(lines))
+        starts = range(0, max(len(members), 1), columns)
+        lines += [members[start : start + columns] for start in starts]
     # A pixel of nothing between two images; NaN stays white.
     tile = (height + 1, width + 1)
     mosaic = np.full((len(lines) * tile[0], columns * tile[1]), np.nan)
@@ -463,10 +441,9 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
     axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
     ticks = [place * tile[0] + height / 2 for place in places]
     axes.set_yticks(ticks, [str(one) for one in classes.tolist()])
-    axes.set_xticks([])
+    axes.set(xticks=[], ylabel="class")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_ylabel("class")
     return axes
 
 
@@ -487,12 +464,10 @@ def _finished(axes: Any, *, legend: str | None = None) -> Any:
 
 def _on_values(axes: Any, values: Sequence[int | float]) -> Any:
     """Ticks at these values, on a logarithmic axis if they are positive."""
-    from matplotlib.ticker import NullFormatter
-
     if values and values[0] > 0:
         axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_formatter("")
     return axes
 
 
@@ -500,20 +475,25 @@ def _color(i: int) -> str:
     return COLORS[i % len(COLORS)]
 
 
-def _support(
-    model: Any,
-) -> tuple[Float[np.ndarray, "m features"], Float[np.ndarray, " m"]]:
-    """The support vectors and the sizes of their coefficients; none for other models.
+def _line(i: int) -> dict[str, Any]:
+    return {"color": _color(i), "linestyle": DASHES[i % len(DASHES)]}
+
+
+def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The support vectors and their coefficients; none for other models.
 
     Nor for a tuple of models, each of which has its own.
     """
     one = models.labelled(model).model
     if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
-        return np.zeros((0, 2)), np.zeros(0)
-    found = models.support(model)
-    mask = np.asarray(found.mask)
-    sizes = np.abs(np.asarray(found.coefficients)[mask]).sum(axis=1)
-    return np.asarray(found.vectors)[mask], sizes
+        return np.zeros((0, 2)), np.zeros((0, 1))
+    return _used(models.support(model))
+
+
+def _used(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of used slots."""
+    mask = np.asarray(support.mask)
+    return np.asarray(support.vectors)[mask], np.asarray(support.coefficients)[mask]
 
 
 def _plane(
@@ -544,18 +524,12 @@ def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> No
         if ahead.max() > 0:
             axes.contourf(first, second, ahead, levels=[0, np.inf], colors=[fill])
         if ahead.min() < 0 < ahead.max():
-            axes.contour(
-                first, second, ahead, levels=[0], colors="#555555", linewidths=0.8
-            )
+            line = {"levels": [0], "colors": "#555555", "linewidths": 0.8}
+            axes.contour(first, second, ahead, **line)
         patches.append(Patch(facecolor=fill, edgecolor="#555555", label=str(name)))
-    axes.legend(
-        handles=patches,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.17),
-        ncols=min(len(patches), 5),
-        frameon=False,
-        columnspacing=1.2,
-    )
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "frameon": False}
+    columns = {"ncols": min(len(patches), 5), "columnspacing": 1.2}
+    axes.legend(handles=patches, **below, **columns)
 
 
 def _values(axes: Any, model: Any, first: Any, second: Any) -> None:
@@ -580,18 +554,11 @@ def _on(
 
 def _heat_map(axes: Any, values: Float[np.ndarray, "y x"], label: str) -> None:
     """Values as colours, and as numbers where there is room."""
-    from matplotlib.colors import LogNorm
-
     known = values[~np.isnan(values)]
     # Small values are told apart, where others are much larger.
     wide = known.min() > 0 and known.max() > WIDE * known.min()
-    shown = axes.imshow(
-        values,
-        norm=LogNorm() if wide else None,
-        cmap="cividis_r",
-        aspect="auto",
-        origin="lower",
-    )
+    style = {"cmap": "cividis_r", "aspect": "auto", "origin": "lower"}
+    shown = axes.imshow(values, norm="log" if wide else None, **style)
     axes.figure.colorbar(shown, ax=axes, label=label)
     if max(values.shape) > MOST_CELLS:
         return

@@ -70,7 +70,7 @@ from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma
 from budgetjax.solvers.held_out import held_out_stop as held_out_stop
-from budgetjax.solvers.kernel import worst_norms as _worst_norms
+from budgetjax.solvers.kernel import norms as norms
 from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos as kernel_pegasos
 from budgetjax.solvers.kernel.sbp import sbp as sbp
@@ -97,5 +97,4 @@ from budgetjax.support_set import Expansion as Expansion
 from budgetjax.support_set import Newcomer as Newcomer
 from budgetjax.support_set import averaged as averaged
 
-norms = _worst_norms
 _jax_export.register_types()

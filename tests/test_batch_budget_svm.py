@@ -13,7 +13,7 @@ import budgetjax as bj
 from budgetjax.models import prune
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
-from budgetjax.solvers.kernel.worst_norms import (
+from budgetjax.solvers.kernel.norms import (
     Euclidean,
     OneInfinity,
     TwoInfinity,

@@ -151,26 +151,6 @@ def test_sparse_file_without_a_split(folder):
     np.testing.assert_array_equal(data.X_train, again.X_train)
 
 
-def test_codes_become_flags(folder):
-    X = np.array([[0.5, 3, 1], [1.5, 1, 1], [2.5, 3, 2], [3.5, 7, 1]])
-    flags = np.array(
-        [[0, 1, 0, 1, 0], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 1, 1, 0]]
-    )
-    given = {"is_nominal": np.array([False, True, True])}
-    parts = {"X_train": X[:3], "y_train": np.arange(3), "X_test": X[3:]}
-    np.savez(folder / "codes.npz", **parts, y_test=np.zeros(1, int), **given)
-    data = datasets.load("codes", standardise=False)
-    found = np.concatenate([data.X_train, data.X_test])
-    np.testing.assert_array_equal(found, np.hstack([X[:, :1], flags]))
-    # The fourth column of the same file, by this name, is the weight of a row.
-    wide = np.hstack([np.zeros((4, 22)), X[:, :2], np.full((4, 1), 9), X[:, 2:]])
-    nominal = np.arange(26) == 25
-    np.savez(folder / "census_income_kdd.npz", X=wide, y=X[:, 2], is_nominal=nominal)
-    data = datasets.load("census_income_kdd", standardise=False)
-    assert data.X_train.shape == (3, 26)
-    assert not np.any(data.X_train == 9)
-
-
 def test_sparse_parts_of_a_given_split(folder):
     parts = {}
     for part, value in [("train", 2.0), ("test", 5.0)]:

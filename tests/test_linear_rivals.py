@@ -560,6 +560,8 @@ def test_steps_of_pegasos_draw_all_and_complete_a_block(batch_size):
     assert not found.converged
     drawn = batch_size * -(-N // batch_size)
     np.testing.assert_array_equal(found.history.work, drawn * np.arange(4))
+    counted = np.count_nonzero(found.state.coefficients)
+    assert found.history.vectors[0] == 0 < found.history.vectors[-1] == counted
     assert np.all(np.isfinite(found.model.weights))
 
 

@@ -33,7 +33,7 @@ from matplotlib.colors import LogNorm
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.solvers.kernel.worst_norms import OneInfinity, TwoInfinity
+from budgetjax.solvers.kernel.norms import OneInfinity, TwoInfinity
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
 TITLES = {"l1": "budget-L1-SVM", "l2": "budget-L2-SVM"}

@@ -21,7 +21,9 @@ census-income ten. What is there is kept: more of them can be asked for later.
 import argparse
 import functools
 import itertools
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -48,6 +50,8 @@ LEARNERS: dict[str, Any] = {
     "remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
     "Perceptron": (bj.perceptron, {"maintenance": bj.Unbudgeted()}),
 }
+# The column of census-income that says how many people a row stands for.
+PEOPLE = 24
 OUTPUT = measure.RESULTS / "papers" / "forgetron_figure2.json"
 
 
@@ -57,11 +61,26 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     data = datasets.load(name, standardise=False)
     X = data.X_train
     if name == "census_income_kdd":
+        X = with_flags(data)
         # All columns but the flags of codes.
         numbers = np.any((X != 0) & (X != 1), axis=0)
         X[:, numbers] -= X[:, numbers].mean(axis=0)
         X[:, numbers] /= X[:, numbers].std(axis=0)
     return X / np.linalg.norm(X, axis=1, keepdims=True), data.y_train
+
+
+def with_flags(data: datasets.Dataset) -> np.ndarray:
+    """The training rows, every code of a nominal column as a column of 0 and 1."""
+    path = Path(os.environ[datasets.FOLDER_VARIABLE]) / f"{data.name}.npz"
+    with np.load(path) as file:
+        nominal = file["is_nominal"]
+    plain = ~nominal
+    plain[PEOPLE] = False
+    flags = [
+        data.X_train[:, i, None] == np.unique([*data.X_train[:, i], *data.X_test[:, i]])
+        for i in np.flatnonzero(nominal)
+    ]
+    return np.hstack([data.X_train[:, plain], *flags]).astype(np.float32)
 
 
 def halves() -> list[tuple[int, ...]]:

@@ -40,7 +40,7 @@ MODULES = {
     "online.span": "Span",
     "solvers.kernel.row_cache": "KernelRows",
     "solvers.kernel.budget_svm": "Momentum",
-    "solvers.kernel.worst_norms": "OneInfinity TwoInfinity Euclidean",
+    "solvers.kernel.norms": "OneInfinity TwoInfinity Euclidean",
     "solvers.linear.rows": "DenseRows KernelMatrix SparseRows",
     "solvers.linear.passes": "Order",
     "solvers.linear.patterns": "Problem",

@@ -38,9 +38,6 @@ def one_versus_rest(
       classes: the labels, at least two; of two, the second is +1.
       random: source of the seeds of solvers that draw.
       **arguments: arguments of `solve`.
-
-    Raises:
-      ValueError: as `solve`.
     """
     takes = inspect.signature(solver.init).parameters
     found = []

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from budgetjax import checks, progress_bar, sharding, shown
 from budgetjax.solvers.linear.rows import sparse_rows
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # So that an editor knows the arguments of an `init`, and the fields of its state.
 Arguments = ParamSpec("Arguments")
@@ -30,8 +31,8 @@ class Objective(NamedTuple):
         minimise, above it where it is to maximise.
     """
 
-    primal: Float[Array, ""]
-    dual: Float[Array, ""]
+    primal: Scalar
+    dual: Scalar
 
 
 @shown.documented
@@ -39,11 +40,27 @@ class Objective(NamedTuple):
 class Solver(Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
 
-    A state is complete but for the training set, which all functions take with it. Its
-    field `algorithm` is the solver's name.
+    A state is a `NamedTuple`, complete but for the training set, which all functions
+    take with it. `algorithm` is the solver's name, `key` the source of what it draws,
+    and arguments of `init` keep their names; sizes and flags are structure, not
+    leaves. A kernel solver's state also has
 
-    Every `init` raises a `ValueError` that names the argument that does not fit. It
-    takes the training set and, by name, some of these arguments:
+    - `rows`: the kernel, and its known rows.
+    - `coefficients`: alpha, shape `(n,)`.
+    - `responses`: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
+    - `num_updates`: how often a coefficient, or a pair of them, has changed.
+    - `digest`: identifies `y`.
+
+    and that of a linear solver
+
+    - `weights`: `w`: the features', and the constant's if there is one.
+    - `problem`: what it knows of the patterns, the weights of the examples for one.
+    - `num_visits`, and `settled`, whether the last pass over all patterns has changed
+      nothing; not with `linear_pegasos`, whose steps are no passes.
+
+    Every `init` returns the state of the zero model, with linear solvers in JAX's
+    default precision, and raises a `ValueError` if an argument does not fit. It takes
+    the training set and, by name, some of these:
 
     - `X`: examples, shape `(n, d)`; float64 stays so. Linear solvers also take a matrix
       of `scipy.sparse` or `budgetjax.sparse_rows`, and leave numbers in their type.
@@ -74,8 +91,7 @@ class Solver(Generic[Arguments, State]):
         vectors of a kernel model depends on values, so this cannot be traced.
       work: `work(state) -> int`, kernel values computed since `init`, or patterns
         visited.
-      vectors: `vectors(state)`, the number of examples with a coefficient; 0 where a
-        solver keeps none.
+      vectors: `vectors(state)`, the number of examples with a coefficient.
       settled: `settled(state) -> bool`, whether nothing is left to change.
       warm: `warm(state, X, before) -> state`, a start from where a run with another
         penalty ended; None starts from zero.
@@ -92,8 +108,10 @@ class Solver(Generic[Arguments, State]):
     objective: Callable[[Any, Any, Any], Objective]
     model: Callable[[Any, Any, Any], Any]
     work: Callable[[Any], int]
-    vectors: Callable[[Any], Array | int] = lambda state: 0
-    settled: Callable[[Any], Bool[Array, ""] | bool] = lambda state: False
+    vectors: Callable[[Any], Array] = lambda state: jnp.count_nonzero(
+        state.coefficients
+    )
+    settled: Callable[[Any], Array | bool] = lambda state: False
     warm: Callable[[Any, Any, Any], Any] | None = None
     linear: bool = False
     max_steps: int = 10_000
@@ -113,8 +131,7 @@ class Record(NamedTuple):
       gap: relative gap, `|primal - dual|` over the smaller of the two; infinite while
         that is not above 0.
       work: kernel values computed, or patterns visited, since `init`.
-      vectors: examples with a coefficient, the support vectors of a kernel model; 0
-        where a solver keeps none.
+      vectors: examples with a coefficient, the support vectors of a kernel model.
     """
 
     step: int
@@ -231,6 +248,7 @@ def solve(
     penalty = arguments.get("penalty")
     several = penalty is not None and _is_vector(penalty)
     prepared, found = None, []
+    run = functools.partial(_solve, solver, steps, tolerance, callback, every, progress)
     with jax.enable_x64(True) if solver.linear else contextlib.nullcontext():
         if solver.linear and hasattr(X, "tocsr"):
             X = sparse_rows(X)
@@ -241,38 +259,21 @@ def solve(
             if found and solver.warm is not None:
                 start = solver.warm(start, prepared[0], found[-1].state)
             held = state is not None or "rows" in arguments
-            found.append(
-                _solve(
-                    solver,
-                    _copied(start) if held else _ours(start),
-                    *prepared,
-                    steps,
-                    tolerance,
-                    callback,
-                    every,
-                    progress,
-                )
-            )
+            found.append(run(_copied(start) if held else _ours(start), *prepared))
             if several and hasattr(found[-1].state, "rows"):
                 arguments["rows"] = found[-1].state.rows
     if solver.linear:
         # NumPy arrays become arrays of JAX's default precision.
         found = [
-            each._replace(
-                model=jax.tree.map(
-                    lambda leaf: jnp.asarray(np.asarray(leaf)), each.model
-                )
-            )
+            each._replace(model=jax.tree.map(jnp.asarray, jax.device_get(each.model)))
             for each in found
         ]
     return tuple(found) if several else found[0]
 
 
 def dual_of_best_multiple(
-    coefficients: Float[Array, " n"],
-    limits: Float[Array, " n"],
-    squared_norm: Float[Array, ""],
-) -> Float[Array, ""]:
+    coefficients: Vector, limits: Vector, squared_norm: Scalar
+) -> Scalar:
     """The largest dual value of a multiple of dual coefficients, within their limits.
 
     The dual of the hinge loss is their sum less half the squared norm of their model.
@@ -296,14 +297,14 @@ def _is_vector(penalty: Any) -> bool:
 
 def _solve(
     solver: Solver,
-    state: Any,
-    X: Any,
-    y: Any,
     max_steps: int,
     tolerance: float | None,
     callback: Callable[[Any, Record], Any] | None,
     every: int,
     progress: bool,
+    state: Any,
+    X: Any,
+    y: Any,
 ) -> Solution:
     """The solution of one problem, on a training set that is prepared.
 
@@ -358,9 +359,7 @@ _advance_in_place = jax.jit(_steps, static_argnums=0, donate_argnums=1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reached(
-    solver: Solver, state: Any, X: Any, y: Any
-) -> tuple[Objective, Array | int]:
+def _reached(solver: Solver, state: Any, X: Any, y: Any) -> tuple[Objective, Array]:
     return solver.objective(state, X, y), solver.vectors(state)
 
 

@@ -12,18 +12,23 @@ from jaxtyping import Array, Float, Integer, Key
 from budgetjax import checks
 from budgetjax.kernels import Kernel, check_kernel
 
+# A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
+Scalar = Float[Array, ""]
+Vector = Float[Array, " n"]
+Matrix = Float[Array, "n d"]
+
 
 def training_set(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
-) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    """Examples and labels of a kernel solver, in one float type."""
+) -> tuple[Matrix, Vector]:
+    """Examples and labels of a kernel solver, checked, in one float type."""
     check_kernel(where, "kernel", kernel)
     X = features(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)
 
 
-def features(where: str, X: Any) -> Float[Array, "n d"]:
-    """Dense rows; floats keep their type, other numbers become JAX's default."""
+def features(where: str, X: Any) -> Matrix:
+    """Dense, finite rows; floats keep their type, other numbers get JAX's default."""
     X = checks.array(where, "X", X)
     check_shape(where, X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
@@ -40,16 +45,9 @@ def check_shape(where: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def signs(
-    where: str, y: ArrayLike, number: int, dtype: DTypeLike
-) -> Float[Array, " n"]:
-    """The labels, if they are -1 and +1, both, and of this number."""
-    y = checks.array(where, "y", y)
-    if y.shape != (number,):
-        raise ValueError(
-            f"{where}: y must have shape ({number},), one label per row of X, got "
-            f"{y.shape}"
-        )
+def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
+    """The labels if they are -1 and +1, both, of this number, else a `ValueError`."""
+    y = _one_per_row(where, "y", y, number, "label")
     labels = checks.concrete(y)
     if labels is not None:
         if not np.all(np.abs(labels) == 1):
@@ -65,18 +63,11 @@ def signs(
     return checks.on_device(y, dtype)
 
 
-def weights(
-    where: str, weight: ArrayLike | None, y: Float[Array, " n"]
-) -> Float[Array, " n"] | None:
-    """The weights of the examples, if they are above 0, or None."""
+def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
+    """The weights of the examples if they are above 0, else a `ValueError`."""
     if weight is None:
         return None
-    weight = checks.array(where, "weight", weight)
-    if weight.shape != y.shape:
-        raise ValueError(
-            f"{where}: weight must have shape {y.shape}, one number per row of X, got "
-            f"{weight.shape}"
-        )
+    weight = _one_per_row(where, "weight", weight, len(y), "number")
     known = checks.concrete(weight)
     if known is not None:
         cast = known.astype(y.dtype)
@@ -90,7 +81,19 @@ def weights(
     return checks.on_device(weight, y.dtype)
 
 
-def total(y: Float[Array, " n"], weight: Float[Array, " n"] | None) -> Array:
+def _one_per_row(
+    where: str, name: str, value: ArrayLike, rows: int, what: str
+) -> Array | np.ndarray:
+    value = checks.array(where, name, value)
+    if value.shape != (rows,):
+        raise ValueError(
+            f"{where}: {name} must have shape ({rows},), one {what} per row of X, got "
+            f"{value.shape}"
+        )
+    return value
+
+
+def total(y: Vector, weight: Vector | None) -> Array:
     """The number of examples, or the sum of their weights."""
     return jnp.asarray(y.shape[0], y.dtype) if weight is None else jnp.sum(weight)
 
@@ -136,10 +139,8 @@ def check_same(
         )
 
 
-def prepare(
-    state: Any, X: ArrayLike, y: ArrayLike
-) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-    """The training set of a kernel solver's state, as arrays of floats."""
+def prepare(state: Any, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
+    """The training set of a kernel solver's state, as arrays, else a `ValueError`."""
     where = "solve"
     X, y = training_set(where, state.rows.kernel, X, y)
     n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype

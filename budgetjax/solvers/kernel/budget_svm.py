@@ -6,17 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Bool, Integer
 
 from budgetjax import checks, models, shown
 from budgetjax.checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.kernel import row_cache, worst_norms
+from budgetjax.solvers.kernel import norms, row_cache
+from budgetjax.solvers.kernel.norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.kernel.row_cache import KernelRows
-from budgetjax.solvers.kernel.worst_norms import Norm, OneInfinity, TwoInfinity
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
 # Candidates for the first coefficient of a pair: one of each class, up and down.
@@ -38,34 +39,27 @@ class Momentum(NamedTuple):
       curvature: largest curvature of `Q` seen along balanced directions.
     """
 
-    point: Float[Array, " n"]
-    responses: Float[Array, " n"]
-    weight: Float[Array, ""]
-    curvature: Float[Array, ""]
+    point: Vector
+    responses: Vector
+    weight: Scalar
+    curvature: Scalar
 
 
 class State(NamedTuple):
-    """The state of the solver on `n` examples.
+    """The state of the solver, always within all constraints; see `budgetjax.Solver`.
 
     Attributes:
-      rows: the kernel and its rows.
       norm: norm of the slacks, which holds the budget; see `norms.Norm`.
-      penalty: C.
-      weight: v, shape `(n,)`, or None.
-      coefficients: `alpha`, within all constraints, shape `(n,)`.
-      responses: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
-      num_updates: steps that have changed the coefficients.
       momentum: for all norms but "l1", else None.
-      digest: identifies `y`.
     """
 
     algorithm: Name
     rows: KernelRows
     norm: Any
-    penalty: Float[Array, ""]
-    weight: Float[Array, " n"] | None
-    coefficients: Float[Array, " n"]
-    responses: Float[Array, " n"]
+    penalty: Scalar
+    weight: Vector | None
+    coefficients: Vector
+    responses: Vector
     num_updates: Integer[Array, ""]
     momentum: Momentum | None
     digest: Integer[Array, ""]
@@ -197,7 +191,7 @@ def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> 
     """The norm of this name with this budget, or the norm itself, checked."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
-        worst_norms.check(where, norm)
+        norms.check(where, norm)
     if (budget is None) != (named is None):
         raise ValueError(
             f"{where}: budget must be given for 'l1' and 'l2', and for no other norm, "
@@ -212,14 +206,14 @@ def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> 
     return named(checks.as_leaf(where, "budget", budget, dtype))
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """A move of a pair, or a step along the gradient; see `init`."""
     if state.momentum is None:
         return _pair_step(state, X, y)
     return _gradient_step(state, state.norm, state.momentum, X, y)
 
 
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """The primal value with the best bias, and the dual value below it; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
     return Objective(
@@ -239,9 +233,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
 
 
 @jax.jit
-def _worst(
-    state: State, y: Float[Array, " n"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def _worst(state: State, y: Vector) -> tuple[Scalar, Scalar]:
     """The least norm of the slacks over all biases, and that bias."""
     slacks = 1 - state.responses
     if isinstance(state.norm, OneInfinity):
@@ -249,7 +241,7 @@ def _worst(
     return state.norm.least(slacks, y)
 
 
-def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def _pair_step(state: State, X: Matrix, y: Vector) -> State:
     alpha, diagonal = state.coefficients, state.rows.diagonal
     slopes = 1 - state.responses
     caps, quantum = _caps(state)
@@ -301,10 +293,7 @@ def _pair_step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> S
 
 
 def _firsts(
-    state: State,
-    caps: Float[Array, " n"],
-    slopes: Float[Array, " n"],
-    y: Float[Array, " n"],
+    state: State, caps: Vector, slopes: Vector, y: Vector
 ) -> tuple[Integer[Array, " firsts"], Bool[Array, " firsts"]]:
     """The steepest way up of each class, then down; and whether there is one."""
     up = jnp.where(state.coefficients < caps, slopes, -jnp.inf)
@@ -319,7 +308,7 @@ def _firsts(
     return firsts, movable & jnp.concatenate([jnp.ones(2, bool), ~again])
 
 
-def _caps(state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+def _caps(state: State) -> tuple[Vector, Scalar]:
     """The largest value of each coefficient, and the unit that all are multiples of.
 
     The unit is the spacing of floats at the largest: its multiples up to there are
@@ -333,11 +322,7 @@ def _caps(state: State) -> tuple[Float[Array, " n"], Float[Array, ""]]:
 
 
 def _gradient_step(
-    state: State,
-    norm: Norm,
-    momentum: Momentum,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
+    state: State, norm: Norm, momentum: Momentum, X: Matrix, y: Vector
 ) -> State:
     alpha, point = state.coefficients, momentum.point
     ascent = (1 - momentum.responses) / momentum.curvature
@@ -379,9 +364,7 @@ def _gradient_step(
 
 
 @jax.jit
-def _curvature(
-    rows: KernelRows, X: Float[Array, "n d"], y: Float[Array, " n"]
-) -> tuple[KernelRows, Float[Array, ""]]:
+def _curvature(rows: KernelRows, X: Matrix, y: Vector) -> tuple[KernelRows, Scalar]:
     """The largest curvature of `Q` along balanced directions, estimated from below.
 
     All directions are balanced, and along these `Q` is far flatter: its largest
@@ -416,7 +399,6 @@ budget_svm = Solver(
     step,
     objective,
     model,
-    lambda state: row_cache.evaluations(state.rows),
-    lambda state: jnp.count_nonzero(state.coefficients),
+    row_cache.work,
     max_steps=100_000,
 )

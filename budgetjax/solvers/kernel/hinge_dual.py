@@ -27,33 +27,27 @@ from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
 class State(NamedTuple):
-    """The state of a solver of the SVM on `n` examples.
+    """The state of a solver of the SVM on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      rows: the kernel and its rows.
-      penalty: C.
-      weight: v, shape `(n,)`, or None.
       coefficients: alpha, or what the solver keeps in its place, shape `(n,)`.
       responses: `Q coefficients`, shape `(n,)`.
       lost: rounding error of the responses, shape `(n,)`. Without it a million updates
         in float32 leave them, and the gap, wrong by a thousandth.
       num_visits: visits to drawn examples.
-      num_updates: changes of a coefficient, or of a pair.
-      key: PRNG key of the draws.
-      digest: identifies `y`.
-      fit_bias: whether the model has a bias.
     """
 
     algorithm: Name
     rows: KernelRows
-    penalty: Float[Array, ""]
-    weight: Float[Array, " n"] | None
-    coefficients: Float[Array, " n"]
-    responses: Float[Array, " n"]
-    lost: Float[Array, " n"]
+    penalty: Scalar
+    weight: Vector | None
+    coefficients: Vector
+    responses: Vector
+    lost: Vector
     num_visits: Integer[Array, ""]
     num_updates: Integer[Array, ""]
     key: Key[Array, ""]
@@ -97,7 +91,7 @@ def start(
     )
 
 
-def limits(state: State) -> Float[Array, " n"]:
+def limits(state: State) -> Vector:
     """The maximum of each coefficient, `C v`."""
     ones = jnp.ones_like(state.responses) if state.weight is None else state.weight
     return state.penalty * ones
@@ -115,9 +109,7 @@ def best_change(
     return jnp.clip(best, 0, limits) - coefficients
 
 
-def primal(
-    state: State, squared_norm: Float[Array, ""], margins: Float[Array, " n"]
-) -> Float[Array, ""]:
+def primal(state: State, squared_norm: Scalar, margins: Vector) -> Scalar:
     """`J` of a model of these margins."""
     slacks = jnp.maximum(1 - margins, 0)
     slacks = slacks if state.weight is None else state.weight * slacks
@@ -126,11 +118,11 @@ def primal(
 
 # From the coefficient of a visited example, its response, `k(x, x)`, the limit of its
 # coefficient and the number of the visit, from 1, to the change of its coefficient.
-Visit = Callable[..., Float[Array, ""]]
+Visit = Callable[..., Scalar]
 
 
 def draw(
-    state: State, weight: Float[Array, " n"] | None = None
+    state: State, weight: Vector | None = None
 ) -> tuple[State, Integer[Array, " batch"]]:
     """A batch of examples, with replacement, and the state with the next key."""
     key, now = jax.random.split(state.key)
@@ -140,11 +132,7 @@ def draw(
 
 
 def visit(
-    state: State,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    drawn: Integer[Array, " batch"],
-    change: Visit,
+    state: State, X: Matrix, y: Vector, drawn: Integer[Array, " batch"], change: Visit
 ) -> State:
     """The state after visits to drawn examples, one after another.
 
@@ -183,8 +171,8 @@ def visit(
 
 def moved(
     state: State,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
+    X: Matrix,
+    y: Vector,
     drawn: Integer[Array, " batch"],
     steps: Float[Array, " batch"],
 ) -> State:
@@ -226,11 +214,7 @@ def _merged(
     return steps != 0, steps
 
 
-def least_bias(
-    heights: Float[Array, " n"],
-    y: Float[Array, " n"],
-    weight: Float[Array, " n"] | None,
-) -> Float[Array, ""]:
+def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
     """The bias of least `sum_i v_i max(0, heights_i - y_i bias)`; O(n log n).
 
     The sum is convex and piecewise linear in the bias. Its slope is minus the weight of
@@ -240,9 +224,7 @@ def least_bias(
     return quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
 
 
-def quantile(
-    points: Float[Array, " n"], weight: Float[Array, " n"], target: Float[Array, ""]
-) -> Float[Array, ""]:
+def quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
     """The point up to which points weigh as much as the target, or infinity.
 
     The middle of two where any between them would do.
@@ -257,14 +239,14 @@ def quantile(
     return (points[lower] + points[upper]) / 2
 
 
-def _bias(state: State, y: Float[Array, " n"]) -> Float[Array, ""]:
+def _bias(state: State, y: Vector) -> Scalar:
     """The bias of least hinge loss."""
     if not state.fit_bias:
         return jnp.zeros((), y.dtype)
     return least_bias(1 - state.responses, y, state.weight)
 
 
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """`J` of the coefficients with the best bias, and `D` below it; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
     margins = state.responses + y * _bias(state, y)
@@ -280,16 +262,6 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
-def vectors(state: State) -> Integer[Array, ""]:
-    """The number of examples with a coefficient."""
-    return jnp.count_nonzero(state.coefficients)
-
-
-def work(state: State) -> int:
-    """Kernel values computed."""
-    return row_cache.evaluations(state.rows)
-
-
 def solver_by_visits(
     name: str,
     doc: str | None,
@@ -297,12 +269,9 @@ def solver_by_visits(
     objective: Callable[..., Objective] = objective,
     model: Callable[..., KernelModel] = model,
 ) -> Solver:
-    """A solver without a bias whose steps visit drawn examples.
+    """A solver without a bias whose steps visit drawn examples; see `Solver`.
 
-    Args:
-      name: the solver's name.
-      doc: docstring of its `init`.
-      step, objective, model: see `Solver`.
+    `doc` is the docstring of its `init`.
     """
 
     def init(
@@ -324,4 +293,4 @@ def solver_by_visits(
 
     init.__doc__ = doc
     prepare = training_set.prepare
-    return Solver(name, init, prepare, step, objective, model, work, vectors)
+    return Solver(name, init, prepare, step, objective, model, row_cache.work)

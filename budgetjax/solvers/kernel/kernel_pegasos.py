@@ -8,8 +8,9 @@ margin is below 1. With weights, examples are drawn in proportion to them, and
     m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j), \qquad
     \lambda = \frac{1}{n C}.
 
-No example ever leaves the model; `budgetjax.pegasos` is the learner with a budget,
-for streams. A step makes `batch_size` visits, as in `budgetjax.sdca`.
+The counts :math:`m` are the state's `coefficients`. No example ever leaves the model;
+`budgetjax.pegasos` is the learner with a budget, for streams. A step makes `batch_size`
+visits, as in `budgetjax.sdca`.
 
 Cost: a step is O(batch_size^2 d), and O(n d) for every violation whose kernel row
 is not kept.
@@ -17,9 +18,6 @@ is not kept.
 Args:
   X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed: as in every
     kernel `init`; see `budgetjax.Solver`.
-
-Returns:
-  A state of the zero model; its coefficients are the counts.
 
 Example:
   >>> import budgetjax as bj
@@ -40,16 +38,16 @@ derivation, as here, by lambda (t - 1).
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
 
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
 from budgetjax.solvers.solver import Objective, dual_of_best_multiple
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """`batch_size` visits."""
     decay = _decay(state)
 
@@ -63,19 +61,19 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     return hinge_dual.visit(state, X, y, drawn, change)
 
 
-def _decay(state: State) -> Float[Array, ""]:
+def _decay(state: State) -> Scalar:
     """`lambda`."""
     total = training_set.total(state.responses, state.weight)
     return 1 / (state.penalty * total)
 
 
-def _scale(state: State) -> Float[Array, ""]:
+def _scale(state: State) -> Scalar:
     """The coefficient per count."""
     visits = jnp.maximum(state.num_visits, 1).astype(state.responses.dtype)
     return 1 / (_decay(state) * visits)
 
 
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """`J` of the model, and the dual of its best multiple; O(n)."""
     scale = _scale(state)
     coefficients, responses = scale * state.coefficients, scale * state.responses

@@ -9,7 +9,7 @@ labels, such as the classes of a one-against-rest classifier, can share it.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from budgetjax import checks, kernels
 from budgetjax.checks import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
+from budgetjax.solvers.training_set import Matrix, Vector
 
 # Maximum number of examples whose whole matrix is computed at the start: 64 MiB in
 # float32.
@@ -51,8 +52,8 @@ class KernelRows(NamedTuple):
     """
 
     kernel: Kernel
-    squares: Float[Array, " n"]
-    diagonal: Float[Array, " n"]
+    squares: Vector
+    diagonal: Vector
     kept: Float[Array, "places n"]
     places: Integer[Array, " n"]
     owners: Integer[Array, " places"] | None
@@ -71,20 +72,15 @@ class KernelRows(NamedTuple):
 def start(
     where: str,
     kernel: Kernel,
-    X: Float[Array, "n d"],
+    X: Matrix,
     batch_size: int,
     cache_size: float | None,
     rows: KernelRows | None,
 ) -> KernelRows:
     """The rows that are given, or all of them if they are few, or none.
 
-    Args:
-      where: name of the caller, for error messages.
-      kernel: any kernel.
-      X: the training set, shape `(n, d)`.
-      batch_size: maximum number of rows per request.
-      cache_size: see `budgetjax.Solver`.
-      rows: those of another state with this kernel, `X` and `batch_size`, or None.
+    See `budgetjax.Solver` for the arguments. Raises `ValueError` if kernel values
+    overflow.
     """
     if cache_size is not None:
         checks.positive(where, "cache_size", cache_size)
@@ -112,11 +108,7 @@ def start(
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
 def _started(
-    kernel: Kernel,
-    X: Float[Array, "n d"],
-    digest: Integer[Array, ""],
-    batch: int,
-    size: int | None,
+    kernel: Kernel, X: Matrix, digest: Integer[Array, ""], batch: int, size: int | None
 ) -> KernelRows:
     """All rows, or a ring of this size."""
     squares = kernels.squared_norms(X)
@@ -146,7 +138,7 @@ def _started(
 
 def fetch(
     rows: KernelRows,
-    X: Float[Array, "n d"],
+    X: Matrix,
     examples: Integer[Array, " batch"],
     wanted: Bool[Array, " batch"],
     spare: Bool[Array, " batch"] | None = None,
@@ -198,7 +190,7 @@ def fetch(
 
 def _compute(
     rows: KernelRows,
-    X: Float[Array, "n d"],
+    X: Matrix,
     examples: Integer[Array, " batch"],
     count: Integer[Array, ""],
 ) -> Float[Array, "places n"]:
@@ -240,19 +232,14 @@ def _parts(batch: int) -> tuple[int, ...]:
 
 
 def _computed(
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    examples: Integer[Array, " some"],
+    rows: KernelRows, X: Matrix, examples: Integer[Array, " some"]
 ) -> Float[Array, "some n"]:
     """`K[examples]`; O(some n d)."""
     return rows.kernel.gram(X[examples], X, rows.squares[examples], rows.squares)
 
 
 def signed_block(
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    examples: Integer[Array, " some"],
+    rows: KernelRows, X: Matrix, y: Vector, examples: Integer[Array, " some"]
 ) -> tuple[KernelRows, Float[Array, "some some"]]:
     """`Q[examples][:, examples]`; O(some^2 d), or looked up where all rows are kept."""
     signs = y[examples][:, None] * y[examples][None]
@@ -269,12 +256,14 @@ def evaluations(rows: KernelRows) -> int:
     return values + int(rows.num_blocks) * rows.batch.value**2
 
 
+def work(state: Any) -> int:
+    """Kernel values computed for a state; not to be traced."""
+    return evaluations(state.rows)
+
+
 def product(
-    rows: KernelRows,
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
-    coefficients: Float[Array, " n"],
-) -> tuple[KernelRows, Float[Array, " n"]]:
+    rows: KernelRows, X: Matrix, y: Vector, coefficients: Vector
+) -> tuple[KernelRows, Vector]:
     """The rows, which count kernel values, and `Q coefficients`.
 
     Cost: O(n^2) where all rows are kept, else O(n^2 d), in blocks.

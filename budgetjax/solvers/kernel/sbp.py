@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Key
+from jaxtyping import Array, Bool, Integer, Key
 
 from budgetjax import checks, models, shown
 from budgetjax.checks import Name, Static
@@ -16,6 +16,7 @@ from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import row_cache, water_level
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 # Examples per group, whose counts are summed to draw one.
 GROUP = 128
@@ -26,40 +27,30 @@ BIAS_TOLERANCE = 1e-2
 
 
 class State(NamedTuple):
-    """The state of the Stochastic Batch Perceptron on `n` examples.
+    """The state of the Stochastic Batch Perceptron; see `budgetjax.Solver`.
 
     Attributes:
-      rows: the kernel and its rows.
-      slack: nu.
-      weight: v, shape `(n,)`, or None.
       first_rate: eta_0.
-      average_power: p; the t-th iterate has about the weight t^p in the average.
-      coefficients: alpha, shape `(n,)`.
-      responses: c, the margins of the iterate, shape `(n,)`.
-      squared_norm: `||w||^2`, at most 1.
+      squared_norm: `||w||^2` of the iterate, at most 1.
       level: gamma of the responses.
       bias: b of the responses.
       mean_coefficients: average of the coefficients after each update, shape `(n,)`.
       mean_responses: the same average of the responses, shape `(n,)`.
-      num_updates: t.
-      key: PRNG key of the draws.
-      digest: identifies `y`.
-      fit_bias: whether the model has a bias.
     """
 
     algorithm: Name
     rows: KernelRows
-    slack: Float[Array, ""]
-    weight: Float[Array, " n"] | None
-    first_rate: Float[Array, ""]
-    average_power: Float[Array, ""]
-    coefficients: Float[Array, " n"]
-    responses: Float[Array, " n"]
-    squared_norm: Float[Array, ""]
-    level: Float[Array, ""]
-    bias: Float[Array, ""]
-    mean_coefficients: Float[Array, " n"]
-    mean_responses: Float[Array, " n"]
+    slack: Scalar
+    weight: Vector | None
+    first_rate: Scalar
+    average_power: Scalar
+    coefficients: Vector
+    responses: Vector
+    squared_norm: Scalar
+    level: Scalar
+    bias: Scalar
+    mean_coefficients: Vector
+    mean_responses: Vector
     num_updates: Integer[Array, ""]
     key: Key[Array, ""]
     digest: Integer[Array, ""]
@@ -178,7 +169,7 @@ def init(
     )
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """Up to `batch_size` updates; see `init`."""
     batch, end = state.rows.batch.value, state.num_updates + state.rows.batch.value
     dtype = state.responses.dtype
@@ -274,20 +265,18 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
     return state._replace(rows=rows, key=key)
 
 
-def _turn(state: State) -> Float[Array, ""]:
+def _turn(state: State) -> Scalar:
     """The class of the next update where there is a bias."""
     return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
 
 
-def _volume(state: State) -> Float[Array, ""]:
+def _volume(state: State) -> Scalar:
     """`n nu`."""
     return training_set.total(state.responses, state.weight) * state.slack
 
 
 def _draw(
-    possible: Bool[Array, " n"],
-    chance: Float[Array, ""],
-    weight: Float[Array, " n"] | None,
+    possible: Bool[Array, " n"], chance: Scalar, weight: Vector | None
 ) -> Integer[Array, ""]:
     """A random possible example, by weight, or -1; two passes, no sort."""
     n = possible.shape[0]
@@ -310,10 +299,7 @@ def _draw(
 
 
 def _new_examples(
-    state: State,
-    y: Float[Array, " n"],
-    first: Integer[Array, ""],
-    key: Key[Array, ""],
+    state: State, y: Vector, first: Integer[Array, ""], key: Key[Array, ""]
 ) -> tuple[Integer[Array, " batch"], Bool[Array, " batch"], Bool[Array, " batch"]]:
     """Examples whose rows are to be computed.
 
@@ -345,7 +331,7 @@ def _new_examples(
     return new, best > 0, best > -jnp.inf
 
 
-def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Objective:
+def objective(state: State, X: Matrix, y: Vector) -> Objective:
     r"""The level of the average, and a bound on all levels above it; O(n).
 
     For any :math:`p \ge 0` of sum 1, with a bias as large for both classes, no level is
@@ -372,9 +358,7 @@ def objective(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> Ob
 
 
 @jax.jit
-def _level(
-    state: State, y: Float[Array, " n"]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def _level(state: State, y: Vector) -> tuple[Scalar, Scalar]:
     """The level and the bias of the average."""
     responses, volume, weight = state.mean_responses, _volume(state), state.weight
     if state.fit_bias:
@@ -395,13 +379,8 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     signs = jnp.asarray(y, state.responses.dtype)
     level, bias = (np.asarray(value) for value in _level(state, signs))
     scale = 1 / level if level > 0 else np.ones_like(level)
-    return models.of_coefficients(
-        state.rows.kernel,
-        X,
-        y,
-        state.mean_coefficients * scale,
-        jnp.asarray(bias * scale),
-    )
+    coefficients, bias = state.mean_coefficients * scale, jnp.asarray(bias * scale)
+    return models.of_coefficients(state.rows.kernel, X, y, coefficients, bias)
 
 
 def slack_of(
@@ -469,7 +448,7 @@ sbp = Solver(
     step,
     objective,
     model,
-    lambda state: row_cache.evaluations(state.rows),
+    row_cache.work,
     lambda state: jnp.count_nonzero(state.mean_coefficients),
     max_steps=2000,
     callback_every=20,

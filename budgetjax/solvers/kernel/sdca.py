@@ -34,13 +34,12 @@ References:
 Differences from the paper: examples are drawn with replacement; no shrinking.
 """
 
-from jaxtyping import Array, Float
-
 from budgetjax.solvers.kernel import hinge_dual
 from budgetjax.solvers.kernel.hinge_dual import State
+from budgetjax.solvers.training_set import Matrix, Vector
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """`batch_size` visits."""
 
     def change(coefficient, response, diagonal, limit, count):

@@ -14,6 +14,7 @@ from budgetjax.solvers.kernel import hinge_dual, row_cache
 from budgetjax.solvers.kernel.hinge_dual import State
 from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Solver
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 # Maximum number of updates of a subproblem per example, and the part of the first gain
 # that each must reach.
@@ -100,11 +101,11 @@ class Part(NamedTuple):
 
     steps: Float[Array, " batch"]
     responses: Float[Array, " batch"]
-    gain: Float[Array, ""]
+    gain: Scalar
     made: Integer[Array, ""]
 
 
-def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
+def step(state: State, X: Matrix, y: Vector) -> State:
     """Solves the problem in `batch_size` coefficients; see `init`."""
     limits = hinge_dual.limits(state)
     if state.fit_bias:
@@ -153,30 +154,23 @@ def step(state: State, X: Float[Array, "n d"], y: Float[Array, " n"]) -> State:
 
 
 def _gains(
-    coefficients: Float[Array, " some"],
-    responses: Float[Array, " some"],
-    diagonal: Float[Array, " some"],
-    limits: Float[Array, " some"],
-) -> tuple[Float[Array, " some"], Float[Array, " some"]]:
+    coefficients: Vector, responses: Vector, diagonal: Vector, limits: Vector
+) -> tuple[Vector, Vector]:
     """The best change of each coefficient alone, and its gain in the dual."""
     changes = hinge_dual.best_change(coefficients, responses, diagonal, limits)
     return changes, changes * (1 - responses - diagonal * changes / 2)
 
 
 def _bounds(
-    coefficients: Float[Array, " some"],
-    y: Float[Array, " some"],
-    limits: Float[Array, " some"],
-) -> tuple[Bool[Array, " some"], Bool[Array, " some"]]:
+    coefficients: Vector, y: Vector, limits: Vector
+) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
     """The examples whose `y alpha` may grow, and those whose may shrink."""
     rounding = ROUNDING * jnp.finfo(coefficients.dtype).eps * limits
     below, above = coefficients < limits - rounding, coefficients > rounding
     return jnp.where(y > 0, below, above), jnp.where(y > 0, above, below)
 
 
-def _curvature(
-    diagonal_i: Float[Array, ""], diagonal: Float[Array, " n"], row: Float[Array, " n"]
-) -> Float[Array, " n"]:
+def _curvature(diagonal_i: Scalar, diagonal: Vector, row: Vector) -> Vector:
     """`||Phi(x_i) - Phi(x_j)||^2`, above 0."""
     tiny = jnp.finfo(row.dtype).eps * diagonal_i
     return jnp.maximum(
@@ -185,10 +179,7 @@ def _curvature(
 
 
 def _choose_pairs(
-    state: State,
-    limits: Float[Array, " n"],
-    X: Float[Array, "n d"],
-    y: Float[Array, " n"],
+    state: State, limits: Vector, X: Matrix, y: Vector
 ) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
     """The worst in "up", those in "low" that gain most with the first; which exist."""
     up, low = _bounds(state.coefficients, y, limits)
@@ -217,7 +208,7 @@ def _pair(
     block: Float[Array, "batch batch"],
     exists: Bool[Array, " batch"],
     limits: Float[Array, " batch"],
-) -> tuple[Integer[Array, ""], Integer[Array, ""], Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Integer[Array, ""], Integer[Array, ""], Scalar, Scalar]:
     """The pair of a subproblem that WSS 2 chooses, its change, and its gain."""
     up, low = _bounds(coefficients, signs, limits)
     error = signs * (1 - responses)
@@ -241,6 +232,5 @@ smo = Solver(
     step,
     hinge_dual.objective,
     hinge_dual.model,
-    hinge_dual.work,
-    hinge_dual.vectors,
+    row_cache.work,
 )

@@ -12,18 +12,16 @@ https://arxiv.org/abs/1204.0566
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Bound on the passes of Newton's method, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
 
 
 def level(
-    heights: Float[Array, " n"],
-    volume: Float[Array, ""],
-    guess: Float[Array, ""],
-    weight: Float[Array, " n"] | None = None,
-) -> Float[Array, ""]:
+    heights: Vector, volume: Scalar, guess: Scalar, weight: Vector | None = None
+) -> Scalar:
     """`gamma` such that `sum_i max(0, gamma - heights_i) = volume`; O(n) per pass.
 
     Args:
@@ -68,14 +66,14 @@ def level(
 
 
 def balanced_level(
-    heights: Float[Array, " n"],
-    y: Float[Array, " n"],
-    volume: Float[Array, ""],
-    guess: tuple[Float[Array, ""], Float[Array, ""]],
+    heights: Vector,
+    y: Vector,
+    volume: Scalar,
+    guess: tuple[Scalar, Scalar],
     reach: ArrayLike,
     tolerance: ArrayLike = 0.0,
-    weight: Float[Array, " n"] | None = None,
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    weight: Vector | None = None,
+) -> tuple[Scalar, Scalar]:
     """The highest level of `heights + y bias` over all biases, and that bias.
 
     The level is concave and piecewise linear in the bias; its slope is the number of
@@ -85,13 +83,11 @@ def balanced_level(
     paper sorts both classes instead; Appendix B.)
 
     Args:
-      heights: shape `(n,)`.
+      heights, volume, weight: as in `level`.
       y: -1 and +1, both of them, shape `(n,)`.
-      volume: at least 0.
       guess: level and bias to start from.
       reach: distance from the guessed bias to search first.
       tolerance: how far below the highest the level may be; 0 is to rounding.
-      weight: as in `level`.
 
     Returns:
       The level and the bias. The bias need not be unique.

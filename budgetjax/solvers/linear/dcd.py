@@ -15,8 +15,8 @@ from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_a
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Scalar, Vector
 
-LOSSES = ("hinge", "squared_hinge")
 # Range of the projected gradients at which everything is visited again, at first, and
 # its factor whenever a pass over everything has reached it.
 TOLERANCE = 0.1
@@ -24,33 +24,28 @@ FINER = 0.1
 
 
 class State(NamedTuple):
-    """The state of the solver on `n` examples.
+    """The state of the solver on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      weights: `w`: the features', and the constant's if there is one.
       coefficients: `alpha`, shape `(n,)`.
       upper: maximum of a coefficient, `U`; infinite for the squared loss.
       ridge: `D`, which the squared loss adds to the squared norms.
-      num_visits: patterns visited.
-      settled: whether the last pass over all patterns has changed nothing.
       order: patterns that are not shrunk.
       bounds: a coefficient at an end is shrunk if its gradient is outside of these,
         shape `(2,)`.
       tolerance: range of the projected gradients at which everything is visited again.
-      key: PRNG key of the orders.
-      problem: the patterns.
     """
 
     algorithm: Name
     weights: Float[Array, " size"]
-    coefficients: Float[Array, " n"]
-    upper: Float[Array, ""]
-    ridge: Float[Array, ""]
-    num_visits: Float[Array, ""]
+    coefficients: Vector
+    upper: Scalar
+    ridge: Scalar
+    num_visits: Scalar
     settled: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
-    tolerance: Float[Array, ""]
+    tolerance: Scalar
     key: Key[Array, ""]
     problem: Problem
 
@@ -96,9 +91,6 @@ def init(
         `budgetjax.Solver`.
       loss: "hinge", `p = 1`, or "squared_hinge", `p = 2`.
 
-    Returns:
-      A state of the zero model, in JAX's default precision; `solve` has float64.
-
     Example:
       >>> import budgetjax as bj
       >>> from budgetjax.datasets import load
@@ -122,12 +114,10 @@ def init(
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     penalty = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
-    if loss not in LOSSES:
-        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
-    if loss == "hinge":
-        upper, ridge = penalty, jnp.zeros_like(penalty)
-    else:
+    if patterns.is_squared(where, loss):
         upper, ridge = jnp.full_like(penalty, jnp.inf), 1 / (2 * penalty)
+    else:
+        upper, ridge = penalty, jnp.zeros_like(penalty)
     return State(
         algorithm=checks.algorithm_of(where),
         weights=jnp.zeros(problem.width, dtype),
@@ -144,7 +134,7 @@ def init(
     )
 
 
-def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+def step(state: State, X: Rows, y: Vector | None) -> State:
     """Passes over the patterns that are not shrunk: as many visits as patterns.
 
     A pass may be over few patterns, and the gap takes a product with all of them.
@@ -226,7 +216,7 @@ def warm(state: State, X: Rows, before: State) -> State:
     )
 
 
-def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
+def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     margins = products(X, state.weights)
     square = jnp.sum(state.coefficients * margins)
@@ -248,7 +238,7 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     )
 
 
-def model(state: State, X: Rows, y: Float[Array, " n"] | None) -> LinearModel:
+def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The model of `w`."""
     return patterns.model_of(state.problem, state.weights)
 
@@ -261,9 +251,8 @@ dcd = Solver(
     objective,
     model,
     lambda state: int(state.num_visits),
-    lambda state: jnp.count_nonzero(state.coefficients),
-    lambda state: state.settled,
-    warm,
+    settled=lambda state: state.settled,
+    warm=warm,
     linear=True,
     callback_every=5,
 )

@@ -15,27 +15,23 @@ from budgetjax.solvers.linear import patterns
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, element, products, put, taken
 from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
+from budgetjax.solvers.training_set import Scalar, Vector
 
 
 class State(NamedTuple):
-    """The state of the learner on `n` examples.
+    """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      weights: `lambda k (t - 1)` times `w_t`, a sum of patterns: the features', and
-        the constant's if there is one.
+      weights: `lambda k (t - 1)` times `w_t`, a sum of patterns.
       coefficients: how often each pattern is in that sum, shape `(n,)`.
-      penalty: `C`.
       num_blocks: blocks drawn so far, `t - 1`.
-      key: PRNG key of the draws.
-      problem: the patterns.
-      batch_size: `k`; not a leaf.
     """
 
     algorithm: Name
     weights: Float[Array, " size"]
-    coefficients: Float[Array, " n"]
-    penalty: Float[Array, ""]
-    num_blocks: Float[Array, ""]
+    coefficients: Vector
+    penalty: Scalar
+    num_blocks: Scalar
     key: Key[Array, ""]
     problem: Problem
     batch_size: Static
@@ -79,9 +75,6 @@ def init(
         `budgetjax.Solver`.
       batch_size: k.
 
-    Returns:
-      A state of the zero model, in JAX's default precision; `solve` has float64.
-
     Example:
       >>> import budgetjax as bj
       >>> from budgetjax.datasets import load
@@ -121,7 +114,7 @@ def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     return key, training_set.drawn(now, (-(-n // k) * k,), n, state.problem.weight)
 
 
-def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+def step(state: State, X: Rows, y: Vector | None) -> State:
     """The blocks that draw every pattern once, on average."""
     k = state.batch_size.value
     key, drawn = _draw(state)
@@ -163,19 +156,19 @@ def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
     )
 
 
-def _decay(state: State) -> Float[Array, ""]:
+def _decay(state: State) -> Scalar:
     """`lambda`."""
     total = training_set.total(state.coefficients, state.problem.weight)
     return 1 / (state.penalty * total)
 
 
-def _unit(state: State) -> Float[Array, ""]:
+def _unit(state: State) -> Scalar:
     """The divisor of the sum of patterns that gives the weights."""
     blocks = jnp.maximum(state.num_blocks, 1)
     return _decay(state) * state.batch_size.value * blocks
 
 
-def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
+def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     """`J` of the model, and the dual of its best multiple; O(n d)."""
     unit, weight = _unit(state), state.problem.weight
     margins, coefficients = products(X, state.weights) / unit, state.coefficients / unit
@@ -188,7 +181,7 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
     )
 
 
-def model(state: State, X: Rows, y: Float[Array, " n"] | None) -> LinearModel:
+def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The last iterate."""
     return patterns.model_of(state.problem, state.weights / _unit(state))
 

@@ -17,6 +17,7 @@ from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_a
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import KernelMatrix, Rows, element, products
 from budgetjax.solvers.solver import Objective, Solver
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Section 5: the distance of the two thresholds, in units of R^2.
 GAP = 3.0
@@ -25,15 +26,13 @@ GAP = 3.0
 PART = 0.1
 # The smallest tolerance in float32, which cannot tell larger margins and counts apart.
 FLOAT32_TOLERANCE = 1e-2
-LOSSES = ("hinge", "squared_hinge")
 
 
 class State(NamedTuple):
-    """The state of the learner on `n` examples.
+    """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      weights: `a`: the features', and the constant's if there is one. With a kernel,
-        the margins of all patterns.
+      weights: `a`, in place of `w`. With a kernel, the margins of all patterns.
       counts: `I_k`, shape `(n,)`.
       threshold: `b`.
       gap: distance of the thresholds, `db`.
@@ -44,23 +43,19 @@ class State(NamedTuple):
         threshold, `c_bar`.
       rounds: how often the two active sets are presented, `Nep1` and `Nep2`, `(2,)`.
       tally: `t+` and `t-`, shape `(2,)`.
-      num_visits: patterns presented.
-      settled: whether the last pass over all patterns has changed nothing.
-      key: PRNG key of the orders.
-      problem: the patterns.
     """
 
     algorithm: Name
     weights: Float[Array, " size"]
-    counts: Float[Array, " n"]
-    threshold: Float[Array, ""]
-    gap: Float[Array, ""]
-    most: Float[Array, ""]
-    damping: Float[Array, ""] | None
-    near: Float[Array, ""]
+    counts: Vector
+    threshold: Scalar
+    gap: Scalar
+    most: Scalar
+    damping: Scalar | None
+    near: Scalar
     rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
-    num_visits: Float[Array, ""]
+    num_visits: Scalar
     settled: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
@@ -138,9 +133,6 @@ def init(
       tolerance: ten times delta. Counts and margins grow as it shrinks: below 1e-2 they
         need float64. `solve` passes its own.
 
-    Returns:
-      A state of the zero model, in JAX's default precision; `solve` has float64.
-
     Raises:
       ValueError: if an argument does not fit, float32 cannot hold the counts, or a
         pattern is zero and the margin hard.
@@ -173,9 +165,7 @@ def init(
             f"{where}: weight must be None, as it changes no hard margin, got weights"
         )
     C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
-    if not isinstance(loss, str) or loss not in LOSSES:
-        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
-    squared = loss == "squared_hinge"
+    squared = patterns.is_squared(where, loss)
     if squared and (hard_margin or weight is not None):
         got = "a hard margin" if hard_margin else "weights"
         raise ValueError(
@@ -192,6 +182,10 @@ def init(
     else:
         most = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
         threshold = most / C
+    rounds = [
+        checks.size(where, "first_rounds", first_rounds, at_least=0),
+        checks.size(where, "second_rounds", second_rounds, at_least=0),
+    ]
     _check(where, problem, squared, bool(hard_margin), tolerance, most, threshold)
     return State(
         algorithm=checks.algorithm_of(where),
@@ -202,13 +196,7 @@ def init(
         most=most,
         damping=damping,
         near=checks.as_leaf(where, "near", near, dtype, checks.positive),
-        rounds=jnp.array(
-            [
-                checks.size(where, "first_rounds", first_rounds, at_least=0),
-                checks.size(where, "second_rounds", second_rounds, at_least=0),
-            ],
-            jnp.int32,
-        ),
+        rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),
@@ -223,8 +211,8 @@ def _check(
     squared: bool,
     hard: bool,
     tolerance: ArrayLike,
-    most: Float[Array, ""],
-    threshold: Float[Array, ""],
+    most: Scalar,
+    threshold: Scalar,
 ) -> None:
     """Raises unless the updates end; nothing is checked if something is traced."""
     counts = most if problem.weight is None else most * jnp.max(problem.weight)
@@ -316,7 +304,7 @@ def _pass(
     return state, kept, changed
 
 
-def step(state: State, X: Rows, y: Float[Array, " n"] | None) -> State:
+def step(state: State, X: Rows, y: Vector | None) -> State:
     """A pass over all patterns, in a new order, and those over the active sets."""
     key, now = jax.random.split(state.key)
     order = shuffled(now, everything(X.shape[0]))
@@ -377,7 +365,7 @@ def warm(state: State, X: Rows, before: State) -> State:
     return state._replace(counts=counts, weights=weights, tally=tally)
 
 
-def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
+def objective(state: State, X: Rows, y: Vector | None) -> Objective:
     """`J` of the model, and the dual below it; O(n d)."""
     threshold, weight = state.threshold, state.problem.weight
     margins = products(X, state.weights)
@@ -403,10 +391,7 @@ def objective(state: State, X: Rows, y: Float[Array, " n"] | None) -> Objective:
 
 
 def _squared_objective(
-    state: State,
-    square: Float[Array, ""],
-    lacking: Float[Array, " n"],
-    learned: Float[Array, ""],
+    state: State, square: Scalar, lacking: Vector, learned: Scalar
 ) -> Objective:
     """That of the squared hinge, and the dual of the hard margin that it becomes."""
     damping, counts = state.damping, state.counts
@@ -419,9 +404,7 @@ def _squared_objective(
     )
 
 
-def model(
-    state: State, X: Rows, y: Float[Array, " n"] | None
-) -> LinearModel | KernelModel:
+def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
     """The model of `a / b`."""
     problem = state.problem
     if problem.kernel is None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 
 from budgetjax.solvers.linear.rows import Rows, element, put, taken
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Of many patterns 2^4 are visited one after the other as they lie.
 MANY, RUN_BITS = 4096, 4
@@ -27,33 +28,28 @@ class Order(NamedTuple):
 
 # From the coefficient of a pattern, its margin, its squared norm, its own arguments and
 # the tally, to its new coefficient, whether the next pass keeps it, and the new tally.
-Visit = Callable[
-    ..., tuple[Float[Array, ""], Bool[Array, ""], Float[Array, " tallied"]]
-]
+Visit = Callable[..., tuple[Scalar, Bool[Array, ""], Float[Array, " tallied"]]]
 
 
 def visit_all(
     patterns: Rows,
-    squares: Float[Array, " n"],
+    squares: Vector,
     order: Order,
     weights: Float[Array, " size"],
-    coefficients: Float[Array, " n"],
+    coefficients: Vector,
     visit: Visit,
     tally: Float[Array, " tallied"],
     own: Any = None,
-) -> tuple[Float[Array, " size"], Float[Array, " n"], Order, Float[Array, " tallied"]]:
+) -> tuple[Float[Array, " size"], Vector, Order, Float[Array, " tallied"]]:
     """A visit to every pattern of an order; O(n), and the numbers of a row per visit.
 
     The weights change by the pattern times the change of its coefficient.
 
     Args:
-      patterns: all of them.
-      squares: their squared norms.
+      patterns, squares: all of them, and their squared norms.
       order: no pattern twice.
-      weights: before the pass.
-      coefficients: of all patterns, before the pass.
+      weights, coefficients, tally: before the pass.
       visit: see `Visit`.
-      tally: start of the tally.
       own: further arguments per pattern, a tree of arrays of shape `(n,)`, or None.
 
     Returns:

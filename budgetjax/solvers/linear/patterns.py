@@ -26,6 +26,9 @@ from budgetjax.solvers.linear.rows import (
     as_rows,
     filled_up,
 )
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
+
+LOSSES = ("hinge", "squared_hinge")
 
 
 class Problem(NamedTuple):
@@ -40,9 +43,9 @@ class Problem(NamedTuple):
       num_features: d; not a leaf.
     """
 
-    squares: Float[Array, " n"]
-    weight: Float[Array, " n"] | None
-    constant: Float[Array, ""] | None
+    squares: Vector
+    weight: Vector | None
+    constant: Scalar | None
     kernel: Kernel | None
     digest: Integer[Array, ""]
     num_features: Static
@@ -53,6 +56,13 @@ class Problem(NamedTuple):
         if self.kernel is not None:
             return self.squares.shape[0]
         return self.num_features.value + (self.constant is not None)
+
+
+def is_squared(where: str, loss: Any) -> bool:
+    """Whether this is the squared hinge, not the hinge, else a `ValueError`."""
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
+    return loss == "squared_hinge"
 
 
 def problem_of(
@@ -95,7 +105,7 @@ def problem_of(
     )
 
 
-def _squares(rows: DenseRows | SparseRows) -> Float[Array, " n"]:
+def _squares(rows: DenseRows | SparseRows) -> Vector:
     """The squared norm of each row, in JAX's default precision."""
     dtype = jax.dtypes.canonicalize_dtype(float)
     if isinstance(rows, DenseRows):
@@ -109,13 +119,16 @@ def _squares(rows: DenseRows | SparseRows) -> Float[Array, " n"]:
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _dense_squares(X: Float[Array, "n d"], dtype: np.dtype) -> Float[Array, " n"]:
+def _dense_squares(X: Matrix, dtype: np.dtype) -> Vector:
     # Compiled, this needs no second matrix.
     return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
 
 
-def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]:
-    """The patterns of a linear state, and the labels; not to be traced if sparse."""
+def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
+    """The patterns of a linear state, and the labels; not to be traced if sparse.
+
+    Raises `ValueError` if this is another training set.
+    """
     where, problem = "solve", state.problem
     dense = problem.kernel is not None
     rows = DenseRows(training_set.features(where, X)) if dense else as_rows(where, X)
@@ -138,9 +151,7 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Float[Array, " n"]]
     return KernelMatrix(gram * signs[:, None] * signs[None], rows.values), y
 
 
-def _sparse_patterns(
-    rows: SparseRows, y: Float[Array, " n"], problem: Problem
-) -> SparseRows:
+def _sparse_patterns(rows: SparseRows, y: Vector, problem: Problem) -> SparseRows:
     starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
     signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
     # Where all numbers are 0, some are kept that belong to no row.
@@ -157,9 +168,7 @@ def _sparse_patterns(
 
 
 @jax.jit
-def _signed(
-    X: Float[Array, "n d"], y: Float[Array, " n"], constant: Float[Array, ""] | None
-) -> Float[Array, "n width"]:
+def _signed(X: Matrix, y: Vector, constant: Scalar | None) -> Float[Array, "n width"]:
     patterns = X * y[:, None].astype(X.dtype)
     if constant is None:
         return patterns

@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 from budgetjax import checks
 from budgetjax.checks import Static
 from budgetjax.solvers import training_set
+from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 # Numbers of a sparse row per iteration.
 PAIR = 2
@@ -68,12 +69,12 @@ class DenseRows(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         return self.values.shape
 
-    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
+    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Scalar:
         """The inner product of row `i` and `w`; O(size)."""
         return jnp.dot(self._row(i, w), w, precision="highest")
 
     def add(
-        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " size"]
+        self, i: Int32[Array, ""], multiple: Scalar, w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
         """`w` plus a multiple of row `i`; O(size), or O(1) for the multiple 0."""
         return jax.lax.cond(
@@ -115,11 +116,11 @@ class SparseRows(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         return self.starts.shape[0] - 1, self.columns.value
 
-    def products(self, w: Float[Array, " size"]) -> Float[Array, " n"]:
+    def products(self, w: Float[Array, " size"]) -> Vector:
         """The inner products of all rows and `w`."""
         return products(self, w)
 
-    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Float[Array, ""]:
+    def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Scalar:
         """The inner product of row `i` and `w`; O(numbers in the row)."""
 
         def term(j):
@@ -133,7 +134,7 @@ class SparseRows(NamedTuple):
         return self._over(i, i >= 0, add, jnp.zeros((), w.dtype))
 
     def add(
-        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " size"]
+        self, i: Int32[Array, ""], multiple: Scalar, w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
         """`w` plus a multiple of row `i`; O(numbers in it), O(1) for the multiple 0."""
 
@@ -172,19 +173,17 @@ class KernelMatrix(NamedTuple):
     """
 
     values: Float[Array, "n n"]
-    vectors: Float[Array, "n d"]
+    vectors: Matrix
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.values.shape
 
-    def inner(self, i: Int32[Array, ""], w: Float[Array, " n"]) -> Float[Array, ""]:
+    def inner(self, i: Int32[Array, ""], w: Vector) -> Scalar:
         """The inner product of pattern `i` and the weights; O(1)."""
         return taken(w, i)
 
-    def add(
-        self, i: Int32[Array, ""], multiple: Float[Array, ""], w: Float[Array, " n"]
-    ) -> Float[Array, " n"]:
+    def add(self, i: Int32[Array, ""], multiple: Scalar, w: Vector) -> Vector:
         """The products of the weights plus a multiple of pattern `i`; O(n)."""
         return DenseRows(self.values).add(i, multiple, w)
 
@@ -193,7 +192,7 @@ Rows = DenseRows | SparseRows | KernelMatrix
 
 
 @jax.jit
-def products(rows: Rows, w: Float[Array, " size"]) -> Float[Array, " n"]:
+def products(rows: Rows, w: Float[Array, " size"]) -> Vector:
     """The inner products of all rows and `w`, in one compiled loop."""
     return jax.lax.fori_loop(
         jnp.int32(0),
@@ -256,12 +255,7 @@ def filled_up(
 
 
 def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
-    """The rows of an array, of a SciPy matrix, or of `SparseRows`.
-
-    Args:
-      where: the caller's name, for error messages.
-      X: shape `(n, d)`; floats keep their type, other numbers become JAX's default.
-    """
+    """The rows of an array, of a SciPy matrix, or of `SparseRows`, checked."""
     X = sparse_rows(X) if hasattr(X, "tocsr") else X
     if not isinstance(X, SparseRows):
         return DenseRows(training_set.features(where, X))

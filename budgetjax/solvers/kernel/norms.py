@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from budgetjax.solvers.kernel import hinge_dual, water_level
+from budgetjax.solvers.training_set import Scalar, Vector
 
 # Bound on the passes of a search, where rounding keeps it from ending by itself.
 MOST_PASSES = 100
@@ -45,18 +46,11 @@ class Norm(Protocol):
     move pairs.
     """
 
-    def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias."""
         ...
 
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The coefficients that are nearest to these values.
 
         At least 0, balanced, `sum_i y_i alpha_i = 0`, and of a dual norm of at most
@@ -72,18 +66,15 @@ class OneInfinity(NamedTuple):
       budget: at least 1. A fraction counts the next largest entry in part.
     """
 
-    budget: Float[Array, ""]
+    budget: Scalar
 
-    def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
+    def most(self, penalty: Scalar) -> Scalar:
         """The maximum of the sum of the coefficients."""
         return self.budget * penalty
 
     def least(
-        self,
-        heights: Float[Array, " n"],
-        y: Float[Array, " n"],
-        weight: Float[Array, " n"] | None = None,
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        self, heights: Vector, y: Vector, weight: Vector | None = None
+    ) -> tuple[Scalar, Scalar]:
         """The least norm of `max(0, heights - y bias)`, and the bias; O(n log n).
 
         With `u = phi + bias` and `w = phi - bias` the classes separate: the norm is the
@@ -117,24 +108,15 @@ class TwoInfinity(NamedTuple):
       budget: any number of at least 1.
     """
 
-    budget: Float[Array, ""]
+    budget: Scalar
 
-    def most(self, penalty: Float[Array, ""]) -> Float[Array, ""]:
-        """The maximum of the sum of the coefficients."""
-        return jnp.sqrt(self.budget) * penalty
-
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `||alpha|| <= C`, sum <= sqrt(B) C.
 
         Either the sum does not bind, and the nearest balanced vector is scaled into the
         ball; or it does, and half of it is in each class; or both do.
         """
-        most = self.most(penalty)
+        most = jnp.sqrt(self.budget) * penalty
 
         def into_ball(vector):
             norm = jnp.sqrt(jnp.sum(vector**2))
@@ -145,14 +127,12 @@ class TwoInfinity(NamedTuple):
         over = jnp.sum(balanced) > most
         half = most / 2
         floors, depth = _spread(values, y, self.budget, half, half, over)
-        with_sum = jnp.maximum(values - _of_class(floors, y), 0) * (half / depth)
+        floor = jnp.where(y > 0, floors[0], floors[1])
+        with_sum = jnp.maximum(values - floor, 0) * (half / depth)
         result = _settled(jnp.where(over, with_sum, balanced), y, most)
         return into_ball(result)
 
-    def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """The least norm of `max(0, heights - y bias)`, and the bias."""
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         zero = jnp.zeros_like(self.budget)
         bias = threshold(heights, y)
         rest = jnp.maximum(heights - y * bias, 0)
@@ -183,12 +163,7 @@ class Euclidean(NamedTuple):
 
     weight: Float[Array, "..."]
 
-    def project(
-        self,
-        values: Float[Array, " n"],
-        y: Float[Array, " n"],
-        penalty: Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `sum_i alpha_i^2 / m_i <= C^2`.
 
         They are `max(0, v_i - y_i tau) / (1 + shift / m_i)`, with the least shift that
@@ -220,10 +195,7 @@ class Euclidean(NamedTuple):
         found = jnp.where(outside(free), shrunk(shift), free)
         return _settled(found, y, jnp.array(jnp.inf, values.dtype))
 
-    def least(
-        self, heights: Float[Array, " n"], y: Float[Array, " n"]
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """The least norm of `max(0, heights - y bias)`, and the bias."""
+    def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         weight = jnp.broadcast_to(self.weight, heights.shape)
         bias = threshold(heights, y, weight)
         rest = jnp.maximum(heights - y * bias, 0)
@@ -239,11 +211,7 @@ def check(where: str, norm: Any) -> None:
         )
 
 
-def threshold(
-    values: Float[Array, " n"],
-    y: Float[Array, " n"],
-    weight: Float[Array, " n"] | None = None,
-) -> Float[Array, ""]:
+def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:
     """`tau` such that `sum_i y_i w_i max(0, v_i - y_i tau) = 0`, for both classes.
 
     The sum falls with `tau` and is piecewise linear. Newton's method finds its piece in
@@ -276,23 +244,18 @@ def threshold(
     )[0]
 
 
-def _classes(y: Float[Array, " n"]) -> Bool[Array, "2 n"]:
+def _classes(y: Vector) -> Bool[Array, "2 n"]:
     return jnp.stack([y > 0, y < 0])
 
 
-def _of_class(numbers: Float[Array, "2"], y: Float[Array, " n"]) -> Float[Array, " n"]:
-    """The first of two numbers for positive examples, the second for negative ones."""
-    return jnp.where(y > 0, numbers[0], numbers[1])
-
-
 def _spread(
-    values: Float[Array, " n"],
-    y: Float[Array, " n"],
-    budget: Float[Array, ""],
-    depth: Float[Array, ""],
-    least: Float[Array, ""],
+    values: Vector,
+    y: Vector,
+    budget: Scalar,
+    depth: Scalar,
+    least: Scalar,
     needed: Bool[Array, ""],
-) -> tuple[Float[Array, "2"], Float[Array, ""]]:
+) -> tuple[Float[Array, "2"], Scalar]:
     """Floors of both classes above which the norm is the sum over `sqrt(budget)`.
 
     The sum of what is above is the same in both classes, the depth. While the same m
@@ -302,9 +265,6 @@ def _spread(
     ends exactly.
 
     Args:
-      values: shape `(n,)`.
-      y: -1 and +1, shape `(n,)`.
-      budget: budget of the norm.
       depth: start of the search, positive.
       least: depth to stop at, even if the norm is smaller.
       needed: whether to search at all; otherwise any numbers are returned.
@@ -341,9 +301,7 @@ def _spread(
     return floors, depth
 
 
-def _settled(
-    coefficients: Float[Array, " n"], y: Float[Array, " n"], most: Float[Array, ""]
-) -> Float[Array, " n"]:
+def _settled(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
     """The coefficients without rounding errors: both classes scaled down to one sum."""
     positive, negative = (
         jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)
