@@ -1065,6 +1065,7 @@ def test_outputs_in_units_of_their_own():
     "more",
     [
         {"loss": jax.tree_util.Partial(optax.losses.huber_loss, delta=0.1)},
+        {"loss": "huber"},
         {"loss": "absolute"},
         {"quantile": 0.5},
     ],

@@ -657,10 +657,10 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     Args:
       algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
         "fourier". See its `init`, such as `budgetjax.sgd.init`.
-      loss: "squared" (None); "huber", squared up to an error of 1 and linear beyond it,
-        in units of the target; "absolute"; "poisson", of counts and other targets of at
-        least 0, or "gamma", of those above 0, whose scores are logarithms; or a
-        function as for `budgetjax.sgd.init`, such as
+      loss: "squared" (None); "huber", squared up to 1.35 deviations of most errors and
+        linear beyond, as `HuberRegressor`; "absolute"; "poisson", of counts and other
+        targets of at least 0, or "gamma", of those above 0, whose scores are
+        logarithms; or a function as for `budgetjax.sgd.init`, such as
         `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit have it.
         The learning rate is that of targets of deviation 1, or for "poisson" and
         "gamma" of mean 1; and so is the penalty for these two and for losses with

@@ -62,7 +62,7 @@ CLASSIFIER = Family(
 REGRESSOR = Family(
     losses={
         "squared": Loss(optax.losses.squared_error, optax.losses.l2_loss),
-        "huber": Loss(optax.losses.huber_loss, optax.losses.huber_loss),
+        "huber": Loss(losses.huber, losses.huber),
         "absolute": Loss(losses.absolute, losses.absolute),
         "poisson": Loss(losses.poisson, losses.poisson),
         "gamma": Loss(losses.gamma, losses.gamma),
