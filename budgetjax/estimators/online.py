@@ -256,7 +256,9 @@ class OnlineEstimator(Estimator):
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
-        few = X.shape[0] <= held_out.FEW and self.refit and not first
+        # Vectors that move do best under a narrower kernel than those that stay.
+        chooses = self.refit and not (first or self.move_vectors)
+        few = X.shape[0] <= held_out.FEW and chooses
         usual = inputs.scale(X) if named and few else 0.0
         return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
@@ -448,8 +450,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         `budgetjax.Polynomial(3)`.
       gamma: parameter of all but "linear". "scale" is two over the mean squared
         distance of the first rows that come, `budgetjax.default_gamma`. "auto" is
-        "scale" too, but where `fit` has at most 2,000 rows and refits: then it is that
-        or a quarter of it, what predicts held-out rows better.
+        "scale" too, but where `fit` has at most 2,000 rows and a refit that does not
+        move vectors: then it is that or a quarter of it, whichever predicts held-out
+        rows better.
       maintenance: strategy for a full budget, or its name, such as "merge", "project"
         or "remove_oldest". None merges with a Gaussian kernel and projects with any
         other. After a refit, whose coefficients are large and balance each other,
