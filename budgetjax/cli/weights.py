@@ -8,19 +8,7 @@ import click
 import numpy as np
 
 from budgetjax.cli import data, targets
-
-BALANCED = "balanced"
-
-
-def check(text: str | None, *, regression: bool, classes: str | None) -> None:
-    """Raises unless the option fits the others."""
-    if text is not None and regression:
-        raise click.UsageError("--class-weight and --regression exclude each other.")
-    if text == BALANCED and classes is not None:
-        raise click.UsageError(
-            "--class-weight balanced and --classes exclude each other: the pass that "
-            "counts the classes finds them."
-        )
+from budgetjax.cli.options import BALANCED
 
 
 def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
