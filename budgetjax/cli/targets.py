@@ -35,10 +35,11 @@ class Look(NamedTuple):
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
-    """The y of all batches, by the shortest way."""
+    """The y of all batches, of which there must be some."""
+    from budgetjax.stream import batches
+
     rows = 0
-    directly = source.read_targets is not None
-    for y in source.read_targets() if directly else (batch[1] for batch in source):
+    for y in batches.targets_of(source):
         rows += len(y)
         yield y
     if not rows:

@@ -324,16 +324,10 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
 class Batch(NamedTuple):
     """Examples in the types of the learner.
 
-    Attributes:
-      X: shape `(batch_rows, num_features)`.
-      y: labels of the learner, shape `(batch_rows,)`, or its targets, shape
-        `(batch_rows, num_outputs)`.
-      weight: shape `(batch_rows,)`; 0 from `rows` on.
-      rows: number of rows.
-      first: number of the first row in the source.
-      scaling: scaling by all rows up to the last.
-      given: the examples before scaling and filling up.
-      doubt: message of a warning, or None.
+    X has the shape `(batch_rows, num_features)`, and the weights are 0 from `rows` on.
+    `first` is the number of the first row in the source, `scaling` that by all rows up
+    to the last, `given` are the examples before scaling and filling up, and `doubt` is
+    the message of a warning.
     """
 
     X: np.ndarray
