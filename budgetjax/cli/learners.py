@@ -1,17 +1,13 @@
 """What is to be learned, and empty models of it."""
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
+from budgetjax import solvers
 from budgetjax.cli import data, options, reading, targets, weights
-from budgetjax.solvers import SOLVERS
-
-# The width of the names in a report.
-NAMES = 20
 
 
 class Job(NamedTuple):
@@ -43,7 +39,7 @@ class Job(NamedTuple):
     def say(self, name: str, text: str) -> None:
         """Prints a line of the report."""
         if not self.training.quiet:
-            data.echo(f"{name + ':':<{NAMES}}{text}")
+            data.echo(data.line(name, text))
 
     def say_data(self) -> None:
         """The lines about the file."""
@@ -108,14 +104,12 @@ class Job(NamedTuple):
 
 def solver(name: str) -> Any:
     """The solver of this name, as `--learner` takes it."""
-    name = name.replace("-", "_")
-    module = importlib.import_module(f"budgetjax.solvers.{SOLVERS[name]}.{name}")
-    return getattr(module, name)
+    return solvers.named(name.replace("-", "_"))
 
 
 def takes_sparse(name: str | None) -> bool:
     """Whether this learner, as `--learner` takes it, can have sparse rows."""
-    return name is not None and SOLVERS.get(name.replace("-", "_")) == "linear"
+    return name is not None and solvers.SOLVERS.get(name.replace("-", "_")) == "linear"
 
 
 def words(settings: Mapping[str, Any]) -> dict[str, Any]:

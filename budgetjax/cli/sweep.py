@@ -1,9 +1,7 @@
 """`budgetjax sweep`: which hyperparameters are best, by one pass over some rows."""
 
 import contextlib
-import csv
 import dataclasses
-import io
 import os
 from typing import Any
 
@@ -131,9 +129,7 @@ def sweep(
     if output is None:
         return
     if output.lower().endswith(".csv"):
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([table.names, *table.rows])
-        data.write(output, [text.getvalue().encode()])
+        data.write(output, [data.as_csv([table.names, *table.rows]).encode()])
         return
     title = f"{source.name}: {name}, {data.counted(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))

@@ -23,12 +23,11 @@ def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     classes, by_class = about.labels, _by_class(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
-        from budgetjax.models import codes_of
+        from budgetjax.models import known_codes
 
         row = 0
         for X, y, *weight in source.read():
-            targets.check(source.name, y, classes, row)
-            factors = by_class[codes_of(classes, y)]
+            factors = by_class[known_codes(source.name, classes, y, row)]
             yield X, y, weight[0] * factors if weight else factors
             row += len(y)
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import optax
 
-from budgetjax import losses
+from budgetjax import losses, solvers
 from budgetjax.checks import Name
 from budgetjax.online import features, registry
-from budgetjax.solvers import SOLVERS
 
 ESTIMATORS = "budgetjax.estimators"
 # The modules in which classes are looked up by their names.
@@ -144,9 +143,8 @@ def _state_type(name: str) -> Any:
     algorithm = None
     if name in registry.names():
         algorithm = registry.named("names", name)
-    elif name in SOLVERS:
-        module = importlib.import_module(f"budgetjax.solvers.{SOLVERS[name]}.{name}")
-        algorithm = getattr(module, name)
+    elif name in solvers.SOLVERS:
+        algorithm = solvers.named(name)
     init = getattr(algorithm, "init", None)
     kind = getattr(init, "__annotations__", {}).get("return")
     return kind if is_record(kind) else None

@@ -28,9 +28,10 @@ SCALARS = (type(None), bool, int, float, str)
 def encode(
     where: str, tree: Any, own: dict[str, Any] | None = None
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """A tree as JSON and tensors, or a `ValueError` if `budgetjax.save` takes it not.
+    """A tree as JSON and tensors; `own` gets what has no registered name, by place.
 
-    `own` is filled with the functions and types without a registered name, by place.
+    Raises:
+      ValueError: if the tree holds what `budgetjax.save` does not take.
     """
     encoder = _Encoder(where, {}, {} if own is None else own)
     return encoder.encode("", tree), encoder.tensors
