@@ -14,9 +14,7 @@ import numpy as np
 def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
     """Raises unless these files can be written: before the work, not after it.
 
-    Args:
-      outputs: paths by their options.
-      *inputs: files that must not be written over.
+    Paths to write are by their options, and `inputs` must not be written over.
     """
     taken = {os.path.realpath(path): path for path in inputs if path is not None}
     for option, path in outputs.items():

@@ -117,13 +117,9 @@ BUDGET = click.IntRange(min=1, max=2**31 - 2)
 
 def shared(*options: Callable[..., Any]) -> Callable[[Callable], Callable]:
     """One decorator of several, in the order of the help text."""
-
-    def decorate(function: Callable) -> Callable:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda command: functools.reduce(
+        lambda function, option: option(function), reversed(options), command
+    )
 
 
 def settings(text: str, *, several: bool = False) -> Callable[[Callable], Callable]:
@@ -244,9 +240,7 @@ columns = shared(
         help="A column to leave out, such as a row number.  [repeatable]",
     ),
     click.option(
-        "--format",
-        type=click.Choice(FORMATS),
-        help="What FILE is, whatever its name.",
+        "--format", type=click.Choice(FORMATS), help="What FILE is, whatever its name."
     ),
     click.option(
         "--delimiter",

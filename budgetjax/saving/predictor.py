@@ -154,10 +154,7 @@ def _row_dtype(
 
 
 def _units(
-    where: str,
-    scaling: Scaling | None,
-    parts: tuple[KernelModel, ...],
-    dtype: np.dtype,
+    where: str, scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> Units | None:
     if scaling is None:
         return None

@@ -64,9 +64,7 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     path = checkpoint.path
     try:
         model, notes = model_files.read(
-            path,
-            like=start.state,
-            check=lambda notes: _check(where, checkpoint, notes),
+            path, like=start.state, check=lambda notes: _check(where, checkpoint, notes)
         )
     except FileNotFoundError:
         return None

@@ -21,12 +21,7 @@ from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
-from budgetjax.stream.model import (
-    CheckpointError,
-    StreamError,
-    StreamModel,
-    extended,
-)
+from budgetjax.stream.model import CheckpointError, StreamError, StreamModel, extended
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -221,12 +216,7 @@ def _with_names(
 
 
 def _begin(
-    state: Any,
-    classes: Any,
-    intercept: Any,
-    standardise: Any,
-    fills: bool,
-    size: Any,
+    state: Any, classes: Any, intercept: Any, standardise: Any, fills: bool, size: Any
 ) -> StreamModel:
     """The model at the start of a run."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
@@ -453,12 +443,7 @@ def _after(
     model = extended(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
         model = model._replace(reservoir=model.reservoir.updated(*batch.given))
-    return Position(
-        model,
-        position.batches + 1,
-        batch.first + batch.rows,
-        batch.given,
-    )
+    return Position(model, position.batches + 1, batch.first + batch.rows, batch.given)
 
 
 def _replayed(

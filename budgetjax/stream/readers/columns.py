@@ -212,18 +212,15 @@ def batches(
         )
         return examples.regrouped(pieces, rows)
 
-    def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in read(Columns((), columns.target)))
-
     fills, counts = allow_missing, [table.num_rows for table in tables]
-    known = [count for count in counts if count is not None]
+    y_alone = Columns((), columns.target)
     return Batches(
         where,
         len(columns.features),
         lambda: read(columns),
-        sum(known) if len(known) == len(counts) else None,
+        None if None in counts else sum(counts),
         columns.features,
-        None if columns.target is None else read_targets,
+        None if columns.target is None else lambda: (y for _, y in read(y_alone)),
     )
 
 
@@ -381,9 +378,7 @@ def _as_numpy(column: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def intact(
-    where: str,
-    what: str,
-    rows: Callable[[], int] = lambda: 0,
+    where: str, what: str, rows: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
     """Turns what a damaged file raises into a `ValueError` with its name."""
     from pyarrow import ArrowException
