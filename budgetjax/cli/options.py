@@ -14,7 +14,7 @@ from budgetjax.cli.reading import FORMATS, Columns
 # As `--learner` takes them; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
 SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
-# A word for weights of classes.
+# What gives all classes the same weight.
 BALANCED = "balanced"
 # Between two lines of progress.
 SECONDS = 30.0
@@ -198,22 +198,21 @@ class TrainOptions(NamedTuple):
 
     def check(self, columns: Columns) -> None:
         """Raises if options exclude each other."""
-        names, weight = self.classes is not None, self.class_weight
-        excluded = {
-            ("--metric", "--no-refit", ""): self.metric and not self.refit,
-            ("--classes", "--regression", ""): names and self.regression,
-            ("--missing", "--no-standardise", ": the scaling has the means"): (
-                columns.missing is not None and not self.standardise
-            ),
-            ("--class-weight", "--regression", ""): weight and self.regression,
+        names, weighs = self.classes is not None, self.class_weight is not None
+        unscaled = columns.missing is not None and not self.standardise
+        counts = self.class_weight == BALANCED
+        for given, both, why in (
+            (self.metric and not self.refit, "--metric and --no-refit", ""),
+            (names and self.regression, "--classes and --regression", ""),
+            (unscaled, "--missing and --no-standardise", ": the scaling has the means"),
+            (weighs and self.regression, "--class-weight and --regression", ""),
             (
-                *(f"--class-weight {BALANCED}", "--classes"),
+                *(counts and names, f"--class-weight {BALANCED} and --classes"),
                 ": the pass that counts the classes finds them",
-            ): weight == BALANCED and names,
-        }
-        for (first, second, why), given in excluded.items():
+            ),
+        ):
             if given:
-                raise click.UsageError(f"{first} and {second} exclude each other{why}.")
+                raise click.UsageError(f"{both} exclude each other{why}.")
 
 
 def gathered(name: str, record: Any) -> Callable[[Callable], Callable]:

@@ -67,6 +67,8 @@ class StreamModel(NamedTuple):
 
 
 class _WithModel(Exception):
+    """An error after which there is a model."""
+
     model: StreamModel
 
     def __init__(self, message: str, model: Any = None):

@@ -218,7 +218,7 @@ def batches(
         where,
         len(columns.features),
         lambda: read(columns),
-        None if None in counts else sum(counts),
+        None if None in counts else sum(filter(None, counts)),
         columns.features,
         None if columns.target is None else lambda: (y for _, y in read(y_alone)),
     )
