@@ -243,12 +243,16 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
 
 def test_scores_of_two_classes(at, monkeypatch):
     train("train.csv")
-    scored, scores_of = [], scorer.decision_function
-    monkeypatch.setattr(
-        scorer, "decision_function", lambda *one: scored.append(1) or scores_of(*one)
-    )
+    scored, scores_of = [], scorer.scores_of
+
+    def counted(where, model, *given):
+        if isinstance(model, scorer.Labelled):
+            scored.append(where)
+        return scores_of(where, model, *given)
+
+    monkeypatch.setattr(scorer, "scores_of", counted)
     good("predict", "model.st", "test.csv", "--scores", "-o", "out.csv")
-    assert len(scored) == 1
+    assert scored == ["decision_function"]
     with open("out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["prediction", "score"]
