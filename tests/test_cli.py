@@ -38,7 +38,6 @@ from budgetjax import checks, cli, progress_bar
 from budgetjax import models as scorer
 from budgetjax.cli import learners, main, options, reading, solving, targets, weights
 from budgetjax.cli.commands import budgetjax as group
-from budgetjax.cli.job import Job
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep import _figure
 from budgetjax.refitting import passes
@@ -244,12 +243,16 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
 
 def test_scores_of_two_classes(at, monkeypatch):
     train("train.csv")
-    scored, scores_of = [], scorer.decision_function
-    monkeypatch.setattr(
-        scorer, "decision_function", lambda *one: scored.append(1) or scores_of(*one)
-    )
+    scored, scores_of = [], scorer.scores_of
+
+    def counted(where, model, *given):
+        if isinstance(model, scorer.Labelled):
+            scored.append(where)
+        return scores_of(where, model, *given)
+
+    monkeypatch.setattr(scorer, "scores_of", counted)
     good("predict", "model.st", "test.csv", "--scores", "-o", "out.csv")
-    assert len(scored) == 1
+    assert scored == ["decision_function"]
     with open("out.csv", newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["prediction", "score"]
@@ -663,18 +666,11 @@ def test_texts_are_features_and_gaps_are_means(at):
 # Solvers.
 
 
-def solver_job(name, settings=(), **more):
-    about = targets.Look(np.array(["no", "yes"]), N, "")
-    job = Job(
-        None, about, name, dict(settings), None, True, False, None, 0, print, False
-    )
-    return job._replace(**more)
-
-
 def test_every_solver_is_given_its_arguments():
     for name in options.SOLVERS:
         solver = learners.solver(name)
-        arguments = solving._arguments(solver_job(name), solver, 70)
+        asked = options.TrainOptions(learner=name, budget=70)
+        arguments = solving._arguments(asked, solver)
         takes = inspect.signature(solver.init).parameters
         assert ("penalty" in arguments) == (name != "sbp")
         assert arguments.get("budget") == (70 if name == "budget-svm" else None)
@@ -684,8 +680,8 @@ def test_every_solver_is_given_its_arguments():
             if one.default is one.empty and key not in arguments
         ]
         assert lacks == ["X", "y", *([] if solver.linear else ["kernel"])]
-    job = solver_job("dcd", {"loss": "squared-hinge"}, penalty=3.0)
-    arguments = solving._arguments(job, bj.dcd, 100)
+    asked = options.TrainOptions("dcd", {"loss": "squared-hinge"}, penalty=3.0)
+    arguments = solving._arguments(asked, bj.dcd)
     assert arguments == {"loss": "squared_hinge", "penalty": 3.0}
 
 
@@ -2147,8 +2143,9 @@ from budgetjax.refitting.refit import refit
 from budgetjax.online.sweep import sweep
 import budgetjax as bj
 print(bj.refit is refit, bj.sweep is sweep, bj.arow.init is not None, hasattr(bj, "x"))
-from budgetjax.cli import learners
-chosen = [learners.chosen(None, 2, {}, 0, refits=on) for on in (True, False)]
+from budgetjax.cli import learners, options, targets
+job = learners.Job(None, targets.Look([0, 1], None, ""), options.TrainOptions())
+chosen = [job.choice(refits=on) for on in (True, False)]
 print([one.algorithm.name for one in chosen])
 print([name for name in ("sklearn", "pandas") if name in sys.modules])
 """

@@ -1,5 +1,7 @@
 """Files that commands write, and words of their reports."""
 
+import csv
+import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,9 +14,7 @@ import numpy as np
 def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
     """Raises unless these files can be written: before the work, not after it.
 
-    Args:
-      outputs: paths by their options.
-      *inputs: files that must not be written over.
+    Paths to write are by their options, and `inputs` must not be written over.
     """
     taken = {os.path.realpath(path): path for path in inputs if path is not None}
     for option, path in outputs.items():
@@ -57,6 +57,18 @@ def _is_special(path: str) -> bool:
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
+def line(name: str, text: str) -> str:
+    """A line of a report."""
+    return f"{name + ':':<20}{text}"
+
+
+def as_csv(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows of CSV; a cell is quoted only where it must be."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
 def label(value: Any) -> str:
     """A label or a number as text; whole numbers have no decimals."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -64,10 +76,11 @@ def label(value: Any) -> str:
     return str(value)
 
 
-def listed(words: Sequence[str]) -> str:
-    """Words between commas; of many the first 20."""
-    more = f", ... ({len(words):,} in all)" if len(words) > 20 else ""
-    return ", ".join(words[:20]) + more
+def listed(values: Sequence[Any]) -> str:
+    """Words, labels or numbers between commas; of many the first 20."""
+    words = [label(value) for value in values[:20]]
+    more = f", ... ({len(values):,} in all)" if len(values) > 20 else ""
+    return ", ".join(words) + more
 
 
 def counted(number: int, what: str) -> str:

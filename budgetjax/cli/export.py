@@ -2,7 +2,7 @@
 
 import click
 
-from budgetjax.cli import data
+from budgetjax.cli import data, options
 
 EXAMPLES = """\b
 Examples:
@@ -13,12 +13,9 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("model")
-@click.option(
-    "--output",
-    "-o",
-    required=True,
-    metavar="OUT",
-    help="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
+@options.output(
+    *(".onnx", ".stablehlo"),
+    text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
 )
 def export(model: str, output: str) -> None:
     """Write what MODEL predicts by to a file that runs without budgetjax.
@@ -26,15 +23,10 @@ def export(model: str, output: str) -> None:
     It takes raw rows and gives labels, scores and, if MODEL is calibrated,
     probabilities; or numbers. Scaling and labels are part of it.
     """
-    from budgetjax.saving import export as exporting
-
-    if not output.lower().endswith(tuple(exporting.FORMATS)):
-        raise click.UsageError(
-            f"--output must end in {', '.join(exporting.FORMATS)}, got {output}."
-        )
     data.check_outputs({"--output": output}, model)
 
     from budgetjax.cli import models
+    from budgetjax.saving import export as exporting
 
     found = models.opened(model).value
     exporting.export(output, found)

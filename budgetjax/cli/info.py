@@ -12,8 +12,6 @@ from budgetjax.cli import data, targets
 Line = tuple[str, str] | tuple[str, str, Any]
 # The name of what a state counts, rows that it meets again too.
 LEARNED = {"num_seen": "rows learned"}
-# The width of the names in the report.
-NAMES = 20
 
 
 @click.command()
@@ -35,7 +33,7 @@ def info(model: str, as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2, default=str))
     else:
         for name, text, *_ in lines:
-            click.echo(f"{name + ':':<{NAMES}}{text}")
+            click.echo(data.line(name, text))
 
 
 def _of_header(header: dict[str, Any]) -> list[Line]:
@@ -49,8 +47,7 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
         if name in about:
             lines.append((name, about[name]))
     if labels := about.get("labels"):
-        words = [data.label(label) for label in labels]
-        lines.append(("classes", f"{len(words):,}: {data.listed(words)}", labels))
+        lines.append(("classes", f"{len(labels):,}: {data.listed(labels)}", labels))
     for name in ("file", "target", "solver", "refit"):
         if notes.get(name) is not None:
             lines.append((f"{name} of training", str(notes[name]), notes[name]))

@@ -1,76 +1,123 @@
-"""Empty models, from what a command line says of them."""
+"""What is to be learned, and empty models of it."""
 
-import importlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from budgetjax.solvers import SOLVERS
+from budgetjax import solvers
+from budgetjax.cli import data, options, reading, targets, weights
 
 
-def chosen(
-    name: str | None,
-    num_classes: int | None,
-    settings: dict[str, Any],
-    seed: int,
-    *,
-    refits: bool,
-) -> Any:
-    """What a command line asks for, an `estimators.parameters.Choice`.
+class Job(NamedTuple):
+    """A file to learn from, what is known of its targets, and the learners' options.
 
-    None is the usual learner, no classes mean a regression, and lists of settings are
-    swept.
+    If it `fills`, a NaN stands for the mean of its feature.
     """
-    from budgetjax.estimators import parameters
 
-    if "average" in settings:
-        raise click.UsageError(
-            "--set average: a model file predicts by the last model."
-        )
-    try:
-        return parameters.chosen(
-            *("--learner, --set", name and name.replace("-", "_"), words(settings)),
-            num_classes=num_classes,
-            seed=seed,
-            refits=refits,
-        )
-    except ValueError as error:
-        text = str(error).replace("algorithm must", "the learner must")
-        raise click.UsageError(text) from error
+    source: Any
+    about: targets.Look
+    training: options.TrainOptions
+    fills: bool = False
+    progress: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        about: targets.Look,
+        columns: reading.Columns,
+        training: options.TrainOptions,
+    ) -> "Job":
+        """What these options ask for; the classes of the file have their weights."""
+        source = weights.weighted(source, about, training.class_weight)
+        fills = columns.missing is not None
+        progress = options.shows_progress(training.quiet)
+        return cls(source, about, training, fills, progress)
+
+    def say(self, name: str, text: str) -> None:
+        """Prints a line of the report."""
+        if not self.training.quiet:
+            data.echo(data.line(name, text))
+
+    def say_data(self) -> None:
+        """The lines about the file."""
+        width = data.counted(self.source.num_features, "feature")
+        self.say("data", f"{self.source.name}, {width}")
+        self.say("target" if self.about.labels is None else "classes", self.about.text)
+        every = "every feature to mean 0 and deviation 1"
+        every += ", what is missing to the mean" if self.fills else ""
+        self.say("scaling", every if self.training.standardise else "none")
+
+    def say_learner(self, name: str, about: str) -> None:
+        """The line about the learner."""
+        settings = self.training.settings.items()
+        extra = "".join(f", {key} {value}" for key, value in settings)
+        self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
+
+    def choice(self, *, refits: bool) -> Any:
+        """The online learner and its arguments, an `estimators.parameters.Choice`.
+
+        Lists of settings are swept.
+        """
+        from budgetjax.estimators import parameters
+
+        name, settings = self.training.learner, self.training.settings
+        if "average" in settings:
+            raise click.UsageError(
+                "--set average: a model file predicts by the last model."
+            )
+        labels = self.about.labels
+        try:
+            return parameters.chosen(
+                "--learner, --set",
+                name and name.replace("-", "_"),
+                words(settings),
+                num_classes=None if labels is None else len(labels),
+                seed=self.training.seed,
+                refits=refits,
+            )
+        except ValueError as error:
+            text = str(error).replace("algorithm must", "the learner must")
+            raise click.UsageError(text) from error
+
+    def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
+        """The default gamma of these rows."""
+        from budgetjax import scaling
+
+        where = self.source.name
+        if not scaled:
+            known = scaling.Scaling.empty(X.shape[1], fills=self.fills)
+            # What is not finite is reported, with its place, when it is learned.
+            X = known.filled(X)
+            X = X[np.all(np.isfinite(X), axis=1)]
+            if self.training.standardise:
+                X = known.updated(X, where=where).apply(X)
+        try:
+            return scaling.default_gamma(X)
+        except ValueError as error:
+            raise ValueError(
+                f"{where}: --gamma scale needs rows that differ: {error}"
+            ) from error
 
 
 def solver(name: str) -> Any:
     """The solver of this name, as `--learner` takes it."""
-    name = name.replace("-", "_")
-    module = importlib.import_module(f"budgetjax.solvers.{SOLVERS[name]}.{name}")
-    return getattr(module, name)
+    return solvers.named(name.replace("-", "_"))
 
 
 def takes_sparse(name: str | None) -> bool:
     """Whether this learner, as `--learner` takes it, can have sparse rows."""
-    return name is not None and SOLVERS.get(name.replace("-", "_")) == "linear"
+    return name is not None and solvers.SOLVERS.get(name.replace("-", "_")) == "linear"
 
 
-def words(settings: dict[str, Any]) -> dict[str, Any]:
+def words(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings whose words are spelled as in Python."""
     return {
         key: given.replace("-", "_") if isinstance(given, str) else given
         for key, given in settings.items()
     }
-
-
-def default_gamma(where: str, X: np.ndarray) -> float:
-    """The default gamma of these rows, of a file that is named by `where`."""
-    from budgetjax import scaling
-
-    try:
-        return scaling.default_gamma(X)
-    except ValueError as error:
-        raise ValueError(
-            f"{where}: --gamma scale needs rows that differ: {error}"
-        ) from error
 
 
 def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:

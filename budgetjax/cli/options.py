@@ -2,20 +2,20 @@
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import click
 
 from budgetjax import online, solvers
-from budgetjax.cli import data
 from budgetjax.cli.reading import FORMATS, Columns
 
 # As `--learner` takes them; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
 SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
-# The width of the names in a report.
-NAMES = 20
+# What gives all classes the same weight.
+BALANCED = "balanced"
 # Between two lines of progress.
 SECONDS = 30.0
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
@@ -24,13 +24,10 @@ TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
 class Numbers(click.ParamType):
     """Numbers between commas, each of a given type: `0.1,1,10`."""
 
-    name = "numbers"
+    name = "number[,number...]"
 
     def __init__(self, one: click.ParamType):
         self.one = one
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "NUMBER[,NUMBER...]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not isinstance(value, str):
@@ -42,7 +39,7 @@ class Numbers(click.ParamType):
 
 
 class Gamma(click.ParamType):
-    """A positive number, or the word `scale`."""
+    """A positive number, or the word `scale`, which is None."""
 
     name = "gamma"
 
@@ -50,21 +47,15 @@ class Gamma(click.ParamType):
         return "[scale|NUMBER]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        return (
-            value if value in ("scale", None) else POSITIVE.convert(value, param, ctx)
-        )
+        return None if value == "scale" else POSITIVE.convert(value, param, ctx)
 
 
 class Setting(click.ParamType):
     """`NAME=VALUE`, the value a number, yes or no, or a word."""
 
-    name = "name=value"
-
     def __init__(self, several: bool = False):
         self.several = several
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "NAME=VALUE[,VALUE...]" if self.several else "NAME=VALUE"
+        self.name = "name=value[,value...]" if several else "name=value"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         if not isinstance(value, str):
@@ -126,23 +117,30 @@ BUDGET = click.IntRange(min=1, max=2**31 - 2)
 
 def shared(*options: Callable[..., Any]) -> Callable[[Callable], Callable]:
     """One decorator of several, in the order of the help text."""
-
-    def decorate(function: Callable) -> Callable:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda command: functools.reduce(
+        lambda function, option: option(function), reversed(options), command
+    )
 
 
-def unique(values: Sequence[tuple[str, Any]], option: str) -> dict[str, Any]:
-    """Settings by name; a name given twice is a mistake of the command line."""
-    found: dict[str, Any] = {}
-    for name, value in values:
-        if name in found:
-            raise click.UsageError(f"{option} {name} is given twice.")
-        found[name] = value
-    return found
+def settings(text: str, *, several: bool = False) -> Callable[[Callable], Callable]:
+    """The option of arguments of the learner, by name; `text` explains it."""
+
+    def unique(ctx: Any, param: Any, values: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in values:
+            if name in found:
+                raise click.UsageError(f"--set {name} is given twice.")
+            found[name] = value
+        return found
+
+    return click.option(
+        "--set",
+        "settings",
+        type=Setting(several),
+        multiple=True,
+        callback=unique,
+        help=f"{text}  [repeatable]",
+    )
 
 
 def is_given(name: str) -> bool:
@@ -151,23 +149,19 @@ def is_given(name: str) -> bool:
     return source is not click.core.ParameterSource.DEFAULT
 
 
-def check_missing(columns: Columns, standardise: bool) -> None:
-    """Raises if there are no means to fill gaps with."""
-    if columns.missing is not None and not standardise:
-        raise click.UsageError(
-            "--missing and --no-standardise exclude each other: the scaling has the "
-            "means."
-        )
+def output(*ends: str, required: bool = True, text: str) -> Callable[..., Any]:
+    """The option of a file to write, whose name ends in one of `ends`."""
 
+    def check(ctx: Any, param: Any, path: str | None) -> str | None:
+        if path is not None and not path.lower().endswith(ends):
+            raise click.UsageError(
+                f"--output must end in {', '.join(ends)}, got {path}."
+            )
+        return path
 
-def reporting(quiet: bool) -> Callable[[str, str], None]:
-    """What prints a line of a report, from its name and its text."""
-
-    def say(name: str, text: str) -> None:
-        if not quiet:
-            data.echo(f"{name + ':':<{NAMES}}{text}")
-
-    return say
+    return click.option(
+        *("--output", "-o"), required=required, metavar="OUT", callback=check, help=text
+    )
 
 
 def shows_progress(quiet: bool) -> bool:
@@ -183,18 +177,60 @@ def shows_progress(quiet: bool) -> bool:
 files = click.argument("file", nargs=-1, required=True, metavar="FILE...")
 
 
-def columns(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of how to read a file, which become its argument `columns`."""
+class TrainOptions(NamedTuple):
+    """How `train` and `sweep` are to learn; None is the usual value."""
 
-    @functools.wraps(command)
-    def with_columns(**given: Any) -> Any:
-        own = {name: given.pop(name) for name in Columns._fields if name in given}
-        return command(columns=Columns(**own), **given)
+    learner: str | None = None
+    settings: Mapping[str, Any] = types.MappingProxyType({})
+    budget: int = 100
+    gamma: float | None = None
+    penalty: float | None = None
+    standardise: bool = True
+    regression: bool = False
+    classes: str | None = None
+    class_weight: str | None = None
+    epochs: int = 1
+    refit: bool = True
+    metric: bool = False
+    checkpoint: str | None = None
+    seed: int = 0
+    quiet: bool = False
 
-    return _columns(with_columns)
+    def check(self, columns: Columns) -> None:
+        """Raises if options exclude each other."""
+        names, weighs = self.classes is not None, self.class_weight is not None
+        unscaled = columns.missing is not None and not self.standardise
+        counts = self.class_weight == BALANCED
+        for given, both, why in (
+            (self.metric and not self.refit, "--metric and --no-refit", ""),
+            (names and self.regression, "--classes and --regression", ""),
+            (unscaled, "--missing and --no-standardise", ": the scaling has the means"),
+            (weighs and self.regression, "--class-weight and --regression", ""),
+            (
+                *(counts and names, f"--class-weight {BALANCED} and --classes"),
+                ": the pass that counts the classes finds them",
+            ),
+        ):
+            if given:
+                raise click.UsageError(f"{both} exclude each other{why}.")
 
 
-_columns = shared(
+def gathered(name: str, record: Any) -> Callable[[Callable], Callable]:
+    """A decorator: the options that are fields of a record become one argument."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_record(**given: Any) -> Any:
+            own = {key: given.pop(key) for key in record._fields if key in given}
+            return command(**{name: record(**own)}, **given)
+
+        return with_record
+
+    return decorate
+
+
+training = gathered("training", TrainOptions)
+columns = shared(
     click.option("--target", metavar="COLUMN", help=TARGET),
     click.option(
         "--ignore",
@@ -203,9 +239,7 @@ _columns = shared(
         help="A column to leave out, such as a row number.  [repeatable]",
     ),
     click.option(
-        "--format",
-        type=click.Choice(FORMATS),
-        help="What FILE is, whatever its name.",
+        "--format", type=click.Choice(FORMATS), help="What FILE is, whatever its name."
     ),
     click.option(
         "--delimiter",
@@ -229,6 +263,7 @@ _columns = shared(
     click.option(
         "--zero-based", is_flag=True, help="The indices of LIBSVM text start at 0."
     ),
+    gathered("columns", Columns),
 )
 
 
@@ -283,6 +318,10 @@ standardise = click.option(
     default=True,
     show_default=True,
     help="Scale features to mean 0 and deviation 1, as far as they are known.",
+)
+
+regression = click.option(
+    "--regression", is_flag=True, help="Predict numbers, not classes."
 )
 
 seed = click.option(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, reading, targets
+from budgetjax.cli import data, options, reading, targets
 
 FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
@@ -36,9 +36,7 @@ class Shape(click.ParamType):
 
 @click.command(epilog=EXAMPLES)
 @click.argument("model", nargs=-1, required=True, metavar="MODEL...")
-@click.option(
-    "--output", "-o", required=True, metavar="OUT", help="The .png, .svg or .pdf file."
-)
+@options.output(*FORMATS, text="The .png, .svg or .pdf file.")
 @click.option(
     "--images",
     type=Shape(),
@@ -62,10 +60,6 @@ def plot(
     in one picture. FILE has the target of the training, and is as for "budgetjax
     predict".
     """
-    if not output.lower().endswith(FORMATS):
-        raise click.UsageError(
-            f"--output must end in {', '.join(FORMATS)}, got {output}."
-        )
     if images and len(model) > 1:
         raise click.UsageError("--images is for one MODEL.")
     if images and test:

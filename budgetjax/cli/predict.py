@@ -1,9 +1,7 @@
 """`budgetjax predict`: labels or numbers for the rows of a file."""
 
-import csv
-import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -137,7 +135,7 @@ def _lines(
     if more is not None and model.classes is not None:
         names = [f"{more}_{data.label(one)}" for one in model.classes.tolist()]
         single = more == "score" and len(names) == 2
-        yield _csv([["prediction", *([more] if single else names)]])
+        yield data.as_csv([["prediction", *([more] if single else names)]])
     bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
@@ -153,12 +151,5 @@ def _lines(
                 predicted, columns = model.model.predict(X), []
             tally.add(predicted, rest[0] if rest else None)
             columns.insert(0, map(data.label, predicted))
-            yield _csv(zip(*columns, strict=True))
+            yield data.as_csv(zip(*columns, strict=True))
             report("", len(predicted))
-
-
-def _csv(rows: Iterable[Iterable[str]]) -> str:
-    """Rows of CSV; a cell is quoted only where it must be."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()

@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from budgetjax.cli import data, learners, options, reading, targets
-from budgetjax.cli.job import Job
+from budgetjax.cli.learners import Job
 
 # Penalty of errors, as in `budgetjax.Solver`.
 PENALTY = 1.0
@@ -20,19 +20,19 @@ OWN = (
 BYTES = 16
 
 
-def learned(job: Job, *, budget: int) -> Any:
+def learned(job: Job) -> Any:
     """The model of a solver: one for two classes, else one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
     from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
 
-    assert job.learner is not None, "the usual ones are online"
-    solver = learners.solver(job.learner)
-    arguments = _arguments(job, solver, budget)
+    assert job.training.learner is not None, "the usual ones are online"
+    solver = learners.solver(job.training.learner)
+    arguments = _arguments(job.training, solver)
     X, y, weight, scaling = _whole(job)
     job.say_data()
     if not solver.linear:
-        gamma = job.gamma or learners.default_gamma(job.source.name, X)
+        gamma = job.training.gamma or job.default_gamma(X, scaled=True)
         arguments["kernel"] = kernels.RBF(gamma)
         job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     shown = [
@@ -46,7 +46,7 @@ def learned(job: Job, *, budget: int) -> Any:
     assert classes is not None, "numbers are for online learners"
     solutions = one_versus_rest(
         *(solver, X, y, classes),
-        random=np.random.RandomState(job.seed),
+        random=np.random.RandomState(job.training.seed),
         progress=job.progress,
         weight=weight,
         **arguments,
@@ -73,23 +73,23 @@ def check(learner: str) -> None:
             raise click.UsageError(f"--{name} is not for --learner {learner}.")
 
 
-def _arguments(job: Job, solver: Any, budget: int) -> dict[str, Any]:
+def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
     """The arguments of `solve` but for the training set."""
     from budgetjax.solvers.one_versus_rest import USUAL
 
     takes = inspect.signature(solver.init).parameters
     free = [*(name for name in takes if name not in OWN), "tolerance", "max_steps"]
-    for name, given in job.settings.items():
+    for name, given in training.settings.items():
         if name not in free:
             raise click.UsageError(
-                f"--set: arguments of {job.learner} must be among {', '.join(free)}, "
-                f"got {name}={given}"
+                f"--set: arguments of {training.learner} must be among "
+                f"{', '.join(free)}, got {name}={given}"
             )
-    arguments = USUAL.get(solver.name, {}) | learners.words(job.settings)
+    arguments = USUAL.get(solver.name, {}) | learners.words(training.settings)
     if "budget" in takes:
-        arguments["budget"] = budget
+        arguments["budget"] = training.budget
     if "penalty" in takes:
-        arguments["penalty"] = PENALTY if job.penalty is None else job.penalty
+        arguments["penalty"] = training.penalty or PENALTY
     return arguments
 
 
@@ -100,14 +100,15 @@ def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
 
     source, row, parts = job.source, 0, []
     known = None
-    if job.standardise:
+    if job.training.standardise:
         known = scaling.Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
         targets.check(source.name, y, job.about.labels, row)
         if not hasattr(X, "tocsr"):
             rows = max(row + len(y), job.about.rows or 0)
             what = f"for all rows of {source.name}"
-            if learners.takes_sparse(job.learner) and source.feature_names is None:
+            sparse = learners.takes_sparse(job.training.learner)
+            if sparse and source.feature_names is None:
                 what += " (--no-standardise keeps LIBSVM text sparse)"
             learners.check_memory(what, BYTES * rows * source.num_features)
             reading.check_finite(source, X, row, job.fills)

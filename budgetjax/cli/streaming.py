@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from budgetjax.cli import data, learners, targets
-from budgetjax.cli.job import Job
+from budgetjax.cli.learners import Job
 
 # Penalty of errors in the refit.
 PENALTY = 10.0
@@ -18,23 +18,13 @@ POINTS = 100
 FEWEST_ROWS = 256
 
 
-def learned(
-    job: Job,
-    *,
-    budget: int,
-    epochs: int = 1,
-    refit: bool = True,
-    metric: bool = False,
-    checkpoint: str | None = None,
-) -> Any:
+def learned(job: Job) -> Any:
     """The model of a stream, after the refit; Ctrl-C says how to go on."""
     from budgetjax import kernels
 
-    source, about = job.source, job.about
-    regression = about.labels is None
-    number = None if about.labels is None else len(about.labels)
-    chosen = learners.chosen(job.learner, number, job.settings, job.seed, refits=refit)
-    gamma = job.gamma
+    source, about, training = job.source, job.about, job.training
+    chosen = job.choice(refits=training.refit)
+    gamma, budget = training.gamma, training.budget
     if gamma is None:
         first, *_ = next(source.read())
         gamma = job.default_gamma(first)
@@ -46,7 +36,7 @@ def learned(
         **chosen.arguments,
     )
     # A refit holds the kernel matrix, its eigenvectors, and their product.
-    matrices = 3 * 4 * (budget + 1) ** 2 if refit else 0
+    matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
     state = learners.made(f"--budget {budget}", empty, matrices)
     job.say_data()
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
@@ -54,36 +44,32 @@ def learned(
     if about.doubt:
         data.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
     try:
-        fitted = _streamed(job, chosen.algorithm, state, epochs, checkpoint)
+        fitted, epochs = _streamed(job, chosen.algorithm, state), training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
         job.say("read", data.counted(rows, "row") + times)
         when = "of rows before they were learned"
         if epochs > 1:
             when = "over all passes, of which only the first met new rows"
-        job.say(
-            "progressive error",
-            f"{targets.shown_error(fitted.error, regression)}, {when}",
-        )
-        if refit:
-            fitted = _refitted(job, fitted, chosen.refit_loss, metric)
+        error = targets.shown_error(fitted.error, about.labels is None)
+        job.say("progressive error", f"{error}, {when}")
+        if training.refit:
+            fitted = _refitted(job, fitted, chosen.refit_loss)
     except KeyboardInterrupt as interrupt:
         how = "nothing is written; --checkpoint FILE lets a run go on"
-        if checkpoint is not None:
-            how = f"the same command goes on from {checkpoint}"
+        if training.checkpoint is not None:
+            how = f"the same command goes on from {training.checkpoint}"
         raise KeyboardInterrupt(how) from interrupt
     return fitted
 
 
-def _streamed(
-    job: Job, algorithm: Any, state: Any, epochs: int, checkpoint: str | None
-) -> Any:
+def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
     """The model after the stream; more epochs are one longer stream."""
     from budgetjax.stream.batches import rows_of_a_batch
     from budgetjax.stream.fit import fit_stream
     from budgetjax.stream.reservoir import usual_size
 
-    source, rows = job.source, job.about.rows
+    source, rows, epochs = job.source, job.about.rows, job.training.epochs
 
     def read() -> Iterator[tuple[np.ndarray, ...]]:
         for _ in range(epochs):
@@ -101,16 +87,16 @@ def _streamed(
         longer,
         classes=job.about.labels,
         intercept=job.about.mean,
-        standardise=job.standardise,
+        standardise=job.training.standardise,
         fill_missing=job.fills,
         reservoir=usual_size(source.num_features),
         batch_rows=min(usual, size),
         progress=job.progress,
-        checkpoint=checkpoint,
+        checkpoint=job.training.checkpoint,
     )
 
 
-def _refitted(job: Job, fitted: Any, loss: Any, metric: bool) -> Any:
+def _refitted(job: Job, fitted: Any, loss: Any) -> Any:
     """The model with the best coefficients of its support vectors."""
     from budgetjax.refitting.refit import refit
 
@@ -120,12 +106,12 @@ def _refitted(job: Job, fitted: Any, loss: Any, metric: bool) -> Any:
             fitted,
             job.source,
             loss=loss,
-            penalty=PENALTY if job.penalty is None else job.penalty,
-            learn_metric="auto" if metric else False,
+            penalty=job.training.penalty or PENALTY,
+            learn_metric="auto" if job.training.metric else False,
             calibrate=job.about.labels is not None,
             progress=job.progress,
         )
-    if metric:
+    if job.training.metric:
         none = "left out, as it is not better"
         matrix = getattr(fitted.state.kernel, "matrix", None)
         job.say("metric", none if matrix is None else "learned")

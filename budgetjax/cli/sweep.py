@@ -1,25 +1,15 @@
 """`budgetjax sweep`: which hyperparameters are best, by one pass over some rows."""
 
 import contextlib
-import csv
 import dataclasses
-import io
 import os
 from typing import Any
 
 import click
 import numpy as np
 
-from budgetjax.cli import (
-    data,
-    learners,
-    options,
-    reading,
-    streaming,
-    targets,
-    weights,
-)
-from budgetjax.cli.job import Job
+from budgetjax.cli import data, options, reading, streaming, targets
+from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import FORMATS, draw
 
 # What is tried, in multiples of the default gamma of `train`.
@@ -41,25 +31,21 @@ Examples:
 @options.weights
 @options.encoding
 @click.option(
-    "--gamma",
+    *("--gamma", "gammas"),
     type=options.Numbers(options.POSITIVE),
     help="Gamma of the kernel.  [default: 1/4, 1/2, 1, 2 and 4 times that of train]",
 )
 @click.option(
-    "--budget",
+    *("--budget", "budgets"),
     type=options.Numbers(options.BUDGET),
     default="100",
     show_default=True,
     help="Maximum number of support vectors.",
 )
 @options.learner()
-@click.option(
-    "--set",
-    "settings",
-    type=options.Setting(several=True),
-    multiple=True,
-    help="Values of an argument of the learner, such as regularization=1e-3,1e-4.  "
-    "[repeatable]",
+@options.settings(
+    "Values of an argument of the learner, such as regularization=1e-3,1e-4.",
+    several=True,
 )
 @options.standardise
 @click.option(
@@ -69,36 +55,30 @@ Examples:
     show_default=True,
     help="Number of first rows of FILE to learn from; they must fit into memory.",
 )
-@click.option("--regression", is_flag=True, help="Predict numbers, not classes.")
+@options.regression
 @click.option(
     "--model",
     "-m",
     metavar="OUT",
     help="Train the best combination as train does, on all rows of FILE.",
 )
-@click.option(
-    "--output",
-    "-o",
-    metavar="OUT",
-    help="The table as .csv, or its picture as .png, .svg or .pdf.",
+@options.output(
+    *(".csv", *FORMATS),
+    required=False,
+    text="The table as .csv, or its picture as .png, .svg or .pdf.",
 )
 @options.seed
 @options.quiet
+@options.training
 def sweep(
     file: tuple[str, ...],
     columns: reading.Columns,
-    class_weight: str | None,
-    gamma: list[float] | None,
-    budget: list[int],
-    learner: str | None,
-    settings: tuple[tuple[str, Any], ...],
-    standardise: bool,
+    training: options.TrainOptions,
+    gammas: list[float] | None,
+    budgets: list[int],
     rows: int,
-    regression: bool,
     model: str | None,
     output: str | None,
-    seed: int,
-    quiet: bool,
 ) -> None:
     """Try all combinations of hyperparameters on FILE.
 
@@ -107,13 +87,8 @@ def sweep(
     got wrong before it learned them, or the root of the mean squared error; the best
     model is the first.
     """
-    asked = options.unique(settings, "--set")
-    if output is not None and not output.lower().endswith((".csv", *FORMATS)):
-        raise click.UsageError(
-            f"--output must end in {', '.join(('.csv', *FORMATS))}, got {output}."
-        )
-    options.check_missing(columns, standardise)
-    weights.check(class_weight, regression=regression, classes=None)
+    training.check(columns)
+    regression, quiet = training.regression, training.quiet
     shown = data.listed([os.path.basename(one) for one in file])
     notes = {"file": shown, "target": columns.target, "refit": True}
     data.check_outputs({"--output": output, "--model": model}, *file)
@@ -125,20 +100,8 @@ def sweep(
         source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
     )
     about = targets.look(first, regression=regression)
-    job = Job(
-        weights.weighted(first, about, class_weight),
-        about,
-        learner,
-        asked,
-        None,
-        standardise,
-        columns.missing is not None,
-        None,
-        seed,
-        options.reporting(quiet),
-        options.shows_progress(quiet),
-    )
-    name, axes, table = _tried(job, gamma, budget)
+    job = Job.of(first, about, columns, training)
+    name, axes, table = _tried(job, gammas, budgets)
     if not quiet:
         number = f"{len(batch[1]):,} rows"
         read = number if whole else f"the first {number} (--rows)"
@@ -151,16 +114,14 @@ def sweep(
         best = dict(zip(table.names, table.rows[0], strict=True))
         if not whole:
             about = targets.look(source, regression=regression)
-        job = job._replace(
-            source=weights.weighted(source, about, class_weight),
-            about=about,
-            learner=name,
-            settings=asked | {key: best[key] for key in asked if key in best},
-            gamma=best["gamma"],
+        # Of lists of values the best; words are not in the table.
+        settings = {key: best.get(key, one) for key, one in training.settings.items()}
+        training = training._replace(
+            learner=name, settings=settings, gamma=best["gamma"], budget=best["budget"]
         )
         if not quiet:
             data.echo("")
-        fitted = streaming.learned(job, budget=best["budget"])
+        fitted = streaming.learned(Job.of(source, about, columns, training))
         from budgetjax.saving import model_files
 
         model_files.write(model, fitted, notes)
@@ -168,9 +129,7 @@ def sweep(
     if output is None:
         return
     if output.lower().endswith(".csv"):
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([table.names, *table.rows])
-        data.write(output, [text.getvalue().encode()])
+        data.write(output, [data.as_csv([table.names, *table.rows]).encode()])
         return
     title = f"{source.name}: {name}, {data.counted(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
@@ -180,11 +139,10 @@ def _tried(
     job: Job, gamma: list[float] | None, budget: list[int]
 ) -> tuple[str, list[str], Any]:
     """The learner, the names of what is swept, and the table of all combinations."""
-    about, asked = job.about, job.settings
+    about, settings = job.about, job.training.settings
     X, y, *weight = next(job.source.read())
-    number = None if about.labels is None else len(about.labels)
-    choice = learners.chosen(job.learner, number, asked, job.seed, refits=False)
-    swept = {key: given for key, given in asked.items() if isinstance(given, list)}
+    choice = job.choice(refits=False)
+    swept = {key: given for key, given in settings.items() if isinstance(given, list)}
     fixed = {key: g for key, g in choice.arguments.items() if key not in swept}
     if gamma is None:
         usual = job.default_gamma(X)
@@ -196,7 +154,7 @@ def _tried(
     from budgetjax.online.sweep import sweep as run
     from budgetjax.scaling import Scaling
 
-    if job.standardise:
+    if job.training.standardise:
         scaling = Scaling.empty(X.shape[1], fills=job.fills)
         X = scaling.updated(scaling.filled(X)).apply(X)
     coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
@@ -222,7 +180,7 @@ def _tried(
     )
     error = np.asarray(result.error)
     table = grid.table(
-        error=error if number else np.sqrt(error),
+        error=np.sqrt(error) if about.labels is None else error,
         vectors=np.asarray(result.states.expansion.num_active),
     )
     return choice.algorithm.name.replace("_", "-"), list(grid.names), table

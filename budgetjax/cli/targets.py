@@ -35,10 +35,11 @@ class Look(NamedTuple):
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
-    """The y of all batches, by the shortest way."""
+    """The y of all batches, of which there must be some."""
+    from budgetjax.stream import batches
+
     rows = 0
-    directly = source.read_targets is not None
-    for y in source.read_targets() if directly else (batch[1] for batch in source):
+    for y in batches.targets_of(source):
         rows += len(y)
         yield y
     if not rows:
@@ -51,7 +52,7 @@ def look(source: Any, *, regression: bool = False, classes: str | None = None) -
         return _numbers(source)
     if classes is not None:
         labels = _given(source, classes)
-        return Look(labels, source.num_rows, _shown(labels))
+        return Look(labels, source.num_rows, data.listed(labels.tolist()))
     return _classes(source)
 
 
@@ -135,15 +136,10 @@ def _given(source: Any, text: str) -> np.ndarray:
     return np.array(words)
 
 
-def _shown(classes: np.ndarray) -> str:
-    """Labels as text."""
-    return data.listed([data.label(value) for value in classes.tolist()])
-
-
 def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
     """Raises unless targets, from a row on, are of the classes, or finite if None."""
     if classes is not None:
-        good, expected = np.isin(y, classes), f"one of {_shown(classes)}"
+        good, expected = np.isin(y, classes), f"one of {data.listed(classes.tolist())}"
     else:
         is_text = y.dtype.kind in "UO"
         good = np.zeros(len(y), bool) if is_text else np.isfinite(y)

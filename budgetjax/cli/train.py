@@ -6,17 +6,7 @@ from typing import Any
 
 import click
 
-from budgetjax.cli import (
-    data,
-    learners,
-    options,
-    reading,
-    solving,
-    streaming,
-    targets,
-    weights,
-)
-from budgetjax.cli.job import Job
+from budgetjax.cli import data, learners, options, reading, solving, streaming, targets
 
 EXAMPLES = """\b
 Examples:
@@ -52,13 +42,7 @@ Examples:
     help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
 )
 @options.learner(*options.SOLVERS)
-@click.option(
-    "--set",
-    "settings",
-    type=options.Setting(),
-    multiple=True,
-    help="An argument of the learner, such as regularization=1e-3.  [repeatable]",
-)
+@options.settings("An argument of the learner, such as regularization=1e-3.")
 @options.standardise
 @click.option(
     "--epochs",
@@ -85,7 +69,7 @@ Examples:
     help="Learn a linear map of the features too, in some 40 passes over the file; it "
     "is kept if it predicts a held-out fifth of at least 1,000 rows better.",
 )
-@click.option("--regression", is_flag=True, help="Predict numbers, not classes.")
+@options.regression
 @click.option(
     "--classes",
     metavar="LABEL,LABEL...",
@@ -99,26 +83,13 @@ Examples:
 )
 @options.seed
 @options.quiet
+@options.training
 def train(
     file: tuple[str, ...],
     model: str,
     columns: reading.Columns,
-    class_weight: str | None,
-    budget: int,
-    gamma: float | str,
-    learner: str | None,
-    settings: tuple[tuple[str, Any], ...],
-    standardise: bool,
-    epochs: int,
-    refit: bool,
-    penalty: float | None,
-    metric: bool,
-    regression: bool,
-    classes: str | None,
+    training: options.TrainOptions,
     test: str | None,
-    checkpoint: str | None,
-    seed: int,
-    quiet: bool,
 ) -> None:
     """Train a model from FILE.
 
@@ -134,27 +105,21 @@ def train(
     text stays sparse for a linear one with --no-standardise.
     """
     started = time.perf_counter()
-    asked = options.unique(settings, "--set")
+    learner, regression = training.learner, training.regression
     solves = learner in options.SOLVERS
     if solves:
         solving.check(learner)
-    outputs = {"--model": model, "--checkpoint": checkpoint}
+    outputs = {"--model": model, "--checkpoint": training.checkpoint}
     data.check_outputs(outputs, *file, test)
     path = reading.source_of(file, columns)
     reading.check_target(path, columns)
-    if metric and not refit:
-        raise click.UsageError("--metric and --no-refit exclude each other.")
-    if regression and classes is not None:
-        raise click.UsageError("--classes and --regression exclude each other.")
-    options.check_missing(columns, standardise)
-    weights.check(class_weight, regression=regression, classes=classes)
+    training.check(columns)
 
-    say = options.reporting(quiet)
-    sparse = learners.takes_sparse(learner) and not standardise
+    sparse = learners.takes_sparse(learner) and not training.standardise
     source = reading.opened(
         path, columns, sparse=sparse, text_target=False if regression else None
     )
-    about = targets.look(source, regression=regression, classes=classes)
+    about = targets.look(source, regression=regression, classes=training.classes)
     tested = None
     if test is not None:
         if reading.format_of(test, columns) == "npy":
@@ -169,45 +134,23 @@ def train(
         for y in targets.read(tested):
             targets.check(tested.name, y, about.labels, row)
             row += len(y)
-    job = Job(
-        weights.weighted(source, about, class_weight),
-        about,
-        learner,
-        asked,
-        gamma if isinstance(gamma, float) else None,
-        standardise,
-        columns.missing is not None,
-        penalty,
-        seed,
-        say,
-        options.shows_progress(quiet),
-    )
-    if solves:
-        fitted = solving.learned(job, budget=budget)
-    else:
-        fitted = streaming.learned(
-            job,
-            budget=budget,
-            epochs=epochs,
-            refit=refit,
-            metric=metric,
-            checkpoint=checkpoint,
-        )
+    job = learners.Job.of(source, about, columns, training)
+    fitted = (solving if solves else streaming).learned(job)
     from budgetjax.saving import model_files
 
     notes = {
         "file": data.listed([Path(one).name for one in file]),
         "target": columns.target,
         "solver": learner if solves else None,
-        "refit": None if solves else refit,
+        "refit": None if solves else training.refit,
     }
     model_files.write(model, fitted, notes)
-    say("model", model)
+    job.say("model", model)
     if tested is not None:
         error, count = _tested(fitted, tested, regression)
         text = targets.shown_error(error, regression)
-        say("test error", f"{text}, {count:,} rows of {tested.name}")
-    say("time", f"{time.perf_counter() - started:.1f} seconds")
+        job.say("test error", f"{text}, {count:,} rows of {tested.name}")
+    job.say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:

@@ -8,19 +8,7 @@ import click
 import numpy as np
 
 from budgetjax.cli import data, targets
-
-BALANCED = "balanced"
-
-
-def check(text: str | None, *, regression: bool, classes: str | None) -> None:
-    """Raises unless the option fits the others."""
-    if text is not None and regression:
-        raise click.UsageError("--class-weight and --regression exclude each other.")
-    if text == BALANCED and classes is not None:
-        raise click.UsageError(
-            "--class-weight balanced and --classes exclude each other: the pass that "
-            "counts the classes finds them."
-        )
+from budgetjax.cli.options import BALANCED
 
 
 def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
@@ -35,12 +23,11 @@ def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     classes, by_class = about.labels, _by_class(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
-        from budgetjax.models import codes_of
+        from budgetjax.models import known_codes
 
         row = 0
         for X, y, *weight in source.read():
-            targets.check(source.name, y, classes, row)
-            factors = by_class[codes_of(classes, y)]
+            factors = by_class[known_codes(source.name, classes, y, row)]
             yield X, y, weight[0] * factors if weight else factors
             row += len(y)
 

@@ -19,7 +19,9 @@ from budgetjax.solvers import SOLVERS
 
 def register_types() -> None:
     """Registers all types that can be in a state or a model."""
-    known = (*names.TYPES, *registry.names(), *SOLVERS, *names.OPTAX_STATES)
+    # Those of estimators are in neither, and need scikit-learn.
+    own = (name for name, at in names.TYPES.items() if not at.startswith("estimators"))
+    known = (*own, *registry.names(), *SOLVERS, *names.OPTAX_STATES)
     kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}
     kinds[Partial] = "jax.tree_util.Partial"
     for kind, name in kinds.items():

@@ -172,16 +172,10 @@ def read(
 
 
 def header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header of a model file, without making the model.
+    """The header of a model file, without making the model; errors are as of `load`.
 
-    Returns:
-      `format`; `budgetjax` and `jax`, the versions that wrote it; `about`, a dict with
-      the type and, where known, `algorithm`, `kernel`, `maintenance` and `labels`; and
-      more that is not for people.
-
-    Raises:
-      FileNotFoundError: as `load`.
-      ValueError: if it is no model file, or damaged, or comes from a newer budgetjax.
+    It has the keys `about`, what `_about` says, and `budgetjax` and `jax`, the versions
+    that wrote it.
     """
     return _checked(os.fspath(path), path)[0]
 

@@ -11,28 +11,22 @@ from typing import Any
 
 import optax
 
-from budgetjax import losses
+from budgetjax import losses, solvers
 from budgetjax.checks import Name
 from budgetjax.online import features, registry
-from budgetjax.solvers import SOLVERS
+from budgetjax.online.maintenance import STRATEGIES
 
 ESTIMATORS = "budgetjax.estimators"
-# The modules in which classes are looked up by their names.
+# The modules in which classes are looked up by their names, but for the strategies of
+# maintenance.
 MODULES = {
     "kernels": (
         "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
         "Mapped Sum Product"
     ),
     "online.fourier": "Waves",
-    "online.maintenance.removal": (
-        "Unbudgeted RemoveOldest RemoveRandom RemoveSmallest RemoveLargestMargin "
-        "RemoveFewestErrors Cache"
-    ),
+    "online.maintenance.removal": "Cache",
     "online.maintenance.measured": "Measured",
-    "online.maintenance.merging": "Merge MultiMerge MergeBestPair",
-    "online.maintenance.projection": (
-        "Project DelayedProject ProjectOntoNewcomer ProjectOntoNearest"
-    ),
     "support_set": "Average Expansion",
     "counter": "Counter",
     "checks": "Name Static",
@@ -52,7 +46,10 @@ MODULES = {
     "online.sweep": "Grid Sweep Table",
     "estimators.online": "SeenTargets",
 }
-TYPES = {name: where for where, names in MODULES.items() for name in names.split()}
+TYPES = {
+    **{name: where for where, names in MODULES.items() for name in names.split()},
+    **{one.__name__: one.__module__.partition(".")[2] for one in STRATEGIES.values()},
+}
 OPTAX_STATES = tuple(
     f"optax.{name}"
     for name, kind in vars(optax).items()
@@ -144,9 +141,8 @@ def _state_type(name: str) -> Any:
     algorithm = None
     if name in registry.names():
         algorithm = registry.named("names", name)
-    elif name in SOLVERS:
-        module = importlib.import_module(f"budgetjax.solvers.{SOLVERS[name]}.{name}")
-        algorithm = getattr(module, name)
+    elif name in solvers.SOLVERS:
+        algorithm = solvers.named(name)
     init = getattr(algorithm, "init", None)
     kind = getattr(init, "__annotations__", {}).get("return")
     return kind if is_record(kind) else None

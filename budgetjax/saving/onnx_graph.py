@@ -206,14 +206,6 @@ def _affine(graph: Graph, kernel: Polynomial | Sigmoid, products: str) -> str:
     return graph("Add", scaled, _number(kernel.coef0))
 
 
-def _polynomial(graph: Graph, kernel: Polynomial, products: str) -> str:
-    return graph("Pow", _affine(graph, kernel, products), _number(kernel.degree))
-
-
-def _sigmoid(graph: Graph, kernel: Sigmoid, products: str) -> str:
-    return graph("Tanh", _affine(graph, kernel, products))
-
-
 def _differences(graph: Graph, X: str, Z: np.ndarray) -> str:
     """All differences, shape `(n, m, d)`."""
     return graph("Sub", graph("Unsqueeze", X, graph.axes(1)), Z[None])
@@ -308,8 +300,12 @@ def _waves(graph: Graph, kernel: Waves, X: str, Z: np.ndarray) -> str:
 
 _OF_PRODUCTS: dict[type, Callable[[Graph, Any, str], str]] = {
     Linear: lambda graph, kernel, products: products,
-    Polynomial: _polynomial,
-    Sigmoid: _sigmoid,
+    Polynomial: lambda graph, kernel, products: graph(
+        "Pow", _affine(graph, kernel, products), _number(kernel.degree)
+    ),
+    Sigmoid: lambda graph, kernel, products: graph(
+        "Tanh", _affine(graph, kernel, products)
+    ),
 }
 _GRAMS: dict[type, Callable[[Graph, Any, str, np.ndarray], str]] = {
     RBF: _rbf,

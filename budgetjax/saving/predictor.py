@@ -34,15 +34,12 @@ class Predictor(NamedTuple):
 
     Attributes:
       parts: models of scaled rows, whose scores stand side by side.
-      units: scaling of the rows, or None.
       intercept: what is added to the scores, shape `(columns,)`.
       labels: the labels in the order of the scores; None for a regressor.
       exponentiates: whether values are the exponentials of the scores.
       factor: what makes probabilities of the scores, or None.
       ranks: the place of each column among the sorted ones, where columns are
         quantiles, which do not cross; or None.
-      feature_names: names of the columns, where known.
-      num_features: columns of a row.
       dtype: type of all numbers but the rows and their mean.
     """
 
@@ -157,10 +154,7 @@ def _row_dtype(
 
 
 def _units(
-    where: str,
-    scaling: Scaling | None,
-    parts: tuple[KernelModel, ...],
-    dtype: np.dtype,
+    where: str, scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> Units | None:
     if scaling is None:
         return None

@@ -28,12 +28,7 @@ SCALARS = (type(None), bool, int, float, str)
 def encode(
     where: str, tree: Any, own: dict[str, Any] | None = None
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """A tree as JSON and tensors.
-
-    Args:
-      where: the caller's name, for error messages.
-      tree: a model.
-      own: filled with the functions and types that have no registered name, by place.
+    """A tree as JSON and tensors; `own` gets what has no registered name, by place.
 
     Raises:
       ValueError: if the tree holds what `budgetjax.save` does not take.
@@ -152,13 +147,10 @@ def shown(at: str) -> str:
 
 
 class Decoder(NamedTuple):
-    """What a tree is made from.
+    """What a tree is made from: the bytes of tensors, by name.
 
-    Attributes:
-      where: names of the caller and the file, for error messages.
-      tensors: the bytes of each, by name.
-      written_by: the version of budgetjax that wrote them.
-      own: functions and types without a registered name, by place.
+    `written_by` is the version of budgetjax that wrote them, and `own` are functions
+    and types without a registered name, by place.
     """
 
     where: str

@@ -1,5 +1,8 @@
 """Solvers of a whole training set, kernel and linear, one file each."""
 
+import importlib
+from typing import Any
+
 # The registry, by the floor of each.
 SOLVERS = {
     "budget_svm": "kernel",
@@ -11,3 +14,8 @@ SOLVERS = {
     "linear_pegasos": "linear",
     "mpu": "linear",
 }
+
+
+def named(name: str) -> Any:
+    """The solver of this name, whose module is imported then."""
+    return getattr(importlib.import_module(f"{__name__}.{SOLVERS[name]}.{name}"), name)

@@ -102,7 +102,7 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
         )
     found: set[Any] = set()
     row, text = 0, None
-    for y in _targets_of(where, batches):
+    for y in targets_of(batches):
         y = targets(where, y, row)
         text = _same_kind(where, y, row, text)
         if y.dtype.kind == "f" and np.any(np.isnan(y)):
@@ -120,12 +120,13 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     return np.array(sorted(found))
 
 
-def _targets_of(where: str, batches: Iterable[Any]) -> Iterator[Any]:
+def targets_of(batches: Iterable[Any]) -> Iterator[Any]:
+    """The y of all batches, by the shortest way."""
     if isinstance(batches, Batches) and batches.read_targets is not None:
         yield from batches.read_targets()
         return
     for i, batch in enumerate(batches):
-        yield _examples(where, i, batch)[1]
+        yield _examples(name_of(batches), i, batch)[1]
 
 
 def in_rows(
@@ -139,17 +140,9 @@ def in_rows(
     """Batches of any lengths as batches of one length; the last may be shorter.
 
     Numbers are copied, so that a source may fill the same arrays again. Sparse matrices
-    of SciPy become dense, piece by piece.
-
-    Args:
-      batches: `Batches`, or any iterable of `(X, y)` or `(X, y, weight)`, whose parts
-        are arrays, or lists.
-      rows: number of rows per batch.
-      dtype: type of X and of the weights, which are 1 where a batch has none.
-      width: number of columns of X; None is that of the first batch.
-      outputs: shape of one target, `()` or `(num_outputs,)`.
-      names: the columns of X in their order, where batches are data frames or tables
-        of Arrow.
+    of SciPy become dense, piece by piece. Weights are 1 where a batch has none, `width`
+    None is that of the first batch, `outputs` is the shape of one target, and `names`
+    are the columns in their order, for data frames and tables of Arrow.
 
     Yields:
       `(X, y, weight)` of shapes `(n, num_features)`, `(n, *outputs)` and `(n,)`; y is
@@ -162,36 +155,25 @@ def in_rows(
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
-    pieces = _pieces(where, batches, rows, dtype, width, outputs, names)
-    yield from examples.regrouped(pieces, rows)
-
-
-def _pieces(
-    where: str,
-    batches: Iterable[Any],
-    rows: int,
-    dtype: DTypeLike,
-    width: int | None,
-    outputs: tuple[int, ...],
-    names: tuple[str, ...] | None,
-) -> Iterator[tuple[np.ndarray, ...]]:
-    """Checked copies of the batches, in pieces of at most `rows` rows."""
     names = names or getattr(batches, "feature_names", None)
-    row, text = 0, None
-    for i, batch in enumerate(batches):
-        X, y, weight = _checked(where, i, batch, row, width, outputs, names)
-        width = X.shape[1]
-        text = _same_kind(where, y, row, text)
-        weight = np.ones(len(y)) if weight is None else weight
-        for start in range(0, len(y), rows):
-            part, first = slice(start, start + rows), row + start
-            piece = X[part].toarray() if _is_sparse(X) else X[part]
-            yield (
-                as_type(where, "X", piece, dtype, first, names),
-                y[part],
-                as_type(where, "weight", weight[part], dtype, first),
-            )
-        row += len(y)
+
+    def pieces() -> Iterator[tuple[np.ndarray, ...]]:
+        row, text, columns = 0, None, width
+        for i, batch in enumerate(batches):
+            X, y, weight = _checked(where, i, batch, row, columns, outputs, names)
+            columns, text = X.shape[1], _same_kind(where, y, row, text)
+            weight = np.ones(len(y)) if weight is None else weight
+            for start in range(0, len(y), rows):
+                part, first = slice(start, start + rows), row + start
+                piece = X[part].toarray() if _is_sparse(X) else X[part]
+                yield (
+                    as_type(where, "X", piece, dtype, first, names),
+                    y[part],
+                    as_type(where, "weight", weight[part], dtype, first),
+                )
+            row += len(y)
+
+    return examples.regrouped(pieces(), rows)
 
 
 def name_of(batches: Any) -> str:
@@ -370,11 +352,8 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
 
     Reading overlaps with the work on what was read. An error in reading is raised in
     its place, after the items before it. When the consumer stops, so does the thread,
-    after its current item.
-
-    Args:
-      iterator: items to read.
-      depth: maximum number of items held, beside the one in use and the one being read.
+    after its current item. At most `depth` items are held, beside the one in use and
+    the one being read.
     """
     depth = checks.size("prefetched", "depth", depth)
     items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()

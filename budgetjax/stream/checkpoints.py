@@ -17,13 +17,9 @@ ELSEWHERE = "give another path"
 
 
 class Position(NamedTuple):
-    """The position of a run, between two batches.
+    """The model between two batches, and how much of the source it has learned.
 
-    Attributes:
-      model: model up to there.
-      batches: number of batches learned, of `batch_rows` rows each.
-      rows: number of rows of the source.
-      last: examples of the last batch, or their digest, if there is one.
+    `last` are the examples of the last batch, or their digest, if there is one.
     """
 
     model: StreamModel
@@ -35,10 +31,7 @@ class Position(NamedTuple):
 class Checkpoint(NamedTuple):
     """A file, and the beginning that a run must share to continue from it.
 
-    Attributes:
-      path: path of the file.
-      start: digest of the model at the start.
-      batch_rows: rows per batch.
+    `start` is the digest of the model at the start.
     """
 
     path: str
@@ -71,9 +64,7 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     path = checkpoint.path
     try:
         model, notes = model_files.read(
-            path,
-            like=start.state,
-            check=lambda notes: _check(where, checkpoint, notes),
+            path, like=start.state, check=lambda notes: _check(where, checkpoint, notes)
         )
     except FileNotFoundError:
         return None

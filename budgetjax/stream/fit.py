@@ -21,12 +21,7 @@ from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
-from budgetjax.stream.model import (
-    CheckpointError,
-    StreamError,
-    StreamModel,
-    extended,
-)
+from budgetjax.stream.model import CheckpointError, StreamError, StreamModel, extended
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -221,12 +216,7 @@ def _with_names(
 
 
 def _begin(
-    state: Any,
-    classes: Any,
-    intercept: Any,
-    standardise: Any,
-    fills: bool,
-    size: Any,
+    state: Any, classes: Any, intercept: Any, standardise: Any, fills: bool, size: Any
 ) -> StreamModel:
     """The model at the start of a run."""
     wanted = bool(checks.flag(WHERE, "standardise", standardise))
@@ -324,16 +314,10 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
 class Batch(NamedTuple):
     """Examples in the types of the learner.
 
-    Attributes:
-      X: shape `(batch_rows, num_features)`.
-      y: labels of the learner, shape `(batch_rows,)`, or its targets, shape
-        `(batch_rows, num_outputs)`.
-      weight: shape `(batch_rows,)`; 0 from `rows` on.
-      rows: number of rows.
-      first: number of the first row in the source.
-      scaling: scaling by all rows up to the last.
-      given: the examples before scaling and filling up.
-      doubt: message of a warning, or None.
+    X has the shape `(batch_rows, num_features)`, and the weights are 0 from `rows` on.
+    `first` is the number of the first row in the source, `scaling` that by all rows up
+    to the last, `given` are the examples before scaling and filling up, and `doubt` is
+    the message of a warning.
     """
 
     X: np.ndarray
@@ -459,12 +443,7 @@ def _after(
     model = extended(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
         model = model._replace(reservoir=model.reservoir.updated(*batch.given))
-    return Position(
-        model,
-        position.batches + 1,
-        batch.first + batch.rows,
-        batch.given,
-    )
+    return Position(model, position.batches + 1, batch.first + batch.rows, batch.given)
 
 
 def _replayed(

@@ -66,32 +66,30 @@ class StreamModel(NamedTuple):
         return float(self.errors[-1]) if len(self.errors) else float("nan")
 
 
-class StreamError(ValueError):
+class _WithModel(Exception):
+    """An error after which there is a model."""
+
+    model: StreamModel
+
+    def __init__(self, message: str, model: Any = None):
+        super().__init__(message)
+        self.model = model
+
+
+class StreamError(_WithModel, ValueError):
     """A batch could not be read or learned.
 
     Attributes:
       model: `StreamModel` before that batch, which can predict and go on.
     """
 
-    model: StreamModel
 
-    def __init__(self, message: str, model: Any = None):
-        super().__init__(message)
-        self.model = model
-
-
-class CheckpointError(OSError):
+class CheckpointError(_WithModel, OSError):
     """A checkpoint could not be written or read.
 
     Attributes:
       model: `StreamModel` to write, or to begin with.
     """
-
-    model: StreamModel
-
-    def __init__(self, message: str, model: Any = None):
-        super().__init__(message)
-        self.model = model
 
 
 def extended(

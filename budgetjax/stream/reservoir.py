@@ -15,13 +15,9 @@ def usual_size(num_features: int) -> int:
 
 
 class Rows(NamedTuple):
-    """Rows of a stream, each with a random number.
+    """Rows of a stream with weights above 0, each with a number, uniform in `[0, 1)`.
 
-    Attributes:
-      X: shape `(n, features)`.
-      y: labels of the algorithm, or targets, shape `(n,)` or `(n, num_outputs)`.
-      weights: above 0, shape `(n,)`.
-      numbers: uniform in `[0, 1)`, shape `(n,)`.
+    Targets are labels of the algorithm, or have the shape `(n,)` or `(n, num_outputs)`.
     """
 
     X: Float[np.ndarray, "n features"]
@@ -51,12 +47,9 @@ class Reservoir(NamedTuple):
     into batches keeps the same rows. A batch costs its random numbers and a copy of
     `recent`.
 
-    Attributes:
-      kept: at most `size` rows, in the order of their numbers.
-      recent: at most half as many later rows, which may belong to these.
-      size: number of rows to keep.
-      num_rows: number of rows so far.
-      seed: seed of the numbers.
+    There are `num_rows` rows so far. At most `size` of them are `kept`, in the order of
+    their numbers, and at most half as many later ones, which may belong to these, are
+    `recent`.
     """
 
     kept: Rows

@@ -24,12 +24,6 @@ def mapped(algorithm: Algorithm, state: Any, old: Scaling, new: Scaling) -> Any:
     O(B d), and O(B^2 (d + B)) for learners that keep a kernel matrix or a span, whose
     basis becomes a nearby one that is orthonormal under the new kernel matrix. The
     frequencies of `budgetjax.fourier` are not rows, and stay.
-
-    Args:
-      algorithm: online algorithm.
-      state: state of that algorithm.
-      old: scaling of the learned rows.
-      new: scaling of the next rows.
     """
     mask = np.asarray(state.expansion.mask)
     if algorithm.with_vectors is None or not np.any(mask):

@@ -27,14 +27,10 @@ INDEX = "__index_level_"
 
 
 class Columns(NamedTuple):
-    """Which columns of a table are read.
+    """The names of the columns of a table that are read.
 
-    Attributes:
-      features: names of the columns of X.
-      target: name of the column of y, or None.
-      weight: name of the column of weights, or None.
-      texts: the column and the text of each feature that is 1 where it has that text,
-        by its name; an empty text stands for all texts of the column.
+    `texts` has the column and the text of each feature that is 1 where it has that
+    text, by its name; an empty text stands for all texts of the column.
     """
 
     features: tuple[str, ...]
@@ -150,12 +146,8 @@ def _shown(names: Sequence[str]) -> str:
 class Table(NamedTuple):
     """A file or a table of named columns.
 
-    Attributes:
-      name: its name, for messages.
-      columns: the names of all columns.
-      types: NumPy's types of the numbers in the columns of X and the weights.
-      read: its record batches with some columns, of at most so many rows if it can.
-      num_rows: number of rows, if it is known without reading them.
+    `types` gives NumPy's types of the numbers in the columns of X and the weights, and
+    `read` record batches with some columns, of at most so many rows if it can.
     """
 
     name: str
@@ -220,18 +212,15 @@ def batches(
         )
         return examples.regrouped(pieces, rows)
 
-    def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in read(Columns((), columns.target)))
-
     fills, counts = allow_missing, [table.num_rows for table in tables]
-    known = [count for count in counts if count is not None]
+    y_alone = Columns((), columns.target)
     return Batches(
         where,
         len(columns.features),
         lambda: read(columns),
-        sum(known) if len(known) == len(counts) else None,
+        None if None in counts else sum(filter(None, counts)),
         columns.features,
-        None if columns.target is None else read_targets,
+        None if columns.target is None else lambda: (y for _, y in read(y_alone)),
     )
 
 
@@ -389,9 +378,7 @@ def _as_numpy(column: Any) -> np.ndarray:
 
 @contextlib.contextmanager
 def intact(
-    where: str,
-    what: str,
-    rows: Callable[[], int] = lambda: 0,
+    where: str, what: str, rows: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
     """Turns what a damaged file raises into a `ValueError` with its name."""
     from pyarrow import ArrowException

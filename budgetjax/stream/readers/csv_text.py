@@ -119,17 +119,15 @@ def csv(
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            types, of_text = (
-                dict.fromkeys(wanted.names(), pa.float64()),
-                wanted.of_text(),
-            )
-            for name in types:
+            texts = dict.fromkeys(wanted.of_text(), pa.string())
+
+            def type_of(name: str) -> Any:
                 if name == wanted.target:
-                    types[name] = target_type(name)
-                elif name in of_text:
-                    types[name] = pa.string()
-                elif pa.types.is_boolean(file.types[name]):
-                    types[name] = file.types[name]
+                    return target_type(name)
+                kind = file.types[name]
+                return kind if pa.types.is_boolean(kind) else pa.float64()
+
+            types = {name: texts.get(name) or type_of(name) for name in wanted.names()}
             return file.blocks(types, wanted.features)
 
         return Table(file.path, file.names, lambda _: {dtype}, read)
@@ -176,27 +174,61 @@ class _File(NamedTuple):
                 f"{line[:80]!r} as the first line; delimiter={other!r} reads it"
             )
         block = max(BLOCK, CELL * line.count(parse.delimiter))
-        with (
-            intact(path, WHAT),
-            _told([], parse),
-            _opened(path, parse, block, None if parse.header else []) as reader,
-        ):
+        file = cls(path, parse, block, [], {})
+        with intact(path, WHAT), file.opened({}) as reader:
             names, types = reader.schema.names, reader.schema.types
         if not parse.header:
             names = [str(i) for i in range(len(names))]
-        return cls(path, parse, block, names, dict(zip(names, types, strict=True)))
+        types = dict(zip(names, types, strict=True))
+        return file._replace(names=names, types=types)
 
     def blocks(
         self, types: dict[str, Any], features: Sequence[str] = ()
     ) -> Iterator[Any]:
         """Record batches of some columns, in these types."""
-        names = None if self.parse.header else self.names
-        options = (self.path, self.parse, self.block, names)
-        with (
-            _told(self.names, self.parse, features),
-            _opened(*options, len(self.names) > 1, types) as reader,
-        ):
+        with self.opened(types, features) as reader:
             yield from reader
+
+    @contextlib.contextmanager
+    def opened(
+        self, types: dict[str, Any], features: Sequence[str] = ()
+    ) -> Iterator[Any]:
+        """A reader of blocks of these columns and types, or of all.
+
+        Errors count rows from 0 on, name columns, and give advice.
+        """
+        import pyarrow
+        from pyarrow import csv
+
+        parse, names = self.parse, self.names
+        read = csv.ReadOptions(
+            use_threads=False,
+            block_size=self.block,
+            # None are those of the first line.
+            column_names=None if parse.header else names or None,
+            autogenerate_column_names=not (parse.header or names),
+        )
+        cells = csv.ParseOptions(
+            delimiter=parse.delimiter,
+            newlines_in_values=True,
+            # Of one column, an empty line is an empty cell.
+            ignore_empty_lines=len(names) != 1,
+        )
+        values = csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            decimal_point=parse.decimal,
+        )
+        try:
+            with csv.open_csv(
+                _bytes(pyarrow, self.path), read, cells, values
+            ) as reader:
+                yield reader
+        except pyarrow.ArrowInvalid as error:
+            text = _explained(str(error), names, parse, features)
+            raise pyarrow.ArrowInvalid(text) from error
 
 
 def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> Any:
@@ -236,68 +268,21 @@ def _bytes(pa: Any, path: str) -> Any:
     return files.decompressed(path) if by_python else pa.input_stream(path)
 
 
-def _opened(
-    path: str,
-    parse: Parse,
-    block: int,
-    names: list[str] | None,
-    skip_empty_lines: bool = True,
-    types: dict[str, Any] | None = None,
-) -> Any:
-    """A reader of blocks of some bytes, of these columns and types, or of all.
-
-    Without `names`, the first line holds them; with an empty list of names, the columns
-    are called f0, f1 and so on. `skip_empty_lines` is False where an empty line is an
-    empty cell, of one column.
-    """
-    import pyarrow
-    from pyarrow import csv
-
-    return csv.open_csv(
-        _bytes(pyarrow, path),
-        csv.ReadOptions(
-            use_threads=False,
-            block_size=block,
-            column_names=names or None,
-            autogenerate_column_names=names == [],
-        ),
-        csv.ParseOptions(
-            delimiter=parse.delimiter,
-            newlines_in_values=True,
-            ignore_empty_lines=skip_empty_lines,
-        ),
-        csv.ConvertOptions(
-            column_types=types,
-            include_columns=list(types or ()),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            decimal_point=parse.decimal,
-        ),
-    )
-
-
-@contextlib.contextmanager
-def _told(
-    names: list[str], parse: Parse, features: Sequence[str] = ()
-) -> Iterator[None]:
-    """Counts rows from 0 on in errors of pyarrow, names columns, and gives advice."""
-    from pyarrow import ArrowInvalid
-
-    try:
-        yield
-    except ArrowInvalid as error:
-        text, hint = str(error), ""
-        if column := re.search(r"CSV column #(\d+)", text):
-            name = names[int(column[1])]
-            text = text.replace(column[0], f"column {name!r}")
-            value = text.partition("invalid value '")[2].removesuffix("'")
-            hint = f"; {HOW_TO_ENCODE}" if value and name in features else ""
-            if parse.decimal != "," and COMMA.fullmatch(value):
-                hint = "; decimal=',' reads decimal commas"
-        if row := re.search(r"Row #(\d+)", text):
-            number = int(row[1]) - 1 - parse.header
-            text = text.replace(row[0], f"row {number}")
-        raise ArrowInvalid(text + hint) from error
+def _explained(
+    text: str, names: list[str], parse: Parse, features: Sequence[str]
+) -> str:
+    """An error of pyarrow with rows from 0 on, names of columns, and advice."""
+    hint = ""
+    if column := re.search(r"CSV column #(\d+)", text):
+        name = names[int(column[1])]
+        text = text.replace(column[0], f"column {name!r}")
+        value = text.partition("invalid value '")[2].removesuffix("'")
+        hint = f"; {HOW_TO_ENCODE}" if value and name in features else ""
+        if parse.decimal != "," and COMMA.fullmatch(value):
+            hint = "; decimal=',' reads decimal commas"
+    if row := re.search(r"Row #(\d+)", text):
+        text = text.replace(row[0], f"row {int(row[1]) - 1 - parse.header}")
+    return text + hint
 
 
 def _check_names(where: str, names: list[str]) -> None:
