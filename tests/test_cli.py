@@ -327,7 +327,9 @@ def test_a_regressor_is_that_of_the_estimator(at, mean):
     train("far.csv", "--target", "height", "--regression", "--budget", room)
     model = bj.load("model.st")
     scaled = model.scaling.apply(X)
-    estimator = BudgetedKernelRegressor(room, random_state=0).fit(scaled, y)
+    # The command line chooses neither width nor penalty.
+    given = {"gamma": "scale", "penalty": 10.0, "random_state": 0}
+    estimator = BudgetedKernelRegressor(room, **given).fit(scaled, y)
     np.testing.assert_allclose(model.predict(X), estimator.predict(scaled), atol=1e-2)
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.1
     for name in ("kernel", "maintenance"):

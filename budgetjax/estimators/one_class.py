@@ -57,6 +57,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
 
     rate: Any = 0.05
     penalty: Any = 1.0
+    # No label says which other is better.
+    gamma: Any = "scale"
     # No parameters here: as they are by default.
     algorithm: Any = dataclasses.field(init=False)
     regularization: Any = dataclasses.field(init=False)
@@ -65,10 +67,6 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     refit: Any = dataclasses.field(init=False)
     move_vectors: Any = dataclasses.field(init=False)
     learn_metric: Any = dataclasses.field(init=False)
-
-    def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
-        # No label says which is better.
-        return [self.gamma]
 
     @property
     def offset_(self) -> float:
