@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import (
     checks,
@@ -24,6 +24,7 @@ from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
 from budgetjax.online.maintenance.strategy import again
+from budgetjax.shapes import Basis, Flag, Weights
 from budgetjax.support_set import Average, Edits, Newcomer
 
 # So that an editor knows the arguments of an `init`, and the fields of its state.
@@ -36,16 +37,12 @@ def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     return jnp.zeros(ahead.shape, state.expansion.scale.dtype)
 
 
-def basis(state: Any) -> Float[Array, "rows features"]:
+def basis(state: Any) -> Basis:
     """An orthonormal basis of the span of the support vectors."""
     return support_set.whitening(state.kernel, state.expansion)
 
 
-def with_weights(
-    state: Any,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "columns features"],
-) -> Any:
+def with_weights(state: Any, root: Basis, weights: Weights) -> Any:
     """The coefficients, and nothing that depends on them."""
     coefficients = jnp.matmul(root, weights.T, precision="highest")
     expansion = support_set.with_coefficients(state.expansion, coefficients)
@@ -164,7 +161,7 @@ class Algorithm(Generic[Arguments, State]):
 
     name: str
     init: Callable[Arguments, State]
-    violates: Callable[[Any, Array, Array], Bool[Array, ""]] | None = None
+    violates: Callable[[Any, Array, Array], Flag] | None = None
     update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]] | None = None
     decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
     block: Callable[..., tuple[Any, Array]] = conservative.block

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
@@ -15,6 +14,7 @@ from budgetjax.kernels import Kernel, Normalized
 from budgetjax.online import algorithm
 from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 # Theorem 3: B in units of 1 / alpha, and C.
@@ -35,8 +35,8 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    squared_norm: Float[Array, ""]
-    alpha: Float[Array, ""]
+    squared_norm: Scalar
+    alpha: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -124,7 +124,7 @@ def init(
     )
 
 
-def _root(state: State) -> Float[Array, ""]:
+def _root(state: State) -> Scalar:
     """`sqrt(k)`, with k - 1 updates so far."""
     wide = np.promote_types(state.alpha.dtype, np.float32)
     return jnp.sqrt(state.num_updates.real(wide) + 1).astype(state.alpha.dtype)
@@ -135,24 +135,19 @@ def _length(columns: int) -> float:
     return 1.0 if columns == 1 else math.sqrt(2)
 
 
-def _threshold(state: State) -> Float[Array, ""]:
+def _threshold(state: State) -> Scalar:
     """The margin, of scores, up to which an example changes the model."""
     gamma = THRESHOLD / (state.alpha * _root(state))
     return (1 - state.alpha) * gamma * _length(state.expansion.num_columns)
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True on a margin of at most `(1 - alpha) gamma_k`."""
     return losses.margin(score, y) <= _threshold(state)
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room; the model goes into the ball."""
     expansion = state.expansion

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float
 
 from budgetjax import checks, losses, sharding, shown, support_set
 from budgetjax.checks import Name
@@ -17,6 +17,7 @@ from budgetjax.online.landmarks import given
 from budgetjax.online.maintenance import Maintenance, MultiMerge, started
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.span import Span
+from budgetjax.shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
 
 # Lambda of the Pegasos that chooses the support vectors. Larger ones let fewer examples
@@ -49,11 +50,11 @@ class State(NamedTuple):
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
     span: Span
-    certainty: Float[Array, "rows rows"]
-    confidence: Float[Array, ""]
-    drift: Float[Array, ""]
-    moves: Float[Array, ""]
-    num_moves: Integer[Array, ""]
+    certainty: PerPair
+    confidence: Scalar
+    drift: Scalar
+    moves: Scalar
+    num_moves: Index
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -184,9 +185,7 @@ def init(
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 
@@ -202,7 +201,7 @@ class Model(NamedTuple):
     """
 
     span: Span
-    certainty: Float[Array, "rows rows"]
+    certainty: PerPair
     terms: Float[Array, "rows columns"]
     mask: Bool[Array, " rows"]
 
@@ -222,16 +221,13 @@ class Moved(NamedTuple):
     model: Model
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
-    kernel_row: Float[Array, " rows"]
+    kernel_row: PerRow
     rows: tuple[Row, ...]
     spreads: tuple[Spread, ...]
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """Steps 1 and 2."""
     moved, num_moves = _moved(state, y, newcomer)
@@ -276,9 +272,7 @@ def update(
     return new, Edits(rows, spreads)
 
 
-def _moved(
-    state: State, y: Shaped[Array, ""], newcomer: Newcomer
-) -> tuple[Moved, Integer[Array, ""]]:
+def _moved(state: State, y: Label, newcomer: Newcomer) -> tuple[Moved, Index]:
     """Step 1, where it is allowed and asked for, and the number of moves."""
     expansion = state.expansion
     kernel_row = jnp.where(expansion.mask, newcomer.kernel_row, 0)
@@ -319,10 +313,10 @@ def _moved(
 def _move(
     state: State,
     model: Model,
-    counts: Float[Array, " columns"],
-    y: Shaped[Array, ""],
+    counts: Score,
+    y: Label,
     newcomer: Newcomer,
-    kernel_row: Float[Array, " rows"],
+    kernel_row: PerRow,
 ) -> Moved:
     """The example enters Pegasos; the model follows, one slot after the other."""
     kernel, expansion = state.kernel, state.expansion
@@ -372,10 +366,10 @@ def _move(
 
 def _exchanged(
     model: Model,
-    slot: Integer[Array, ""],
-    kernel_row: Float[Array, " rows"],
-    kernel_self: Float[Array, ""],
-    num_active: Integer[Array, ""],
+    slot: Index,
+    kernel_row: PerRow,
+    kernel_self: Scalar,
+    num_active: Index,
 ) -> tuple[Model, Spread]:
     """The model projected onto the span with another vector in a slot; O(B^2 + B C).
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
@@ -18,6 +18,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm
 from budgetjax.online.conservative import running_sums
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 # The logarithm of the factor of a round that forgets the model, which must not be 0:
@@ -34,8 +35,8 @@ class Ball(NamedTuple):
       squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
     """
 
-    unit: Float[Array, ""]
-    squared_norm: Float[Array, ""]
+    unit: Scalar
+    squared_norm: Scalar
 
 
 class State(NamedTuple):
@@ -56,8 +57,8 @@ class State(NamedTuple):
     expansion: Expansion
     maintenance: Maintenance
     loss: Callable[..., Array]
-    learning_rate: Float[Array, ""] | Partial | None
-    regularization: Float[Array, ""]
+    learning_rate: Scalar | Partial | None
+    regularization: Scalar
     ball: Ball | None
     num_seen: Counter
     num_mistakes: Counter
@@ -146,18 +147,13 @@ def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
     return checks.as_leaf(where, "learning_rate", given, dtype, checks.positive)
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Target) -> Flag:
     """True where the loss has a gradient."""
     return jnp.any(losses.gradient(state.loss, score, y) != 0)
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, "*outputs"],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Target, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
     expansion = state.expansion
@@ -183,7 +179,7 @@ def update(
     return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
 
 
-def _unit(state: State) -> Float[Array, ""]:
+def _unit(state: State) -> Scalar:
     """The learning rate by the scale; exact where it is a rounding of 1."""
     if state.learning_rate is not None:
         seen = state.num_seen.real(_wide(state))
@@ -197,7 +193,7 @@ def _wide(state: State) -> np.dtype:
     return np.promote_types(state.regularization.dtype, jnp.float32)
 
 
-def _rate(state: State, seen: Float[Array, ""]) -> Float[Array, ""]:
+def _rate(state: State, seen: Scalar) -> Scalar:
     """The learning rate, a number or a schedule, after so many rounds."""
     given = state.learning_rate
     if isinstance(given, Partial):
@@ -227,11 +223,7 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     return running_sums(jnp.where(ahead > before, decay, 0))
 
 
-def with_weights(
-    state: State,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "columns features"],
-) -> State:
+def with_weights(state: State, root: Basis, weights: Weights) -> State:
     """The coefficients, with a scale that is not small.
 
     Without a ball and a learning rate the scale is the step size, and stays as it is;

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown
 from budgetjax.checks import Name
@@ -12,6 +11,7 @@ from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -32,8 +32,8 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    largest_step: Float[Array, ""]
-    damping: Float[Array, ""]
+    largest_step: Scalar
+    damping: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -127,18 +127,13 @@ def init(
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters with tau; the strategy makes room for it."""
     columns = 1 if score.shape[0] == 1 else 2

@@ -2,13 +2,13 @@
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.shapes import Flag, Label, Score
 
 
 def init(
@@ -88,9 +88,7 @@ def init(
     )
 
 
-def violates(
-    state: gradient_descent.State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: gradient_descent.State, score: Score, y: Label) -> Flag:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown
 from budgetjax.checks import Name
@@ -13,6 +12,7 @@ from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, columns_of, start
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    margin: Float[Array, ""]
+    margin: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -120,18 +120,13 @@ def init(
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True on a margin of at most beta."""
     return losses.margin(score, y) <= state.margin
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room for it."""
     direction = newcomer.weight * losses.direction(score, y)

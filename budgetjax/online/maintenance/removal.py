@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.parameters import static
+from budgetjax.shapes import Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
@@ -303,7 +304,7 @@ def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache
     return Cache(vectors, squares, labels, responses, gram, seen)
 
 
-def _label(coefficients: Float[Array, " columns"]) -> Shaped[Array, ""]:
+def _label(coefficients: Score) -> Shaped[Array, ""]:
     """The label of a support vector."""
     if coefficients.shape[0] == 1:
         return jnp.sign(coefficients[0])
@@ -311,10 +312,8 @@ def _label(coefficients: Float[Array, " columns"]) -> Shaped[Array, ""]:
 
 
 def _margin_without(
-    response: Float[Array, " columns"],
-    coefficients: Float[Array, " columns"],
-    kernel_self: Float[Array, ""],
-) -> Float[Array, ""]:
+    response: Score, coefficients: Score, kernel_self: Scalar
+) -> Scalar:
     """The margin of a support vector once its own term is gone."""
     without = response - coefficients * kernel_self
     return losses.margin(without, _label(coefficients))
