@@ -130,7 +130,7 @@ def on_host(where: str, *arguments: Any) -> None:
         )
 
 
-def matrix_dtype(where: str, dtype: np.dtype) -> None:
+def matrix_dtype(where: str, dtype: DTypeLike) -> None:
     """Raises unless a kernel matrix can be inverted in this type."""
     if jnp.finfo(dtype).eps > 1e-6:
         raise ValueError(

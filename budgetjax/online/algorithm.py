@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import (
@@ -249,27 +249,32 @@ def settled(state: Any) -> Any:
 def start(
     where: str,
     kernel: Kernel,
-    *,
     num_features: int,
-    num_columns: int,
     budget: ArrayLike,
+    num_classes: int | None,
     capacity: int | None,
-    dtype: np.dtype,
+    dtype: DTypeLike,
+    *,
+    num_outputs: int | None = None,
     average: bool | int = False,
 ) -> dict[str, Any]:
-    """The fields that all states share, of an empty model; errors name `where`."""
+    """The fields that all states share, of an empty model; errors name `where`.
+
+    `num_outputs` is None where an algorithm takes labels only.
+    """
+    kind = checks.float_dtype(where, dtype)
     expansion = support_set.empty(
         where,
         num_features=num_features,
-        num_columns=num_columns,
+        num_columns=_num_columns(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
-        dtype=dtype,
-        average=_averaging(where, average, dtype),
+        dtype=kind,
+        average=_averaging(where, average, kind),
     )
     return {
         "algorithm": checks.algorithm_of(where),
-        "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], dtype),
+        "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], kind),
         "expansion": expansion,
         "num_seen": Counter.of(0),
         "num_mistakes": Counter.of(0),
@@ -277,13 +282,8 @@ def start(
     }
 
 
-def columns_of(
-    where: str, num_classes: int | None, num_outputs: int | None = None
-) -> int:
-    """Columns of coefficients: one for two classes, and one per real output.
-
-    `num_outputs` is None where an algorithm takes labels only.
-    """
+def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
+    """Columns of coefficients: one for two classes, and one per real output."""
     if num_outputs is not None:
         outputs = checks.size(where, "num_outputs", num_outputs)
         if num_classes is None:

@@ -12,7 +12,7 @@ from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel, Normalized
 from budgetjax.online import algorithm
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
@@ -95,16 +95,8 @@ def init(
     Differences from the paper: the budget, and more than two classes.
     """
     where = "alma.init"
-    dtype = checks.float_dtype(where, dtype)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
     if not (kernel.stationary or isinstance(kernel, Normalized)):
         raise ValueError(
             f"{where}: kernel must have k(x, x) = 1, as Normalized(kernel) has, got "
@@ -116,9 +108,7 @@ def init(
         raise ValueError(f"{where}: alpha must be at most 1, got {known}")
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         squared_norm=jnp.zeros((), dtype),
         alpha=near,
     )

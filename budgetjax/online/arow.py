@@ -12,7 +12,7 @@ from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.landmarks import given
 from budgetjax.online.maintenance import Maintenance, MultiMerge, started
 from budgetjax.online.maintenance.strategy import again
@@ -141,17 +141,9 @@ def init(
     lambda is 0.0001.
     """
     where = "arow.init"
-    kind = checks.float_dtype(where, dtype)
-    checks.matrix_dtype(where, kind)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
+    checks.matrix_dtype(where, dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -162,13 +154,13 @@ def init(
             )
         shared["expansion"], basis = given(where, kernel, expansion, landmarks)
     else:
-        basis = span.empty(where, expansion.ages.shape[0], kind)
+        basis = span.empty(where, expansion.ages.shape[0], dtype)
         if isinstance(maintenance, MultiMerge) or hasattr(maintenance, "make_room"):
             raise ValueError(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"
             )
-        strategy = started(where, maintenance, kernel, expansion, seed)
+        strategy = started(where, maintenance, shared, seed)
         counts = jnp.zeros_like(expansion.terms)
     return State(
         **shared,
@@ -177,10 +169,10 @@ def init(
         span=basis,
         certainty=jnp.zeros_like(basis.root),
         confidence=checks.as_leaf(
-            where, "confidence", confidence, kind, checks.positive
+            where, "confidence", confidence, dtype, checks.positive
         ),
-        drift=checks.as_leaf(where, "drift", drift, kind, checks.part),
-        moves=checks.as_leaf(where, "moves", moves, kind, checks.non_negative),
+        drift=checks.as_leaf(where, "drift", drift, dtype, checks.part),
+        moves=checks.as_leaf(where, "moves", moves, dtype, checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )
 

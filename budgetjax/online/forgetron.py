@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import checks, losses, shown, support_set
+from budgetjax import losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
@@ -103,19 +103,9 @@ def init(
             f"{where}: num_classes must be 2, all that a Forgetron learns, got "
             f"{num_classes!r}"
         )
-    dtype = checks.float_dtype(where, dtype)
-    return State(
-        **start(
-            where,
-            kernel,
-            num_features=num_features,
-            num_columns=1,
-            budget=budget,
-            capacity=capacity,
-            dtype=dtype,
-        ),
-        slack=jnp.zeros((), dtype),
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
+    return State(**shared, slack=jnp.zeros((), dtype))
 
 
 def violates(state: State, score: Score, y: Label) -> Flag:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import checks, losses, shown, support_set
@@ -69,47 +69,30 @@ class State(NamedTuple):
 
 def start(
     where: str,
-    kernel: Kernel,
+    shared: dict[str, Any],
     *,
-    num_features: int,
     num_classes: int | None,
     num_outputs: int = 1,
-    budget: ArrayLike,
     loss: Callable[..., Array] | None,
     learning_rate: ArrayLike | Callable[[Array], Array] | None,
     regularization: ArrayLike,
-    maintenance: Maintenance | None,
-    average: bool | int,
-    seed: ArrayLike,
-    capacity: int | None,
-    dtype: DTypeLike,
+    maintenance: Maintenance | None = None,
+    seed: ArrayLike = 0,
     project_to_ball: bool = False,
 ) -> State:
-    """An empty model of any learner by gradient descent; errors name `where`."""
-    kind = checks.float_dtype(where, dtype)
-    shared = algorithm.start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=algorithm.columns_of(where, num_classes, num_outputs),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-        average=average,
-    )
+    """An empty model of any of these learners from the fields of `algorithm.start`."""
+    expansion = shared["expansion"]
+    kind = expansion.vectors.dtype
     strength = checks.as_leaf(
         where, "regularization", regularization, kind, checks.non_negative
     )
     if learning_rate is None:
         # Then the scale of the model is the step size; see `decay`.
-        expansion = shared["expansion"]
         shared["expansion"] = expansion._replace(scale=1 / strength)
     project = checks.flag(where, "project_to_ball", project_to_ball)
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,

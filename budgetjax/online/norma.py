@@ -9,7 +9,7 @@ from jaxtyping import Array
 from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import RemoveOldest
 
 
@@ -63,21 +63,17 @@ def init(
     if learning_rate is None:
         learning_rate = gradient_descent.usual_rate(num_classes)
     checks.positive(where, "learning_rate", learning_rate)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
     return gradient_descent.start(
         where,
-        kernel,
-        num_features=num_features,
-        budget=budget,
+        shared,
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
         num_classes=num_classes,
         num_outputs=num_outputs,
         maintenance=RemoveOldest(),
-        average=average,
-        seed=0,
-        capacity=capacity,
-        dtype=dtype,
     )
 
 

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike, DTypeLike
 from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.shapes import Flag, Label, Score
 
@@ -69,21 +69,17 @@ def init(
     projection onto the ball is off unless asked for.
     """
     where = "pegasos.init"
-    checks.size(where, "num_classes", num_classes, at_least=2)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, average=average)
     return gradient_descent.start(
         where,
-        kernel,
-        num_features=num_features,
-        budget=budget,
+        shared,
         loss=losses.hinge,
         learning_rate=None,
         regularization=checks.positive(where, "regularization", regularization),
         num_classes=num_classes,
         maintenance=maintenance,
-        average=average,
         seed=seed,
-        capacity=capacity,
-        dtype=dtype,
         project_to_ball=project_to_ball,
     )
 

@@ -10,7 +10,7 @@ from budgetjax import checks, losses, shown
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
@@ -100,22 +100,11 @@ def init(
     of multi-class Pegasos without its decay.
     """
     where = "perceptron.init"
-    dtype = checks.float_dtype(where, dtype)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-        average=average,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, average=average)
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         margin=checks.as_leaf(where, "margin", margin, dtype, checks.non_negative),
     )
 

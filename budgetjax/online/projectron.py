@@ -12,7 +12,7 @@ from budgetjax.checks import Name, Static
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.span import Span
 from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
@@ -99,17 +99,9 @@ def init(
     duplicate.
     """
     where = "projectron.init"
-    dtype = checks.float_dtype(where, dtype)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
     checks.matrix_dtype(where, dtype)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-    )
     return State(
         **shared,
         span=span.empty(where, shared["expansion"].ages.shape[0], dtype),
