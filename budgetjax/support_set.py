@@ -511,19 +511,13 @@ def squared_norm_after(
         return whole_squared_norm(kernel, write(expansion, edits))
     wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
     slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
-    new = jnp.stack([row.term[:columns] for row in rows])
-    changes = jnp.concatenate(
-        [
-            jnp.where(wanted, new, 0),
-            jnp.where(wanted, -expansion.coefficients[slots], 0),
-        ]
-    )
-    points = jnp.concatenate(
-        [jnp.stack([row.vector for row in rows]), expansion.vectors[slots]]
-    )
-    squares = jnp.concatenate(
-        [jnp.stack([row.square for row in rows]), expansion.squares[slots]]
-    )
+    new = jnp.where(wanted, jnp.stack([row.term[:columns] for row in rows]), 0)
+    old = jnp.where(wanted, -expansion.coefficients[slots], 0)
+    changes = jnp.concatenate([new, old])
+    points = jnp.stack([row.vector for row in rows])
+    points = jnp.concatenate([points, expansion.vectors[slots]])
+    squares = jnp.stack([row.square for row in rows])
+    squares = jnp.concatenate([squares, expansion.squares[slots]])
     at_points = jnp.matmul(
         kernel_rows(kernel, expansion, points, squares),
         expansion.coefficients,

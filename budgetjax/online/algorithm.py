@@ -11,15 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import (
-    checks,
-    counter,
-    examples,
-    kernels,
-    sharding,
-    shown,
-    support_set,
-)
+from budgetjax import checks, counter, examples, kernels, sharding, shown, support_set
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative

@@ -73,13 +73,12 @@ class State(NamedTuple):
 def start(
     where: str,
     shared: dict[str, Any],
-    *,
-    root: Float[Array, "rows rows"] | None,
-    tolerance: ArrayLike,
     num_classes: int | None,
     num_outputs: int,
     loss: Callable[..., Array] | None,
     optimizer: optax.GradientTransformation | None,
+    root: Float[Array, "rows rows"] | None = None,
+    tolerance: ArrayLike = 0.0,
 ) -> State:
     """A model of weights 0 from the fields of `algorithm.start`."""
     optimizer = OPTIMIZER if optimizer is None else optimizer

@@ -135,16 +135,7 @@ def init(
         ages=jnp.where(active, slots + 1, FREE),
         num_active=jnp.array(expansion.budget),
     )
-    return features.start(
-        where,
-        shared,
-        root=None,
-        tolerance=0.0,
-        num_classes=num_classes,
-        num_outputs=num_outputs,
-        loss=loss,
-        optimizer=optimizer,
-    )
+    return features.start(where, shared, num_classes, num_outputs, loss, optimizer)
 
 
 def block(

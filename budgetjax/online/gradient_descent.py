@@ -16,6 +16,7 @@ from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm
+from budgetjax.online.algorithm import Algorithm, Arguments
 from budgetjax.online.conservative import running_sums
 from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.shapes import Basis, Flag, Scalar, Score, Target, Weights
@@ -229,3 +230,16 @@ def restarted(state: State) -> State:
         return state
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
     return state._replace(ball=state.ball._replace(squared_norm=norm))
+
+
+def learner(name: str, init: Callable[Arguments, State]) -> Algorithm[Arguments, State]:
+    """The algorithm with this name and `init`."""
+    return Algorithm(
+        name,
+        init,
+        violates,
+        update,
+        decay,
+        with_weights=with_weights,
+        restarted=restarted,
+    )

@@ -9,7 +9,7 @@ from jaxtyping import Array
 from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import RemoveOldest
 
 
@@ -77,12 +77,4 @@ def init(
     )
 
 
-norma = Algorithm(
-    "norma",
-    init,
-    gradient_descent.violates,
-    gradient_descent.update,
-    gradient_descent.decay,
-    with_weights=gradient_descent.with_weights,
-    restarted=gradient_descent.restarted,
-)
+norma = gradient_descent.learner("norma", init)

@@ -92,16 +92,9 @@ def init(
             where, shared["kernel"], shared["expansion"], landmarks
         )
         root = basis.root
-    return features.start(
-        where,
-        shared,
-        root=root,
-        tolerance=checks.positive(where, "tolerance", tolerance),
-        num_classes=num_classes,
-        num_outputs=num_outputs,
-        loss=loss,
-        optimizer=optimizer,
-    )
+    checks.positive(where, "tolerance", tolerance)
+    targets = num_classes, num_outputs, loss
+    return features.start(where, shared, *targets, optimizer, root, tolerance)
 
 
 def block(

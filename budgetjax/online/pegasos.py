@@ -1,12 +1,14 @@
 """Pegasos on a budget, binary and multi-class; see `init`."""
 
+import dataclasses
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.shapes import Flag, Label, Score
 
@@ -89,13 +91,8 @@ def violates(state: gradient_descent.State, score: Score, y: Label) -> Flag:
     return losses.margin(score, y) < 1
 
 
-pegasos = Algorithm(
-    "pegasos",
-    init,
-    violates,
-    gradient_descent.update,
-    gradient_descent.decay,
-    with_weights=gradient_descent.with_weights,
-    restarted=gradient_descent.restarted,
+pegasos = dataclasses.replace(
+    gradient_descent.learner("pegasos", init),
+    violates=violates,
     safe_margin=lambda state: 1.0,
 )

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import Maintenance
 
 
@@ -96,12 +96,4 @@ def init(
     )
 
 
-sgd = Algorithm(
-    "sgd",
-    init,
-    gradient_descent.violates,
-    gradient_descent.update,
-    gradient_descent.decay,
-    with_weights=gradient_descent.with_weights,
-    restarted=gradient_descent.restarted,
-)
+sgd = gradient_descent.learner("sgd", init)

@@ -221,10 +221,7 @@ class RemoveFewestErrors(Maintenance):
     def admit(self, kernel, expansion, newcomer):
         cache = _remembered(self.cache, expansion, newcomer)
         column = kernel.gram(
-            newcomer.vector[None],
-            cache.vectors,
-            newcomer.square[None],
-            cache.squares,
+            newcomer.vector[None], cache.vectors, newcomer.square[None], cache.squares
         )[0]
         entering = column[:, None] * newcomer.coefficients[None]
         responses = cache.responses + entering
@@ -288,13 +285,7 @@ def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache
         newcomer.kernel_row, expansion.coefficients, precision="highest"
     )
     label = _label(newcomer.coefficients).astype(cache.labels.dtype)
-    values = (
-        newcomer.vector,
-        newcomer.square,
-        label,
-        response,
-        newcomer.kernel_row,
-    )
+    values = newcomer.vector, newcomer.square, label, response, newcomer.kernel_row
     vectors, squares, labels, responses, gram = (
         jax.lax.dynamic_update_index_in_dim(array, value, place, 0)
         for array, value in zip(cache[:-1], values, strict=True)
