@@ -64,7 +64,8 @@ def _on_automatic_mesh(leaf: Any) -> Any:
     own = getattr(leaf, "sharding", None)
     if not isinstance(own, NamedSharding) or not own.mesh.explicit_axes:
         return leaf
-    mesh = Mesh(own.mesh.devices, own.mesh.axis_names)
+    mesh: Any = own.mesh
+    mesh = Mesh(mesh.devices, mesh.axis_names)
     return jax.device_put(leaf, NamedSharding(mesh, own.spec))
 
 
