@@ -63,7 +63,7 @@ def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
     if checks.is_traced((model, scores)):
         scores = jnp.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
         return jax.nn.softmax(_checked_factor(model) * scores)
-    return _softmax(_checked_factor(model) * _columns(np.asarray(scores)))
+    return softmax(_checked_factor(model) * class_columns(np.asarray(scores)))
 
 
 def factor_of(model: Any) -> Any:
@@ -143,7 +143,7 @@ def fitted(
     """
     from scipy import optimize  # takes a third of a second
 
-    columns = _columns(scores)
+    columns = class_columns(scores)
     columns = columns - np.max(columns, axis=1, initial=-np.inf, keepdims=True)
     weights = weights.astype(np.float64)
     total, square = np.sum(weights), np.sum(weights**2)
@@ -157,7 +157,7 @@ def fitted(
     wanted = weights @ (label * (effective + 1) + others) / (effective + 2)
 
     def slope(factor):
-        return weights @ np.sum(_softmax(factor * columns) * columns, axis=1) - wanted
+        return weights @ np.sum(softmax(factor * columns) * columns, axis=1) - wanted
 
     # It rises in the factor.
     least = most = LEAST / span
@@ -169,7 +169,7 @@ def fitted(
     return float(optimize.root_scalar(slope, bracket=bracket, **exact).root)
 
 
-def _columns(
+def class_columns(
     scores: Float[np.ndarray, " n *classes"],
 ) -> Float[np.ndarray, "n columns"]:
     """One column per class, in doubles."""
@@ -177,6 +177,7 @@ def _columns(
     return np.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
 
 
-def _softmax(scores: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
+def softmax(scores: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
+    """Positive numbers in proportion to the exponentials of scores, of sum 1 by row."""
     powers = np.exp(scores - np.max(scores, axis=1, keepdims=True))
     return powers / np.sum(powers, axis=1, keepdims=True)

@@ -42,7 +42,7 @@ class Static:
     It is no leaf, so `jit` knows it and `vmap` leaves it alone.
     """
 
-    value: bool | int
+    value: Any
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -53,13 +53,10 @@ class Static:
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
-class Name:
+class Name(Static):
     """The name of an algorithm, which belongs to the structure of its states."""
 
     value: str
-
-    def __repr__(self) -> str:
-        return repr(self.value)
 
 
 def needs(where: str, module: str) -> Any:
@@ -130,7 +127,7 @@ def on_host(where: str, *arguments: Any) -> None:
         )
 
 
-def matrix_dtype(where: str, dtype: np.dtype) -> None:
+def matrix_dtype(where: str, dtype: DTypeLike) -> None:
     """Raises unless a kernel matrix can be inverted in this type."""
     if jnp.finfo(dtype).eps > 1e-6:
         raise ValueError(

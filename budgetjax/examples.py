@@ -34,22 +34,12 @@ def stream(
             f"{where}: y must have shape {n}, one label per row of X{also}, got "
             f"{y.shape}"
         )
-    weight = np.ones(X.shape[0]) if weight is None else weight
-    weight = checks.array(where, "weight", weight)
-    if weight.shape != X.shape[:1]:
+    weight = checks.array(where, "weight", np.ones(n) if weight is None else weight)
+    if weight.shape != n:
         raise ValueError(
-            f"{where}: weight must have shape {X.shape[:1]}, one per row of X, got "
-            f"{weight.shape}"
+            f"{where}: weight must have shape {n}, one per row of X, got {weight.shape}"
         )
-    given = checks.concrete(weight)
-    if given is not None:
-        check_weights(where, given, X.dtype, first_row)
-    given = checks.concrete(y)
-    with np.errstate(over="ignore"):  # an overflow is an error below
-        y = labels(where, state, y, n)
-    if given is not None:
-        check_labels(where, state, given, first_row)
-    return X, y, checks.on_device(weight, X.dtype)
+    return X, *_targets(where, state, y, weight, n, first_row)
 
 
 def example(
@@ -72,13 +62,27 @@ def example(
     weight = checks.array(where, "weight", 1 if weight is None else weight)
     if weight.shape != ():
         raise ValueError(f"{where}: weight must be a scalar, got shape {weight.shape}")
-    known, count = checks.concrete(y), checks.concrete(weight)
-    label, dtype = labels(where, state, y, ()), state.expansion.vectors.dtype
-    if known is not None:
-        check_labels(where, state, known[None])
-    if count is not None:
-        check_weights(where, count[None], dtype)
-    return jnp.asarray(x, dtype), label, jnp.asarray(weight, dtype)
+    label, weight = _targets(where, state, y, weight, ())
+    return jnp.asarray(x, weight.dtype), label, weight
+
+
+def _targets(
+    where: str,
+    state: Any,
+    y: Array | np.ndarray,
+    weight: Array | np.ndarray,
+    rows: tuple[int, ...],
+    first_row: int | None = None,
+) -> tuple[Shaped[Array, "..."], Float[Array, "..."]]:
+    """Labels and weights of so many rows, of shapes that fit, with checked values."""
+    given, counts = checks.concrete(y), checks.concrete(weight)
+    dtype = state.expansion.vectors.dtype
+    if counts is not None:
+        check_weights(where, np.atleast_1d(counts), dtype, first_row)
+    y = labels(where, state, y, rows)
+    if given is not None:
+        check_labels(where, state, given if rows else given[None], first_row)
+    return y, checks.on_device(weight, dtype)
 
 
 def labels(

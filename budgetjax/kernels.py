@@ -9,6 +9,7 @@ norms, so `gram` takes the squared norms of its rows where the caller has them: 
 row of a stored support set is then one matrix-vector product.
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -476,48 +477,39 @@ def _inverse_norms(diag: Float[Array, " n"]) -> Float[Array, " n"]:
     return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, diag, 1)), 0)
 
 
-class Sum(Kernel):
+class Combination(Kernel):
+    """The kernel of two kernels whose values are combined, by a sum or a product."""
+
+    left: Kernel
+    right: Kernel
+    combine: ClassVar[Callable[[Array, Array], Array]]
+
+    def __post_init__(self):
+        check_kernel(type(self).__name__, "left", self.left)
+        check_kernel(type(self).__name__, "right", self.right)
+
+    @property
+    def stationary(self) -> bool:
+        return self.left.stationary and self.right.stationary
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        left = self.left.gram(X, Z, X_squares, Z_squares)
+        return self.combine(left, self.right.gram(X, Z, X_squares, Z_squares))
+
+    def diag(self, X, squares=None):
+        return self.combine(self.left.diag(X, squares), self.right.diag(X, squares))
+
+
+class Sum(Combination):
     """The sum of two kernels; write `left + right`."""
 
-    left: Kernel
-    right: Kernel
-
-    def __post_init__(self):
-        check_kernel("Sum", "left", self.left)
-        check_kernel("Sum", "right", self.right)
-
-    @property
-    def stationary(self) -> bool:
-        return self.left.stationary and self.right.stationary
-
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        left = self.left.gram(X, Z, X_squares, Z_squares)
-        return left + self.right.gram(X, Z, X_squares, Z_squares)
-
-    def diag(self, X, squares=None):
-        return self.left.diag(X, squares) + self.right.diag(X, squares)
+    combine = staticmethod(operator.add)
 
 
-class Product(Kernel):
+class Product(Combination):
     """The product of two kernels; write `left * right`."""
 
-    left: Kernel
-    right: Kernel
-
-    def __post_init__(self):
-        check_kernel("Product", "left", self.left)
-        check_kernel("Product", "right", self.right)
-
-    @property
-    def stationary(self) -> bool:
-        return self.left.stationary and self.right.stationary
-
-    def gram(self, X, Z, X_squares=None, Z_squares=None):
-        left = self.left.gram(X, Z, X_squares, Z_squares)
-        return left * self.right.gram(X, Z, X_squares, Z_squares)
-
-    def diag(self, X, squares=None):
-        return self.left.diag(X, squares) * self.right.diag(X, squares)
+    combine = staticmethod(operator.mul)
 
 
 def _cubic(gamma: Any) -> Polynomial:

@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import checks
 from budgetjax.checks import Name
+from budgetjax.shapes import Flag, Label, Scalar, Score, Target
 
 # What scores mean, which a loss and a model say: labels by their signs or the largest;
 # these, and by the softmax or sigmoid their probabilities; values; logarithms of them.
@@ -61,9 +62,7 @@ def of_logarithms(loss: Callable[..., Array]) -> Callable[..., Array]:
     return loss
 
 
-def margin(
-    score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
-) -> Float[Array, ""]:
+def margin(score: Score, y: Target) -> Scalar:
     """How far the label's score is ahead: `y f`, or `f^(y) - f^(r)`.
 
     `r` is the best of the other classes. A margin of at most 0 is a mistake, so a zero
@@ -84,16 +83,12 @@ def margin(
     return score[y] - jnp.max(_others(score, y))
 
 
-def mistaken(
-    score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
-) -> Bool[Array, ""]:
+def mistaken(score: Score, y: Target) -> Flag:
     """Whether the label's score is not ahead; true of a score that is not a number."""
     return ~(margin(score, y) > 0)
 
 
-def direction(
-    score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Float[Array, " columns"]:
+def direction(score: Score, y: Label) -> Score:
     """The coefficients that raise the margin: the gradient of `margin` in `score`.
 
     `+y` for a binary label; `+1` in column `y` and `-1` in column `r` for a class. On
@@ -106,15 +101,13 @@ def direction(
     return (classes == y).astype(score.dtype) - (classes == rival).astype(score.dtype)
 
 
-def _others(
-    score: Float[Array, " columns"], y: Integer[Array, ""]
-) -> Float[Array, " columns"]:
+def _others(score: Score, y: Integer[Array, ""]) -> Score:
     classes = jnp.arange(score.shape[0], dtype=y.dtype)
     return jnp.where(classes == y, -jnp.inf, score)
 
 
 @of_labels
-def hinge(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
+def hinge(score: Float[Array, "*columns"], y: Label) -> Scalar:
     """`max(0, 1 - margin)`, the loss of support vector machines.
 
     Its gradient is minus `direction` where the margin is below 1, so that of several
@@ -125,7 +118,7 @@ def hinge(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array,
     return jnp.where(ahead < 1, 1 - ahead, 0)
 
 
-def logistic(score: Float[Array, "*columns"], y: Shaped[Array, ""]) -> Float[Array, ""]:
+def logistic(score: Float[Array, "*columns"], y: Label) -> Scalar:
     """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores."""
     if jnp.ndim(score) == 0:
         return jax.nn.softplus(-y * score)
@@ -383,11 +376,7 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
     return Partial(SMOOTH[function], **numbers, width=width)
 
 
-def gradient(
-    loss: Callable[..., Array],
-    score: Float[Array, " columns"],
-    y: Shaped[Array, "*outputs"],
-) -> Float[Array, " columns"]:
+def gradient(loss: Callable[..., Array], score: Score, y: Target) -> Score:
     """The derivative of a loss in the scores, shape `(columns,)`."""
     if score.shape[0] == 1:
         return jax.grad(loss)(score[0], y)[None]

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, models, scaling, support_set
+from budgetjax import calibration, checks, models, scaling, support_set
 from budgetjax.estimators import parameters
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
@@ -692,12 +692,8 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         scores, labels = self._answer(rows)
         if scores is None:
             return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
-        scores = scores.astype(np.float64)
-        if scores.shape[1] == 1:
-            scores = np.concatenate([0 * scores, scores], axis=1)
-        scores = scores[:, : len(labels)]
-        powers = np.exp(scores - np.max(scores, axis=1, keepdims=True))
-        return powers / np.sum(powers, axis=1, keepdims=True), labels
+        columns = calibration.class_columns(models.flat(scores))
+        return calibration.softmax(columns[:, : len(labels)]), labels
 
 
 class BudgetedRegressor(Supervised, base.MiniBatchRegressor):

@@ -14,6 +14,11 @@ TOO_UNEVEN = 100
 # In fewer rows, rare values of a feature say nothing about its scale.
 ENOUGH_ROWS = 50
 
+# Examples; one number per feature; one per pair of examples.
+Rows = Shaped[np.ndarray, "n features"]
+PerFeature = Float[np.ndarray, " features"]
+Pairs = Float[np.ndarray, "n n"]
+
 
 class Scaling(NamedTuple):
     """The mean and variance of every feature, over all rows so far.
@@ -38,8 +43,8 @@ class Scaling(NamedTuple):
     """
 
     num_rows: int
-    mean: Float[np.ndarray, " features"]
-    variance: Float[np.ndarray, " features"]
+    mean: PerFeature
+    variance: PerFeature
     fills: bool = False
 
     __repr__ = shown.short
@@ -50,7 +55,7 @@ class Scaling(NamedTuple):
         return cls(0, np.zeros(num_features), np.zeros(num_features), fills)
 
     @classmethod
-    def translation(cls, origin: Float[np.ndarray, " features"]) -> "Scaling":
+    def translation(cls, origin: PerFeature) -> "Scaling":
         """A scaling that subtracts an origin and divides by 1.
 
         It is of no rows, which could have rounded: however far the origin is, no
@@ -65,16 +70,12 @@ class Scaling(NamedTuple):
         return self.variance <= np.square(rounding * self.mean)
 
     @property
-    def deviation(self) -> Float[np.ndarray, " features"]:
+    def deviation(self) -> PerFeature:
         """The standard deviation of every feature."""
         return np.sqrt(self.variance)
 
     def updated(
-        self,
-        X: Shaped[np.ndarray, "n features"],
-        *,
-        where: str = "Scaling.updated",
-        first_row: int = 0,
+        self, X: Rows, *, where: str = "Scaling.updated", first_row: int = 0
     ) -> "Scaling":
         """The scaling after more rows.
 
@@ -112,9 +113,7 @@ class Scaling(NamedTuple):
         mean = self.mean + apart * (new / total)
         return self._replace(num_rows=total, mean=mean, variance=variance)
 
-    def filled(
-        self, X: Shaped[np.ndarray, "n features"]
-    ) -> Shaped[np.ndarray, "n features"]:
+    def filled(self, X: Rows) -> Rows:
         """Rows in which a NaN is the mean of its feature, if this scaling `fills`.
 
         Before there are rows, that of the other rows of X; 0 if there is none.
@@ -128,13 +127,11 @@ class Scaling(NamedTuple):
         return np.where(missing, mean[None], X).astype(X.dtype)
 
     @property
-    def divisor(self) -> Float[np.ndarray, " features"]:
+    def divisor(self) -> PerFeature:
         """What centred rows are divided by: infinity makes a constant feature 0."""
         return np.where(self.constant, np.inf, self.deviation)
 
-    def moved(
-        self, X: Shaped[np.ndarray, "n features"], old: "Scaling"
-    ) -> Float[np.ndarray, "n features"]:
+    def moved(self, X: Rows, old: "Scaling") -> Rows:
         """Scaled rows of another scaling, as this one would have scaled them.
 
         Args:
@@ -145,15 +142,11 @@ class Scaling(NamedTuple):
         ratio, shift = deviation / self.divisor, (old.mean - self.mean) / self.divisor
         return X * ratio[None] + shift[None]
 
-    def undone(
-        self, X: Shaped[np.ndarray, "n features"]
-    ) -> Float[np.ndarray, "n features"]:
+    def undone(self, X: Rows) -> Rows:
         """Raw rows, from scaled ones."""
         return self.mean[None] + self.deviation[None] * X
 
-    def apply(
-        self, X: Shaped[np.ndarray, "n features"], dtype: DTypeLike = np.float32
-    ) -> Shaped[np.ndarray, "n features"]:
+    def apply(self, X: Rows, dtype: DTypeLike = np.float32) -> Rows:
         """Rows with the mean subtracted, divided by the standard deviation.
 
         Features that have been constant become 0, and so does a NaN if this scaling
@@ -182,7 +175,7 @@ def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
         warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
-def unscaled(where: str, X: Shaped[np.ndarray, "n features"]) -> str | None:
+def unscaled(where: str, X: Rows) -> str | None:
     """A warning about the scale of features, or None.
 
     A kernel of distances depends only on the features of largest spread; and in
@@ -273,16 +266,14 @@ def sampled(num_rows: int) -> Shaped[np.ndarray, " rows"]:
     return np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_ROWS)).astype(int)
 
 
-def distances_within(X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n n"]:
+def distances_within(X: Shaped[np.ndarray, "n d"]) -> Pairs:
     """`||x - z||^2` of all pairs of rows, in double precision."""
     X = np.asarray(X, np.float64)
     X = X - np.median(X, axis=0)[None]
     return squared_distances_of(X @ X.T)
 
 
-def squared_distances_of(
-    products: Float[np.ndarray, "n n"],
-) -> Float[np.ndarray, "n n"]:
+def squared_distances_of(products: Pairs) -> Pairs:
     """`||x - z||^2` of all pairs of rows, by their inner products."""
     squares = np.diag(products)
     sums = squares[:, None] + squares[None]
@@ -291,7 +282,7 @@ def squared_distances_of(
     return np.where(distances > 1e-12 * sums, distances, 0)
 
 
-def gamma_of_distances(distances: Float[np.ndarray, "n n"]) -> float:
+def gamma_of_distances(distances: Pairs) -> float:
     """The default gamma of squared distances; 0 if all are 0, NaN if one is."""
     if not np.all(np.isfinite(distances)):
         return float("nan")

@@ -64,11 +64,9 @@ def _on_automatic_mesh(leaf: Any) -> Any:
     own = getattr(leaf, "sharding", None)
     if not isinstance(own, NamedSharding) or not own.mesh.explicit_axes:
         return leaf
-    return jax.device_put(leaf, NamedSharding(_automatic_mesh(own.mesh), own.spec))
-
-
-def _automatic_mesh(mesh: Any) -> Mesh:
-    return Mesh(mesh.devices, mesh.axis_names)
+    mesh: Any = own.mesh
+    mesh = Mesh(mesh.devices, mesh.axis_names)
+    return jax.device_put(leaf, NamedSharding(mesh, own.spec))
 
 
 def varying(*trees: Any) -> tuple[Any, ...]:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Integer
 from budgetjax import checks, kernels, shown
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
+from budgetjax.shapes import Index, PerPair, PerRow, Scalar
 
 # The age of a free slot: younger than every support vector.
 FREE = int(np.iinfo(np.int32).max)
@@ -79,12 +80,12 @@ class Expansion(NamedTuple):
     """
 
     vectors: Float[Array, "rows features"]
-    squares: Float[Array, " rows"]
+    squares: PerRow
     terms: Float[Array, "rows both"]
     ages: Integer[Array, " rows"]
-    scale: Float[Array, ""]
-    num_active: Integer[Array, ""]
-    budget: Integer[Array, ""]
+    scale: Scalar
+    num_active: Index
+    budget: Index
     average: Average | None = None
 
     __repr__ = shown.short
@@ -106,7 +107,7 @@ class Expansion(NamedTuple):
         return self.ages != FREE
 
     @property
-    def free(self) -> Integer[Array, ""]:
+    def free(self) -> Index:
         """The first free slot; the spare one if there is none."""
         slots = jnp.arange(self.ages.shape[0], dtype=jnp.int32)
         return jnp.min(jnp.where(self.mask, slots[-1], slots))
@@ -133,12 +134,12 @@ class Newcomer(NamedTuple):
     """
 
     vector: Float[Array, " features"]
-    square: Float[Array, ""]
+    square: Scalar
     coefficients: Float[Array, " columns"]
-    age: Integer[Array, ""]
-    weight: Float[Array, ""]
-    kernel_row: Float[Array, " rows"]
-    kernel_self: Float[Array, ""]
+    age: Index
+    weight: Scalar
+    kernel_row: PerRow
+    kernel_self: Scalar
     step: Float[ArrayLike, ""] = 1.0
 
 
@@ -148,11 +149,11 @@ class Row(NamedTuple):
     A slot becomes free by the age `FREE`, with zeros elsewhere.
     """
 
-    slot: Integer[Array, ""]
+    slot: Index
     vector: Float[Array, " features"]
-    square: Float[Array, ""]
+    square: Scalar
     term: Float[Array, " both"]
-    age: Integer[Array, ""]
+    age: Index
 
 
 class Spread(NamedTuple):
@@ -163,7 +164,7 @@ class Spread(NamedTuple):
       term: shape `(both,)`, as a row of `Expansion.terms`.
     """
 
-    weights: Float[Array, " rows"]
+    weights: PerRow
     term: Float[Array, " both"]
 
 
@@ -182,9 +183,9 @@ class Edits(NamedTuple):
 
     rows: tuple[Row, ...]
     spreads: tuple[Spread, ...] = ()
-    shrink: Float[Array, ""] | None = None
-    fold: Float[Array, ""] | None = None
-    accrued: Float[Array, ""] | None = None
+    shrink: Scalar | None = None
+    fold: Scalar | None = None
+    accrued: Scalar | None = None
 
 
 def check_edits(where: str, kind: type, returned: Any) -> tuple[Any, Edits]:
@@ -276,7 +277,7 @@ def kernel_rows(
     return kernel.gram(X, expansion.vectors, squares, expansion.squares)
 
 
-def gram(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"]:
+def gram(kernel: Kernel, expansion: Expansion) -> PerPair:
     """`k(x_i, x_j)`, 0 where a slot is free; O(B^2 d)."""
     mask = expansion.mask
     rows = kernel_rows(kernel, expansion, expansion.vectors, expansion.squares)
@@ -291,29 +292,25 @@ def scores(
     return expansion.scale * products
 
 
-def norms(kernel: Kernel, expansion: Expansion) -> Float[Array, " rows"]:
+def norms(kernel: Kernel, expansion: Expansion) -> PerRow:
     """`||u_j||^2 k(x_j, x_j)`, the squared norm of every term; infinite where free."""
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     selves = kernel.diag(expansion.vectors, expansion.squares)
     return jnp.where(expansion.mask, lengths * selves, jnp.inf)
 
 
-def slot_of(
-    ages: Integer[Array, " rows"], age: Integer[Array, ""]
-) -> Integer[Array, ""]:
+def slot_of(ages: Integer[Array, " rows"], age: Index) -> Index:
     """The slot with this insertion round; ages are unique among active slots."""
     slots = jnp.arange(ages.shape[0], dtype=jnp.int32)
     return jnp.max(jnp.where(ages == age, slots, 0))
 
 
-def oldest(expansion: Expansion) -> Integer[Array, ""]:
+def oldest(expansion: Expansion) -> Index:
     """The slot of the smallest insertion round."""
     return slot_of(expansion.ages, jnp.min(expansion.ages))
 
 
-def oldest_least(
-    ages: Integer[Array, " rows"], values: Float[Array, " rows"]
-) -> Integer[Array, ""]:
+def oldest_least(ages: Integer[Array, " rows"], values: PerRow) -> Index:
     """The slot of the least value, the oldest of equal ones.
 
     Least values and a comparison, because an `argmin` is not vectorised on CPUs; the
@@ -331,7 +328,7 @@ def in_order(values: Float[Array, " n"]) -> Integer[Array, " n"]:
     return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)
 
 
-def term(expansion: Expansion, slot: Integer[Array, ""]) -> Float[Array, " both"]:
+def term(expansion: Expansion, slot: Index) -> Float[Array, " both"]:
     """The term of the vector in this slot, with its sums up to date."""
     stored = expansion.terms[slot]
     if expansion.average is None:
@@ -359,13 +356,13 @@ def newcomers_term(expansion: Expansion, newcomer: Newcomer) -> Float[Array, " b
     return jnp.concatenate([newcomer.coefficients, nothing])
 
 
-def row(expansion: Expansion, newcomer: Newcomer, slot: Integer[Array, ""]) -> Row:
+def row(expansion: Expansion, newcomer: Newcomer, slot: Index) -> Row:
     """The newcomer, in this slot."""
     own = newcomers_term(expansion, newcomer)
     return Row(slot, newcomer.vector, newcomer.square, own, newcomer.age)
 
 
-def freed(expansion: Expansion, slot: Integer[Array, ""]) -> Row:
+def freed(expansion: Expansion, slot: Index) -> Row:
     """This slot, free."""
     return Row(
         slot,
@@ -376,14 +373,14 @@ def freed(expansion: Expansion, slot: Integer[Array, ""]) -> Row:
     )
 
 
-def put(array: Array, slot: Integer[Array, ""], value: Array, axis: int = 0) -> Array:
+def put(array: Array, slot: Index, value: Array, axis: int = 0) -> Array:
     """The array with one row (or column) written; `NOWHERE` is its last."""
     index = jnp.where(slot == NOWHERE, array.shape[axis] - 1, slot)
     return jax.lax.dynamic_update_index_in_dim(array, value, index, axis)
 
 
 def fold_term(
-    expansion: Expansion, terms: Float[Array, "*rows both"], fold: Float[Array, ""]
+    expansion: Expansion, terms: Float[Array, "*rows both"], fold: Scalar
 ) -> Float[Array, "*rows both"]:
     """The terms with their coefficients multiplied; sums are of true coefficients."""
     if expansion.average is None:
@@ -423,7 +420,7 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     )
 
 
-def shrunk(scale: Float[Array, ""], edits: Edits) -> Float[Array, ""]:
+def shrunk(scale: Scalar, edits: Edits) -> Scalar:
     """The scale after the edits."""
     if edits.shrink is not None:
         scale = scale * edits.shrink
@@ -440,7 +437,7 @@ def no_edits(like: Edits) -> Edits:
     return blank._replace(rows=rows, shrink=one.shrink, fold=one.fold)
 
 
-def fold(scale: Float[Array, ""]) -> Float[Array, ""]:
+def fold(scale: Scalar) -> Scalar:
     """The factor of the stored coefficients that keeps the scale from underflow.
 
     1 while the scale is in a safe range, else the power of two next below it, so that
@@ -451,7 +448,7 @@ def fold(scale: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.where(scale < SMALLEST_SCALE, power, 1).astype(scale.dtype)
 
 
-def folded(expansion: Expansion, edits: Edits) -> tuple[Edits, Float[Array, ""]]:
+def folded(expansion: Expansion, edits: Edits) -> tuple[Edits, Scalar]:
     """Edits that keep the scale of a model that shrinks in a safe range; and the fold.
 
     Their rows and spreads are given for the scale of `expansion`.
@@ -485,14 +482,14 @@ def with_vectors(
     return expansion._replace(vectors=vectors, squares=squares)
 
 
-def whitening(kernel: Kernel, expansion: Expansion) -> Float[Array, "rows rows"]:
+def whitening(kernel: Kernel, expansion: Expansion) -> PerPair:
     """`V diag(w)^(-1/2)` of `K = V diag(w) V^T`, without what is rounding in `w`."""
     w, V = jnp.linalg.eigh(gram(kernel, expansion))
     keep = w > SMALLEST_EIGENVALUE * w[-1]
     return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
 
 
-def whole_squared_norm(kernel: Kernel, expansion: Expansion) -> Float[Array, ""]:
+def whole_squared_norm(kernel: Kernel, expansion: Expansion) -> Scalar:
     """`||sum_j u_j phi(x_j)||^2`; O(B^2 (d + C))."""
     responses = jnp.matmul(
         gram(kernel, expansion), expansion.coefficients, precision="highest"
@@ -501,8 +498,8 @@ def whole_squared_norm(kernel: Kernel, expansion: Expansion) -> Float[Array, ""]
 
 
 def squared_norm_after(
-    kernel: Kernel, expansion: Expansion, squared_norm: Float[Array, ""], edits: Edits
-) -> Float[Array, ""]:
+    kernel: Kernel, expansion: Expansion, squared_norm: Scalar, edits: Edits
+) -> Scalar:
     """`||sum_j u_j phi(x_j)||^2` after the rows and spreads, from its value before.
 
     With the change `g` of the function, `||f + g||^2 = ||f||^2 + 2 <f, g> + ||g||^2`.
@@ -514,19 +511,13 @@ def squared_norm_after(
         return whole_squared_norm(kernel, write(expansion, edits))
     wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
     slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
-    new = jnp.stack([row.term[:columns] for row in rows])
-    changes = jnp.concatenate(
-        [
-            jnp.where(wanted, new, 0),
-            jnp.where(wanted, -expansion.coefficients[slots], 0),
-        ]
-    )
-    points = jnp.concatenate(
-        [jnp.stack([row.vector for row in rows]), expansion.vectors[slots]]
-    )
-    squares = jnp.concatenate(
-        [jnp.stack([row.square for row in rows]), expansion.squares[slots]]
-    )
+    new = jnp.where(wanted, jnp.stack([row.term[:columns] for row in rows]), 0)
+    old = jnp.where(wanted, -expansion.coefficients[slots], 0)
+    changes = jnp.concatenate([new, old])
+    points = jnp.stack([row.vector for row in rows])
+    points = jnp.concatenate([points, expansion.vectors[slots]])
+    squares = jnp.stack([row.square for row in rows])
+    squares = jnp.concatenate([squares, expansion.squares[slots]])
     at_points = jnp.matmul(
         kernel_rows(kernel, expansion, points, squares),
         expansion.coefficients,
@@ -540,10 +531,10 @@ def squared_norm_after(
 def into_ball(
     kernel: Kernel,
     expansion: Expansion,
-    squared_norm: Float[Array, ""],
+    squared_norm: Scalar,
     edits: Edits,
-    radius: Float[Array, ""] | float,
-) -> tuple[Edits, Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+    radius: Scalar | float,
+) -> tuple[Edits, Scalar, Scalar, Scalar]:
     """Edits that then scale the model into a ball, `||f|| <= radius`.
 
     Args:

@@ -11,7 +11,7 @@ import pytest
 import budgetjax as bj
 from budgetjax import losses, support_set
 from budgetjax.estimators import BudgetedKernelClassifier
-from budgetjax.online.algorithm import columns_of, start
+from budgetjax.online.algorithm import start
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
@@ -29,11 +29,17 @@ class State(NamedTuple):
 
 
 def init(
-    kernel, *, num_classes=2, rate=0.5, dtype=jnp.float32, capacity=None, **sizes
+    kernel,
+    *,
+    num_features,
+    budget,
+    num_classes=2,
+    rate=0.5,
+    dtype=jnp.float32,
+    capacity=None,
 ) -> State:
-    columns = columns_of("fading.init", num_classes)
-    sizes |= {"num_columns": columns, "capacity": capacity, "dtype": np.dtype(dtype)}
-    shared = start("fading.init", kernel, **sizes)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start("fading.init", kernel, *sizes)
     return State(**shared, maintenance=bj.RemoveOldest(), rate=jnp.asarray(rate, dtype))
 
 

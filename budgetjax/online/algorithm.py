@@ -8,22 +8,15 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import (
-    checks,
-    counter,
-    examples,
-    kernels,
-    sharding,
-    shown,
-    support_set,
-)
+from budgetjax import checks, counter, examples, kernels, sharding, shown, support_set
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative
 from budgetjax.online.maintenance.strategy import again
+from budgetjax.shapes import Basis, Flag, Weights
 from budgetjax.support_set import Average, Edits, Newcomer
 
 # So that an editor knows the arguments of an `init`, and the fields of its state.
@@ -36,16 +29,12 @@ def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     return jnp.zeros(ahead.shape, state.expansion.scale.dtype)
 
 
-def basis(state: Any) -> Float[Array, "rows features"]:
+def basis(state: Any) -> Basis:
     """An orthonormal basis of the span of the support vectors."""
     return support_set.whitening(state.kernel, state.expansion)
 
 
-def with_weights(
-    state: Any,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "columns features"],
-) -> Any:
+def with_weights(state: Any, root: Basis, weights: Weights) -> Any:
     """The coefficients, and nothing that depends on them."""
     coefficients = jnp.matmul(root, weights.T, precision="highest")
     expansion = support_set.with_coefficients(state.expansion, coefficients)
@@ -164,7 +153,7 @@ class Algorithm(Generic[Arguments, State]):
 
     name: str
     init: Callable[Arguments, State]
-    violates: Callable[[Any, Array, Array], Bool[Array, ""]] | None = None
+    violates: Callable[[Any, Array, Array], Flag] | None = None
     update: Callable[[Any, Array, Array, Newcomer], tuple[Any, Edits]] | None = None
     decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
     block: Callable[..., tuple[Any, Array]] = conservative.block
@@ -252,27 +241,32 @@ def settled(state: Any) -> Any:
 def start(
     where: str,
     kernel: Kernel,
-    *,
     num_features: int,
-    num_columns: int,
     budget: ArrayLike,
+    num_classes: int | None,
     capacity: int | None,
-    dtype: np.dtype,
+    dtype: DTypeLike,
+    *,
+    num_outputs: int | None = None,
     average: bool | int = False,
 ) -> dict[str, Any]:
-    """The fields that all states share, of an empty model; errors name `where`."""
+    """The fields that all states share, of an empty model; errors name `where`.
+
+    `num_outputs` is None where an algorithm takes labels only.
+    """
+    kind = checks.float_dtype(where, dtype)
     expansion = support_set.empty(
         where,
         num_features=num_features,
-        num_columns=num_columns,
+        num_columns=_num_columns(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
-        dtype=dtype,
-        average=_averaging(where, average, dtype),
+        dtype=kind,
+        average=_averaging(where, average, kind),
     )
     return {
         "algorithm": checks.algorithm_of(where),
-        "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], dtype),
+        "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], kind),
         "expansion": expansion,
         "num_seen": Counter.of(0),
         "num_mistakes": Counter.of(0),
@@ -280,13 +274,8 @@ def start(
     }
 
 
-def columns_of(
-    where: str, num_classes: int | None, num_outputs: int | None = None
-) -> int:
-    """Columns of coefficients: one for two classes, and one per real output.
-
-    `num_outputs` is None where an algorithm takes labels only.
-    """
+def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
+    """Columns of coefficients: one for two classes, and one per real output."""
     if num_outputs is not None:
         outputs = checks.size(where, "num_outputs", num_outputs)
         if num_classes is None:

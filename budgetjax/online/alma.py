@@ -6,15 +6,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel, Normalized
 from budgetjax.online import algorithm
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 # Theorem 3: B in units of 1 / alpha, and C.
@@ -35,8 +35,8 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    squared_norm: Float[Array, ""]
-    alpha: Float[Array, ""]
+    squared_norm: Scalar
+    alpha: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -95,16 +95,8 @@ def init(
     Differences from the paper: the budget, and more than two classes.
     """
     where = "alma.init"
-    dtype = checks.float_dtype(where, dtype)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
     if not (kernel.stationary or isinstance(kernel, Normalized)):
         raise ValueError(
             f"{where}: kernel must have k(x, x) = 1, as Normalized(kernel) has, got "
@@ -116,15 +108,13 @@ def init(
         raise ValueError(f"{where}: alpha must be at most 1, got {known}")
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         squared_norm=jnp.zeros((), dtype),
         alpha=near,
     )
 
 
-def _root(state: State) -> Float[Array, ""]:
+def _root(state: State) -> Scalar:
     """`sqrt(k)`, with k - 1 updates so far."""
     wide = np.promote_types(state.alpha.dtype, np.float32)
     return jnp.sqrt(state.num_updates.real(wide) + 1).astype(state.alpha.dtype)
@@ -135,24 +125,19 @@ def _length(columns: int) -> float:
     return 1.0 if columns == 1 else math.sqrt(2)
 
 
-def _threshold(state: State) -> Float[Array, ""]:
+def _threshold(state: State) -> Scalar:
     """The margin, of scores, up to which an example changes the model."""
     gamma = THRESHOLD / (state.alpha * _root(state))
     return (1 - state.alpha) * gamma * _length(state.expansion.num_columns)
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True on a margin of at most `(1 - alpha) gamma_k`."""
     return losses.margin(score, y) <= _threshold(state)
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room; the model goes into the ball."""
     expansion = state.expansion

@@ -5,18 +5,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jaxtyping import Array, Bool, Float
 
 from budgetjax import checks, losses, sharding, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.landmarks import given
 from budgetjax.online.maintenance import Maintenance, MultiMerge, started
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.span import Span
+from budgetjax.shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
 
 # Lambda of the Pegasos that chooses the support vectors. Larger ones let fewer examples
@@ -49,11 +50,11 @@ class State(NamedTuple):
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
     span: Span
-    certainty: Float[Array, "rows rows"]
-    confidence: Float[Array, ""]
-    drift: Float[Array, ""]
-    moves: Float[Array, ""]
-    num_moves: Integer[Array, ""]
+    certainty: PerPair
+    confidence: Scalar
+    drift: Scalar
+    moves: Scalar
+    num_moves: Index
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -140,17 +141,9 @@ def init(
     lambda is 0.0001.
     """
     where = "arow.init"
-    kind = checks.float_dtype(where, dtype)
-    checks.matrix_dtype(where, kind)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
+    checks.matrix_dtype(where, dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -161,13 +154,13 @@ def init(
             )
         shared["expansion"], basis = given(where, kernel, expansion, landmarks)
     else:
-        basis = span.empty(where, expansion.ages.shape[0], kind)
+        basis = span.empty(where, expansion.ages.shape[0], dtype)
         if isinstance(maintenance, MultiMerge) or hasattr(maintenance, "make_room"):
             raise ValueError(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"
             )
-        strategy = started(where, maintenance, kernel, expansion, seed)
+        strategy = started(where, maintenance, shared, seed)
         counts = jnp.zeros_like(expansion.terms)
     return State(
         **shared,
@@ -176,17 +169,15 @@ def init(
         span=basis,
         certainty=jnp.zeros_like(basis.root),
         confidence=checks.as_leaf(
-            where, "confidence", confidence, kind, checks.positive
+            where, "confidence", confidence, dtype, checks.positive
         ),
-        drift=checks.as_leaf(where, "drift", drift, kind, checks.part),
-        moves=checks.as_leaf(where, "moves", moves, kind, checks.non_negative),
+        drift=checks.as_leaf(where, "drift", drift, dtype, checks.part),
+        moves=checks.as_leaf(where, "moves", moves, dtype, checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 
@@ -202,7 +193,7 @@ class Model(NamedTuple):
     """
 
     span: Span
-    certainty: Float[Array, "rows rows"]
+    certainty: PerPair
     terms: Float[Array, "rows columns"]
     mask: Bool[Array, " rows"]
 
@@ -222,16 +213,13 @@ class Moved(NamedTuple):
     model: Model
     maintenance: Maintenance | None
     counts: Float[Array, "rows columns"] | None
-    kernel_row: Float[Array, " rows"]
+    kernel_row: PerRow
     rows: tuple[Row, ...]
     spreads: tuple[Spread, ...]
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """Steps 1 and 2."""
     moved, num_moves = _moved(state, y, newcomer)
@@ -276,9 +264,7 @@ def update(
     return new, Edits(rows, spreads)
 
 
-def _moved(
-    state: State, y: Shaped[Array, ""], newcomer: Newcomer
-) -> tuple[Moved, Integer[Array, ""]]:
+def _moved(state: State, y: Label, newcomer: Newcomer) -> tuple[Moved, Index]:
     """Step 1, where it is allowed and asked for, and the number of moves."""
     expansion = state.expansion
     kernel_row = jnp.where(expansion.mask, newcomer.kernel_row, 0)
@@ -319,10 +305,10 @@ def _moved(
 def _move(
     state: State,
     model: Model,
-    counts: Float[Array, " columns"],
-    y: Shaped[Array, ""],
+    counts: Score,
+    y: Label,
     newcomer: Newcomer,
-    kernel_row: Float[Array, " rows"],
+    kernel_row: PerRow,
 ) -> Moved:
     """The example enters Pegasos; the model follows, one slot after the other."""
     kernel, expansion = state.kernel, state.expansion
@@ -372,10 +358,10 @@ def _move(
 
 def _exchanged(
     model: Model,
-    slot: Integer[Array, ""],
-    kernel_row: Float[Array, " rows"],
-    kernel_self: Float[Array, ""],
-    num_active: Integer[Array, ""],
+    slot: Index,
+    kernel_row: PerRow,
+    kernel_self: Scalar,
+    num_active: Index,
 ) -> tuple[Model, Spread]:
     """The model projected onto the span with another vector in a slot; O(B^2 + B C).
 

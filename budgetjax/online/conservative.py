@@ -45,6 +45,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import kernels, losses, sharding, support_set
+from budgetjax.shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
 
 
@@ -65,11 +66,11 @@ class Block(NamedTuple):
       averaged: which rounds are in an average of iterates, shape `(size,)`, or None.
     """
 
-    X: Float[Array, "size features"]
-    y: Shaped[Array, "size ..."]
-    weights: Float[Array, " size"]
-    squares: Float[Array, " size"]
-    selves: Float[Array, " size"]
+    X: Examples
+    y: Targets
+    weights: PerExample
+    squares: PerExample
+    selves: PerExample
     gram: Float[Array, "size size"]
     clocks: Integer[Array, " ticks"]
     decay: Float[Array, " ticks"]
@@ -95,22 +96,22 @@ class Loop(NamedTuple):
 
     state: Any
     kernel_rows: Float[Array, "size rows"]
-    raw: Float[Array, "size columns"]
-    scores: Float[Array, "size columns"]
-    next: Integer[Array, ""]
-    last: Integer[Array, ""]
+    raw: Scores
+    scores: Scores
+    next: Index
+    last: Index
     edits: Edits
-    columns: tuple[Float[Array, " size"], ...]
+    columns: tuple[PerExample, ...]
 
 
 def block(
     algorithm: Any,
     state: Any,
-    X: Float[Array, "size features"],
-    y: Shaped[Array, "size ..."],
-    weights: Float[Array, " size"],
+    X: Examples,
+    y: Targets,
+    weights: PerExample,
     axis: str | None = None,
-) -> tuple[Any, Float[Array, "size columns"]]:
+) -> tuple[Any, Scores]:
     """The examples of a block in order: one round of a conservative learner each.
 
     The scores of the whole block are two matrix products. They are right up to the
@@ -217,16 +218,14 @@ def block(
     return _finished(block, state, loop, y, present)
 
 
-def _full(loop: Loop) -> Bool[Array, ""]:
+def _full(loop: Loop) -> Flag:
     """Whether the pending newcomer, if there is one, takes the last free slot."""
     entering = loop.edits.rows[-1].slot != NOWHERE
     expansion = loop.state.expansion
     return expansion.num_active + entering.astype(jnp.int32) >= expansion.budget
 
 
-def _with_room(
-    algorithm: Any, block: Block, loop: Loop, wanted: Bool[Array, ""]
-) -> Loop:
+def _with_room(algorithm: Any, block: Block, loop: Loop, wanted: Flag) -> Loop:
     """The loop with nothing pending, and with free slots where they are wanted.
 
     The kernel rows are computed anew, which costs what it costs to begin a block.
@@ -287,12 +286,8 @@ def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
 
 
 def _finished(
-    block: Block,
-    state: Any,
-    loop: Loop,
-    y: Shaped[Array, "size ..."],
-    present: Bool[Array, " size"],
-) -> tuple[Any, Float[Array, "size columns"]]:
+    block: Block, state: Any, loop: Loop, y: Targets, present: Bool[Array, " size"]
+) -> tuple[Any, Scores]:
     """The state after the last violation and the rounds behind it, and the scores."""
     size = y.shape[0]
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
@@ -319,9 +314,7 @@ def running_sums(values: Shaped[Array, " n"]) -> Shaped[Array, " n"]:
     return jnp.sum(jnp.where(before, values[None], 0), axis=1, dtype=values.dtype)
 
 
-def decayed_scale(
-    scale: Float[Array, ""], decay: Float[Array, "*n"]
-) -> Float[Array, "*n"]:
+def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """The scale after a decay, given by its logarithm.
 
     Never so small that what an update divides by it overflows.
@@ -348,17 +341,13 @@ def _averaged(
     return present & seen.reaches(average.start)
 
 
-def _scale(
-    block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
-) -> Float[Array, ""]:
+def _scale(block: Block, state: Any, last: Index, i: Index | int) -> Scalar:
     """The scale before round `i`, if the model has not changed since round `last`."""
     decay = block.decay[i] - block.decay[last + 1]
     return decayed_scale(state.expansion.scale, decay)
 
 
-def _since(
-    block: Block, state: Any, last: Integer[Array, ""], i: Integer[Array, ""] | int
-) -> Float[Array, ""]:
+def _since(block: Block, state: Any, last: Index, i: Index | int) -> Scalar:
     """The sum of the scales before round `i`, for the average of iterates."""
     expansion, averaged = state.expansion, block.averaged
     assert averaged is not None, "a block counts rounds where iterates are averaged"
@@ -393,7 +382,7 @@ def _violation(algorithm: Any, block: Block, loop: Loop) -> Loop:
     return Loop(state, kernel_rows, raw, scores, following, i, edits, columns)
 
 
-def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
+def _only_if(alive: Flag, new: Loop, old: Loop) -> Loop:
     """The loop after a violation, or, if there was none, with nothing pending.
 
     The large arrays are those of `new` in both cases: they have taken the edits of the
@@ -431,13 +420,8 @@ def _only_if(alive: Bool[Array, ""], new: Loop, old: Loop) -> Loop:
 
 
 def _look(
-    algorithm: Any,
-    block: Block,
-    state: Any,
-    raw: Float[Array, "size columns"],
-    scores: Float[Array, "size columns"],
-    start: Integer[Array, ""],
-) -> tuple[Float[Array, "size columns"], Integer[Array, ""]]:
+    algorithm: Any, block: Block, state: Any, raw: Scores, scores: Scores, start: Index
+) -> tuple[Scores, Index]:
     """The scores with those from `start` on renewed, and the first that violates.
 
     The model last changed in the round before `start`. Every example is tested by its
@@ -463,10 +447,10 @@ def _update(
     block: Block,
     state: Any,
     kernel_rows: Float[Array, "size rows"],
-    scores: Float[Array, "size columns"],
-    i: Integer[Array, ""],
-    last: Integer[Array, ""],
-) -> tuple[Any, Edits, tuple[Float[Array, " size"], ...]]:
+    scores: Scores,
+    i: Index,
+    last: Index,
+) -> tuple[Any, Edits, tuple[PerExample, ...]]:
     """The update of example `i`: the state but for the support set, and the edits.
 
     With the kernel columns, against the block, of all their rows but the last, which is
@@ -517,11 +501,8 @@ def _without_example(edits: Edits) -> Edits:
 
 
 def _complete(
-    block: Block,
-    edits: Edits,
-    columns: tuple[Float[Array, " size"], ...],
-    i: Integer[Array, ""],
-) -> tuple[Edits, tuple[Float[Array, " size"], ...]]:
+    block: Block, edits: Edits, columns: tuple[PerExample, ...], i: Index
+) -> tuple[Edits, tuple[PerExample, ...]]:
     """The edits and kernel columns with those of example `i` itself."""
     own = edits.rows[-1]
     own = Row(own.slot, block.X[i], block.squares[i], own.term, block.clocks[i] + 1)
@@ -531,10 +512,10 @@ def _complete(
 def _push(
     state: Any,
     kernel_rows: Float[Array, "size rows"],
-    raw: Float[Array, "size columns"],
+    raw: Scores,
     edits: Edits,
-    columns: tuple[Float[Array, " size"], ...],
-) -> Float[Array, "size columns"]:
+    columns: tuple[PerExample, ...],
+) -> Scores:
     """The unscaled scores of the model with the edits."""
     num_columns = raw.shape[1]
     coefficients = state.expansion.coefficients

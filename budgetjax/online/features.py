@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import optax
 from jax.tree_util import Partial
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Float
 
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
+from budgetjax.shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.support_set import Expansion
 
 _SGD = optax.sgd(0.2)
@@ -56,7 +57,7 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     root: Float[Array, "rows rows"] | None
-    tolerance: Float[Array, ""]
+    tolerance: Scalar
     loss: Callable[..., Array]
     weights: Float[Array, "rows columns"]
     sums: Float[Array, "rows columns"] | None
@@ -72,13 +73,12 @@ class State(NamedTuple):
 def start(
     where: str,
     shared: dict[str, Any],
-    *,
-    root: Float[Array, "rows rows"] | None,
-    tolerance: ArrayLike,
     num_classes: int | None,
     num_outputs: int,
     loss: Callable[..., Array] | None,
     optimizer: optax.GradientTransformation | None,
+    root: Float[Array, "rows rows"] | None = None,
+    tolerance: ArrayLike = 0.0,
 ) -> State:
     """A model of weights 0 from the fields of `algorithm.start`."""
     optimizer = OPTIMIZER if optimizer is None else optimizer
@@ -114,11 +114,7 @@ def start(
 
 
 def learn(
-    state: State,
-    features: Float[Array, " rows"],
-    score: Float[Array, " columns"],
-    y: Shaped[Array, "*outputs"],
-    weight: Float[Array, ""],
+    state: State, features: PerRow, score: Score, y: Target, weight: Scalar
 ) -> State:
     """One step of the optimiser, if the example has a weight."""
     present = weight > 0
@@ -153,7 +149,7 @@ def learn(
     )
 
 
-def moved(gradient: Float[Array, " columns"]) -> Bool[Array, ""]:
+def moved(gradient: Score) -> Flag:
     """Whether the loss asks for a change."""
     return jnp.any(gradient != 0)
 
@@ -171,11 +167,7 @@ def expanded(state: State) -> State:
     return state._replace(expansion=state.expansion._replace(terms=terms))
 
 
-def with_weights(
-    state: State,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "columns features"],
-) -> State:
+def with_weights(state: State, root: Basis, weights: Weights) -> State:
     """The weights, and the expansion as they say; sums of an average begin anew."""
     expansion = support_set.with_coefficients(
         state.expansion, jnp.matmul(root, weights.T, precision="highest")

@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
-from budgetjax import checks, losses, shown, support_set
+from budgetjax import losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -27,7 +27,7 @@ class State(NamedTuple):
     algorithm: Name
     kernel: Kernel
     expansion: Expansion
-    slack: Float[Array, ""]
+    slack: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -103,33 +103,18 @@ def init(
             f"{where}: num_classes must be 2, all that a Forgetron learns, got "
             f"{num_classes!r}"
         )
-    dtype = checks.float_dtype(where, dtype)
-    return State(
-        **start(
-            where,
-            kernel,
-            num_features=num_features,
-            num_columns=1,
-            budget=budget,
-            capacity=capacity,
-            dtype=dtype,
-        ),
-        slack=jnp.zeros((), dtype),
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
+    return State(**shared, slack=jnp.zeros((), dtype))
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True on a mistake."""
     return losses.margin(score, y) <= 0
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """Steps (1), (2) and (3) of Fig. 1."""
     expansion = state.expansion

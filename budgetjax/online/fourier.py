@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import checks
 from budgetjax.kernels import RBF, Kernel, Laplacian
 from budgetjax.online import features
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.features import State
 from budgetjax.support_set import FREE
 
@@ -101,27 +101,18 @@ def init(
     Differences from the paper: any optimiser.
     """
     where = "fourier.init"
-    kind = checks.float_dtype(where, dtype)
     if not isinstance(kernel, RBF | Laplacian):
         raise ValueError(
             f"{where}: kernel must be an RBF or Laplacian, whose Fourier transform is "
             f"known, got {type(kernel).__name__}"
         )
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes, num_outputs),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-        average=average,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
     known = checks.concrete(budget)
     if known is not None and known % 2:
         raise ValueError(f"{where}: budget must be even, got {budget}")
     expansion = shared["expansion"]
-    rows = expansion.ages.shape[0]
+    rows, kind = expansion.ages.shape[0], expansion.vectors.dtype
     slots = jnp.arange(rows, dtype=jnp.int32)
     active = slots < expansion.budget
     key = jax.random.key(jnp.asarray(checks.seed(where, seed), jnp.int32))
@@ -144,16 +135,7 @@ def init(
         ages=jnp.where(active, slots + 1, FREE),
         num_active=jnp.array(expansion.budget),
     )
-    return features.start(
-        where,
-        shared,
-        root=None,
-        tolerance=0.0,
-        num_classes=num_classes,
-        num_outputs=num_outputs,
-        loss=loss,
-        optimizer=optimizer,
-    )
+    return features.start(where, shared, num_classes, num_outputs, loss, optimizer)
 
 
 def block(

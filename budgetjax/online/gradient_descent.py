@@ -8,16 +8,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
-from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Integer, Shaped
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Integer
 
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm
+from budgetjax.online.algorithm import Algorithm, Arguments
 from budgetjax.online.conservative import running_sums
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 # The logarithm of the factor of a round that forgets the model, which must not be 0:
@@ -34,8 +36,8 @@ class Ball(NamedTuple):
       squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
     """
 
-    unit: Float[Array, ""]
-    squared_norm: Float[Array, ""]
+    unit: Scalar
+    squared_norm: Scalar
 
 
 class State(NamedTuple):
@@ -56,8 +58,8 @@ class State(NamedTuple):
     expansion: Expansion
     maintenance: Maintenance
     loss: Callable[..., Array]
-    learning_rate: Float[Array, ""] | Partial | None
-    regularization: Float[Array, ""]
+    learning_rate: Scalar | Partial | None
+    regularization: Scalar
     ball: Ball | None
     num_seen: Counter
     num_mistakes: Counter
@@ -68,47 +70,30 @@ class State(NamedTuple):
 
 def start(
     where: str,
-    kernel: Kernel,
+    shared: dict[str, Any],
     *,
-    num_features: int,
     num_classes: int | None,
     num_outputs: int = 1,
-    budget: ArrayLike,
     loss: Callable[..., Array] | None,
     learning_rate: ArrayLike | Callable[[Array], Array] | None,
     regularization: ArrayLike,
-    maintenance: Maintenance | None,
-    average: bool | int,
-    seed: ArrayLike,
-    capacity: int | None,
-    dtype: DTypeLike,
+    maintenance: Maintenance | None = None,
+    seed: ArrayLike = 0,
     project_to_ball: bool = False,
 ) -> State:
-    """An empty model of any learner by gradient descent; errors name `where`."""
-    kind = checks.float_dtype(where, dtype)
-    shared = algorithm.start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=algorithm.columns_of(where, num_classes, num_outputs),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-        average=average,
-    )
+    """An empty model of any of these learners from the fields of `algorithm.start`."""
+    expansion = shared["expansion"]
+    kind = expansion.vectors.dtype
     strength = checks.as_leaf(
         where, "regularization", regularization, kind, checks.non_negative
     )
     if learning_rate is None:
         # Then the scale of the model is the step size; see `decay`.
-        expansion = shared["expansion"]
         shared["expansion"] = expansion._replace(scale=1 / strength)
     project = checks.flag(where, "project_to_ball", project_to_ball)
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,
@@ -146,18 +131,13 @@ def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
     return checks.as_leaf(where, "learning_rate", given, dtype, checks.positive)
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, "*outputs"]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Target) -> Flag:
     """True where the loss has a gradient."""
     return jnp.any(losses.gradient(state.loss, score, y) != 0)
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, "*outputs"],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Target, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
     expansion = state.expansion
@@ -183,7 +163,7 @@ def update(
     return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
 
 
-def _unit(state: State) -> Float[Array, ""]:
+def _unit(state: State) -> Scalar:
     """The learning rate by the scale; exact where it is a rounding of 1."""
     if state.learning_rate is not None:
         seen = state.num_seen.real(_wide(state))
@@ -197,7 +177,7 @@ def _wide(state: State) -> np.dtype:
     return np.promote_types(state.regularization.dtype, jnp.float32)
 
 
-def _rate(state: State, seen: Float[Array, ""]) -> Float[Array, ""]:
+def _rate(state: State, seen: Scalar) -> Scalar:
     """The learning rate, a number or a schedule, after so many rounds."""
     given = state.learning_rate
     if isinstance(given, Partial):
@@ -227,11 +207,7 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     return running_sums(jnp.where(ahead > before, decay, 0))
 
 
-def with_weights(
-    state: State,
-    root: Float[Array, "rows features"],
-    weights: Float[Array, "columns features"],
-) -> State:
+def with_weights(state: State, root: Basis, weights: Weights) -> State:
     """The coefficients, with a scale that is not small.
 
     Without a ball and a learning rate the scale is the step size, and stays as it is;
@@ -254,3 +230,16 @@ def restarted(state: State) -> State:
         return state
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
     return state._replace(ball=state.ball._replace(squared_norm=norm))
+
+
+def learner(name: str, init: Callable[Arguments, State]) -> Algorithm[Arguments, State]:
+    """The algorithm with this name and `init`."""
+    return Algorithm(
+        name,
+        init,
+        violates,
+        update,
+        decay,
+        with_weights=with_weights,
+        restarted=restarted,
+    )

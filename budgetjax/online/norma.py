@@ -9,7 +9,7 @@ from jaxtyping import Array
 from budgetjax import checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import RemoveOldest
 
 
@@ -63,30 +63,18 @@ def init(
     if learning_rate is None:
         learning_rate = gradient_descent.usual_rate(num_classes)
     checks.positive(where, "learning_rate", learning_rate)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
     return gradient_descent.start(
         where,
-        kernel,
-        num_features=num_features,
-        budget=budget,
+        shared,
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
         num_classes=num_classes,
         num_outputs=num_outputs,
         maintenance=RemoveOldest(),
-        average=average,
-        seed=0,
-        capacity=capacity,
-        dtype=dtype,
     )
 
 
-norma = Algorithm(
-    "norma",
-    init,
-    gradient_descent.violates,
-    gradient_descent.update,
-    gradient_descent.decay,
-    with_weights=gradient_descent.with_weights,
-    restarted=gradient_descent.restarted,
-)
+norma = gradient_descent.learner("norma", init)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import checks, kernels, losses, support_set
 from budgetjax.kernels import Kernel
 from budgetjax.online import features, span
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.features import State
 from budgetjax.online.landmarks import given
 from budgetjax.support_set import NOWHERE
@@ -80,37 +80,21 @@ def init(
     that are given have a ridge of 0.001 of the diagonal of their kernel matrix.
     """
     where = "nystrom.init"
-    kind = checks.float_dtype(where, dtype)
-    checks.matrix_dtype(where, kind)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes, num_outputs),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-        average=average,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
+    checks.matrix_dtype(where, dtype)
     rows = shared["expansion"].ages.shape[0]
-    matrix = jax.ShapeDtypeStruct((rows, rows), kind)
+    matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
     checks.check_memory(where, rows - 1, matrix)
-    root = jnp.zeros(matrix.shape, kind)
+    root = jnp.zeros(matrix.shape, dtype)
     if landmarks is not None:
         shared["expansion"], basis = given(
             where, shared["kernel"], shared["expansion"], landmarks
         )
         root = basis.root
-    return features.start(
-        where,
-        shared,
-        root=root,
-        tolerance=checks.positive(where, "tolerance", tolerance),
-        num_classes=num_classes,
-        num_outputs=num_outputs,
-        loss=loss,
-        optimizer=optimizer,
-    )
+    checks.positive(where, "tolerance", tolerance)
+    targets = num_classes, num_outputs, loss
+    return features.start(where, shared, *targets, optimizer, root, tolerance)
 
 
 def block(

@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -32,8 +32,8 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    largest_step: Float[Array, ""]
-    damping: Float[Array, ""]
+    largest_step: Scalar
+    damping: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -103,42 +103,26 @@ def init(
     `ProjectOntoNewcomer`), so any strategy goes with any variant.
     """
     where = "passive_aggressive.init"
-    dtype = checks.float_dtype(where, dtype)
     if not isinstance(variant, str) or variant not in VARIANTS:
         raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-        average=average,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, average=average)
     C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         largest_step=C if variant == "PA-I" else jnp.full_like(C, jnp.finfo(dtype).max),
         damping=1 / (2 * C) if variant == "PA-II" else jnp.zeros_like(C),
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters with tau; the strategy makes room for it."""
     columns = 1 if score.shape[0] == 1 else 2

@@ -1,14 +1,16 @@
 """Pegasos on a budget, binary and multi-class; see `init`."""
 
+import dataclasses
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import Maintenance
+from budgetjax.shapes import Flag, Label, Score
 
 
 def init(
@@ -69,39 +71,28 @@ def init(
     projection onto the ball is off unless asked for.
     """
     where = "pegasos.init"
-    checks.size(where, "num_classes", num_classes, at_least=2)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, average=average)
     return gradient_descent.start(
         where,
-        kernel,
-        num_features=num_features,
-        budget=budget,
+        shared,
         loss=losses.hinge,
         learning_rate=None,
         regularization=checks.positive(where, "regularization", regularization),
         num_classes=num_classes,
         maintenance=maintenance,
-        average=average,
         seed=seed,
-        capacity=capacity,
-        dtype=dtype,
         project_to_ball=project_to_ball,
     )
 
 
-def violates(
-    state: gradient_descent.State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: gradient_descent.State, score: Score, y: Label) -> Flag:
     """True where the hinge loss is positive."""
     return losses.margin(score, y) < 1
 
 
-pegasos = Algorithm(
-    "pegasos",
-    init,
-    violates,
-    gradient_descent.update,
-    gradient_descent.decay,
-    with_weights=gradient_descent.with_weights,
-    restarted=gradient_descent.restarted,
+pegasos = dataclasses.replace(
+    gradient_descent.learner("pegasos", init),
+    violates=violates,
     safe_margin=lambda state: 1.0,
 )

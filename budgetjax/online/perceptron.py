@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown
 from budgetjax.checks import Name
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     maintenance: Maintenance
-    margin: Float[Array, ""]
+    margin: Scalar
     num_seen: Counter
     num_mistakes: Counter
     num_updates: Counter
@@ -100,38 +100,22 @@ def init(
     of multi-class Pegasos without its decay.
     """
     where = "perceptron.init"
-    dtype = checks.float_dtype(where, dtype)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-        average=average,
-    )
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, average=average)
     return State(
         **shared,
-        maintenance=started(
-            where, maintenance, shared["kernel"], shared["expansion"], seed
-        ),
+        maintenance=started(where, maintenance, shared, seed),
         margin=checks.as_leaf(where, "margin", margin, dtype, checks.non_negative),
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True on a margin of at most beta."""
     return losses.margin(score, y) <= state.margin
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room for it."""
     direction = newcomer.weight * losses.direction(score, y)

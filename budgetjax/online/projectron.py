@@ -6,15 +6,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Array, Bool, Float, Shaped
 
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.checks import Name, Static
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span
-from budgetjax.online.algorithm import Algorithm, columns_of, start
+from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.span import Span
+from budgetjax.shapes import Flag, Label, Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
 
 
@@ -32,7 +32,7 @@ class State(NamedTuple):
     kernel: Kernel
     expansion: Expansion
     span: Span
-    threshold: Float[Array, ""]
+    threshold: Scalar
     margin_updates: Static
     num_seen: Counter
     num_mistakes: Counter
@@ -99,17 +99,9 @@ def init(
     duplicate.
     """
     where = "projectron.init"
-    dtype = checks.float_dtype(where, dtype)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes)
     checks.matrix_dtype(where, dtype)
-    shared = start(
-        where,
-        kernel,
-        num_features=num_features,
-        num_columns=columns_of(where, num_classes),
-        budget=budget,
-        capacity=capacity,
-        dtype=dtype,
-    )
     return State(
         **shared,
         span=span.empty(where, shared["expansion"].ages.shape[0], dtype),
@@ -120,19 +112,14 @@ def init(
     )
 
 
-def violates(
-    state: State, score: Float[Array, " columns"], y: Shaped[Array, ""]
-) -> Bool[Array, ""]:
+def violates(state: State, score: Score, y: Label) -> Flag:
     """True on a mistake, or, with margin updates, where the hinge loss is positive."""
     margin = losses.margin(score, y)
     return margin < 1 if state.margin_updates else margin <= 0
 
 
 def update(
-    state: State,
-    score: Float[Array, " columns"],
-    y: Shaped[Array, ""],
-    newcomer: Newcomer,
+    state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """Steps 1 and 2."""
     expansion, mask = state.expansion, state.expansion.mask

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import Maintenance
 
 
@@ -81,30 +81,19 @@ def init(
     where = "sgd.init"
     if learning_rate is None:
         learning_rate = gradient_descent.usual_rate(num_classes)
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
     return gradient_descent.start(
         where,
-        kernel,
-        num_features=num_features,
-        budget=budget,
+        shared,
         loss=loss,
         learning_rate=learning_rate,
         regularization=regularization,
         num_classes=num_classes,
         num_outputs=num_outputs,
         maintenance=maintenance,
-        average=average,
         seed=seed,
-        capacity=capacity,
-        dtype=dtype,
     )
 
 
-sgd = Algorithm(
-    "sgd",
-    init,
-    gradient_descent.violates,
-    gradient_descent.update,
-    gradient_descent.decay,
-    with_weights=gradient_descent.with_weights,
-    restarted=gradient_descent.restarted,
-)
+sgd = gradient_descent.learner("sgd", init)

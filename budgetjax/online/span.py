@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Float
 
 from budgetjax import checks, support_set
 from budgetjax.kernels import Kernel
+from budgetjax.shapes import Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.support_set import NOWHERE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
@@ -50,10 +51,10 @@ class Span(NamedTuple):
       turn: how many changes there were: which row is made orthonormal next.
     """
 
-    gram: Float[Array, "rows rows"]
-    selves: Float[Array, " rows"]
-    root: Float[Array, "rows rows"]
-    turn: Integer[Array, ""]
+    gram: PerPair
+    selves: PerRow
+    root: PerPair
+    turn: Index
 
 
 def empty(where: str, rows: int, dtype) -> Span:
@@ -77,9 +78,7 @@ def of(kernel: Kernel, expansion: Expansion) -> Span:
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
 
 
-def factored(
-    gram: Float[Array, "rows rows"], mask: Bool[Array, " rows"]
-) -> tuple[Float[Array, "rows rows"], Float[Array, "rows rows"]]:
+def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     """The kernel matrix with its ridge, and its lower Cholesky factor; O(B^3).
 
     The squares of data far from 0 are rounded, and their kernel matrix may have
@@ -110,9 +109,7 @@ def factored(
     return gram, factor
 
 
-def moved(
-    root: Float[Array, "rows rows"], kernel: Kernel, expansion: Expansion
-) -> Span:
+def moved(root: PerPair, kernel: Kernel, expansion: Expansion) -> Span:
     """The span of moved vectors, in a basis near to the old; O(B^2 (d + B)).
 
     The root is `(R K R^T)^(-1/2) R` with the old root R, so what refers to the basis,
@@ -144,27 +141,18 @@ def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision="highest")
 
 
-def solve(span: Span, kernel_row: Float[Array, " rows"]) -> Float[Array, " rows"]:
+def solve(span: Span, kernel_row: PerRow) -> PerRow:
     """The coefficients of the projection of `phi(x)`, 0 where free; O(B^2)."""
     return _times(_times(span.root, kernel_row), span.root)
 
 
-def refined(
-    span: Span,
-    kernel_row: Float[Array, " rows"],
-    solution: Float[Array, " rows"],
-    mask: Bool[Array, " rows"],
-) -> Float[Array, " rows"]:
+def refined(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> PerRow:
     """The solution, closer by its residual; O(B^2)."""
     residual = kernel_row - _times(span.gram, solution)
     return solution + solve(span, jnp.where(mask, residual, 0))
 
 
-def beyond(
-    kernel_row: Float[Array, " rows"],
-    kernel_self: Float[Array, ""],
-    solution: Float[Array, " rows"],
-) -> Float[Array, ""]:
+def beyond(kernel_row: PerRow, kernel_self: Scalar, solution: PerRow) -> Scalar:
     """The squared distance of `phi(x)` from the span, with the ridge.
 
     At least what the ridge alone leaves, and not 0 where a kernel is 0 at `x`.
@@ -183,12 +171,12 @@ class Leaving(NamedTuple):
       pivot: the square root of the inverse's diagonal entry, 0 for a free slot.
     """
 
-    direction: Float[Array, " rows"]
-    reach: Float[Array, " rows"]
-    pivot: Float[Array, ""]
+    direction: PerRow
+    reach: PerRow
+    pivot: Scalar
 
 
-def leaving(span: Span, slot: Integer[Array, ""]) -> Leaving:
+def leaving(span: Span, slot: Index) -> Leaving:
     """The vector in a slot, about to leave; O(B^2)."""
     column = span.root[:, slot]
     pivot = jnp.sqrt(jnp.sum(column * column))
@@ -199,12 +187,12 @@ def leaving(span: Span, slot: Integer[Array, ""]) -> Leaving:
 
 def replaced(
     span: Span,
-    slot: Integer[Array, ""],
+    slot: Index,
     gone: Leaving,
-    solution: Float[Array, " rows"],
-    kernel_row: Float[Array, " rows"],
-    kernel_self: Float[Array, ""],
-    num_active: Integer[Array, ""],
+    solution: PerRow,
+    kernel_row: PerRow,
+    kernel_self: Scalar,
+    num_active: Index,
 ) -> Span:
     """The span with a newcomer in a slot, free or not; O(B^2).
 
@@ -260,10 +248,7 @@ def replaced(
     return Span(gram, selves, root, turn)
 
 
-def with_products(
-    matrix: Float[Array, "rows rows"],
-    *pairs: tuple[Float[Array, " rows"], Float[Array, " rows"]],
-) -> Float[Array, "rows rows"]:
+def with_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
     """`matrix + u v^T + ...` for pairs u, v; O(B^2).
 
     The vectors are computed before, and not anew for every element, as a compiler might
@@ -274,9 +259,7 @@ def with_products(
     return matrix + sum(u[:, None] * v[None] for u, v in pairs)
 
 
-def bounded(
-    selves: Float[Array, " rows"], z: Float[Array, "*n rows"]
-) -> Float[Array, "*n rows"]:
+def bounded(selves: PerRow, z: Float[Array, "*n rows"]) -> Float[Array, "*n rows"]:
     """Coefficients of a vector of length 1, no larger than the ridge lets them be.
 
     With `z K z^T = 1` the ridge of K, a part of the diagonal `selves`, alone gives them
@@ -287,9 +270,7 @@ def bounded(
     return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
 
 
-def _apart(
-    slot: Integer[Array, ""], gone: Leaving, solution: Float[Array, " rows"]
-) -> tuple[Bool[Array, " rows"], Float[Array, ""], Float[Array, " rows"]]:
+def _apart(slot: Index, gone: Leaving, solution: PerRow) -> tuple[Mask, Scalar, PerRow]:
     """Where the slot is, what is along `u`, and the projection onto all others."""
     here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
@@ -298,12 +279,12 @@ def _apart(
 
 
 def cosine(
-    slot: Integer[Array, ""],
+    slot: Index,
     gone: Leaving,
-    solution: Float[Array, " rows"],
-    kernel_row: Float[Array, " rows"],
-    kernel_self: Float[Array, ""],
-) -> Float[Array, ""]:
+    solution: PerRow,
+    kernel_row: PerRow,
+    kernel_self: Scalar,
+) -> Scalar:
     """The cosine of the angle between `u` before and after the newcomer enters; O(B).
 
     The projection from the old span onto the new one shortens `u` by it, and leaves
@@ -314,12 +295,7 @@ def cosine(
     return jnp.clip(own / jnp.sqrt(beyond(kernel_row, kernel_self, others)), -1, 1)
 
 
-def shares(
-    slot: Integer[Array, ""],
-    gone: Leaving,
-    solution: Float[Array, " rows"],
-    beyond: Float[Array, ""],
-) -> Float[Array, " rows"]:
+def shares(slot: Index, gone: Leaving, solution: PerRow, beyond: Scalar) -> PerRow:
     """The projection of the vector that leaves a slot onto all others; O(B).
 
     The newcomer is one of them: its share stands in the slot. In the inverse of the
@@ -339,11 +315,8 @@ def shares(
 
 
 def crossed(
-    matrix: Float[Array, "rows rows"],
-    slot: Integer[Array, ""] | int,
-    row: Float[Array, " rows"],
-    diagonal: Float[Array, ""],
-) -> Float[Array, "rows rows"]:
+    matrix: PerPair, slot: Index | int, row: PerRow, diagonal: Scalar
+) -> PerPair:
     """A symmetric matrix with one row and column set; `NOWHERE` is the spare one."""
     index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
     row = row.at[index].set(diagonal)

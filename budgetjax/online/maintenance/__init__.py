@@ -1,10 +1,11 @@
 """Maintenance: how a full budget makes room, by removal, merging or projection."""
 
+from typing import Any
+
 import jax
 from jax.typing import ArrayLike
 
 from budgetjax import checks
-from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerge
 from budgetjax.online.maintenance.projection import (
     DelayedProject,
@@ -21,7 +22,6 @@ from budgetjax.online.maintenance.removal import (
     Unbudgeted,
 )
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.support_set import Expansion
 
 # By the names that estimators and the command line use.
 STRATEGIES = {
@@ -42,16 +42,13 @@ STRATEGIES = {
 
 
 def started(
-    where: str,
-    strategy: Maintenance | None,
-    kernel: Kernel,
-    expansion: Expansion,
-    seed: ArrayLike,
+    where: str, strategy: Maintenance | None, shared: dict[str, Any], seed: ArrayLike
 ) -> Maintenance:
-    """The strategy as a part of a new state; errors name `where`.
+    """The strategy as a part of a state with these fields; errors name `where`.
 
     None merges, or projects where the kernel is not Gaussian and nothing can be merged.
     """
+    kernel, expansion = shared["kernel"], shared["expansion"]
     if strategy is None:
         strategy = Merge() if kernel.gaussian else Project()
     if not isinstance(strategy, Maintenance):

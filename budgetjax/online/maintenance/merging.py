@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Integer
+from jaxtyping import Array, Float
 
 from budgetjax import checks, sharding, support_set
 from budgetjax.kernels import Kernel
@@ -12,6 +12,7 @@ from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import crossed
 from budgetjax.parameters import static
+from budgetjax.shapes import Flag, Index, Mask, Scalar
 from budgetjax.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
 
 
@@ -251,19 +252,19 @@ class Partner(NamedTuple):
       found: False if there is none.
     """
 
-    slot: Integer[Array, ""]
-    is_newcomer: Bool[Array, ""]
+    slot: Index
+    is_newcomer: Flag
     vector: Float[Array, " features"]
     term: Float[Array, " both"]
-    age: Integer[Array, ""]
-    length: Float[Array, ""]
-    z_length: Float[Array, ""]
-    product: Float[Array, ""]
-    decay: Float[Array, ""]
-    found: Bool[Array, ""]
+    age: Index
+    length: Scalar
+    z_length: Scalar
+    product: Scalar
+    decay: Scalar
+    found: Flag
 
 
-def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Bool[Array, ""]]:
+def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
     """The smallest vector, and whether it is another than the newcomer.
 
     In the slot of the smallest stored one, which is to be free.
@@ -283,9 +284,7 @@ def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Bool[Array
     return jax.tree.map(lambda old, new: jnp.where(stays, old, new), stored, own), stays
 
 
-def _taken(
-    expansion: Expansion, slot: Integer[Array, ""], really: Bool[Array, ""]
-) -> Bool[Array, " rows"]:
+def _taken(expansion: Expansion, slot: Index, really: Flag) -> Mask:
     """The slots with nothing to merge: the free ones, and this one."""
     slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
     return ~expansion.mask | (really & (slots == slot))
@@ -296,8 +295,8 @@ def _best_partner(
     expansion: Expansion,
     newcomer: Newcomer,
     z: Row,
-    taken: Bool[Array, " rows"],
-    outside: Bool[Array, ""],
+    taken: Mask,
+    outside: Flag,
     same_sign: bool,
 ) -> Partner:
     """The partner that loses least with `z`: in a slot, or the newcomer if `outside`.
@@ -377,7 +376,7 @@ def _shorter_first(z: Row, partner: Partner) -> tuple[Row, Partner]:
     )
 
 
-def _merged(m: Row, n: Partner, slot: Integer[Array, ""]) -> Row:
+def _merged(m: Row, n: Partner, slot: Index) -> Row:
     """What the shorter `m` and its partner become, in this slot."""
     return _place(
         m.vector,
@@ -398,13 +397,13 @@ def _place(
     m_term: Float[Array, " both"],
     n_vector: Float[Array, " features"],
     n_term: Float[Array, " both"],
-    m_length: Float[Array, ""],
-    n_length: Float[Array, ""],
-    product: Float[Array, ""],
-    decay: Float[Array, ""],
+    m_length: Scalar,
+    n_length: Scalar,
+    product: Scalar,
+    decay: Scalar,
     *,
-    slot: Integer[Array, ""],
-    age: Integer[Array, ""],
+    slot: Index,
+    age: Index,
 ) -> Row:
     """Equations (20) to (22): what `m` and `n` become."""
     h = merge_position.position(m_length, n_length, product, decay)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import checks, losses, shown, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.parameters import static
+from budgetjax.shapes import Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
@@ -220,10 +221,7 @@ class RemoveFewestErrors(Maintenance):
     def admit(self, kernel, expansion, newcomer):
         cache = _remembered(self.cache, expansion, newcomer)
         column = kernel.gram(
-            newcomer.vector[None],
-            cache.vectors,
-            newcomer.square[None],
-            cache.squares,
+            newcomer.vector[None], cache.vectors, newcomer.square[None], cache.squares
         )[0]
         entering = column[:, None] * newcomer.coefficients[None]
         responses = cache.responses + entering
@@ -287,13 +285,7 @@ def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache
         newcomer.kernel_row, expansion.coefficients, precision="highest"
     )
     label = _label(newcomer.coefficients).astype(cache.labels.dtype)
-    values = (
-        newcomer.vector,
-        newcomer.square,
-        label,
-        response,
-        newcomer.kernel_row,
-    )
+    values = newcomer.vector, newcomer.square, label, response, newcomer.kernel_row
     vectors, squares, labels, responses, gram = (
         jax.lax.dynamic_update_index_in_dim(array, value, place, 0)
         for array, value in zip(cache[:-1], values, strict=True)
@@ -303,7 +295,7 @@ def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache
     return Cache(vectors, squares, labels, responses, gram, seen)
 
 
-def _label(coefficients: Float[Array, " columns"]) -> Shaped[Array, ""]:
+def _label(coefficients: Score) -> Shaped[Array, ""]:
     """The label of a support vector."""
     if coefficients.shape[0] == 1:
         return jnp.sign(coefficients[0])
@@ -311,10 +303,8 @@ def _label(coefficients: Float[Array, " columns"]) -> Shaped[Array, ""]:
 
 
 def _margin_without(
-    response: Float[Array, " columns"],
-    coefficients: Float[Array, " columns"],
-    kernel_self: Float[Array, ""],
-) -> Float[Array, ""]:
+    response: Score, coefficients: Score, kernel_self: Scalar
+) -> Scalar:
     """The margin of a support vector once its own term is gone."""
     without = response - coefficients * kernel_self
     return losses.margin(without, _label(coefficients))

@@ -6,11 +6,11 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Float, Integer
 
 from budgetjax import support_set
 from budgetjax.kernels import Kernel
 from budgetjax.parameters import Parameters
+from budgetjax.shapes import Index, Scalar
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
@@ -52,14 +52,12 @@ class Maintenance(Parameters):
         raise NotImplementedError
 
     @staticmethod
-    def exchange(
-        expansion: Expansion, newcomer: Newcomer, victim: Integer[Array, ""]
-    ) -> Edits:
+    def exchange(expansion: Expansion, newcomer: Newcomer, victim: Index) -> Edits:
         """The newcomer in a free slot if there is one, else in the victim's."""
         slot = jnp.where(expansion.full, victim, expansion.free)
         return Edits((support_set.row(expansion, newcomer, slot),))
 
-    def rescale(self, factor: Float[Array, ""]) -> "Maintenance":
+    def rescale(self, factor: Scalar) -> "Maintenance":
         """The strategy after all stored coefficients were multiplied by `factor`."""
         return self
 
