@@ -9,7 +9,7 @@ from sklearn.base import OutlierMixin
 
 from budgetjax import checks, models
 from budgetjax.estimators.base import OF_ONE_CLASS
-from budgetjax.estimators.online import OnlineEstimator, data_of
+from budgetjax.estimators.online import OnlineEstimator, Rows
 from budgetjax.models import Labelled
 from budgetjax.refitting.one_class import one_class
 
@@ -56,6 +56,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     """
 
     rate: Any = 0.05
+    gamma: Any = "scale"
     penalty: Any = 1.0
     # No parameters here: as they are by default.
     algorithm: Any = dataclasses.field(init=False)
@@ -66,7 +67,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     move_vectors: Any = dataclasses.field(init=False)
     learn_metric: Any = dataclasses.field(init=False)
 
-    def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
+    def _gammas(self, X: Any) -> list[Any]:
         # No label says which is better.
         return [self.gamma]
 
@@ -126,21 +127,15 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     def _refitted(
         self,
         model: Labelled,
-        X: Any,
-        origin: Float[np.ndarray, " features"],
-        targets: Any,
-        weights: Float[np.ndarray, " n"],
+        rows: Rows,
         seed: int,
-        rivals: Any = (),
-        *,
         learn_metric: Any,
+        rivals: Any = (),
     ) -> Labelled:
         """The model with the best coefficients and the threshold."""
-        dtype = np.dtype(model.model.expansion.vectors.dtype)
-        given = data_of(X, origin, targets, weights, dtype)
+        given = rows.data(models.dtype_of(model))
         found = one_class(
-            model.model,
-            given["X"],
+            *(model.model, given["X"]),
             weight=given.get("weight"),
             rate=self.rate,
             penalty=self.penalty,

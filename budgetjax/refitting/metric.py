@@ -59,8 +59,7 @@ DIRECTIONS_OF = 4096
 def start(
     kernel: Kernel,
     form: bool | str | int,
-    width: int,
-    dtype: Any,
+    vectors: Float[Array, "rows d"],
     blocks: Callable[[], Iterable[Block]],
 ) -> np.ndarray:
     """The first map: that of a mapped kernel, the identity, or principal directions.
@@ -70,6 +69,7 @@ def start(
     """
     if isinstance(kernel, Mapped):
         return np.asarray(kernel.matrix)
+    width, dtype = vectors.shape[1], vectors.dtype
     if form == "diagonal":
         return np.ones(width, dtype)
     rank = min(width, WIDEST) if isinstance(form, bool | str) else form

@@ -8,10 +8,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from budgetjax import checks, models
-from budgetjax.online import registry
 from budgetjax.refitting import newton, passes
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.refit import with_weights
+from budgetjax.refitting.refit import algorithm_of, with_weights
 
 
 def one_class(
@@ -82,9 +81,7 @@ def one_class(
     where = "one_class"
     checks.on_host(where, state, X, weight)
     inner = models.innermost(state)
-    algorithm = registry.of_state(where, inner)
-    checks.matrix_dtype(where, inner.expansion.vectors.dtype)
-    models.num_features(where, inner)
+    algorithm = algorithm_of(where, inner)
     checks.fraction(where, "rate", rate)
     checks.positive(where, "penalty", penalty)
     if inner.expansion.num_columns > 1:
@@ -92,8 +89,6 @@ def one_class(
             f"{where}: state must have one column of coefficients, got "
             f"{inner.expansion.num_columns}"
         )
-    if int(inner.expansion.num_active) == 0:
-        raise ValueError(f"{where}: state must have support vectors, got none")
     # What it adds to scores is found anew.
     known = models.labelled(state)
     model = models.with_intercept(state, -known.intercept / known.unit)
