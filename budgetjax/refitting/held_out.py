@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Float, Shaped
 
 from budgetjax import calibration, losses, models
 from budgetjax.online import engine
@@ -14,6 +14,7 @@ from budgetjax.online.algorithm import Algorithm, emptied
 from budgetjax.refitting import moving_vectors, newton
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
+from budgetjax.refitting.problem import Problem
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # A function from rows to scores, of one model or more.
@@ -36,20 +37,18 @@ class Fold(NamedTuple):
     """Examples that judge, and a state whose vectors only the others have chosen.
 
     Attributes:
+      problem: what is solved.
       learn: reads all blocks, with weights of the examples that are not held out.
       held: the same, with weights of the others.
       state: a state with support vectors.
       basis: their features.
-      loss: a function of a score and a target.
-      classifies: whether the state is a classifier.
     """
 
+    problem: Problem
     learn: Callable[[], Iterator[Block]]
     held: Callable[[], Iterator[Block]]
     state: Any
     basis: Basis
-    loss: Callable[[Array, Array], Array]
-    classifies: bool
 
     def errors(
         self, scores_of: Scores
@@ -70,14 +69,15 @@ class Fold(NamedTuple):
         self, block: Block, scores_of: Scores
     ) -> Shaped[np.ndarray, "size models"]:
         """The largest of several scores of a classifier decides."""
+        loss = self.problem.loss
         scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
         scores = scores.reshape(len(scores), -1, columns)
         targets = block.targets[:, None]
-        if self.classifies and columns > 1:
+        if columns > 1 and not models.is_regressor(self.state):
             return np.argmax(scores, 2) != np.argmax(targets, 2)
-        if losses.takes_labels(self.loss):
+        if losses.takes_labels(loss):
             return (scores * targets <= 0)[..., 0]
-        numbers = newton.of_problems(self.loss, columns, block.X.dtype)
+        numbers = newton.of_problems(loss, columns, block.X.dtype)
         each: Any = jax.vmap(moving_vectors.values, (None, 1, None), 1)
         found = each(numbers, jnp.asarray(scores), jnp.asarray(block.targets))
         return np.sum(np.asarray(found), axis=2)

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +14,17 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import checks, losses, models, progress_bar, scaling
-from budgetjax.checks import Name
 from budgetjax.counter import Counter
-from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
 from budgetjax.online import engine, landmarks, registry
 from budgetjax.online.algorithm import Algorithm, resumed
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
-from budgetjax.refitting.held_out import Fold, Judged, Scores
+from budgetjax.refitting.held_out import Fold, Judged
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block, Units
+from budgetjax.refitting.problem import Problem
 
 # Default relative gain at which a problem is solved.
 TOLERANCE = 1e-5
@@ -208,6 +207,7 @@ def refit(
     if of_solver:
         model, state = _with_state(where, model, state, learn_metric, function)
     algorithm = algorithm_of(where, state)
+    moves = _moves(where, algorithm, state, move_vectors, learn_metric)
     is_regressor = models.is_regressor(state)
     if checks.flag(where, "calibrate", calibrate) and is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
@@ -223,7 +223,7 @@ def refit(
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
     # What predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
-    problem = _Problem(
+    problem = Problem(
         algorithm=algorithm,
         loss=function,
         link=link,
@@ -237,7 +237,7 @@ def refit(
         # Vectors of a solver are rows, that no label has moved.
         streams=not of_solver,
         penalties=_penalties(where, penalty, dtype),
-        moves=_moves(where, algorithm, state, move_vectors, learn_metric),
+        moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
         tolerance=float(tolerance),
@@ -245,7 +245,7 @@ def refit(
         seed=checks.numpy_seed(where, seed),
         report=lambda text: None,
     )
-    judges = problem.moves or calibrate or bool(learn_metric) or bool(rivals)
+    judges = moves or calibrate or bool(learn_metric) or bool(rivals)
     judges = judges or len(problem.penalties) > 1
     if not again and (judges or losses.has_kinks(function) or link == losses.EXP):
         raise ValueError(
@@ -329,48 +329,11 @@ def _with_state(
     return models.with_innermost(whole, state), state
 
 
-class _Problem(NamedTuple):
-    """What the phases of a refit share.
-
-    Attributes:
-      algorithm: that of the state.
-      loss: a function of a score and a target, both scalars, in these units.
-      link: what the scores mean.
-      blocks: reads all examples; `again` says whether it can be called again.
-      units: those of the targets.
-      near: makes the targets of a block those of least squares, as a start.
-      negligible: as for `newton.minimise`.
-      constant: the feature of a bias, or None.
-      streams: whether folds choose vectors of their own.
-      penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
-      report: called with a message after every pass.
-    """
-
-    algorithm: Algorithm
-    loss: Callable[[Array, Array], Array]
-    link: Name
-    blocks: Callable[[], Iterator[Block]]
-    again: bool
-    units: Units
-    near: Callable[[Block], Block]
-    negligible: float
-    constant: Float[Array, ""] | None
-    streams: bool
-    penalties: list[float]
-    moves: bool
-    form: bool | str | int
-    calibrates: bool
-    tolerance: float
-    epochs: int
-    seed: int
-    report: Callable[[str], object]
-
-
 # A state, its features, and the weights of these, a row per column of coefficients.
 Solution = tuple[Any, Basis, Float[np.ndarray, "columns features"]]
 
 
-def _in_units(problem: _Problem) -> _Problem:
+def _in_units(problem: Problem) -> Problem:
     """The same problem, in which rates, roundings and several outputs count alike."""
     loss, read = problem.loss, problem.blocks
     if problem.link == losses.EXP:
@@ -390,7 +353,7 @@ def _in_units(problem: _Problem) -> _Problem:
 
 
 def _solution(
-    problem: _Problem, state: Any, rivals: Sequence[Any], judges: bool
+    problem: Problem, state: Any, rivals: Sequence[Any], judges: bool
 ) -> tuple[Solution, list[Judged]]:
     """The best of the states, and the models that calibrate if it `judges` any."""
     rows = sum(np.sum(block.weights > 0) for block in problem.blocks()) if judges else 0
@@ -414,7 +377,7 @@ def _solution(
         folds = deal(state)
     if learns or chooses:
         rival = judged[0].scores if chooses else None
-        found = _with_metric(problem, folds[0], penalty, rival)
+        found = metric.learned(problem, folds[0], penalty, rival)
     if found is not None:
         learned, weights, scores = found
         state, judged = resumed(state, learned), [Judged(folds[0], scores)]
@@ -430,7 +393,7 @@ def _solution(
     return _fitted(problem, penalty, state, problem.blocks), judged
 
 
-def _with_solution(problem: _Problem, model: Any, solution: Solution) -> Any:
+def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
     """The model with this state inside, and the weights and the bias in both."""
     state, basis, weights = solution
     weights = (weights * problem.units.unit[:, None]).astype(weights.dtype)
@@ -448,19 +411,13 @@ def _with_solution(problem: _Problem, model: Any, solution: Solution) -> Any:
     return models.with_innermost(model, state)
 
 
-def _basis(problem: _Problem, state: Any) -> Basis:
-    """The features of the support vectors of a state."""
-    root = jax.jit(problem.algorithm.basis)(state)
-    return Basis(state.kernel, state.expansion, root, problem.constant)
-
-
 def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:
     """A penalty for every problem: each for all columns of coefficients."""
     each = np.repeat(penalties, basis.expansion.num_columns)
     return each.astype(basis.root.dtype)
 
 
-def _folds(problem: _Problem, number: int, state: Any) -> list[Fold]:
+def _folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     """Folds, with vectors that a stream of what each learns has chosen."""
     found = []
     for i in range(number):
@@ -469,12 +426,11 @@ def _folds(problem: _Problem, number: int, state: Any) -> list[Fold]:
         own = state
         if problem.streams:
             own = held_out.stream(problem.algorithm, state, learn, problem.seed)
-        basis, classifies = _basis(problem, own), not models.is_regressor(state)
-        found.append(Fold(learn, held, own, basis, problem.loss, classifies))
+        found.append(Fold(problem, learn, held, own, problem.basis(own)))
     return found
 
 
-def _chosen(problem: _Problem, folds: list[Fold]) -> tuple[float, list[Judged], float]:
+def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], float]:
     """The penalty of least error on held-out examples, its models, and the error.
 
     Of the penalties that chance may have made as good it is the largest.
@@ -496,48 +452,11 @@ def _chosen(problem: _Problem, folds: list[Fold]) -> tuple[float, list[Judged], 
     return penalties[best], judged, float(errors[least])
 
 
-def _with_metric(
-    problem: _Problem, fold: Fold, penalty: float, rival: Scores | None
-) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
-    """The state of a fold with a learned metric and its vectors, and weights.
-
-    The weights are for the root of its basis. The third are the scores of the model
-    that has not learned the held-out examples. None if the rival's are as good.
-    """
-    state, kernel = fold.state, fold.state.kernel
-    inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
-    found = metric.learned(
-        fold.basis._replace(kernel=inner),
-        metric.start(
-            kernel, problem.form, fold.basis.expansion.vectors, problem.blocks
-        ),
-        loss=problem.loss,
-        learn=fold.learn,
-        blocks=problem.blocks,
-        judge=lambda scores: float(fold.errors(scores)[0][0]),
-        worth=rival and functools.partial(fold.prefers, rival),
-        penalty=penalty,
-        epochs=problem.epochs,
-        seed=problem.seed,
-        report=problem.report,
-    )
-    if found is None:
-        return None
-    vectors, matrix, weights, unlearned = found
-    state = state._replace(kernel=Mapped(inner, matrix))
-    return _with_vectors(problem, state, vectors), weights, unlearned
-
-
-def _with_vectors(problem: _Problem, state: Any, vectors: Any) -> Any:
-    assert problem.algorithm.with_vectors is not None, "refused before"
-    return jax.jit(problem.algorithm.with_vectors)(state, vectors)
-
-
 def _fitted(
-    problem: _Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
+    problem: Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
 ) -> Solution:
     """The solution for a state, with vectors of a smaller objective if they move."""
-    basis = _basis(problem, state)
+    basis = problem.basis(state)
     if not problem.again:
         each = _per_column(basis, [penalty])
         weights = newton.one_pass(problem.loss, basis, blocks(), each, problem.report)
@@ -545,19 +464,14 @@ def _fitted(
     weights = _solved(problem, basis, blocks, [penalty])
     if not problem.moves:
         return state, basis, weights
-    vectors = moving_vectors.moved(
-        *(problem.loss, basis, blocks, weights, penalty),
-        epochs=problem.epochs,
-        seed=problem.seed,
-        report=problem.report,
-    )
-    state = _with_vectors(problem, state, vectors)
-    basis = _basis(problem, state)
+    vectors = moving_vectors.moved(problem, basis, blocks, weights, penalty)
+    state = problem.with_vectors(state, vectors)
+    basis = problem.basis(state)
     return state, basis, _solved(problem, basis, blocks, [penalty])
 
 
 def _solved(
-    problem: _Problem,
+    problem: Problem,
     basis: Basis,
     blocks: Callable[[], Iterator[Block]],
     penalties: list[float],
