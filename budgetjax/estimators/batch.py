@@ -188,14 +188,9 @@ class SMOClassifier(OneVersusRest):
 
     Args:
       penalty: C of the hinge loss, positive.
-      kernel: as `SBPClassifier`.
-      gamma: as `SBPClassifier`.
-      fit_bias: whether the model has a bias, which is not regularised.
       tolerance: relative duality gap at which to stop.
       max_steps: maximum number of steps, of many changes of pairs each.
-      cache_size: mebibytes of kernel rows to keep.
-      class_weight: as `SBPClassifier`.
-      progress: whether to show a bar.
+      kernel, gamma, fit_bias, cache_size, class_weight, progress: as `SBPClassifier`.
 
     Example:
       >>> from budgetjax.estimators import SMOClassifier
@@ -240,14 +235,10 @@ class BudgetSVC(OneVersusRest):
         with "l1" and to its square root with "l2". The refit has a penalty of its own.
       norm: "l1", the sum of the losses of these examples, or "l2", about the root of
         the sum of their squares, without `sample_weight`.
-      kernel: as `SBPClassifier`.
-      gamma: as `SBPClassifier`.
       tolerance: relative duality gap at which to stop.
       max_steps: maximum number of steps: changes of a pair of coefficients with "l1",
         of all of them with "l2".
-      cache_size: mebibytes of kernel rows to keep.
-      class_weight: as `SBPClassifier`.
-      progress: whether to show a bar.
+      kernel, gamma, cache_size, class_weight, progress: as `SBPClassifier`.
 
     Example:
       >>> from budgetjax.estimators import BudgetSVC
@@ -294,12 +285,9 @@ class MPUClassifier(OneVersusRest):
       bias_scale: value of that feature.
       kernel: "linear"; or another as `SBPClassifier`: then X becomes dense, and the
         kernel values of all pairs of rows are kept.
-      gamma: as `SBPClassifier`.
       tolerance: relative gap at which to stop.
       max_steps: maximum number of passes over all rows.
-      class_weight: as `SBPClassifier`.
-      random_state: seed of the orders.
-      progress: whether to show a bar.
+      gamma, class_weight, random_state, progress: as `SBPClassifier`.
 
     Attributes:
       models_: one `budgetjax.LinearModel`, or `KernelModel`, per class, or one for two

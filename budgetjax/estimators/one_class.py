@@ -28,18 +28,11 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
       budget: maximum number of support vectors.
       rate: share of rows like those learned that are to be called outliers, above 0 and
         below 1.
-      kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
-        "linear", as in scikit-learn, or a kernel, such as
-        `budgetjax.Matern(1.0)`.
-      gamma: parameter of all but "linear". "scale" is two over the mean squared
-        distance of the first rows that come, `budgetjax.default_gamma`.
-      maintenance: strategy for a full budget; see `BudgetedKernelClassifier`.
+      gamma: parameter of the kernel. "scale" is two over the mean squared distance of
+        the first rows that come, `budgetjax.default_gamma`.
       penalty: C of `budgetjax.one_class`.
-      epochs: passes of `fit` over the rows.
-      shuffle: whether each pass of `fit` is in a new random order.
-      capacity: slots to allocate; see `BudgetedKernelClassifier`.
-      random_state: seed of the orders.
-      progress: whether to show a bar.
+      kernel, maintenance, epochs, shuffle, capacity, random_state, progress: as
+        `BudgetedKernelClassifier`.
 
     Attributes:
       offset_: the threshold, `score_samples(X) - decision_function(X)`.
@@ -79,20 +72,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None):
         """Learns from nothing: passes over the rows, coefficients and threshold.
 
-        Args:
-          X: shape `(n, features)`, an array, a data frame or a sparse matrix.
-          y: not looked at.
-          sample_weight: shape `(n,)`, at least 0.
-
-        Returns:
-          The estimator.
-
-        Raises:
-          ValueError: if the data or a parameter does not fit.
-          ImportError: if `progress` needs tqdm.
-
-        Warns:
-          UserWarning: if features look unscaled.
+        As `BudgetedKernelClassifier.fit`, but `y` is not looked at.
         """
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
         checks.fraction(self._where, "rate", self.rate)

@@ -1,7 +1,6 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -223,12 +222,9 @@ class OnlineEstimator(Estimator):
     ) -> None:
         """Learns a part of a stream; see `partial_fit`.
 
-        Args:
-          X: rows.
-          y: labels of the learner, or real targets: what is kept for the refit.
-          targets: the same, or real targets less the mean so far: what is learned.
-          weights: weights of the rows.
-          labels: the classes, or the intercept after this part.
+        A refit takes `y`, labels as the learner takes them or real targets; the stream
+        takes `targets`, the same, or less the mean so far. `labels` has the classes, or
+        the intercept after this part.
         """
         first = not hasattr(self, "_model")
         if first:
@@ -439,16 +435,15 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
       algorithm: name of the algorithm that streams: "arow", which alone is a good model
         after one pass and slow for large budgets, "pegasos", "sgd", "norma",
         "passive_aggressive", "alma", "perceptron", "projectron", "forgetron" (two
-        classes), or, on features of the kernel, "nystrom" and "fourier". See its
-        `init`, such as `budgetjax.arow.init`. None is "pegasos" before a refit, after
-        which it is as good, else "arow".
+        classes), or, on features of the kernel, "nystrom" and "fourier". None is
+        "pegasos" before a refit, after which it is as good, else "arow".
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
       gamma: parameter of all but "linear". "scale" is two over the mean squared
         distance of the first rows that come, `budgetjax.default_gamma`. "auto" is
-        "scale" too, but where `fit` has at most 2,000 rows and refits: then it is that
-        or a quarter of it, what predicts held-out rows better.
+        "scale" too, but where `fit` has at most 2,000 rows and refits, that or a
+        quarter of it, what predicts held-out rows better.
       maintenance: strategy for a full budget, or its name, such as "merge", "project"
         or "remove_oldest". None merges with a Gaussian kernel and projects with any
         other. After a refit, whose coefficients are large and balance each other,
@@ -462,22 +457,18 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
-      penalty: C of the refit, such as 1.0, or a list of several to choose from on
-        held-out rows: a fifth, or all in five folds where there are at most 2,000.
+      penalty: C of the refit, or a list of several to choose from on held-out rows.
         "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
         noise; it is 10 for more.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
         gains most for small budgets.
-      learn_metric: whether the refit learns a linear map of the features together with
-        the vectors: True, False, a number of features to map to, "diagonal" for one
-        factor per feature, or "auto", which does so in `fit`, from 1,000 rows on, if it
-        then predicts a held-out fifth of them better. See `budgetjax.refit`.
+      learn_metric: whether the refit learns a linear map of the features, with the
+        forms of `budgetjax.refit`; "auto" does so in `fit` only.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` is in a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
-        are compiled for a capacity: a search over budgets up to 200 with a capacity of
-        200 compiles once. All budgets then take the time of the largest: four budgets
-        and three folds of digits, without a metric, 8 processor seconds for 14.
+        are compiled for a capacity: with one for all, a search over budgets compiles
+        once, and each budget takes the time of the largest.
       random_state: seed of the orders and of algorithms that draw.
       progress: whether to show a bar.
       class_weight: weights by label, a dict, or "balanced": inversely proportional to
@@ -555,15 +546,13 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         once more, in another order, and has the best coefficients for them, so that
         sorted streams are learned about as well as shuffled ones. The first prediction
         after a part takes the time for that, and drift is not followed. With
-        `refit=False` the one pass is all, and any division of the same rows gives the
-        same model as `fit` with `shuffle=False` and one epoch, if `gamma` is a number:
-        "scale" looks at the first part only.
+        `refit=False`, and a number as `gamma`, any division of the same rows gives the
+        model of `fit` with `shuffle=False` and one epoch.
 
         After `fit` it goes on from there, one pass without a refit.
 
         Args:
-          X: as for `fit`; any number of rows. Programs are compiled for a few numbers
-            of rows only.
+          X: as for `fit`; programs are compiled for a few numbers of rows only.
           y: labels.
           classes: all labels that will come, needed in the first call.
           sample_weight: as for `fit`.
@@ -609,11 +598,10 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
         The softmax of the scores times a factor, for two classes the sigmoid, so that
         the most probable class is the predicted one. The refit fits the factor on rows
-        that it holds out, a fifth of them or, of at most 2,000, all in five folds, and
-        solves for the coefficients with all rows then. Without a refit the factor is 1.
-        Weights of rows and classes count: probabilities are those of data in which a
-        row of weight 2 stands twice, so with `class_weight="balanced"` of data with
-        equally many rows of each class.
+        that it holds out as for several penalties; without a refit it is 1. Weights of
+        rows and classes count: probabilities are those of data in which a row of weight
+        2 stands twice, so with `class_weight="balanced"` of data with equally many rows
+        of each class.
 
         `partial_fit` after `fit` goes on with the factor of `fit`.
 
@@ -633,14 +621,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
-        """The logarithms of `predict_proba`, finite ones.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Shape `(n, classes)`.
-        """
+        """The logarithms of `predict_proba`, finite ones, shape `(n, classes)`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
 
@@ -661,16 +642,13 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         least 0, or "gamma", of those above 0, whose scores are logarithms; or a
         function as for `budgetjax.sgd.init`, such as
         `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit have it.
-        The learning rate is that of targets of deviation 1, or for "poisson" and
-        "gamma" of mean 1; and so is the penalty for these two and for losses with
-        kinks, such as "absolute". A function that depends on more than the error has
-        targets as they are.
+        Learning rates are those of targets of deviation 1, or for "poisson" and "gamma"
+        of mean 1, and so are penalties for these and for losses with kinks, such as
+        "absolute". A function of more than the error has targets as they are.
       quantile: a level above 0 and below 1, such as 0.9, to predict that quantile of
         the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, one
         column of predictions each. These never cross: each row's are sorted. `loss` is
         None then.
-      options: more arguments of the algorithm's `init`, a dict such as
-        `{"learning_rate": 0.1}` for "sgd".
 
     Attributes:
       unit_: what the scores of `state_` are multiplied by: the deviation of the first
@@ -739,13 +717,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     ) -> "BudgetedKernelRegressor":
         """Learns from nothing; see `BudgetedKernelClassifier.fit`.
 
-        Args:
-          X: shape `(n, features)`.
-          y: real targets, shape `(n,)`, or `(n, outputs)`.
-          sample_weight: shape `(n,)`.
-
-        Returns:
-          The estimator.
+        Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
         _, labels, seen = self._coding(y, weights, None)
@@ -758,14 +730,8 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     ) -> "BudgetedKernelRegressor":
         """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
 
-        Args:
-          X: as for `fit`; any number of rows.
-          y: targets. The mean of those so far is subtracted, so that `fit`, which
-            knows the mean of all, gives another model than the same rows in parts.
-          sample_weight: as for `fit`.
-
-        Returns:
-          The estimator.
+        The mean of the targets so far is subtracted, so that `fit`, which knows the
+        mean of all, gives another model than the same rows in parts.
         """
         first = not hasattr(self, "_model")
         X, y, weights = self._targeted(X, y, sample_weight, first=first)
@@ -855,16 +821,17 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
             return super().score(X, y, sample_weight)
         found = self.predict(X).reshape(len(y), -1)
         if self.quantile is None:
-            score = functools.partial(d2_tweedie_score, power=powers[loss])
+            score: Any = d2_tweedie_score
+            each = [{"power": powers[loss]}] * found.shape[1]
             found = np.maximum(found, np.finfo(np.float32).tiny)
-            given = zip(np.reshape(y, found.shape).T, found.T, strict=True)
-            scores = [score(*pair, sample_weight=sample_weight) for pair in given]
         else:
-            given = zip(np.atleast_1d(self._levels), found.T, strict=True)
-            scores = [
-                d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
-                for level, column in given
-            ]
+            score = d2_pinball_score
+            each = [{"alpha": level} for level in np.atleast_1d(self._levels)]
+        columns = np.broadcast_to(np.reshape(y, (len(y), -1)), found.shape).T
+        scores = [
+            score(one, column, sample_weight=sample_weight, **more)
+            for one, column, more in zip(columns, found.T, each, strict=True)
+        ]
         return float(np.mean(scores))
 
     def _targeted(

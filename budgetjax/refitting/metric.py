@@ -38,20 +38,19 @@ BATCH = 256
 # of features: so many move a point together.
 RATE, VECTOR_RATE, MAP_RATE = 0.1, 0.3, 1.2
 # Weights of so many orthonormal features and so many steps move by the rate; of more by
-# the root less. At the same rate 500 vectors learn covtype worse than 100 in 20 passes.
+# the root less.
 FEATURES, STEPS = 100, 1000
 # The unit of scores of numbers, whose deviation is 1: in it they are as far from 0 as
-# the scores of classes. In units of one, cpusmall errs by a fifth more.
+# the scores of classes.
 SCORES = 0.1
 # The logistic loss needs larger weights than the squared hinge: letter gains a point.
 STRENGTH = 10.0
 # The weight of the map's distance from its start, in examples: without it 256 features
-# of usps are learned by heart, and with ten times as much letter loses.
+# of usps are learned by heart.
 PRIOR = 10.0
 # Fewer steps than that leave the metric where it was: small data are passed over often.
 FEWEST_STEPS = 600
-# More features are mapped to so many: as accurate on usps and mnist, and the map of 784
-# would take most of the time.
+# More features are mapped to so many: as accurate, and a larger map takes most time.
 WIDEST = 64
 # Examples whose principal directions start a map to fewer features.
 DIRECTIONS_OF = 4096

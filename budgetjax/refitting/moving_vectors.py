@@ -25,9 +25,8 @@ from budgetjax.refitting.problem import Problem
 
 # Examples per step.
 BATCH = 128
-# The first rate of Adam, for vectors in units of the deviation of their features; it
-# falls to 0 along a cosine. On letter, ijcnn1, usps and a checkerboard a third of it or
-# three times as much gained less, but always more than half.
+# The first rate of Adam, for vectors in units of the deviation of their features. A
+# third of it or three times as much gains less, but always more than half.
 RATE = 0.03
 
 

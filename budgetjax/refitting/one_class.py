@@ -43,9 +43,8 @@ def one_class(
         whose targets are not looked at.
       weight: shape `(n,)`, at least 0; 2 counts an example twice.
       rate: share of examples to score below 0, between 0 and 1.
-      penalty: C, above 0. On eleven classes of letter, usps, satimage, shuttle and
-        pendigits more told the others apart about as well, and more new examples of the
-        same class fell below 0, 8 in 100 with C = 10 and 7 with 1 for a rate of 5.
+      penalty: C, above 0. A larger one told other classes apart about as well, and
+        more new examples of the same class fell below 0.
 
     Returns:
       A `Labelled`, or the model given, with new coefficients and minus the threshold as

@@ -48,11 +48,8 @@ def data(
     """A function that reads the examples in blocks, and whether it can be called again.
 
     Args:
-      where: the caller's name, for error messages.
       model: a state, or a model that has one and takes raw rows.
-      X: shape `(n, num_features)`, or an iterable of `(X, y)` or `(X, y, weight)`.
-      y: shape `(n,)`, or `(n, num_outputs)`, or None.
-      weight: shape `(n,)`, or None.
+      X, y, weight: as for `refit`.
       of_labels: whether targets of a single column must be -1 or +1.
 
     Raises:

@@ -32,9 +32,7 @@ TOLERANCE = 1e-5
 MAX_PASSES = 100
 # Kinks of a loss are rounded over these parts of the deviation of what a model leaves
 # of the targets, first that of least squares, one after the other: the last at once
-# took half as many passes again on cpusmall, and all 100 with a penalty of 100.
-# Quantiles were no better with a fifth of it, and those of 0.1 and 0.9 worse with six
-# times as much.
+# takes half as many passes again. Quantiles are no better with a fifth of it.
 WIDTHS = (0.4, 0.1, 0.05)
 # The least target that has a logarithm, where all are 0.
 LEAST = 1e-30
@@ -93,8 +91,8 @@ def refit(
     method; eigenvalues of the kernel matrix that are rounding errors are left out, so
     duplicates among the vectors do no harm.
 
-    The result is a state of the same algorithm. It predicts, can be saved, and goes on
-    learning from the new coefficients. An average of iterates starts anew.
+    The result is a state of the same algorithm, which goes on learning from the new
+    coefficients. An average of iterates starts anew.
 
     Cost: 10 to 30 passes, each O(n B (d + B + C)), O(B^2) per example and class within
     the margin, and O(C B^3); the same, and a stream of at most 8,192 examples, for each
@@ -504,13 +502,12 @@ def _solved(
             penalties=each * SAMPLE,
             tolerance=SAMPLE_TOLERANCE,
         )
-    whole = {"blocks": blocks, "penalties": each}
+    minimise = functools.partial(minimise, blocks=blocks, penalties=each)
     for width in first if kinks else ():
-        start, _, _ = minimise(
-            rounded(start, width), **whole, weights=start, tolerance=SAMPLE_TOLERANCE
-        )
+        loss = rounded(start, width)
+        start, _, _ = minimise(loss, weights=start, tolerance=SAMPLE_TOLERANCE)
     weights, value, converged = minimise(
-        rounded(start, last), **whole, weights=start, tolerance=problem.tolerance
+        rounded(start, last), weights=start, tolerance=problem.tolerance
     )
     if not np.all(np.isfinite(value)):
         raise ValueError(
