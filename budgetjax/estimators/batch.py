@@ -141,16 +141,13 @@ class SBPClassifier(OneVersusRest):
       models_: one `budgetjax.KernelModel` per class, or one for two classes, of rows
         less `origin_`.
       model_: the same as one model of raw rows, for all functions of budgetjax.
-      origin_: what is subtracted from rows before float32 rounds them: zeros, unless
-        they lie far from 0 and the kernel is one of differences; then their median.
       support_vectors_: those of all models, shape `(n_support_, n_features_in_)`.
       dual_coef_: their coefficients, shape `(models, n_support_)`.
       n_support_: number of support vectors; rows that are equal count once.
       intercept_: the biases, shape `(models,)`.
-      classes_: the labels, in order.
       n_iter_: maximum number of steps over the models.
-      n_features_in_: number of features.
-      feature_names_in_: their names, if X was a data frame.
+      origin_, classes_, n_features_in_, feature_names_in_: as
+        `BudgetedKernelClassifier`.
 
     Example:
       >>> from budgetjax.estimators import SBPClassifier

@@ -104,14 +104,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """1 for rows like those learned, -1 for outliers, shape `(n,)`."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def _refitted(
-        self,
-        model: Labelled,
-        rows: Rows,
-        seed: int,
-        learn_metric: Any,
-        rivals: Any = (),
-    ) -> Labelled:
+    def _refitted(self, model: Labelled, rows: Rows, *_: Any, **__: Any) -> Labelled:
         """The model with the best coefficients and the threshold."""
         given = rows.data(models.dtype_of(model))
         found = one_class(

@@ -90,8 +90,8 @@ class Rows(NamedTuple):
                     yield rows, targets[part], weights[part]
 
             return {"X": Batches("X", features, read)}
-        small = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
-        size = n if n > passes.BLOCK else small
+        few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
+        size = n if n > passes.BLOCK else few
         return {
             "X": padded(inputs.dense(X, dtype, origin), size),
             "y": padded(targets, size, 1),
@@ -142,9 +142,9 @@ class OnlineEstimator(Estimator):
         """The state with the loss of targets in units of these labels."""
         return state
 
-    def _refit_loss(self, labels: Labelled) -> Any:
-        """The loss of the refit, of targets in units of these labels."""
-        return self._losses.refit
+    def _of_units(self, loss: Any, labels: Labelled) -> Any:
+        """The loss of targets in units of the labels; its kinks count in these too."""
+        return loss
 
     @property
     def state_(self) -> Any:
@@ -384,10 +384,7 @@ class OnlineEstimator(Estimator):
         learn_metric: Any,
         rivals: Sequence[Any] = (),
     ) -> Labelled:
-        """The model with the coefficients, and intercept, that are best for these.
-
-        Or one of its rivals, if these have less error on held-out rows.
-        """
+        """The model, or the best of its rivals, with the best coefficients."""
         state = model.model
         if not int(state.expansion.num_active):
             # No example has changed the model: zeros are right.
@@ -399,7 +396,7 @@ class OnlineEstimator(Estimator):
                 # Rows are moved and targets centred: not by this model once more.
                 Labelled(state),
                 **rows.data(models.dtype_of(model)),
-                loss=self._refit_loss(model),
+                loss=self._of_units(self._losses.refit, model),
                 penalty=self._penalties(int(np.count_nonzero(rows.weights))),
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
@@ -462,8 +459,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         noise; it is 10 for more.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
         gains most for small budgets.
-      learn_metric: whether the refit learns a linear map of the features, with the
-        forms of `budgetjax.refit`; "auto" does so in `fit` only.
+      learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
+        tries one in `fit`, from 1,000 rows on.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` is in a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
@@ -561,8 +558,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
           The estimator.
 
         Raises:
-          ValueError: if the data or a parameter does not fit, or a label is not one of
-            the classes; the model is as before.
+          ValueError: if something does not fit; the model is as before.
         """
         where, first = self._where, not hasattr(self, "_model")
         if first and classes is None:
@@ -771,11 +767,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
         return state._replace(loss=loss)
 
-    def _refit_loss(self, labels: Labelled) -> Any:
-        return self._of_units(super()._refit_loss(labels), labels)
-
     def _of_units(self, loss: Any, labels: Labelled) -> Any:
-        """The loss of targets in units of the labels; its kinks count in these too."""
         if np.all(labels.unit == 1):
             return loss
         return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
@@ -807,13 +799,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         pinball loss of quantiles, `sklearn.metrics.d2_pinball_score`, or the deviance
         of the Poisson or gamma distribution, `d2_tweedie_score`.
 
-        Args:
-          X: shape `(n, n_features_in_)`.
-          y: as for `fit`.
-          sample_weight: shape `(n,)`.
-
-        Returns:
-          At most 1, which is best.
+        `y` and `sample_weight` are as for `fit`. At most 1, which is best.
         """
         loss = losses.unwrapped(self._losses.stream)
         powers = {losses.poisson: 1, losses.gamma: 2}

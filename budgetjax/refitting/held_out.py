@@ -55,8 +55,7 @@ class Fold(NamedTuple):
     ) -> tuple[Float[np.ndarray, " models"], Float[np.ndarray, "models models"]]:
         """The mistakes of one model or more, or for regression their losses.
 
-        And the sums of the products of those of two models: with them the difference of
-        two errors has a deviation; see `chance`.
+        And the sums of the products of those of two models, for `chance`.
         """
         total, products = np.zeros(1), np.zeros((1, 1))
         for block in self.held():
@@ -86,8 +85,7 @@ class Fold(NamedTuple):
         """Whether the new model has less error than the old one, and not by chance.
 
         By more than one and a half standard deviations of the difference; of mistakes
-        this is the test of McNemar. With one, satimage is predicted worse by a learned
-        metric.
+        this is the test of McNemar.
         """
 
         def both(X: np.ndarray) -> np.ndarray:
@@ -130,8 +128,7 @@ def stream(
 ) -> Any:
     """The state as it would be had it learned these only.
 
-    At most the rows of a reservoir, in random order: sorted ones are no harm, and the
-    time for many is that for some.
+    At most the rows of a reservoir, in random order: sorted ones are no harm.
     """
     if algorithm.memory is None:
         return state

@@ -85,7 +85,7 @@ def start(
     return (scale * directions[:, : -rank - 1 : -1]).astype(dtype)
 
 
-def learned(
+def learn(
     problem: Problem, fold: Fold, penalty: float, rival: Scores | None
 ) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
     """The state of a fold with a learned metric and its vectors, and weights.

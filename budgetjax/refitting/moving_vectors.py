@@ -30,7 +30,7 @@ BATCH = 128
 RATE = 0.03
 
 
-def moved(
+def move(
     problem: Problem,
     basis: Basis,
     blocks: Callable[[], Iterable[Block]],

@@ -19,7 +19,7 @@ class Problem(NamedTuple):
       algorithm: that of the state.
       loss: a function of a score and a target, both scalars, in these units.
       link: what the scores mean.
-      blocks: reads all examples; `again` says whether it can be called again.
+      blocks: reads all examples; `again` says whether it can be called twice.
       units: those of the targets.
       near: makes the targets of a block those of least squares, as a start.
       negligible: as for `newton.minimise`.

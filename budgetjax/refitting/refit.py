@@ -121,17 +121,13 @@ def refit(
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
         Kinks, as of quantiles, are rounded by `losses.smoothed`, over a twentieth of
         the deviation of most errors. What depends on `score - target` only is solved in
-        units of the deviation of the targets, a robust one for "huber" and losses with
-        kinks, so that units do not matter, and held-out losses of several outputs weigh
-        alike.
+        units of the deviation of the targets, so that units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
         examples, and the one of fewest mistakes on the others, or for regression least
         loss, is solved again with all; of those that chance may have made as good it is
-        the largest. Up to 2,000 examples are all held out once, in five folds. The
-        support vectors that choose are not those of the state, which merging has moved
-        by the labels of all examples, but those of its algorithm after a stream of the
-        four fifths alone, at most 8,192 of them. 10 is near the best for clean labels;
-        noise needs less.
+        the largest. Up to 2,000 examples are all held out once, in five folds. What
+        chooses has support vectors of its own, from a stream of at most 8,192 of the
+        four fifths. 10 is near the best for clean labels; noise needs less.
       move_vectors: move the support vectors too, by steps of Adam on the same
         objective. It gains most for small budgets. A metric moves them in any case:
         with one of "auto" this changes nothing.
@@ -140,8 +136,7 @@ def refit(
         most 64 features; a whole number for one to so many; "diagonal" for one factor
         per feature. "auto" learns a matrix where it makes fewer mistakes than new
         coefficients alone on a fifth of the examples, of which there must be 1,000. A
-        classifier learns it, with its coefficients, from the logistic loss over all
-        classes. It gains where there are many examples per number that is learned.
+        classifier then has the logistic loss over all classes.
       epochs: passes of these steps, and of those of the metric.
       tolerance: a problem is solved when a step would gain less than this part of its
         objective.
@@ -375,7 +370,7 @@ def _solution(
         folds = deal(state)
     if learns or chooses:
         rival = judged[0].scores if chooses else None
-        found = metric.learned(problem, folds[0], penalty, rival)
+        found = metric.learn(problem, folds[0], penalty, rival)
     if found is not None:
         learned, weights, scores = found
         state, judged = resumed(state, learned), [Judged(folds[0], scores)]
@@ -383,12 +378,12 @@ def _solution(
             # The logistic loss has these weights, for the root of the first vectors.
             return (state, folds[0].basis, weights), judged
     if problem.moves and problem.calibrates:
-        own = [_fitted(problem, penalty, fold.state, fold.learn) for fold in folds]
+        own = [_fit(problem, penalty, fold.state, fold.learn) for fold in folds]
         judged = [
             Judged(fold, functools.partial(newton.scores, *each[1:]))
             for fold, each in zip(folds, own, strict=True)
         ]
-    return _fitted(problem, penalty, state, problem.blocks), judged
+    return _fit(problem, penalty, state, problem.blocks), judged
 
 
 def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
@@ -450,7 +445,7 @@ def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], f
     return penalties[best], judged, float(errors[least])
 
 
-def _fitted(
+def _fit(
     problem: Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
 ) -> Solution:
     """The solution for a state, with vectors of a smaller objective if they move."""
@@ -462,7 +457,7 @@ def _fitted(
     weights = _solved(problem, basis, blocks, [penalty])
     if not problem.moves:
         return state, basis, weights
-    vectors = moving_vectors.moved(problem, basis, blocks, weights, penalty)
+    vectors = moving_vectors.move(problem, basis, blocks, weights, penalty)
     state = problem.with_vectors(state, vectors)
     basis = problem.basis(state)
     return state, basis, _solved(problem, basis, blocks, [penalty])
