@@ -59,7 +59,7 @@ DIRECTIONS_OF = 4096
 def start(
     kernel: Kernel,
     form: bool | str | int,
-    vectors: Float[Array, "rows d"],
+    vectors: Float[Array | np.ndarray, "rows d"],
     blocks: Callable[[], Iterable[Block]],
 ) -> np.ndarray:
     """The first map: that of a mapped kernel, the identity, or principal directions.
