@@ -199,8 +199,8 @@ def refit(
     of_solver = isinstance(state, KernelModel)
     if of_solver:
         model, state = _with_state(where, model, state, learn_metric, function)
-    algorithm = algorithm_of(where, state)
-    moves = _moves(where, algorithm, state, move_vectors, learn_metric)
+    algorithm = algorithm_of(where, state, learn_metric)
+    moves = _moves(where, algorithm, move_vectors, learn_metric)
     is_regressor = models.is_regressor(state)
     if checks.flag(where, "calibrate", calibrate) and is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
@@ -257,21 +257,20 @@ def refit(
     return models.with_calibration(model, factor) if calibrate or not is_bare else model
 
 
-def algorithm_of(where: str, state: Any) -> Algorithm:
+def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
     """The algorithm of a single state, whose coefficients can be solved for."""
     algorithm = registry.of_state(where, state)
     checks.matrix_dtype(where, state.expansion.vectors.dtype)
-    models.num_features(where, state)
+    checked_metric(where, learn_metric, models.num_features(where, state))
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     return algorithm
 
 
 def _moves(
-    where: str, algorithm: Algorithm, state: Any, move_vectors: Any, learn_metric: Any
+    where: str, algorithm: Algorithm, move_vectors: Any, learn_metric: Any
 ) -> bool:
     """Whether vectors move without a metric, where they can."""
-    checked_metric(where, learn_metric, models.num_features(where, state))
     moves = bool(checks.flag(where, "move_vectors", move_vectors))
     learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
