@@ -136,7 +136,7 @@ def test_a_map_to_fewer_features_starts_from_principal_directions():
     given = X * np.arange(1, 9, dtype=np.float32)
     given[:, 5] = 3
     blocks = lambda: [Block(given, y[:, None], np.ones(len(y)))]  # noqa: E731
-    first = metric.start(bj.RBF(0.1), 2, 8, np.float32, blocks)
+    first = metric.start(bj.RBF(0.1), 2, np.zeros((1, 8), np.float32), blocks)
     # The two features of most variance, and the mean squared distance of all.
     assert set(np.argmax(np.abs(first), axis=0)) == {7, 6}
     variances = [np.var(points, axis=0).sum() for points in (given, given @ first)]

@@ -153,7 +153,7 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
         held = part.weights > 0
         assert 5 <= np.sum(held) <= 7
         others = block._replace(weights=np.where(held, 0, 1).astype(np.float32))
-        own = held_out.streamed(
+        own = held_out.stream(
             bj.perceptron, state, lambda others=others: iter([others]), 0
         )
         own = bj.refit(own, X, y, weight=others.weights)

@@ -141,16 +141,13 @@ class SBPClassifier(OneVersusRest):
       models_: one `budgetjax.KernelModel` per class, or one for two classes, of rows
         less `origin_`.
       model_: the same as one model of raw rows, for all functions of budgetjax.
-      origin_: what is subtracted from rows before float32 rounds them: zeros, unless
-        they lie far from 0 and the kernel is one of differences; then their median.
       support_vectors_: those of all models, shape `(n_support_, n_features_in_)`.
       dual_coef_: their coefficients, shape `(models, n_support_)`.
       n_support_: number of support vectors; rows that are equal count once.
       intercept_: the biases, shape `(models,)`.
-      classes_: the labels, in order.
       n_iter_: maximum number of steps over the models.
-      n_features_in_: number of features.
-      feature_names_in_: their names, if X was a data frame.
+      origin_, classes_, n_features_in_, feature_names_in_: as
+        `BudgetedKernelClassifier`.
 
     Example:
       >>> from budgetjax.estimators import SBPClassifier
@@ -188,14 +185,9 @@ class SMOClassifier(OneVersusRest):
 
     Args:
       penalty: C of the hinge loss, positive.
-      kernel: as `SBPClassifier`.
-      gamma: as `SBPClassifier`.
-      fit_bias: whether the model has a bias, which is not regularised.
       tolerance: relative duality gap at which to stop.
       max_steps: maximum number of steps, of many changes of pairs each.
-      cache_size: mebibytes of kernel rows to keep.
-      class_weight: as `SBPClassifier`.
-      progress: whether to show a bar.
+      kernel, gamma, fit_bias, cache_size, class_weight, progress: as `SBPClassifier`.
 
     Example:
       >>> from budgetjax.estimators import SMOClassifier
@@ -240,14 +232,10 @@ class BudgetSVC(OneVersusRest):
         with "l1" and to its square root with "l2". The refit has a penalty of its own.
       norm: "l1", the sum of the losses of these examples, or "l2", about the root of
         the sum of their squares, without `sample_weight`.
-      kernel: as `SBPClassifier`.
-      gamma: as `SBPClassifier`.
       tolerance: relative duality gap at which to stop.
       max_steps: maximum number of steps: changes of a pair of coefficients with "l1",
         of all of them with "l2".
-      cache_size: mebibytes of kernel rows to keep.
-      class_weight: as `SBPClassifier`.
-      progress: whether to show a bar.
+      kernel, gamma, cache_size, class_weight, progress: as `SBPClassifier`.
 
     Example:
       >>> from budgetjax.estimators import BudgetSVC
@@ -294,12 +282,9 @@ class MPUClassifier(OneVersusRest):
       bias_scale: value of that feature.
       kernel: "linear"; or another as `SBPClassifier`: then X becomes dense, and the
         kernel values of all pairs of rows are kept.
-      gamma: as `SBPClassifier`.
       tolerance: relative gap at which to stop.
       max_steps: maximum number of passes over all rows.
-      class_weight: as `SBPClassifier`.
-      random_state: seed of the orders.
-      progress: whether to show a bar.
+      gamma, class_weight, random_state, progress: as `SBPClassifier`.
 
     Attributes:
       models_: one `budgetjax.LinearModel`, or `KernelModel`, per class, or one for two

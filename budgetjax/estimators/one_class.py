@@ -9,7 +9,7 @@ from sklearn.base import OutlierMixin
 
 from budgetjax import checks, models
 from budgetjax.estimators.base import OF_ONE_CLASS
-from budgetjax.estimators.online import OnlineEstimator, data_of
+from budgetjax.estimators.online import OnlineEstimator, Rows
 from budgetjax.models import Labelled
 from budgetjax.refitting.one_class import one_class
 
@@ -28,18 +28,11 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
       budget: maximum number of support vectors.
       rate: share of rows like those learned that are to be called outliers, above 0 and
         below 1.
-      kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
-        "linear", as in scikit-learn, or a kernel, such as
-        `budgetjax.Matern(1.0)`.
-      gamma: parameter of all but "linear". "scale" is two over the mean squared
-        distance of the first rows that come, `budgetjax.default_gamma`.
-      maintenance: strategy for a full budget; see `BudgetedKernelClassifier`.
+      gamma: parameter of the kernel. "scale" is two over the mean squared distance of
+        the first rows that come, `budgetjax.default_gamma`.
       penalty: C of `budgetjax.one_class`.
-      epochs: passes of `fit` over the rows.
-      shuffle: whether each pass of `fit` is in a new random order.
-      capacity: slots to allocate; see `BudgetedKernelClassifier`.
-      random_state: seed of the orders.
-      progress: whether to show a bar.
+      kernel, maintenance, epochs, shuffle, capacity, random_state, progress: as
+        `BudgetedKernelClassifier`.
 
     Attributes:
       offset_: the threshold, `score_samples(X) - decision_function(X)`.
@@ -56,9 +49,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     """
 
     rate: Any = 0.05
-    penalty: Any = 1.0
-    # No label says which other is better.
     gamma: Any = "scale"
+    penalty: Any = 1.0
     # No parameters here: as they are by default.
     algorithm: Any = dataclasses.field(init=False)
     regularization: Any = dataclasses.field(init=False)
@@ -68,6 +60,10 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     move_vectors: Any = dataclasses.field(init=False)
     learn_metric: Any = dataclasses.field(init=False)
 
+    def _gammas(self, X: Any) -> list[Any]:
+        # No label says which is better.
+        return [self.gamma]
+
     @property
     def offset_(self) -> float:
         """The threshold of the scores."""
@@ -76,20 +72,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None):
         """Learns from nothing: passes over the rows, coefficients and threshold.
 
-        Args:
-          X: shape `(n, features)`, an array, a data frame or a sparse matrix.
-          y: not looked at.
-          sample_weight: shape `(n,)`, at least 0.
-
-        Returns:
-          The estimator.
-
-        Raises:
-          ValueError: if the data or a parameter does not fit.
-          ImportError: if `progress` needs tqdm.
-
-        Warns:
-          UserWarning: if features look unscaled.
+        As `BudgetedKernelClassifier.fit`, but `y` is not looked at.
         """
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
         checks.fraction(self._where, "rate", self.rate)
@@ -121,24 +104,11 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """1 for rows like those learned, -1 for outliers, shape `(n,)`."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def _refitted(
-        self,
-        model: Labelled,
-        X: Any,
-        origin: Float[np.ndarray, " features"],
-        targets: Any,
-        weights: Float[np.ndarray, " n"],
-        seed: int,
-        rivals: Any = (),
-        *,
-        learn_metric: Any,
-    ) -> Labelled:
+    def _refitted(self, model: Labelled, rows: Rows, *_: Any, **__: Any) -> Labelled:
         """The model with the best coefficients and the threshold."""
-        dtype = np.dtype(model.model.expansion.vectors.dtype)
-        given = data_of(X, origin, targets, weights, dtype)
+        given = rows.data(models.dtype_of(model))
         found = one_class(
-            model.model,
-            given["X"],
+            *(model.model, given["X"]),
             weight=given.get("weight"),
             rate=self.rate,
             penalty=self.penalty,

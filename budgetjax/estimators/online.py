@@ -1,7 +1,6 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -43,9 +42,6 @@ TOLERANCE = 1e-3
 FACTORS = (1.0, 0.25)
 # The penalty where rows are many.
 PENALTY = 10.0
-# Outliers count in the mean of targets as if they were so many deviations from the
-# median, if the loss is a robust one.
-NEAR = 5.0
 # The largest slope of a loss that is not one of differences, in a stream.
 STEEPEST = 5.0
 
@@ -64,6 +60,43 @@ class SeenTargets(NamedTuple):
     total: float
     most: Any
     unit: Any
+
+
+class Rows(NamedTuple):
+    """Rows to learn.
+
+    Attributes:
+      X: an array or a CSR matrix.
+      origin: what is subtracted from them.
+      targets: as the state takes them.
+      weights: one per row.
+    """
+
+    X: Any
+    origin: Float[np.ndarray, " features"]
+    targets: Shaped[np.ndarray, "n ..."]
+    weights: Float[np.ndarray, " n"]
+
+    def data(self, dtype: np.dtype) -> dict[str, Any]:
+        """Arguments of `refit`: few rows in few sizes, many sparse ones in batches."""
+        X, origin, targets, weights = self
+        n, features = X.shape
+        if n > passes.BLOCK and scipy.sparse.issparse(X):
+
+            def read() -> Iterator[tuple[np.ndarray, ...]]:
+                for start in range(0, n, passes.BLOCK):
+                    part = slice(start, start + passes.BLOCK)
+                    rows = inputs.dense(X[part], dtype, origin)
+                    yield rows, targets[part], weights[part]
+
+            return {"X": Batches("X", features, read)}
+        few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
+        size = n if n > passes.BLOCK else few
+        return {
+            "X": padded(inputs.dense(X, dtype, origin), size),
+            "y": padded(targets, size, 1),
+            "weight": padded(weights, size),
+        }
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -95,6 +128,12 @@ class OnlineEstimator(Estimator):
     _reservoir = _solved = None
 
     @property
+    def _losses(self) -> parameters.Loss:
+        """The loss of the stream, and that of the refit."""
+        family = parameters.family_of(isinstance(self, RegressorMixin))
+        return parameters.loss_of(self._where, family, self._loss)
+
+    @property
     def _loss(self) -> Any:
         """The loss, by its name or as a function."""
         return self.loss
@@ -103,10 +142,9 @@ class OnlineEstimator(Estimator):
         """The state with the loss of targets in units of these labels."""
         return state
 
-    def _refit_loss(self, labels: Labelled) -> Any:
-        """The loss of the refit, of targets in units of these labels."""
-        family = parameters.family_of(labels.classes is None)
-        return parameters.loss_of(self._where, family, self._loss).refit
+    def _of_units(self, loss: Any, labels: Labelled) -> Any:
+        """The loss of targets in units of the labels; its kinks count in these too."""
+        return loss
 
     @property
     def state_(self) -> Any:
@@ -165,20 +203,17 @@ class OnlineEstimator(Estimator):
             for gamma in self._gammas(X)
         )
         states = [one.model for one in (model, *rivals)]
-        origin = inputs.origin(model)
-        inputs.warn_unscaled(where, X, origin, stacklevel=5)
-        targets = models.coded(where, model, y)
+        rows = Rows(X, inputs.origin(model), models.coded(where, model, y), weights)
+        inputs.warn_unscaled(where, X, rows.origin, stacklevel=5)
         with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
-                examples = X, origin, targets, weights, order, report
-                states = [
-                    self._run(one, *examples, size=held_out.AT_ONCE) for one in states
-                ]
+                given = rows, order, held_out.AT_ONCE, report
+                states = [self._run(one, *given) for one in states]
         self._model = model._replace(model=states[0])
         if refits:
-            given = self._model, X, origin, targets, weights, seed, states[1:]
-            self._model = self._refitted(*given, learn_metric=self.learn_metric)
+            given = self._model, rows, seed, self.learn_metric
+            self._model = self._refitted(*given, rivals=states[1:])
         self._reservoir, self._solved = None, None
         self.n_iter_ = epochs
 
@@ -187,35 +222,31 @@ class OnlineEstimator(Estimator):
     ) -> None:
         """Learns a part of a stream; see `partial_fit`.
 
-        Args:
-          X: rows.
-          y: labels of the learner, or real targets: what is kept for the refit.
-          targets: the same, or real targets less the mean so far: what is learned.
-          weights: weights of the rows.
-          labels: the classes, or the intercept after this part.
+        A refit takes `y`, labels as the learner takes them or real targets; the stream
+        takes `targets`, the same, or less the mean so far. `labels` has the classes, or
+        the intercept after this part.
         """
-        width = X.shape[1]
-        if first := not hasattr(self, "_model"):
-            refits, (seed, _) = self._checked_refit(X.shape[1]), self._seeds()
-            (gamma,) = self._gammas(X, first=True)
+        first = not hasattr(self, "_model")
+        if first:
+            width, dtype = X.shape[1], inputs.dtype_of(X)
+            refits, (seed, _) = self._checked_refit(width), self._seeds()
+            gamma = self._gammas(X)[0]
             model = self._start(X, labels, gamma, seed, refits=refits, first=True)
             inputs.warn_unscaled(self._where, X, inputs.origin(model), stacklevel=5)
-            size, dtype = usual_size(width), inputs.dtype_of(X)
             empty = Reservoir.empty(
-                *(width, dtype, y.dtype, y.shape[1:]), size=size, seed=seed
+                *(width, dtype, y.dtype, y.shape[1:]), size=usual_size(width), seed=seed
             )
             kept = empty if refits else None
+            self.n_iter_ = 1
         else:
             model, kept = self._model, self._reservoir
-        origin, dtype = inputs.origin(model), models.dtype_of(model)
-        order = np.arange(len(y))
-        state = self._run(model.model, X, origin, targets, weights, order)
+        rows = Rows(X, inputs.origin(model), targets, weights)
+        state = self._run(model.model, rows, np.arange(len(y)))
         if kept is not None:
-            kept = kept.updated(inputs.dense(X, dtype, origin), y, weights)
+            dtype = models.dtype_of(model)
+            kept = kept.updated(inputs.dense(X, dtype, rows.origin), y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
         self._reservoir, self._solved = kept, None
-        if first:
-            self.n_iter_ = 1
 
     def _seeds(self) -> tuple[int, np.random.RandomState]:
         """A seed for the algorithm, and a generator of orders."""
@@ -251,13 +282,13 @@ class OnlineEstimator(Estimator):
             given = held_out.PENALTIES if rows <= held_out.FEW_TO_PENALISE else PENALTY
         return np.atleast_1d(np.asarray(given, object))
 
-    def _gammas(self, X: Any, *, first: bool = False) -> list[Any]:
-        """Parameters of the kernel to choose from; `first` if more rows are to come."""
+    def _gammas(self, X: Any) -> list[Any]:
+        """Parameters of the kernel to choose from, the usual one first."""
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
         # Vectors that move do best under a narrower kernel than those that stay.
-        chooses = self.refit and not (first or self.move_vectors)
+        chooses = self.refit and not self.move_vectors
         few = X.shape[0] <= held_out.FEW and chooses
         usual = inputs.scale(X) if named and few else 0.0
         return [usual * factor for factor in FACTORS] if usual else ["scale"]
@@ -317,15 +348,13 @@ class OnlineEstimator(Estimator):
     def _run(
         self,
         state: Any,
-        X: Any,
-        origin: Float[np.ndarray, " features"],
-        targets: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
+        examples: Rows,
         order: Int[np.ndarray, " n"],
-        report: Callable[..., object] = lambda text, count: None,
         size: int | None = None,
+        report: Callable[..., object] = lambda text, count: None,
     ) -> Any:
         """The state after the rows in this order."""
+        X, origin, targets, weights = examples
         algorithm = registry.of_state(self._where, state)
         dtype = np.dtype(state.expansion.vectors.dtype)
         for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
@@ -337,51 +366,40 @@ class OnlineEstimator(Estimator):
 
     def _replayed(self, model: Labelled, kept: Reservoir) -> Labelled:
         """The model after the rows that were kept, in random order, and the refit."""
-        rows = kept.rows()
-        nowhere, n = np.zeros(rows.X.shape[1]), len(rows.y)
-        if not n:
+        X, y, weights, _ = kept.rows()
+        if not len(y):
             return model
         # Labels are kept as the learner takes them.
-        coded = model.classes is not None
-        targets = rows.y if coded else models.coded(self._where, model, rows.y)
-        examples = rows.X, nowhere, targets, rows.weights
-        state = self._run(model.model, *examples, np.arange(n), size=held_out.AT_ONCE)
+        y = models.coded(self._where, model, y) if model.classes is None else y
+        rows = Rows(X, np.zeros(X.shape[1]), y, weights)
+        algorithm = registry.of_state(self._where, model.model)
+        state = held_out.replay(algorithm, model.model, X, y, weights)
         # Before a prediction there is no time to try whether a metric is better.
         metric = False if self.learn_metric == "auto" else self.learn_metric
-        return self._refitted(
-            model._replace(model=state), *examples, kept.seed, learn_metric=metric
-        )
+        return self._refitted(model._replace(model=state), rows, kept.seed, metric)
 
     def _refitted(
         self,
         model: Labelled,
-        X: Any,
-        origin: Float[np.ndarray, " features"],
-        targets: Shaped[np.ndarray, "n ..."],
-        weights: Float[np.ndarray, " n"],
+        rows: Rows,
         seed: int,
-        rivals: Sequence[Any] = (),
-        *,
         learn_metric: Any,
+        rivals: Sequence[Any] = (),
     ) -> Labelled:
-        """The model with the coefficients, and intercept, that are best for these.
-
-        Or one of its rivals, if these have less error on held-out rows.
-        """
+        """The model, or the best of its rivals, with the best coefficients."""
         state = model.model
         if not int(state.expansion.num_active):
             # No example has changed the model: zeros are right.
             return model
-        dtype = np.dtype(state.expansion.vectors.dtype)
         # Threads that wait for each other make small factorisations ten times slower on
         # a busy machine; the large products are XLA's.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
             found = refit(
                 # Rows are moved and targets centred: not by this model once more.
                 Labelled(state),
-                **data_of(X, origin, targets, weights, dtype),
-                loss=self._refit_loss(model),
-                penalty=self._penalties(int(np.count_nonzero(weights))),
+                **rows.data(models.dtype_of(model)),
+                loss=self._of_units(self._losses.refit, model),
+                penalty=self._penalties(int(np.count_nonzero(rows.weights))),
                 move_vectors=self.move_vectors,
                 learn_metric=learn_metric,
                 tolerance=TOLERANCE,
@@ -390,39 +408,13 @@ class OnlineEstimator(Estimator):
                 seed=seed,
                 progress=self.progress,
             )
-        self._variances = inputs.variances(X)
+        self._variances = inputs.variances(rows.X)
         model = models.with_intercept(model, found.intercept)
         return model._replace(model=found.model, calibration=found.calibration)
 
 
 def _is_auto(given: Any) -> bool:
     return isinstance(given, str) and given == "auto"
-
-
-def data_of(
-    X: Any,
-    origin: Float[np.ndarray, " features"],
-    targets: Shaped[np.ndarray, "n ..."],
-    weights: Float[np.ndarray, " n"],
-    dtype: np.dtype,
-) -> dict[str, Any]:
-    """Arguments of `refit`: few rows in few sizes, many sparse ones in batches."""
-    n, features = X.shape
-    if n > passes.BLOCK and scipy.sparse.issparse(X):
-
-        def read() -> Iterator[tuple[np.ndarray, ...]]:
-            for start in range(0, n, passes.BLOCK):
-                part = slice(start, start + passes.BLOCK)
-                rows = inputs.dense(X[part], dtype, origin)
-                yield rows, targets[part], weights[part]
-
-        return {"X": Batches("X", features, read)}
-    size = n if n > passes.BLOCK else max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
-    return {
-        "X": padded(inputs.dense(X, dtype, origin), size),
-        "y": padded(targets, size, 1),
-        "weight": padded(weights, size),
-    }
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -442,9 +434,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
       algorithm: name of the algorithm that streams: "arow", which alone is a good model
         after one pass and slow for large budgets, "pegasos", "sgd", "norma",
         "passive_aggressive", "alma", "perceptron", "projectron", "forgetron" (two
-        classes), or, on features of the kernel, "nystrom" and "fourier". See its
-        `init`, such as `budgetjax.arow.init`. None is "pegasos" before a refit, after
-        which it is as good, else "arow".
+        classes), or, on features of the kernel, "nystrom" and "fourier". None is
+        "pegasos" before a refit, after which it is as good, else "arow".
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
@@ -466,22 +457,18 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
       refit: whether to solve for the coefficients.
-      penalty: C of the refit, such as 1.0, or a list of several to choose from on
-        held-out rows: a fifth, or all in five folds where there are at most 2,000.
+      penalty: C of the refit, or a list of several to choose from on held-out rows.
         "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
         noise; it is 10 for more.
       move_vectors: whether the refit moves the support vectors too. It is slower, and
         gains most for small budgets.
-      learn_metric: whether the refit learns a linear map of the features together with
-        the vectors: True, False, a number of features to map to, "diagonal" for one
-        factor per feature, or "auto", which does so in `fit`, from 1,000 rows on, if it
-        then predicts a held-out fifth of them better. See `budgetjax.refit`.
+      learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
+        tries one in `fit`, from 1,000 rows on.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` is in a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
-        are compiled for a capacity: a search over budgets up to 200 with a capacity of
-        200 compiles once. All budgets then take the time of the largest: four budgets
-        and three folds of digits, without a metric, 8 processor seconds for 14.
+        are compiled for a capacity: with one for all, a search over budgets compiles
+        once, and each budget takes the time of the largest.
       random_state: seed of the orders and of algorithms that draw.
       progress: whether to show a bar.
       class_weight: weights by label, a dict, or "balanced": inversely proportional to
@@ -559,15 +546,13 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         once more, in another order, and has the best coefficients for them, so that
         sorted streams are learned about as well as shuffled ones. The first prediction
         after a part takes the time for that, and drift is not followed. With
-        `refit=False` the one pass is all, and any division of the same rows gives the
-        same model as `fit` with `shuffle=False` and one epoch, if `gamma` is a number:
-        "scale" looks at the first part only.
+        `refit=False`, and a number as `gamma`, any division of the same rows gives the
+        model of `fit` with `shuffle=False` and one epoch.
 
         After `fit` it goes on from there, one pass without a refit.
 
         Args:
-          X: as for `fit`; any number of rows. Programs are compiled for a few numbers
-            of rows only.
+          X: as for `fit`; programs are compiled for a few numbers of rows only.
           y: labels.
           classes: all labels that will come, needed in the first call.
           sample_weight: as for `fit`.
@@ -576,8 +561,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
           The estimator.
 
         Raises:
-          ValueError: if the data or a parameter does not fit, or a label is not one of
-            the classes; the model is as before.
+          ValueError: if something does not fit; the model is as before.
         """
         where, first = self._where, not hasattr(self, "_model")
         if first and classes is None:
@@ -613,11 +597,10 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
         The softmax of the scores times a factor, for two classes the sigmoid, so that
         the most probable class is the predicted one. The refit fits the factor on rows
-        that it holds out, a fifth of them or, of at most 2,000, all in five folds, and
-        solves for the coefficients with all rows then. Without a refit the factor is 1.
-        Weights of rows and classes count: probabilities are those of data in which a
-        row of weight 2 stands twice, so with `class_weight="balanced"` of data with
-        equally many rows of each class.
+        that it holds out as for several penalties; without a refit it is 1. Weights of
+        rows and classes count: probabilities are those of data in which a row of weight
+        2 stands twice, so with `class_weight="balanced"` of data with equally many rows
+        of each class.
 
         `partial_fit` after `fit` goes on with the factor of `fit`.
 
@@ -637,14 +620,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
-        """The logarithms of `predict_proba`, finite ones.
-
-        Args:
-          X: shape `(n, n_features_in_)`.
-
-        Returns:
-          Shape `(n, classes)`.
-        """
+        """The logarithms of `predict_proba`, finite ones, shape `(n, classes)`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
 
@@ -665,16 +641,13 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         targets of at least 0, or "gamma", of those above 0, whose scores are
         logarithms; or a function as for `budgetjax.sgd.init`, such as
         `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit have it.
-        The learning rate is that of targets of deviation 1, or for "poisson" and
-        "gamma" of mean 1; and so is the penalty for these two and for losses with
-        kinks, such as "absolute". A function that depends on more than the error has
-        targets as they are.
+        Learning rates are those of targets of deviation 1, or for "poisson" and "gamma"
+        of mean 1, and so are penalties for these and for losses with kinks, such as
+        "absolute". A function of more than the error has targets as they are.
       quantile: a level above 0 and below 1, such as 0.9, to predict that quantile of
         the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, one
         column of predictions each. These never cross: each row's are sorted. `loss` is
         None then.
-      options: more arguments of the algorithm's `init`, a dict such as
-        `{"learning_rate": 0.1}` for "sgd".
 
     Attributes:
       unit_: what the scores of `state_` are multiplied by: the deviation of the first
@@ -743,16 +716,9 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     ) -> "BudgetedKernelRegressor":
         """Learns from nothing; see `BudgetedKernelClassifier.fit`.
 
-        Args:
-          X: shape `(n, features)`.
-          y: real targets, shape `(n,)`, or `(n, outputs)`.
-          sample_weight: shape `(n,)`.
-
-        Returns:
-          The estimator.
+        Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
         X, y, weights = self._targeted(X, y, sample_weight, first=True)
-        y = self._columns(y)
         _, labels, seen = self._coding(y, weights, None)
         self._learn(X, y, weights, labels)
         self._seen = seen
@@ -763,18 +729,11 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     ) -> "BudgetedKernelRegressor":
         """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
 
-        Args:
-          X: as for `fit`; any number of rows.
-          y: targets. The mean of those so far is subtracted, so that `fit`, which
-            knows the mean of all, gives another model than the same rows in parts.
-          sample_weight: as for `fit`.
-
-        Returns:
-          The estimator.
+        The mean of the targets so far is subtracted, so that `fit`, which knows the
+        mean of all, gives another model than the same rows in parts.
         """
         first = not hasattr(self, "_model")
         X, y, weights = self._targeted(X, y, sample_weight, first=first)
-        y = self._columns(y)
         if not first and y.shape[1:] != np.shape(self._model.intercept):
             raise ValueError(
                 f"{self._where}: y must have {np.size(self._model.intercept)} columns, "
@@ -792,42 +751,26 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         before: SeenTargets | None,
     ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
         """Targets as the state takes them, the labels, and what later targets need."""
-        loss, shape = self._stream_loss, y.shape[1:]
-        logarithms = losses.inverse_link(loss) == losses.EXP
+        loss = self._losses.stream
         if before is None:
-            before = SeenTargets(np.zeros(shape), 0.0, np.inf, np.ones(shape)[()])
-            if losses.of_differences(loss, shape):
-                before = _unseen(y[weights > 0], losses.is_robust(loss))
-            elif not logarithms:
-                before = before._replace(most=0.0)
-        targets, seen = _centred(y, weights, before)
+            before = _first_seen(y[weights > 0], loss)
+        targets, seen = _centre(y, weights, before)
         intercept = seen.mean
-        if logarithms:
+        if losses.inverse_link(loss) == losses.EXP:
             # In the space of scores. Where all have been 0, any is as good.
             mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
             targets, intercept = y / mean, np.log(mean)
         return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
 
-    @property
-    def _stream_loss(self) -> Any:
-        family = parameters.REGRESSOR
-        return parameters.loss_of(self._where, family, self._loss).stream
-
     def _in_units(self, state: Any, labels: Labelled) -> Any:
-        loss = self._of_units(state.loss, labels)
-        if loss is state.loss and not losses.of_differences(
-            loss, np.shape(labels.unit)
-        ):
+        loss, shape = self._of_units(state.loss, labels), np.shape(labels.unit)
+        if loss is state.loss and not losses.of_differences(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
         return state._replace(loss=loss)
 
-    def _refit_loss(self, labels: Labelled) -> Any:
-        return self._of_units(super()._refit_loss(labels), labels)
-
     def _of_units(self, loss: Any, labels: Labelled) -> Any:
-        """The loss of targets in units of the labels; its kinks count in these too."""
         if np.all(labels.unit == 1):
             return loss
         return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
@@ -859,68 +802,58 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         pinball loss of quantiles, `sklearn.metrics.d2_pinball_score`, or the deviance
         of the Poisson or gamma distribution, `d2_tweedie_score`.
 
-        Args:
-          X: shape `(n, n_features_in_)`.
-          y: as for `fit`.
-          sample_weight: shape `(n,)`.
-
-        Returns:
-          At most 1, which is best.
+        `y` and `sample_weight` are as for `fit`. At most 1, which is best.
         """
-        loss = losses.unwrapped(self._stream_loss)
+        loss = losses.unwrapped(self._losses.stream)
         powers = {losses.poisson: 1, losses.gamma: 2}
         if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
         found = self.predict(X).reshape(len(y), -1)
         if self.quantile is None:
-            score = functools.partial(d2_tweedie_score, power=powers[loss])
+            score: Any = d2_tweedie_score
+            each = [{"power": powers[loss]}] * found.shape[1]
             found = np.maximum(found, np.finfo(np.float32).tiny)
-            given = zip(np.reshape(y, found.shape).T, found.T, strict=True)
-            scores = [score(*pair, sample_weight=sample_weight) for pair in given]
         else:
-            given = zip(np.atleast_1d(self._levels), found.T, strict=True)
-            scores = [
-                d2_pinball_score(y, column, alpha=level, sample_weight=sample_weight)
-                for level, column in given
-            ]
+            score = d2_pinball_score
+            each = [{"alpha": level} for level in np.atleast_1d(self._levels)]
+        columns = np.broadcast_to(np.reshape(y, (len(y), -1)), found.shape).T
+        scores = [
+            score(one, column, sample_weight=sample_weight, **more)
+            for one, column, more in zip(columns, found.T, each, strict=True)
+        ]
         return float(np.mean(scores))
 
     def _targeted(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool
     ) -> tuple[Any, Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
-        """Rows, targets in double precision, and weights."""
-        several = self.quantile is None
-        more = {"y_numeric": True, "multi_output": several}
+        """Rows, targets in double precision, once per quantile, and weights."""
+        more = {"y_numeric": True, "multi_output": self.quantile is None}
         X, y, weights = self._examples(X, y, sample_weight, first=first, **more)
         y = y.astype(np.float64)
-        return X, y[:, 0] if y.shape[1:] == (1,) else y, weights
-
-    def _columns(self, y: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
-        """The targets, once per quantile if there are several."""
-        if self.quantile is None or np.ndim(self._levels) == 0:
-            return y
-        return np.repeat(y[:, None], len(self._levels), axis=1)
+        y = y[:, 0] if y.shape[1:] == (1,) else y
+        if self.quantile is not None and np.ndim(self._levels):
+            y = np.repeat(y[:, None], len(self._levels), axis=1)
+        return X, y, weights
 
 
-def _unseen(y: Float[np.ndarray, "n ..."], robust: bool) -> SeenTargets:
-    """What is known of targets of a loss of differences before they are learned."""
+def _first_seen(y: Float[np.ndarray, "n ..."], loss: Any) -> SeenTargets:
+    """What is known of targets before they are learned, some of which these are."""
+    shape = y.shape[1:]
+    if not losses.of_differences(loss, shape):
+        most = np.inf if losses.inverse_link(loss) == losses.EXP else 0.0
+        return SeenTargets(np.zeros(shape), 0.0, most, np.ones(shape)[()])
+    robust = losses.is_robust(loss)
     centre, deviation = scaling.centre_and_deviation(y, robust=robust)
-    most = NEAR * deviation if robust and np.all(deviation) else np.inf
+    most = passes.NEAR * deviation if robust and np.all(deviation) else np.inf
     return SeenTargets(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
 
 
-def _centred(
+def _centre(
     y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: SeenTargets
 ) -> tuple[Float[np.ndarray, "n ..."], SeenTargets]:
     """Targets less the mean of all up to and including each, in their unit.
 
-    Args:
-      y: the new targets.
-      weights: weights of these.
-      before: what is known of those before.
-
-    Returns:
-      The targets, and what is known after them.
+    And what is known after them.
     """
     totals = before.total + np.cumsum(weights)
     # One column of them at a time: per row, not per output.

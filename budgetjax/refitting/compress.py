@@ -37,8 +37,7 @@ def compress(
 
     It needs no data, so it is for models whose examples are gone, and for those that
     others have trained. With 200 vectors in place of the 2,879, 1,321 and 1,580 of an
-    `SVC` it decided letter (odd against even), usps (the same) and ijcnn1 1.3, 0.2 and
-    0.1 points worse, with 50 8.4, 0.4 and 0.7 (`python benchmarks/compressing.py`).
+    `SVC` it decided letter, usps and ijcnn1 1.3, 0.2 and 0.1 points worse.
 
     Cost: O(n B (d + B)) for n vectors, and O(n B (d + C) + B^3) per step. Memory: a few
     matrices of n x B numbers.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Float, Shaped
 
 from budgetjax import calibration, losses, models
 from budgetjax.online import engine
@@ -14,6 +14,7 @@ from budgetjax.online.algorithm import Algorithm, emptied
 from budgetjax.refitting import moving_vectors, newton
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
+from budgetjax.refitting.problem import Problem
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # A function from rows to scores, of one model or more.
@@ -36,23 +37,69 @@ class Fold(NamedTuple):
     """Examples that judge, and a state whose vectors only the others have chosen.
 
     Attributes:
+      problem: what is solved.
       learn: reads all blocks, with weights of the examples that are not held out.
       held: the same, with weights of the others.
       state: a state with support vectors.
       basis: their features.
     """
 
+    problem: Problem
     learn: Callable[[], Iterator[Block]]
     held: Callable[[], Iterator[Block]]
     state: Any
     basis: Basis
 
+    def errors(
+        self, scores_of: Scores
+    ) -> tuple[Float[np.ndarray, " models"], Float[np.ndarray, "models models"]]:
+        """The mistakes of one model or more, or for regression their losses.
+
+        And the sums of the products of those of two models, for `chance`.
+        """
+        total, products = np.zeros(1), np.zeros((1, 1))
+        for block in self.held():
+            weights = block.weights.astype(np.float64)[:, None]
+            each = weights * self._mistakes(block, scores_of)
+            total, products = total + np.sum(each, axis=0), products + each.T @ each
+        return total, products
+
+    def _mistakes(
+        self, block: Block, scores_of: Scores
+    ) -> Shaped[np.ndarray, "size models"]:
+        """The largest of several scores of a classifier decides."""
+        loss = self.problem.loss
+        scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
+        scores = scores.reshape(len(scores), -1, columns)
+        targets = block.targets[:, None]
+        if columns > 1 and not models.is_regressor(self.state):
+            return np.argmax(scores, 2) != np.argmax(targets, 2)
+        if losses.takes_labels(loss):
+            return (scores * targets <= 0)[..., 0]
+        numbers = newton.of_problems(loss, columns, block.X.dtype)
+        each: Any = jax.vmap(moving_vectors.values, (None, 1, None), 1)
+        found = each(numbers, jnp.asarray(scores), jnp.asarray(block.targets))
+        return np.sum(np.asarray(found), axis=2)
+
+    def prefers(self, old: Scores, new: Scores) -> bool:
+        """Whether the new model has less error than the old one, and not by chance.
+
+        By more than one and a half standard deviations of the difference; of mistakes
+        this is the test of McNemar.
+        """
+
+        def both(X: np.ndarray) -> np.ndarray:
+            return np.concatenate([np.asarray(each(X)) for each in (old, new)], axis=1)
+
+        total, products = self.errors(both)
+        return bool(total[0] - total[1] > 1.5 * chance(products, 0)[1])
+
 
 class Judged(NamedTuple):
-    """The scores of a model, and what reads the examples it has not learned."""
+    """A fold, and the scores of a model that has not learned what it holds out."""
 
+    fold: Fold
     scores: Scores
-    held: Callable[[], Iterator[Block]]
 
 
 def part(
@@ -73,7 +120,7 @@ def part(
         yield block._replace(weights=block.weights * (held == keep))
 
 
-def streamed(
+def stream(
     algorithm: Algorithm,
     state: Any,
     blocks: Callable[[], Iterator[Block]],
@@ -81,74 +128,40 @@ def streamed(
 ) -> Any:
     """The state as it would be had it learned these only.
 
-    At most the rows of a reservoir, in random order: sorted ones are no harm, and the
-    time for many is that for some.
+    At most the rows of a reservoir, in random order: sorted ones are no harm.
     """
     if algorithm.memory is None:
         return state
     state = emptied(algorithm, state)
-    width = state.expansion.vectors.shape[1]
-    kept, several = None, state.expansion.num_columns > 1
+    vectors, shape = state.expansion.vectors, models.target_shape(state)
+    kept = Reservoir.empty(
+        *(vectors.shape[1], vectors.dtype, models.target_dtype(state), shape),
+        size=usual_size(vectors.shape[1]),
+        seed=seed,
+    )
+    codes = state.expansion.num_columns > 1 and not shape
     for block in blocks():
-        y = block.targets if several else block.targets[:, 0]
-        if several and not models.is_regressor(state):
-            y = np.argmax(y, 1).astype(np.int32)
-        if kept is None:
-            kept = Reservoir.empty(
-                *(width, block.X.dtype, y.dtype, y.shape[1:]),
-                size=usual_size(width),
-                seed=seed,
-            )
+        y = block.targets
+        y = np.argmax(y, 1) if codes else y.reshape(-1, *shape)
         kept = kept.updated(block.X, y, block.weights)
-    assert kept is not None, "there are rows"
-    rows = kept.rows()
-    for first in range(0, len(rows.y), AT_ONCE):
-        X, y, weights = (each[first : first + AT_ONCE] for each in rows[:3])
-        given = models.padded(X, AT_ONCE), models.padded(y, AT_ONCE, 1)
-        weights = models.padded(weights, AT_ONCE)
-        state, _ = engine.run(algorithm, state, *given, weight=weights)
+    X, y, weights, _ = kept.rows()
+    return replay(algorithm, state, X, y, weights)
+
+
+def replay(
+    algorithm: Algorithm,
+    state: Any,
+    X: Float[np.ndarray, "n features"],
+    y: Shaped[np.ndarray, "n ..."],
+    weights: Float[np.ndarray, " n"],
+) -> Any:
+    """The state after these rows, in blocks of one size."""
+    for first in range(0, len(y), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        given = models.padded(X[part], AT_ONCE), models.padded(y[part], AT_ONCE, 1)
+        counts = models.padded(weights[part], AT_ONCE)
+        state, _ = engine.run(algorithm, state, *given, weight=counts)
     return state
-
-
-def mistakes(
-    loss: Callable[[Array, Array], Array],
-    classifies: bool,
-    block: Block,
-    scores_of: Scores,
-) -> Shaped[np.ndarray, "size models"]:
-    """Where one model or more are mistaken, or for regression their losses.
-
-    The largest of several scores of a classifier decides.
-    """
-    scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
-    scores = scores.reshape(len(scores), -1, columns)
-    targets = block.targets[:, None]
-    if classifies and columns > 1:
-        return np.argmax(scores, 2) != np.argmax(targets, 2)
-    if losses.takes_labels(loss):
-        return (scores * targets <= 0)[..., 0]
-    numbers = newton.of_problems(loss, columns, block.X.dtype)
-    each: Any = jax.vmap(moving_vectors.values, (None, 1, None), 1)
-    found = each(numbers, jnp.asarray(scores), jnp.asarray(block.targets))
-    return np.sum(np.asarray(found), axis=2)
-
-
-def errors(
-    mistakes: Callable[[Block, Scores], np.ndarray],
-    blocks: Callable[[], Iterator[Block]],
-    scores_of: Scores,
-) -> tuple[Float[np.ndarray, " models"], Float[np.ndarray, "models models"]]:
-    """The mistakes of one model or more, or for regression their losses.
-
-    And the sums of the products of those of two models: with them the difference of two
-    errors has a deviation; see `chance`.
-    """
-    total, products = np.zeros(1), np.zeros((1, 1))
-    for block in blocks():
-        weights = block.weights.astype(np.float64)[:, None]
-        each = weights * mistakes(block, scores_of)
-        total, products = total + np.sum(each, axis=0), products + each.T @ each
-    return total, products
 
 
 def chance(
@@ -159,30 +172,11 @@ def chance(
     return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 
 
-def better(
-    mistakes: Callable[[Block, Scores], np.ndarray],
-    blocks: Callable[[], Iterator[Block]],
-    old: Scores,
-    new: Scores,
-) -> bool:
-    """Whether a model has less error than another, and not by chance.
-
-    By more than one and a half standard deviations of the difference; of mistakes this
-    is the test of McNemar. With one, satimage is predicted worse by a learned metric.
-    """
-
-    def both(X: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.asarray(each(X)) for each in (old, new)], axis=1)
-
-    total, products = errors(mistakes, blocks, both)
-    return bool(total[0] - total[1] > 1.5 * chance(products, 0)[1])
-
-
-def calibrated(judged: Iterable[Judged]) -> float:
+def calibration_of(judged: Iterable[Judged]) -> float:
     """The calibration of scores of held-out examples, of one model per fold."""
     scores, codes, weights = [], [], []
-    for scores_of, held in judged:
-        for block in held():
+    for fold, scores_of in judged:
+        for block in fold.held():
             rows = np.flatnonzero(block.weights)
             targets = block.targets[rows]
             several = targets.shape[1] > 1

@@ -14,7 +14,7 @@ half as many over all follow, at the first rate again.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -25,10 +25,11 @@ from jaxtyping import Array, Float
 from budgetjax import losses
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.refitting.gradient_steps import minimised
-from budgetjax.refitting.held_out import Scores
+from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
-from budgetjax.refitting.newton import Basis, of_problems
+from budgetjax.refitting.newton import of_problems
 from budgetjax.refitting.passes import Block
+from budgetjax.refitting.problem import Problem
 
 # Examples per step. Twice as many as for moving vectors take half of the time.
 BATCH = 256
@@ -37,20 +38,19 @@ BATCH = 256
 # of features: so many move a point together.
 RATE, VECTOR_RATE, MAP_RATE = 0.1, 0.3, 1.2
 # Weights of so many orthonormal features and so many steps move by the rate; of more by
-# the root less. At the same rate 500 vectors learn covtype worse than 100 in 20 passes.
+# the root less.
 FEATURES, STEPS = 100, 1000
 # The unit of scores of numbers, whose deviation is 1: in it they are as far from 0 as
-# the scores of classes. In units of one, cpusmall errs by a fifth more.
+# the scores of classes.
 SCORES = 0.1
 # The logistic loss needs larger weights than the squared hinge: letter gains a point.
 STRENGTH = 10.0
 # The weight of the map's distance from its start, in examples: without it 256 features
-# of usps are learned by heart, and with ten times as much letter loses.
+# of usps are learned by heart.
 PRIOR = 10.0
 # Fewer steps than that leave the metric where it was: small data are passed over often.
 FEWEST_STEPS = 600
-# More features are mapped to so many: as accurate on usps and mnist, and the map of 784
-# would take most of the time.
+# More features are mapped to so many: as accurate, and a larger map takes most time.
 WIDEST = 64
 # Examples whose principal directions start a map to fewer features.
 DIRECTIONS_OF = 4096
@@ -59,8 +59,7 @@ DIRECTIONS_OF = 4096
 def start(
     kernel: Kernel,
     form: bool | str | int,
-    width: int,
-    dtype: Any,
+    vectors: Float[Array | np.ndarray, "rows d"],
     blocks: Callable[[], Iterable[Block]],
 ) -> np.ndarray:
     """The first map: that of a mapped kernel, the identity, or principal directions.
@@ -70,6 +69,7 @@ def start(
     """
     if isinstance(kernel, Mapped):
         return np.asarray(kernel.matrix)
+    width, dtype = vectors.shape[1], vectors.dtype
     if form == "diagonal":
         return np.ones(width, dtype)
     rank = min(width, WIDEST) if isinstance(form, bool | str) else form
@@ -85,56 +85,31 @@ def start(
     return (scale * directions[:, : -rank - 1 : -1]).astype(dtype)
 
 
-def learned(
-    basis: Basis,
-    matrix: np.ndarray,
-    *,
-    loss: Callable[[Array, Array], Array],
-    learn: Callable[[], Iterator[Block]],
-    blocks: Callable[[], Iterator[Block]],
-    judge: Callable[[Scores], float],
-    worth: Callable[[Scores], bool] | None,
-    penalty: float,
-    epochs: int,
-    seed: int,
-    report: Callable[[str], object],
-) -> tuple[Float[Array, "rows d"], Float[Array, "d ..."], np.ndarray, Scores] | None:
-    """Support vectors, map and weights of a smaller objective.
+def learn(
+    problem: Problem, fold: Fold, penalty: float, rival: Scores | None
+) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
+    """The state of a fold with a learned metric and its vectors, and weights.
+
+    The weights are for the root of the fold's basis. The third are the scores of the
+    model that has not learned the held-out examples. None if the rival's are as good.
 
     Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 C) per step, for a
     map to r features; a factor per feature is r = d without the products d r.
-
-    Args:
-      basis: the features, with the support vectors to begin with and a kernel for
-        mapped points.
-      matrix: the first map.
-      loss: a function of a score and a target, both scalars; with labels the logistic
-        one takes its place.
-      learn: reads the same blocks every time, with weights of the examples to learn.
-      blocks: the same with those of all examples.
-      judge: the error of a function from rows to scores, on the rows held out of
-        `learn`.
-      worth: whether such a function is good enough to go on; None for always.
-      penalty: C.
-      epochs: passes over `learn`.
-      seed: seed of the order of examples in a block.
-      report: called with a message after every epoch.
-
-    Returns:
-      The vectors, the map, the weights of the features, for the root of the first
-      vectors, and the scores of the model that has not learned the rows held out; None
-      if that is not good enough.
     """
+    loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
+    expansion = fold.state.expansion
+    matrix = start(kernel, problem.form, expansion.vectors, blocks)
+    inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
+    basis = fold.basis._replace(kernel=inner)
     rows = sum(block.weights.shape[0] for block in blocks())
-    columns = next(iter(blocks())).targets.shape[1]
-    mask = np.asarray(basis.expansion.mask)
-    original = np.asarray(basis.expansion.vectors)
+    columns = expansion.num_columns
+    mask, original = np.asarray(expansion.mask), np.asarray(expansion.vectors)
     vectors = np.where(mask[:, None], original, 0)
     unit = VECTOR_RATE * unit_of(vectors[mask])
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
     scale = kind(1 if of_labels else SCORES)
-    epochs = max(epochs, -(-FEWEST_STEPS * BATCH // rows))
+    epochs = max(problem.epochs, -(-FEWEST_STEPS * BATCH // rows))
     more = len(mask) * epochs * -(-rows // BATCH) / (FEATURES * STEPS)
     units = unit, scale / kind(more**0.5), scale
     strength = kind(STRENGTH * penalty)
@@ -147,26 +122,30 @@ def learned(
         fixed=fixed,
         batch=BATCH,
         rate=RATE,
-        seed=seed,
-        report=lambda mean: report(f"metric, objective {mean:.6g} per example"),
+        seed=problem.seed,
+        report=lambda mean: problem.report(f"metric, objective {mean:.6g} per example"),
     )
     parameters = tuple(
         jnp.asarray(part) for part in (vectors / unit, weights, 0 * matrix)
     )
     parameters, best = steps(
         parameters,
-        blocks=learn,
+        blocks=fold.learn,
         epochs=epochs,
-        judge=lambda parameters: judge(functools.partial(_scores, parameters, fixed)),
+        judge=lambda parameters: float(
+            fold.errors(functools.partial(_scores, parameters, fixed))[0][0]
+        ),
     )
-    unlearned = functools.partial(_scores, parameters, fixed)
-    if worth is not None and not worth(unlearned):
+    scores = functools.partial(_scores, parameters, fixed)
+    if rival is not None and not fold.prefers(rival, scores):
         return None
     parameters, _ = steps(parameters, blocks=blocks, epochs=-(-best // 2))
     vectors, weights, change = (np.asarray(part) for part in parameters)
     vectors = np.where(mask[:, None], vectors * unit, original)
     weights = weights * units[1]
-    return jnp.asarray(vectors), jnp.asarray(_moved(matrix, change)), weights, unlearned
+    mapped = Mapped(inner, jnp.asarray(_moved(matrix, change)))
+    state = fold.state._replace(kernel=mapped)
+    return problem.with_vectors(state, jnp.asarray(vectors)), weights, scores
 
 
 def _moved(matrix: Any, change: Any) -> Any:

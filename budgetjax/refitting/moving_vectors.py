@@ -21,37 +21,30 @@ from budgetjax import kernels, support_set
 from budgetjax.refitting.gradient_steps import minimised
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.passes import Block
+from budgetjax.refitting.problem import Problem
 
 # Examples per step.
 BATCH = 128
-# The first rate of Adam, for vectors in units of the deviation of their features; it
-# falls to 0 along a cosine. On letter, ijcnn1, usps and a checkerboard a third of it or
-# three times as much gained less, but always more than half.
+# The first rate of Adam, for vectors in units of the deviation of their features. A
+# third of it or three times as much gains less, but always more than half.
 RATE = 0.03
 
 
-def moved(
-    loss: Callable[[Array, Array], Array],
+def move(
+    problem: Problem,
     basis: Basis,
     blocks: Callable[[], Iterable[Block]],
     weights: Float[np.ndarray, "columns features"],
     penalty: float,
-    *,
-    epochs: int,
-    seed: int,
-    report: Callable[[str], object],
 ) -> Float[Array, "rows d"]:
     """Support vectors of a smaller objective; O(n B (d + C)) per epoch.
 
     Args:
-      loss: a function of a score and a target, both scalars, as for `newton.minimise`.
+      problem: whose loss and numbers are taken.
       basis: the features, with the support vectors to begin with.
       blocks: reads the same blocks every time.
       weights: the solution for these support vectors.
       penalty: C.
-      epochs: passes over the blocks.
-      seed: seed of the order of examples in a block.
-      report: called with a message after every epoch.
     """
     rows = sum(block.weights.shape[0] for block in blocks())
     mask = np.asarray(basis.expansion.mask)
@@ -62,13 +55,15 @@ def moved(
     (vectors, _), _ = minimised(
         _objective,
         (jnp.asarray(vectors / unit), jnp.asarray(weights)),
-        (of_problems(loss, len(weights), weights.dtype), basis, unit, strength),
+        (of_problems(problem.loss, len(weights), weights.dtype), basis, unit, strength),
         blocks,
         batch=BATCH,
         rate=RATE,
-        epochs=epochs,
-        seed=seed,
-        report=lambda mean: report(f"moving, objective {mean * penalty * rows:.6g}"),
+        epochs=problem.epochs,
+        seed=problem.seed,
+        report=lambda mean: problem.report(
+            f"moving, objective {mean * penalty * rows:.6g}"
+        ),
     )
     return jnp.asarray(np.where(mask[:, None], np.asarray(vectors) * unit, original))
 

@@ -285,8 +285,7 @@ def minimise(
       weights: the weights to start from.
       penalties: C of each problem; problems of one penalty stand together, in the order
         of the columns of targets.
-      max_passes: maximum number of passes.
-      tolerance: relative gain at which a problem is solved.
+      max_passes, tolerance: when to stop.
       negligible: curvatures below this part of the largest are left out.
       report: called with a message after every pass.
 

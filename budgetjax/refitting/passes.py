@@ -20,7 +20,8 @@ DEVIATED = 65_536
 # Targets of robust losses are as near as that to their median, in deviations: beyond
 # what float32 tells from a score, nothing but the side counts.
 FARTHEST = 1e4
-# Least squares, from which robust losses start, see them this near.
+# Least squares, from which robust losses start, see them this near, and so does the
+# mean of a stream of them.
 NEAR = 5.0
 
 Arrays = tuple[np.ndarray, ...]
@@ -47,11 +48,8 @@ def data(
     """A function that reads the examples in blocks, and whether it can be called again.
 
     Args:
-      where: the caller's name, for error messages.
       model: a state, or a model that has one and takes raw rows.
-      X: shape `(n, num_features)`, or an iterable of `(X, y)` or `(X, y, weight)`.
-      y: shape `(n,)`, or `(n, num_outputs)`, or None.
-      weight: shape `(n,)`, or None.
+      X, y, weight: as for `refit`.
       of_labels: whether targets of a single column must be -1 or +1.
 
     Raises:
@@ -114,6 +112,26 @@ class Units(NamedTuple):
     centre: Float[np.ndarray, " columns"]
     most: float
 
+    @classmethod
+    def of_ones(cls, columns: int) -> "Units":
+        """Those of targets that stay as they are."""
+        return cls(np.zeros(columns), np.ones(columns), np.zeros(columns), np.inf)
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block], robust: bool, shifts: bool) -> "Units":
+        """The deviations of the first targets, from their centres if these shift.
+
+        Constant targets have none to go by.
+        """
+        found = first(blocks, lambda block: block.targets)
+        centre, deviation = scaling.centre_and_deviation(found, robust=robust)
+        # Equal targets leave a rounding.
+        unit = np.where(deviation > 1e-12 * np.abs(centre), deviation, 1.0)
+        nothing, most = np.zeros_like(unit), FARTHEST if robust else np.inf
+        if shifts:
+            return cls(centre, unit, nothing, most)
+        return cls(nothing, unit, centre / unit, most)
+
     def apply(self, block: Block) -> Block:
         """The examples with targets in these units."""
         targets = (block.targets - self.origin) / self.unit
@@ -127,21 +145,6 @@ class Units(NamedTuple):
         if self.most < np.inf:
             targets = np.clip(targets, self.centre - most, self.centre + most)
         return block._replace(targets=targets.astype(block.targets.dtype))
-
-
-def units(blocks: Iterable[Block], robust: bool, shifts: bool) -> Units:
-    """Units of the deviation of the first targets, from their centre if that `shifts`.
-
-    Constant targets have none to go by.
-    """
-    found = first(blocks, lambda block: block.targets)
-    centre, deviation = scaling.centre_and_deviation(found, robust=robust)
-    # Equal targets leave a rounding.
-    unit = np.where(deviation > 1e-12 * np.abs(centre), deviation, 1.0)
-    most = FARTHEST if robust else np.inf
-    if shifts:
-        return Units(centre, unit, np.zeros_like(unit), most)
-    return Units(np.zeros_like(unit), unit, centre / unit, most)
 
 
 def first(

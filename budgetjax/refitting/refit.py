@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +15,16 @@ from jaxtyping import Array, Bool, Float
 
 from budgetjax import checks, losses, models, progress_bar, scaling
 from budgetjax.counter import Counter
-from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
 from budgetjax.online import engine, landmarks, registry
 from budgetjax.online.algorithm import Algorithm, resumed
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
-from budgetjax.refitting.held_out import Fold, Judged, Scores
+from budgetjax.refitting.held_out import Fold, Judged
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block
+from budgetjax.refitting.passes import Block, Units
+from budgetjax.refitting.problem import Problem
 
 # Default relative gain at which a problem is solved.
 TOLERANCE = 1e-5
@@ -32,9 +32,7 @@ TOLERANCE = 1e-5
 MAX_PASSES = 100
 # Kinks of a loss are rounded over these parts of the deviation of what a model leaves
 # of the targets, first that of least squares, one after the other: the last at once
-# took half as many passes again on cpusmall, and all 100 with a penalty of 100.
-# Quantiles were no better with a fifth of it, and those of 0.1 and 0.9 worse with six
-# times as much.
+# takes half as many passes again. Quantiles are no better with a fifth of it.
 WIDTHS = (0.4, 0.1, 0.05)
 # The least target that has a logarithm, where all are 0.
 LEAST = 1e-30
@@ -93,8 +91,8 @@ def refit(
     method; eigenvalues of the kernel matrix that are rounding errors are left out, so
     duplicates among the vectors do no harm.
 
-    The result is a state of the same algorithm. It predicts, can be saved, and goes on
-    learning from the new coefficients. An average of iterates starts anew.
+    The result is a state of the same algorithm, which goes on learning from the new
+    coefficients. An average of iterates starts anew.
 
     Cost: 10 to 30 passes, each O(n B (d + B + C)), O(B^2) per example and class within
     the margin, and O(C B^3); the same, and a stream of at most 8,192 examples, for each
@@ -110,8 +108,7 @@ def refit(
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
         `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
         object whose `__iter__` reads a file anew. From a generator, which can be read
-        once only, the solution is approximate: with 500 vectors the objective was 5
-        percent above the least on letter and 7 on ijcnn1, with 100 1 on letter.
+        once only, the solution is approximate: the objective is some percent too large.
       y: labels or targets, shape `(n,)`, or `(n, num_outputs)` for a model with several
         real outputs, or None where X is batches.
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
@@ -122,32 +119,24 @@ def refit(
         continuous derivative (`losses.of_labels` says that targets are labels).
         Another function object is compiled anew; the numbers of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
-        Quantiles and the other losses of `budgetjax.losses` with kinks are rounded over
-        a twentieth of the deviation of most errors, by `losses.smoothed`. What depends
-        on `score - target` only is solved in units of the deviation of the targets, a
-        robust one for "huber" and losses with kinks, so that units do not matter, and
-        held-out losses of several outputs weigh alike.
+        Kinks, as of quantiles, are rounded by `losses.smoothed`, over a twentieth of
+        the deviation of most errors. What depends on `score - target` only is solved in
+        units of the deviation of the targets, so that units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
         examples, and the one of fewest mistakes on the others, or for regression least
         loss, is solved again with all; of those that chance may have made as good it is
-        the largest. Up to 2,000 examples are all held out once, in five folds. The
-        support vectors that choose are not those of the state, which merging has moved
-        by the labels of all examples, but those of its algorithm after a stream of the
-        four fifths alone, at most 8,192 of them. With 100 vectors 10 was within 0.4
-        points of accuracy of the best of 1 to 100 on letter, ijcnn1, usps, covtype and
-        a checkerboard; noise needs less.
+        the largest. Up to 2,000 examples are all held out once, in five folds. What
+        chooses has support vectors of its own, from a stream of at most 8,192 of the
+        four fifths. 10 is near the best for clean labels; noise needs less.
       move_vectors: move the support vectors too, by steps of Adam on the same
-        objective. It gains most for small budgets: letter with 100 vectors 90.8 to 92.3
-        percent, ijcnn1 98.0 to 98.9, a checkerboard with 50 98.5 to 99.6. A metric
-        moves them in any case: with one of "auto" this changes nothing.
+        objective. It gains most for small budgets. A metric moves them in any case:
+        with one of "auto" this changes nothing.
       learn_metric: learn a linear map M of the features together with the vectors and
         coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
         most 64 features; a whole number for one to so many; "diagonal" for one factor
         per feature. "auto" learns a matrix where it makes fewer mistakes than new
-        coefficients alone on a fifth of the examples, of which there must be 1,000. It
-        starts from the vectors that choose penalties. A classifier learns it, with its
-        coefficients, from the logistic loss over all classes. It gains where there are
-        many examples per number that is learned.
+        coefficients alone on a fifth of the examples, of which there must be 1,000. A
+        classifier then has the logistic loss over all classes.
       epochs: passes of these steps, and of those of the metric.
       tolerance: a problem is solved when a step would gain less than this part of its
         objective.
@@ -155,10 +144,9 @@ def refit(
         examples that are held out as for several penalties. With `weight` the
         probabilities are those of the weighted examples.
       rivals: other states that have learned the same stream, such as with kernels of
-        other widths: the one of least error on held-out examples is refitted. Their
-        kernels stay as they are: a metric that was learned from all examples makes too
-        few mistakes on those held out, and so do the vectors of a `KernelModel` after
-        `budgetjax.compress`.
+        other widths: the one of least error on held-out examples is refitted. A metric
+        in one, and vectors after `budgetjax.compress`, have seen all examples, and so
+        make too few mistakes there.
       seed: seed of the choice of held-out examples, and of the order of steps, or a
         key of `jax.random`.
       progress: show a bar, with the objective.
@@ -207,25 +195,16 @@ def refit(
     where = "refit"
     checks.on_host(where, state, X, y, weight, penalty)
     model, state = state, models.innermost(state)
-    function = _loss(where, loss, models.num_columns(state))
-    link = models.inverse_link(state)
-    if (link == losses.EXP) != (losses.inverse_link(function) == losses.EXP):
-        mean = "logarithms of values" if link == losses.EXP else "labels or values"
-        raise ValueError(
-            f"{where}: loss must be one whose scores mean {mean}, as those of the "
-            f"state, got {loss!r}"
-        )
+    function, link = _loss(where, loss, state), models.inverse_link(state)
     of_solver = isinstance(state, KernelModel)
     if of_solver:
         model, state = _with_state(where, model, state, learn_metric, function)
-    algorithm = registry.of_state(where, state)
-    checks.matrix_dtype(where, state.expansion.vectors.dtype)
-    penalties = _penalties(where, penalty, state.expansion.vectors.dtype)
+    algorithm = algorithm_of(where, state, learn_metric)
+    moves = _moves(where, algorithm, move_vectors, learn_metric)
+    is_regressor = models.is_regressor(state)
+    if checks.flag(where, "calibrate", calibrate) and is_regressor:
+        raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     checks.positive(where, "tolerance", tolerance)
-    checks.size(where, "epochs", epochs)
-    seed = checks.numpy_seed(where, seed)
-    checked_metric(where, learn_metric, models.num_features(where, state))
-    moves = checks.flag(where, "move_vectors", move_vectors)
     rivals = [models.innermost(one) for one in rivals]
     for one in rivals:
         if jax.tree.structure(one) != jax.tree.structure(state):
@@ -233,8 +212,67 @@ def refit(
                 f"{where}: rivals must be states that differ from state in numbers "
                 f"only, got {one!r}"
             )
-    calibrates = checks.flag(where, "calibrate", calibrate)
-    learns = learn_metric is not False and learn_metric != "auto"
+    dtype, of_labels = state.expansion.vectors.dtype, losses.takes_labels(function)
+    blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
+    # What predicts raw targets has an intercept, which is learned too.
+    shifts = of_solver or (is_regressor and model is not state)
+    problem = Problem(
+        algorithm=algorithm,
+        loss=function,
+        link=link,
+        blocks=blocks,
+        again=again,
+        units=Units.of_ones(models.num_columns(state)),
+        # Where nothing is known of a loss, 0 is the start.
+        near=functools.partial(_times, int(of_labels or not is_regressor)),
+        negligible=newton.NEGLIGIBLE if of_labels else 0.0,
+        constant=jnp.ones((), dtype) if shifts else None,
+        # Vectors of a solver are rows, that no label has moved.
+        streams=not of_solver,
+        penalties=_penalties(where, penalty, dtype),
+        moves=moves,
+        form=learn_metric,
+        calibrates=bool(calibrate),
+        tolerance=float(tolerance),
+        epochs=checks.size(where, "epochs", epochs),
+        seed=checks.numpy_seed(where, seed),
+        report=lambda text: None,
+    )
+    judges = moves or calibrate or bool(learn_metric) or bool(rivals)
+    judges = judges or len(problem.penalties) > 1
+    if not again and (judges or losses.has_kinks(function) or link == losses.EXP):
+        raise ValueError(
+            f"{where}: X must be batches that can be read again, such as a list, for "
+            "several penalties, moving vectors, a metric, a calibration or a loss with "
+            "kinks or of logarithms, got an iterator"
+        )
+    if again and is_regressor and not of_labels:
+        problem = _in_units(problem)
+    with progress_bar.reporting(where, progress, "passes") as report:
+        problem = problem._replace(report=report)
+        found, judged = _solution(problem, state, rivals, judges)
+    factor = held_out.calibration_of(judged) if calibrate else None
+    is_bare, model = model is state, _with_solution(problem, model, found)
+    # The calibration of other coefficients says nothing.
+    return models.with_calibration(model, factor) if calibrate or not is_bare else model
+
+
+def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
+    """The algorithm of a single state, whose coefficients can be solved for."""
+    algorithm = registry.of_state(where, state)
+    checks.matrix_dtype(where, state.expansion.vectors.dtype)
+    checked_metric(where, learn_metric, models.num_features(where, state))
+    if int(state.expansion.num_active) == 0:
+        raise ValueError(f"{where}: state must have support vectors, got none")
+    return algorithm
+
+
+def _moves(
+    where: str, algorithm: Algorithm, move_vectors: Any, learn_metric: Any
+) -> bool:
+    """Whether vectors move without a metric, where they can."""
+    moves = bool(checks.flag(where, "move_vectors", move_vectors))
+    learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
         name = "move_vectors" if moves else "learn_metric"
         raise ValueError(
@@ -246,112 +284,7 @@ def refit(
             f"{where}: move_vectors must be False with learn_metric={learn_metric!r}, "
             "which moves the vectors, got True"
         )
-    if int(state.expansion.num_active) == 0:
-        raise ValueError(f"{where}: state must have support vectors, got none")
-    of_labels, is_regressor = losses.takes_labels(function), models.is_regressor(state)
-    if of_labels and models.target_shape(state):
-        raise ValueError(
-            f"{where}: loss must be 'squared', 'huber' or another one of numbers for "
-            f"several real outputs, got {loss!r}"
-        )
-    if calibrates and is_regressor:
-        raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
-    blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
-    judges = moves or calibrates or learn_metric is not False
-    judges = judges or len(penalties) > 1 or len(rivals) > 0
-    if not again and (judges or losses.has_kinks(function) or link == losses.EXP):
-        raise ValueError(
-            f"{where}: X must be batches that can be read again, such as a list, for "
-            "several penalties, moving vectors, a metric, a calibration or a loss with "
-            "kinks or of logarithms, got an iterator"
-        )
-    rows = sum(np.sum(block.weights > 0) for block in blocks()) if judges else 0
-    chooses = (
-        learn_metric == "auto"
-        and algorithm.with_vectors is not None
-        and state.kernel.stationary
-        and rows >= ENOUGH_FOR_METRIC
-    )
-    # What predicts raw targets has an intercept, which is learned too.
-    shifts = of_solver or (is_regressor and model is not state)
-    constant = jnp.ones((), state.expansion.vectors.dtype) if shifts else None
-    # Where nothing is known of a loss, 0 is the start.
-    units, near = None, functools.partial(_times, int(of_labels or not is_regressor))
-    if link == losses.EXP:
-        mean = np.mean(passes.first(blocks(), lambda block: block.targets), axis=0)
-        near = functools.partial(_logarithms, mean)
-    elif again and is_regressor and not of_labels and losses.of_differences(function):
-        # The same problem, in which rates, roundings and several outputs count alike.
-        units = passes.units(blocks(), losses.is_robust(function), shifts)
-        function = losses.in_units(function, units.unit)
-        blocks = functools.partial(_mapped, units.apply, blocks)
-        near = units.near
-    with progress_bar.reporting(where, progress, "passes") as report:
-        problem = _Problem(
-            algorithm=algorithm,
-            loss=function,
-            blocks=blocks,
-            near=near,
-            negligible=newton.NEGLIGIBLE if of_labels or units is not None else 0.0,
-            mistakes=functools.partial(held_out.mistakes, function, not is_regressor),
-            tolerance=float(tolerance),
-            epochs=epochs,
-            seed=seed,
-            report=report,
-        )
-        # Vectors of a solver are rows, that no label has moved.
-        number = held_out.FOLDS if rows <= held_out.FEW else 1
-        deal = functools.partial(_folds, problem, constant, not of_solver, number)
-        folds, chosen, judged, found = [], penalties[0], [], None
-        once = calibrates and not (learns or moves)
-        if rivals or len(penalties) > 1 or chooses or once:
-            dealt = [(one, deal(one)) for one in (state, *rivals)]
-            tried = [(*pair, *_chosen(problem, pair[1], penalties)) for pair in dealt]
-            state, folds, chosen, judged, _ = min(tried, key=lambda each: each[-1])
-        elif learns or calibrates:
-            folds = deal(state)
-        if learns or chooses:
-            rival = judged[0].scores if chooses else None
-            found = _with_metric(problem, folds[0], learn_metric, chosen, rival)
-        if found is not None:
-            state = resumed(state, found[0])
-            judged = [Judged(found[2], folds[0].held)]
-        solved = functools.partial(_fitted, problem, constant, [chosen], moves)
-        if found is not None and of_labels:
-            # The logistic loss has these weights, for the root of the first vectors.
-            weights, basis = found[1], folds[0].basis
-        elif again:
-            state, basis, weights = solved(state, blocks)
-            if moves and calibrates:
-                judged = []
-                for fold in folds:
-                    _, *own = solved(fold.state, fold.learn)
-                    scores = functools.partial(newton.scores, *own)
-                    judged.append(Judged(scores, fold.held))
-        else:
-            basis = _basis(algorithm, state, constant)
-            each = _per_column(basis, penalties)
-            weights = newton.one_pass(function, basis, blocks(), each, report)
-    shift = np.zeros(0)
-    if units is not None:
-        weights = (weights * units.unit[:, None]).astype(weights.dtype)
-    if constant is not None:
-        shift = weights[:, -1].astype(np.float64) * float(constant)
-        shift = shift if units is None else shift + units.origin
-        shift = shift if len(weights) > 1 else shift[0]
-        weights = weights[:, :-1]
-    state = with_weights(where, algorithm, state, basis, weights)
-    if of_solver:
-        state = models.all_of(state)._replace(
-            bias=jnp.asarray(shift, state.expansion.vectors.dtype), inverse_link=link
-        )
-    elif shifts:
-        model = models.with_intercept(model, shift)
-    model = models.with_innermost(model, state)
-    if calibrates:
-        return models.with_calibration(model, held_out.calibrated(judged))
-    # That of other coefficients says nothing.
-    return model if model is state else models.with_calibration(model, None)
+    return moves
 
 
 def _with_state(
@@ -388,40 +321,86 @@ def _with_state(
     return models.with_innermost(whole, state), state
 
 
-class _Problem(NamedTuple):
-    """What the phases of a refit share.
-
-    Attributes:
-      algorithm: that of the state.
-      loss: a function of a score and a target, both scalars.
-      blocks: reads all examples.
-      near: makes the targets of a block those of least squares, as a start.
-      negligible: as for `newton.minimise`.
-      mistakes: those of the scores of a block; see `held_out.mistakes`.
-      tolerance: as in `refit`, as the next two.
-      epochs: of steps.
-      seed: of the order of steps.
-      report: called with a message after every pass.
-    """
-
-    algorithm: Algorithm
-    loss: Callable[[Array, Array], Array]
-    blocks: Callable[[], Iterator[Block]]
-    near: Callable[[Block], Block]
-    negligible: float
-    mistakes: Callable[[Block, Scores], np.ndarray]
-    tolerance: float
-    epochs: int
-    seed: int
-    report: Callable[[str], object]
+# A state, its features, and the weights of these, a row per column of coefficients.
+Solution = tuple[Any, Basis, Float[np.ndarray, "columns features"]]
 
 
-def _basis(
-    algorithm: Algorithm, state: Any, constant: Float[Array, ""] | None
-) -> Basis:
-    """The features of the support vectors of a state."""
-    root = jax.jit(algorithm.basis)(state)
-    return Basis(state.kernel, state.expansion, root, constant)
+def _in_units(problem: Problem) -> Problem:
+    """The same problem, in which rates, roundings and several outputs count alike."""
+    loss, read = problem.loss, problem.blocks
+    if problem.link == losses.EXP:
+        mean = np.mean(passes.first(read(), lambda block: block.targets), axis=0)
+        return problem._replace(near=functools.partial(_logarithms, mean))
+    if not losses.of_differences(loss):
+        return problem
+    shifts = problem.constant is not None
+    units = Units.of(read(), losses.is_robust(loss), shifts)
+    return problem._replace(
+        loss=losses.in_units(loss, units.unit),
+        blocks=lambda: map(units.apply, read()),
+        units=units,
+        near=units.near,
+        negligible=newton.NEGLIGIBLE,
+    )
+
+
+def _solution(
+    problem: Problem, state: Any, rivals: Sequence[Any], judges: bool
+) -> tuple[Solution, list[Judged]]:
+    """The best of the states, and the models that calibrate if it `judges` any."""
+    rows = sum(np.sum(block.weights > 0) for block in problem.blocks()) if judges else 0
+    deal = functools.partial(
+        _folds, problem, held_out.FOLDS if rows <= held_out.FEW else 1
+    )
+    penalty, folds, judged, found = problem.penalties[0], [], [], None
+    learns = problem.form not in (False, "auto")
+    chooses = (
+        problem.form == "auto"
+        and problem.algorithm.with_vectors is not None
+        and state.kernel.stationary
+        and rows >= ENOUGH_FOR_METRIC
+    )
+    once = problem.calibrates and not (learns or problem.moves)
+    if rivals or len(problem.penalties) > 1 or chooses or once:
+        tried = [(one, *_chosen(problem, deal(one))) for one in (state, *rivals)]
+        state, penalty, judged, _ = min(tried, key=lambda each: each[-1])
+        folds = [fold for fold, _ in judged]
+    elif learns or problem.calibrates:
+        folds = deal(state)
+    if learns or chooses:
+        rival = judged[0].scores if chooses else None
+        found = metric.learn(problem, folds[0], penalty, rival)
+    if found is not None:
+        learned, weights, scores = found
+        state, judged = resumed(state, learned), [Judged(folds[0], scores)]
+        if losses.takes_labels(problem.loss):
+            # The logistic loss has these weights, for the root of the first vectors.
+            return (state, folds[0].basis, weights), judged
+    if problem.moves and problem.calibrates:
+        own = [_fit(problem, penalty, fold.state, fold.learn) for fold in folds]
+        judged = [
+            Judged(fold, functools.partial(newton.scores, *each[1:]))
+            for fold, each in zip(folds, own, strict=True)
+        ]
+    return _fit(problem, penalty, state, problem.blocks), judged
+
+
+def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
+    """The model with this state inside, and the weights and the bias in both."""
+    state, basis, weights = solution
+    weights = (weights * problem.units.unit[:, None]).astype(weights.dtype)
+    shift = np.zeros(0)
+    if problem.constant is not None:
+        shift = weights[:, -1] + problem.units.origin
+        shift = shift if len(weights) > 1 else shift[0]
+        weights = weights[:, :-1]
+    state = with_weights("refit", problem.algorithm, state, basis, weights)
+    if not problem.streams:
+        bias = jnp.asarray(shift, weights.dtype)
+        state = models.all_of(state)._replace(bias=bias, inverse_link=problem.link)
+    elif problem.constant is not None:
+        model = models.with_intercept(model, shift)
+    return models.with_innermost(model, state)
 
 
 def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:
@@ -430,117 +409,64 @@ def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " pro
     return each.astype(basis.root.dtype)
 
 
-def _folds(
-    problem: _Problem, constant: Any, streams: bool, number: int, state: Any
-) -> list[Fold]:
+def _folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     """Folds, with vectors that a stream of what each learns has chosen."""
     found = []
     for i in range(number):
         deal = functools.partial(held_out.part, problem.blocks, problem.seed, i)
         learn, held = (functools.partial(deal, keep) for keep in (False, True))
-        if streams:
-            own = held_out.streamed(problem.algorithm, state, learn, problem.seed)
-        else:
-            own = state
-        found.append(Fold(learn, held, own, _basis(problem.algorithm, own, constant)))
+        own = state
+        if problem.streams:
+            own = held_out.stream(problem.algorithm, state, learn, problem.seed)
+        found.append(Fold(problem, learn, held, own, problem.basis(own)))
     return found
 
 
-def _chosen(
-    problem: _Problem, folds: list[Fold], penalties: list[float]
-) -> tuple[float, list[Judged], float]:
+def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], float]:
     """The penalty of least error on held-out examples, its models, and the error.
 
     Of the penalties that chance may have made as good it is the largest.
     """
-    size = len(penalties)
+    penalties, size = problem.penalties, len(problem.penalties)
     errors, products, found = np.zeros(size), np.zeros((size, size)), []
     for fold in folds:
         weights = _solved(problem, fold.basis, fold.learn, penalties)
-        scores = functools.partial(newton.scores, fold.basis, weights)
-        more = held_out.errors(problem.mistakes, fold.held, scores)
+        more = fold.errors(functools.partial(newton.scores, fold.basis, weights))
         errors, products = errors + more[0], products + more[1]
         found.append(np.split(weights, size))
     least = int(np.argmin(errors))
     allowed = errors[least] + held_out.LEEWAY * held_out.chance(products, least)
     best = int(np.argmax(np.where(errors <= allowed, penalties, 0)))
     judged = [
-        Judged(functools.partial(newton.scores, fold.basis, each[best]), fold.held)
+        Judged(fold, functools.partial(newton.scores, fold.basis, each[best]))
         for fold, each in zip(folds, found, strict=True)
     ]
     return penalties[best], judged, float(errors[least])
 
 
-def _with_metric(
-    problem: _Problem,
-    fold: Fold,
-    form: bool | str | int,
-    penalty: float,
-    rival: Scores | None,
-) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
-    """The state of a fold with a learned metric and its vectors, and weights.
-
-    The weights are for the root of its basis. The third are the scores of the model
-    that has not learned the held-out examples. None if the rival's are as good.
-    """
-    algorithm, mistakes = problem.algorithm, problem.mistakes
-    state, held = fold.state, fold.held
-    _, width = state.expansion.vectors.shape
-    dtype = state.expansion.vectors.dtype
-    inner = state.kernel.kernel if isinstance(state.kernel, Mapped) else state.kernel
-    found = metric.learned(
-        fold.basis._replace(kernel=inner),
-        metric.start(state.kernel, form, width, dtype, problem.blocks),
-        loss=problem.loss,
-        learn=fold.learn,
-        blocks=problem.blocks,
-        judge=lambda scores: float(held_out.errors(mistakes, held, scores)[0][0]),
-        worth=rival and functools.partial(held_out.better, mistakes, held, rival),
-        penalty=penalty,
-        epochs=problem.epochs,
-        seed=problem.seed,
-        report=problem.report,
-    )
-    if found is None:
-        return None
-    vectors, matrix, weights, unlearned = found
-    assert algorithm.with_vectors is not None, "refused before"
-    state = state._replace(kernel=Mapped(inner, matrix))
-    return jax.jit(algorithm.with_vectors)(state, vectors), weights, unlearned
-
-
-def _fitted(
-    problem: _Problem,
-    constant: Float[Array, ""] | None,
-    penalties: list[float],
-    moves: bool,
-    state: Any,
-    blocks: Callable[[], Iterator[Block]],
-) -> tuple[Any, Basis, Float[np.ndarray, "problems features"]]:
-    """The state, with vectors of a smaller objective if they move; and its weights."""
-    algorithm = problem.algorithm
-    basis = _basis(algorithm, state, constant)
-    weights = _solved(problem, basis, blocks, penalties)
-    if not moves:
+def _fit(
+    problem: Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
+) -> Solution:
+    """The solution for a state, with vectors of a smaller objective if they move."""
+    basis = problem.basis(state)
+    if not problem.again:
+        each = _per_column(basis, [penalty])
+        weights = newton.one_pass(problem.loss, basis, blocks(), each, problem.report)
         return state, basis, weights
-    vectors = moving_vectors.moved(
-        *(problem.loss, basis, blocks, weights, penalties[0]),
-        epochs=problem.epochs,
-        seed=problem.seed,
-        report=problem.report,
-    )
-    assert algorithm.with_vectors is not None, "refused before"
-    state = jax.jit(algorithm.with_vectors)(state, vectors)
-    basis = _basis(algorithm, state, constant)
-    return state, basis, _solved(problem, basis, blocks, penalties)
+    weights = _solved(problem, basis, blocks, [penalty])
+    if not problem.moves:
+        return state, basis, weights
+    vectors = moving_vectors.move(problem, basis, blocks, weights, penalty)
+    state = problem.with_vectors(state, vectors)
+    basis = problem.basis(state)
+    return state, basis, _solved(problem, basis, blocks, [penalty])
 
 
 def _solved(
-    problem: _Problem,
+    problem: Problem,
     basis: Basis,
     blocks: Callable[[], Iterator[Block]],
     penalties: list[float],
-    start: Float[np.ndarray, "problems features"] | None = None,
 ) -> Float[np.ndarray, "problems features"]:
     """The weights of least objective."""
     minimise = functools.partial(
@@ -550,12 +476,10 @@ def _solved(
         negligible=problem.negligible,
         report=problem.report,
     )
-    each, columns = _per_column(basis, penalties), basis.expansion.num_columns
-    rows, kinks = 0, losses.has_kinks(problem.loss)
-    if start is None:
-        start, rows = newton.least_squares(
-            basis, map(problem.near, blocks()), each, columns
-        )
+    each, kinks = _per_column(basis, penalties), losses.has_kinks(problem.loss)
+    start, rows = newton.least_squares(
+        basis, map(problem.near, blocks()), each, basis.expansion.num_columns
+    )
 
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
@@ -572,13 +496,12 @@ def _solved(
             penalties=each * SAMPLE,
             tolerance=SAMPLE_TOLERANCE,
         )
-    whole = {"blocks": blocks, "penalties": each}
+    minimise = functools.partial(minimise, blocks=blocks, penalties=each)
     for width in first if kinks else ():
-        start, _, _ = minimise(
-            rounded(start, width), **whole, weights=start, tolerance=SAMPLE_TOLERANCE
-        )
+        loss = rounded(start, width)
+        start, _, _ = minimise(loss, weights=start, tolerance=SAMPLE_TOLERANCE)
     weights, value, converged = minimise(
-        rounded(start, last), **whole, weights=start, tolerance=problem.tolerance
+        rounded(start, last), weights=start, tolerance=problem.tolerance
     )
     if not np.all(np.isfinite(value)):
         raise ValueError(
@@ -589,15 +512,9 @@ def _solved(
         warnings.warn(
             f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
             f"converged in {MAX_PASSES} passes",
-            stacklevel=3,
+            stacklevel=5,
         )
     return weights
-
-
-def _mapped(
-    function: Callable[[Block], Block], blocks: Callable[[], Iterator[Block]]
-) -> Iterator[Block]:
-    return map(function, blocks())
 
 
 def _times(factor: int, block: Block) -> Block:
@@ -671,11 +588,10 @@ def checked_metric(where: str, given: Any, width: int) -> None:
         )
 
 
-def _loss(
-    where: str, loss: str | Callable[..., Any], columns: int
-) -> Callable[..., Any]:
-    """The loss of this name, or the function itself, checked."""
+def _loss(where: str, loss: str | Callable[..., Any], state: Any) -> Callable[..., Any]:
+    """The loss of this name, or the function itself, if it fits the state."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
+    columns, link = models.num_columns(state), models.inverse_link(state)
     row = jax.ShapeDtypeStruct((1, columns), jnp.float32)
     numbers = jax.tree.leaves(given) if isinstance(given, Partial) else []
     good = callable(given)
@@ -693,6 +609,17 @@ def _loss(
             f"{where}: loss must be one of {', '.join(LOSSES)}, or a function of a "
             f"score and a target, scalars, with numbers of shape () or ({columns},), "
             f"one per column, got {loss!r}"
+        )
+    if (link == losses.EXP) != (losses.inverse_link(given) == losses.EXP):
+        mean = "logarithms of values" if link == losses.EXP else "labels or values"
+        raise ValueError(
+            f"{where}: loss must be one whose scores mean {mean}, as those of the "
+            f"state, got {loss!r}"
+        )
+    if losses.takes_labels(given) and models.target_shape(state):
+        raise ValueError(
+            f"{where}: loss must be 'squared', 'huber' or another one of numbers for "
+            f"several real outputs, got {loss!r}"
         )
     return given
 

@@ -1,0 +1,59 @@
+"""What the phases of a refit share."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Float
+
+from budgetjax.checks import Name
+from budgetjax.online.algorithm import Algorithm
+from budgetjax.refitting.newton import Basis
+from budgetjax.refitting.passes import Block, Units
+
+
+class Problem(NamedTuple):
+    """The arguments of a refit, checked, and its examples.
+
+    Attributes:
+      algorithm: that of the state.
+      loss: a function of a score and a target, both scalars, in these units.
+      link: what the scores mean.
+      blocks: reads all examples; `again` says whether it can be called twice.
+      units: those of the targets.
+      near: makes the targets of a block those of least squares, as a start.
+      negligible: as for `newton.minimise`.
+      constant: the feature of a bias, or None.
+      streams: whether folds choose vectors of their own.
+      penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
+      report: called with a message after every pass.
+    """
+
+    algorithm: Algorithm
+    loss: Callable[[Array, Array], Array]
+    link: Name
+    blocks: Callable[[], Iterator[Block]]
+    again: bool
+    units: Units
+    near: Callable[[Block], Block]
+    negligible: float
+    constant: Float[Array, ""] | None
+    streams: bool
+    penalties: list[float]
+    moves: bool
+    form: bool | str | int
+    calibrates: bool
+    tolerance: float
+    epochs: int
+    seed: int
+    report: Callable[[str], object]
+
+    def basis(self, state: Any) -> Basis:
+        """The features of the support vectors of a state."""
+        root = jax.jit(self.algorithm.basis)(state)
+        return Basis(state.kernel, state.expansion, root, self.constant)
+
+    def with_vectors(self, state: Any, vectors: Float[Array, "rows d"]) -> Any:
+        """The state with other support vectors."""
+        assert self.algorithm.with_vectors is not None, "refused before"
+        return jax.jit(self.algorithm.with_vectors)(state, vectors)
