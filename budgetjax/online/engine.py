@@ -116,6 +116,13 @@ def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
     `first_row` is the number of the first.
     """
     rows = np.asarray(X, np.float64)
+    spread = np.sqrt(np.sum(np.var(rows, axis=0)))
+    away = np.linalg.norm(np.mean(rows, axis=0))
+    if away > 10 * spread > 0:
+        return (
+            f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
+            f"{away:.3g} and a deviation of {spread:.3g}; centre X"
+        )
     expansion, squares = state.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
     part = slice(models.PREDICTION_BLOCK)
@@ -126,13 +133,6 @@ def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
         return (
             f"kernel values overflow {X.dtype}; scale X down, whose largest number is "
             f"{rows[row, column]:g} in row {first_row + row}, column {column}"
-        )
-    spread = np.sqrt(np.sum(np.var(rows, axis=0)))
-    away = np.linalg.norm(np.mean(rows, axis=0))
-    if away > 10 * spread:
-        return (
-            f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
-            f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
     return (
         f"coefficients overflow {X.dtype}; a learning rate, a penalty or a weight is "

@@ -318,7 +318,8 @@ def minimise(
         total, rounded, size = totals
         step, curved = _steps(hessians, gradient)
         gain = np.sum(step * gradient, axis=1) / 2
-        finite = np.isfinite(total) & np.all(np.isfinite(curved + gradient), axis=1)
+        finite = np.isfinite(curved) & np.isfinite(gradient)
+        finite = np.isfinite(total) & np.all(finite, axis=1)
         lower = finite & (total <= value + ROUNDING * rounded)
         best = np.where(lower[:, None], weights, best)
         value = np.where(lower, total, value)

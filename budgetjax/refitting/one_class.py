@@ -15,7 +15,7 @@ from budgetjax.refitting.refit import algorithm_of, with_weights
 
 def one_class(
     state: Any,
-    X: ArrayLike | Iterable[tuple[ArrayLike, ...]],
+    X: ArrayLike | Iterable[tuple[Any, ...]],
     *,
     weight: ArrayLike | None = None,
     rate: float = 0.05,

@@ -61,7 +61,7 @@ LOSSES: dict[str, Callable[..., Array]] = {
 
 def refit(
     state: Any,
-    X: ArrayLike | Iterable[tuple[ArrayLike, ...]],
+    X: ArrayLike | Iterable[tuple[Any, ...]],
     y: ArrayLike | None = None,
     *,
     weight: ArrayLike | None = None,
