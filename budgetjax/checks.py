@@ -64,10 +64,10 @@ def needs(where: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise missing(where, module) from error
+        raise not_installed(where, module) from error
 
 
-def missing(where: str, module: str) -> ImportError:
+def not_installed(where: str, module: str) -> ImportError:
     """The error that says how to get an optional module."""
     name = module.partition(".")[0]
     package = "scikit-learn" if name == "sklearn" else name

@@ -138,7 +138,7 @@ OF_OPTAX = (
 
 def inverse_link(loss: Callable[..., Array]) -> Name:
     """What the scores of a loss mean, as it says, or else values."""
-    loss = unwrapped(loss)
+    loss = unwrap(loss)
     usual = next((link for known, link in OF_OPTAX if loss is known), IDENTITY)
     return getattr(loss, INVERSE_LINK, usual)
 
@@ -149,10 +149,10 @@ def takes_labels(loss: Callable[..., Array]) -> bool:
 
 
 def _named(loss: Callable[..., Array]) -> str:
-    return getattr(unwrapped(loss), "__name__", repr(loss))
+    return getattr(unwrap(loss), "__name__", repr(loss))
 
 
-def unwrapped(loss: Any) -> Callable[..., Array]:
+def unwrap(loss: Any) -> Callable[..., Array]:
     """The function inside a loss: without its numbers, units and limits."""
     # JAX keeps a partial function of Python in a wrapper of its own.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
@@ -242,9 +242,9 @@ def known_targets(
     loss: Callable[..., Array], y: Shaped[np.ndarray, "n ..."]
 ) -> tuple[Bool[np.ndarray, "n ..."], str]:
     """Which numbers a loss takes, and in words which."""
-    if unwrapped(loss) is poisson:
+    if unwrap(loss) is poisson:
         return y >= 0, "at least 0 for a poisson loss"
-    if unwrapped(loss) is gamma:
+    if unwrap(loss) is gamma:
         return y > 0, "above 0 for a gamma loss"
     return np.isfinite(y), "finite"
 
@@ -285,12 +285,12 @@ SMOOTH = {
 
 def has_kinks(loss: Any) -> bool:
     """Whether it is a loss of this module that a refit smooths by the errors."""
-    return unwrapped(loss) in SMOOTH
+    return unwrap(loss) in SMOOTH
 
 
 def is_robust(loss: Any) -> bool:
     """Whether it is a known loss that grows like the error: few outliers say little."""
-    return has_kinks(loss) or unwrapped(loss) is optax.losses.huber_loss
+    return has_kinks(loss) or unwrap(loss) is optax.losses.huber_loss
 
 
 def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> bool:
@@ -300,7 +300,7 @@ def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> b
       loss: a function of a score and a target.
       shape: that of both.
     """
-    if is_robust(loss) or unwrapped(loss) in SQUARED:
+    if is_robust(loss) or unwrap(loss) in SQUARED:
         return True
     pairs = np.array([[0.3, 1.7], [-1.2, 0.4], [0.9, -0.6]], np.float32)
     with jax.numpy_dtype_promotion("standard"):
@@ -324,7 +324,7 @@ def in_units(
       unit: u, above 0, or shape `(num_outputs,)`.
       power: of u.
     """
-    if unwrapped(loss) is huber or (power == 2 and unwrapped(loss) in SQUARED):
+    if unwrap(loss) is huber or (power == 2 and unwrap(loss) in SQUARED):
         return loss
     return Partial(_of_units, loss=_partial(loss), unit=unit, factor=unit**-power)
 

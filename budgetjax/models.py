@@ -833,7 +833,7 @@ def _kernel_scores(
     else:
         size = min(n, PREDICTION_BLOCK)
         carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
-        carry, *_ = sharding.varying(carry, kernel, vectors, terms, X)
+        carry, *_ = sharding.vary(carry, kernel, vectors, terms, X)
         scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
     scores = scores if scale is None else scale * scores
     return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite

@@ -415,7 +415,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
             f"{where}: shape must have one pixel per feature, {features} of them, got "
             f"{height} x {width}"
         )
-    vectors, coefficients = _used(models.support(model))
+    vectors, coefficients = _active(models.support(model))
     if coefficients.shape[1] == 1:
         coefficients = np.concatenate([-coefficients, coefficients], axis=1)
     own, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
@@ -487,10 +487,10 @@ def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
     one = models.labelled(model).model
     if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
         return np.zeros((0, 2)), np.zeros((0, 1))
-    return _used(models.support(model))
+    return _active(models.support(model))
 
 
-def _used(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
+def _active(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
     """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of used slots."""
     mask = np.asarray(support.mask)
     return np.asarray(support.vectors)[mask], np.asarray(support.coefficients)[mask]

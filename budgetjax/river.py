@@ -46,7 +46,7 @@ try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise checks.missing("budgetjax.river", "river") from error
+    raise checks.not_installed("budgetjax.river", "river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
@@ -222,8 +222,8 @@ class Online(base.Estimator):
 
     def _in_sizes(self, width: int, num_classes: int | None) -> Any:
         """A copy of the state with so many columns of features, and of classes."""
-        wide = _resized(self._state, self._init(width, self._room))
-        return _resized(wide, self._init(width, num_classes))
+        wide = _resize(self._state, self._init(width, self._room))
+        return _resize(wide, self._init(width, num_classes))
 
     def _grow(self, width: int, num_classes: int | None) -> None:
         """More columns of features or classes, all zeros, for what is to come."""
@@ -473,7 +473,7 @@ def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
     return own - max(others)
 
 
-def _resized(state: Any, like: Any) -> Any:
+def _resize(state: Any, like: Any) -> Any:
     """A copy of the state in the shapes of another, which says what is new in it.
 
     Features or columns of coefficients are more, or fewer. One column, of two classes,

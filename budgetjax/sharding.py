@@ -69,7 +69,7 @@ def _on_automatic_mesh(leaf: Any) -> Any:
     return jax.device_put(leaf, NamedSharding(mesh, own.spec))
 
 
-def varying(*trees: Any) -> tuple[Any, ...]:
+def vary(*trees: Any) -> tuple[Any, ...]:
     """The trees with all arrays varying over the same axes of a `jax.shard_map`.
 
     JAX asks it of what a loop carries and of what branches return; constants vary over
@@ -83,9 +83,7 @@ def varying(*trees: Any) -> tuple[Any, ...]:
 
 def cond(wanted: Bool[Array, ""], *branches: Callable[[], Any]) -> Any:
     """`jax.lax.cond` whose branches may return constants inside a `jax.shard_map`."""
-    return jax.lax.cond(
-        wanted, *(lambda one=one: varying(one())[0] for one in branches)
-    )
+    return jax.lax.cond(wanted, *(lambda one=one: vary(one())[0] for one in branches))
 
 
 def of_rows(X: Array) -> PartitionSpec:

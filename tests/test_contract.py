@@ -179,7 +179,7 @@ def test_emptied_learns_as_it_did_at_first(row):
         pytest.skip("labels move none of its vectors")
     X, y = row.stream()
     state, _ = bj.run(row.algorithm, row.roomy(), X, y)
-    empty = algorithm.emptied(row.algorithm, state)
+    empty = algorithm.clear(row.algorithm, state)
     assert not np.any(empty.expansion.mask)
     assert jax.tree.structure(empty) == jax.tree.structure(row.roomy())
     again, _ = bj.run(row.algorithm, empty, X, y)

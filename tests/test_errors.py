@@ -1143,7 +1143,7 @@ def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     package = "scikit-learn" if module == "sklearn" else module
     assert [one for one in extras[extra] if one.startswith(f"{package}>=")]
-    assert str(checks.missing("solve", f"{module}.part")) == (
+    assert str(checks.not_installed("solve", f"{module}.part")) == (
         f"solve needs {package}: pip install {package}, or budgetjax with the extra "
         f"[{extra}]"
     )

@@ -41,7 +41,9 @@ def _run() -> None:
             raise
         from budgetjax import checks
 
-        sys.exit(f"budgetjax: error: {checks.missing('the command line', 'click')}")
+        sys.exit(
+            f"budgetjax: error: {checks.not_installed('the command line', 'click')}"
+        )
     budgetjax(prog_name="budgetjax")
 
 

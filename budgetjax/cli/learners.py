@@ -104,7 +104,7 @@ class Job(NamedTuple):
 
 def solver(name: str) -> Any:
     """The solver of this name, as `--learner` takes it."""
-    return solvers.named(name.replace("-", "_"))
+    return solvers.by_name(name.replace("-", "_"))
 
 
 def takes_sparse(name: str | None) -> bool:

@@ -215,7 +215,7 @@ class TrainOptions(NamedTuple):
                 raise click.UsageError(f"{both} exclude each other{why}.")
 
 
-def gathered(name: str, record: Any) -> Callable[[Callable], Callable]:
+def gather(name: str, record: Any) -> Callable[[Callable], Callable]:
     """A decorator: the options that are fields of a record become one argument."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,7 +229,7 @@ def gathered(name: str, record: Any) -> Callable[[Callable], Callable]:
     return decorate
 
 
-training = gathered("training", TrainOptions)
+training = gather("training", TrainOptions)
 columns = shared(
     click.option("--target", metavar="COLUMN", help=TARGET),
     click.option(
@@ -263,7 +263,7 @@ columns = shared(
     click.option(
         "--zero-based", is_flag=True, help="The indices of LIBSVM text start at 0."
     ),
-    gathered("columns", Columns),
+    gather("columns", Columns),
 )
 
 

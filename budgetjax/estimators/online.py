@@ -804,7 +804,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
         `y` and `sample_weight` are as for `fit`. At most 1, which is best.
         """
-        loss = losses.unwrapped(self._losses.stream)
+        loss = losses.unwrap(self._losses.stream)
         powers = {losses.poisson: 1, losses.gamma: 2}
         if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)

@@ -56,7 +56,7 @@ def restarted(state: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def emptied(algorithm: "Algorithm", state: Any) -> Any:
+def clear(algorithm: "Algorithm", state: Any) -> Any:
     """The state before its first example, with all that its `init` was given."""
     counters = ("num_seen", "num_mistakes", "num_updates")
     names = ("expansion", *counters, *(algorithm.memory or ()))
@@ -71,7 +71,7 @@ def emptied(algorithm: "Algorithm", state: Any) -> Any:
 
 
 @jax.jit
-def resumed(state: Any, other: Any) -> Any:
+def resume(state: Any, other: Any) -> Any:
     """Another state of the algorithm that goes on from the rounds of this one."""
     passed = state.num_seen.low - other.num_seen.low
     expansion = other.expansion
@@ -211,7 +211,7 @@ class Algorithm(Generic[Arguments, State]):
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
-        return self.block(self, *sharding.varying(settled(state), X, y, weights), axis)
+        return self.block(self, *sharding.vary(settled(state), X, y, weights), axis)
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)

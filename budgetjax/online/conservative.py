@@ -173,7 +173,7 @@ def block(
     )
     edits = _without_example(support_set.no_edits(like))
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
-    (loop,) = sharding.varying(
+    (loop,) = sharding.vary(
         Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
     )
 
@@ -191,7 +191,7 @@ def block(
     def violation(loop):
         new = _violation(algorithm, block, loop)
         new = new if axis is None else _only_if(ready(loop), new, loop)
-        return sharding.varying(new)[0]
+        return sharding.vary(new)[0]
 
     def violations(loop):
         return jax.lax.while_loop(lambda loop: any_model(ready(loop)), violation, loop)

@@ -190,7 +190,7 @@ def run_checked(
         return (state, scores), None
 
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
-    carry, *_ = sharding.varying((state, scores), X, y, weights)
+    carry, *_ = sharding.vary((state, scores), X, y, weights)
     (state, scores), _ = jax.lax.scan(body, carry, starts)
     return state, models.flat(scores) if keeps else not_finite(state)
 

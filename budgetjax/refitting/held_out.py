@@ -10,7 +10,7 @@ from jaxtyping import Float, Shaped
 
 from budgetjax import calibration, losses, models
 from budgetjax.online import engine
-from budgetjax.online.algorithm import Algorithm, emptied
+from budgetjax.online.algorithm import Algorithm, clear
 from budgetjax.refitting import moving_vectors, newton
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block
@@ -132,7 +132,7 @@ def stream(
     """
     if algorithm.memory is None:
         return state
-    state = emptied(algorithm, state)
+    state = clear(algorithm, state)
     vectors, shape = state.expansion.vectors, models.target_shape(state)
     kept = Reservoir.empty(
         *(vectors.shape[1], vectors.dtype, models.target_dtype(state), shape),

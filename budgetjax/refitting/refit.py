@@ -17,7 +17,7 @@ from budgetjax import checks, losses, models, progress_bar, scaling
 from budgetjax.counter import Counter
 from budgetjax.models import KernelModel
 from budgetjax.online import engine, landmarks, registry
-from budgetjax.online.algorithm import Algorithm, resumed
+from budgetjax.online.algorithm import Algorithm, resume
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
@@ -372,7 +372,7 @@ def _solution(
         found = metric.learn(problem, folds[0], penalty, rival)
     if found is not None:
         learned, weights, scores = found
-        state, judged = resumed(state, learned), [Judged(folds[0], scores)]
+        state, judged = resume(state, learned), [Judged(folds[0], scores)]
         if losses.takes_labels(problem.loss):
             # The logistic loss has these weights, for the root of the first vectors.
             return (state, folds[0].basis, weights), judged

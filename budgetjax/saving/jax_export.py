@@ -33,12 +33,12 @@ def register_types() -> None:
                 jax.export.register_pytree_node_serialization(
                     kind,
                     serialized_name=name,
-                    serialize_auxdata=_encoded,
-                    deserialize_auxdata=_decoded,
+                    serialize_auxdata=_encode,
+                    deserialize_auxdata=_decode,
                 )
 
 
-def _encoded(auxiliary: Any) -> bytes:
+def _encode(auxiliary: Any) -> bytes:
     own: dict[str, Any] = {}
     node, _ = trees.encode("jax.export", auxiliary, own)
     for thing in own.values():
@@ -49,6 +49,6 @@ def _encoded(auxiliary: Any) -> bytes:
     return json.dumps(node).encode()
 
 
-def _decoded(data: bytes | bytearray) -> Any:
+def _decode(data: bytes | bytearray) -> Any:
     decoder = trees.Decoder("jax.export", {}, "another version", {})
     return decoder.decode(json.loads(data))

@@ -142,7 +142,7 @@ def _state_type(name: str) -> Any:
     if name in registry.names():
         algorithm = registry.named("names", name)
     elif name in solvers.SOLVERS:
-        algorithm = solvers.named(name)
+        algorithm = solvers.by_name(name)
     init = getattr(algorithm, "init", None)
     kind = getattr(init, "__annotations__", {}).get("return")
     return kind if is_record(kind) else None

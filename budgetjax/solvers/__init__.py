@@ -16,6 +16,6 @@ SOLVERS = {
 }
 
 
-def named(name: str) -> Any:
+def by_name(name: str) -> Any:
     """The solver of this name, whose module is imported then."""
     return getattr(importlib.import_module(f"{__name__}.{SOLVERS[name]}.{name}"), name)

@@ -149,7 +149,7 @@ def fit_stream(
             written = position.batches
 
     save()
-    read = source.prefetched(_prepared(batches, position, rows))
+    read = source.prefetched(_prepare(batches, position, rows))
     with (
         progress_bar.reporting(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
@@ -330,7 +330,7 @@ class Batch(NamedTuple):
     doubt: str | None = None
 
 
-def _filled(
+def _fill(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
 ) -> Batch:
     """Examples, filled up to `size` rows with rows of weight 0."""
@@ -340,7 +340,7 @@ def _filled(
     )
 
 
-def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Batch]:
+def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Batch]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
     name, model = source.name_of(batches), start.model
     dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
@@ -360,7 +360,7 @@ def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Ba
         X = X if scaling is None else scaling.filled(X)
         checks.check_finite(name, X, first, names)
         examples.check_weights(name, weight, dtype, first)
-        y = _encoded(name, model, y, first)
+        y = _encode(name, model, y, first)
         given = (raw, y, weight)
         if read == start.batches:
             if checkpoints.digest_of(given) != start.last:
@@ -376,7 +376,7 @@ def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Ba
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
             doubt = unscaled(name, X)
-        yield _filled(
+        yield _fill(
             *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
         )
     if read < start.batches:
@@ -388,7 +388,7 @@ def _prepared(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Ba
         raise ValueError(f"{name}: batches must have rows, got none")
 
 
-def _encoded(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
+def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     """The targets in the labels and type of the learner."""
     if model.classes is not None:
         y = models.coded(name, model.model, y, first)
@@ -463,7 +463,7 @@ def _replayed(
     try:
         for start in range(0, len(X), size):
             part = slice(start, start + size)
-            batch = _filled(X[part], kept.y[part], kept.weights[part], size, start)
+            batch = _fill(X[part], kept.y[part], kept.weights[part], size, start)
             state, _ = _learned(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error

@@ -37,7 +37,7 @@ class Maintenance(Parameters):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "admit" in vars(cls):
-            cls.admit = _checked(cls.__name__, cls.admit)
+            cls.admit = _check_result(cls.__name__, cls.admit)
 
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike
@@ -62,7 +62,7 @@ class Maintenance(Parameters):
         return self
 
 
-def _checked(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
+def _check_result(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
     """The method, whose result is checked as it is traced."""
 
     @functools.wraps(admit)

@@ -193,13 +193,16 @@ def batches(
     dtype = files.float_type(reader, dtype, files.exact_type(types))
     rows = source.rows_of_a_batch(reader, len(columns.features), dtype, batch_rows)
 
+    def parts_of(table: Table, wanted: Columns) -> Iterator[Part]:
+        row = 0
+        with intact(table.name, what, lambda: row):
+            for part in table.read(wanted, rows):
+                yield table.name, row, part
+                row += part.num_rows
+
     def parts(wanted: Columns) -> Iterator[Part]:
         for table in tables:
-            row = 0
-            with intact(table.name, what, lambda: row):  # noqa: B023
-                for part in table.read(wanted, rows):
-                    yield table.name, row, part
-                    row += part.num_rows
+            yield from parts_of(table, wanted)
 
     columns = _with_texts(where, columns, parts)
     rows = source.rows_of_a_batch(reader, len(columns.features), dtype, batch_rows)

@@ -227,7 +227,7 @@ class _File(NamedTuple):
             ) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
-            text = _explained(str(error), names, parse, features)
+            text = _explain(str(error), names, parse, features)
             raise pyarrow.ArrowInvalid(text) from error
 
 
@@ -265,12 +265,10 @@ def _kind_of_label(text: str, parse: Parse) -> str:
 def _bytes(pa: Any, path: str) -> Any:
     """The open file, decompressed by pyarrow where it can."""
     by_python = files.compression(path) == "lzma"
-    return files.decompressed(path) if by_python else pa.input_stream(path)
+    return files.decompress(path) if by_python else pa.input_stream(path)
 
 
-def _explained(
-    text: str, names: list[str], parse: Parse, features: Sequence[str]
-) -> str:
+def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str]) -> str:
     """An error of pyarrow with rows from 0 on, names of columns, and advice."""
     hint = ""
     if column := re.search(r"CSV column #(\d+)", text):

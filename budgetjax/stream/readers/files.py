@@ -82,7 +82,7 @@ def end_of(path: Path) -> str:
     return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
-def decompressed(path: Path) -> Any:
+def decompress(path: Path) -> Any:
     """The open file, whose bytes are decompressed as they are read."""
     module = importlib.import_module(compression(path) or "io")
     return module.open(path, "rb")

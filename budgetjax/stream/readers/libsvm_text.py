@@ -185,7 +185,7 @@ def _rows(path: files.Path) -> Iterator[bytes]:
     """The lines that hold an example, without their comments."""
     kind, row = files.compression(path), 0
     try:
-        with files.decompressed(path) as file:
+        with files.decompress(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
                     raise ValueError(
