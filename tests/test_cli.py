@@ -1028,6 +1028,7 @@ def make_bad_files():
     edited("label.csv", 18, "1,1,maybe")
     Path("empty.csv").write_text("")
     Path("header.csv").write_text("a,b,kind\n")
+    Path("unnamed.csv").write_text("0.5,1,yes\n0.25,2,no\n")
     Path("damaged.csv.gz").write_bytes(Path("train.csv.gz").read_bytes()[:900])
     pa.csv.write_csv(table(X, ["yes"] * N), "one.csv")
     pa.csv.write_csv(table(X, X[:, 0]), "numbers.csv")
@@ -1054,6 +1055,13 @@ BAD = {
         ("train", "none.csv", *TRAIN),
         1,
         "none.csv: No such file or directory",
+    ),
+    "numbers for names": (
+        ("train", "unnamed.csv", *TRAIN),
+        1,
+        "unnamed.csv: the first line must hold the names of columns, got '0.5'; "
+        "--no-header reads files without names, and a target that is one of them says "
+        "that these are names",
     ),
     "no folder of the model": (
         ("train", "train.csv", "--target", "kind", "-m", "none/new.st"),
