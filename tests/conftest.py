@@ -1,5 +1,6 @@
-"""Strict arithmetic for every test, and a fixture that switches 64-bit types."""
+"""Strict arithmetic for every test, fixtures, and which tests are slow."""
 
+import collections
 import os
 
 # Before NumPy is loaded. Tests run side by side, and threads of small products wait for
@@ -21,6 +22,14 @@ os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *FLAGS])
 
 # Nothing is written to the cache of the user who runs the tests.
 os.environ["BUDGETJAX_CACHE"] = "off"
+
+
+def pytest_configure(config):
+    """Programs are kept for the next run of this checkout: what changed is compiled."""
+    folder = config.rootpath / ".pytest_cache" / "xla"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
 
 # Two devices, so that sharding is tested.
 jax.config.update("jax_num_cpu_devices", 2)
@@ -69,6 +78,48 @@ def quick_process(tmp_path_factory):
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
+
+
+# Examples, each of which is a program of its own.
+EXAMPLES = {"test_examples.py", "test_more_examples.py"}
+# What scikit-learn checks of all estimators is told quickly of these.
+QUICK_ESTIMATORS = {"BudgetedKernelClassifier", "SMOClassifier"}
+
+
+def subjects(value):
+    """The algorithm and the strategy of a row of a table; None for another value."""
+    if not (hasattr(value, "algorithm") and hasattr(value, "arguments")):
+        return None
+    return {value.algorithm, type(value.arguments.get("maintenance"))}
+
+
+def is_slow(item, seen):
+    """Whether a test shows in more time what a quick one shows.
+
+    `seen` has what earlier cases of the same test had for algorithms, strategies and
+    types of numbers.
+    """
+    if item.path.name in EXAMPLES or "quick_process" in item.fixturenames:
+        return True
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    if "page" in parameters and parameters["page"] != "README.md":
+        return True
+    if {"check", "estimator"} <= set(parameters):
+        return type(parameters["estimator"]).__name__ not in QUICK_ESTIMATORS
+    repeats = bool(parameters.get("x64"))
+    for name, value in parameters.items():
+        shown = {str(value)} if name == "dtype" else subjects(value)
+        if shown is not None:
+            repeats |= shown <= seen
+            seen |= shown
+    return repeats
+
+
+def pytest_collection_modifyitems(items):
+    seen = collections.defaultdict(set)
+    for item in items:
+        if is_slow(item, seen[item.path, item.originalname]):
+            item.add_marker(pytest.mark.slow)
 
 
 # Every compiled program takes memory maps, of which a process may have some 65,000:

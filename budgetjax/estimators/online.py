@@ -683,9 +683,8 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
     @property
     def _loss(self) -> Any:
-        return self.loss if self.quantile is None else losses.quantile(self._levels)
+        return self.loss if self.quantile is None else losses.quantile(self._levels())
 
-    @property
     def _levels(self) -> Any:
         """The level, or the levels, shape `(quantiles,)`."""
         levels = np.asarray(self.quantile)
@@ -792,7 +791,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         X = self._rows(X)
         found = models.predict(self.model_, X).astype(np.float64)
         if self.quantile is not None and found.ndim > 1:
-            found[:, np.argsort(self._levels)] = np.sort(found, axis=1)
+            found[:, np.argsort(self._levels())] = np.sort(found, axis=1)
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -815,7 +814,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
             found = np.maximum(found, np.finfo(np.float32).tiny)
         else:
             score = d2_pinball_score
-            each = [{"alpha": level} for level in np.atleast_1d(self._levels)]
+            each = [{"alpha": level} for level in np.atleast_1d(self._levels())]
         columns = np.broadcast_to(np.reshape(y, (len(y), -1)), found.shape).T
         scores = [
             score(one, column, sample_weight=sample_weight, **more)
@@ -831,8 +830,8 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         X, y, weights = self._examples(X, y, sample_weight, first=first, **more)
         y = y.astype(np.float64)
         y = y[:, 0] if y.shape[1:] == (1,) else y
-        if self.quantile is not None and np.ndim(self._levels):
-            y = np.repeat(y[:, None], len(self._levels), axis=1)
+        if self.quantile is not None and np.ndim(self._levels()):
+            y = np.repeat(y[:, None], len(self._levels()), axis=1)
         return X, y, weights
 
 
