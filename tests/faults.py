@@ -1,0 +1,179 @@
+"""Plants faults of one line, one at a time, and says whether the tests see them.
+
+    python tests/faults.py                   # in each room of the package
+    python tests/faults.py --only forgetron  # faults whose file or text has this word
+
+The quick tests of the fault's room are run in order until one fails, and all of them if
+none does. A fault that no test sees is a hole in the tests; one that only slow tests
+see is a subject that the quick ones lack. Each fault is planted in a copy of the
+package, in two processes side by side.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing.pool import ThreadPool
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# The tests of a room, those that tell most first.
+ROOMS = {
+    "online": ("reference", "contract", "states", "theory", "measured", "blocks"),
+    "maintenance": ("reference", "contract", "measured", "theory"),
+    "kernels": ("kernels", "reference"),
+    "solvers": ("batch", "solver_weights", "theory", "batch_budget_svm"),
+    "linear": ("linear_mpu", "linear_rivals", "solver_weights"),
+    "refit": ("refit", "metric", "one_class", "compress", "probabilities"),
+    "models": ("models", "compress", "kernels"),
+    "stream": ("stream", "readers", "stream_errors", "checkpoints"),
+    "files": ("persist", "model_files", "export"),
+    "estimators": ("estimators", "targets", "learners"),
+    "river": ("river",),
+    "cli": ("cli",),
+    "shared": ("counter", "errors", "states", "datasets"),
+}
+
+
+class Fault(NamedTuple):
+    """A line of a file, what it becomes, and the room whose tests should see it."""
+
+    room: str
+    file: str
+    line: str
+    fault: str
+
+
+FAULTS = (
+    # Update rules.
+    Fault("online", "online/perceptron.py", "newcomer.weight * losses.direction", "losses.direction"),
+    Fault("online", "online/forgetron.py", "a, b = sigma * sigma - 2 * sigma * mu", "a, b = sigma * sigma + 2 * sigma * mu"),
+    Fault("online", "online/forgetron.py", "slack=c - damage", "slack=c"),
+    Fault("online", "online/forgetron.py", "own[0] * newcomer.kernel_row[oldest]", "0 * newcomer.kernel_row[oldest]"),
+    Fault("online", "online/projectron.py", "margin < 1 if state.margin_updates else margin <= 0", "margin <= 0"),
+    Fault("online", "online/projectron.py", "2 * beyond / length", "beyond / length"),
+    Fault("online", "online/alma.py", "gamma = THRESHOLD / (state.alpha * _root(state))", "gamma = THRESHOLD / state.alpha"),
+    Fault("online", "online/passive_aggressive.py", "columns = 1 if score.shape[0] == 1 else 2", "columns = 1"),
+    Fault("online", "online/passive_aggressive.py", "damping=1 / (2 * C)", "damping=1 / C"),
+    Fault("online", "online/arow.py", "noise = state.confidence / newcomer.weight", "noise = state.confidence"),
+    Fault("online", "online/arow.py", "kept = 1 - state.drift", "kept = 1 + 0 * state.drift"),
+    Fault("online", "online/gradient_descent.py", "steps = 1 / (state.regularization.astype(t.dtype) * t)", "steps = 1 / (state.regularization.astype(t.dtype) * (t + 1))"),
+    Fault("online", "online/gradient_descent.py", "Ball(ball.unit / shrink * fold, squared_norm)", "Ball(ball.unit * fold, squared_norm)"),
+    Fault("online", "online/conservative.py", "age=clock + 1", "age=clock"),
+    Fault("online", "online/conservative.py", "since = _since(block, new, loop.last, size)", "since = average.since"),
+    Fault("online", "online/span.py", "RIDGE = 1e-3", "RIDGE = 1e-2"),
+    # Maintenance.
+    Fault("maintenance", "online/maintenance/removal.py", "jnp.where(own < norms[smallest], NOWHERE, smallest)", "smallest"),
+    Fault("maintenance", "online/maintenance/removal.py", "without = response - coefficients * kernel_self", "without = response"),
+    Fault("maintenance", "online/maintenance/removal.py", "seen = jnp.where(seen == 2 * size, size, seen)", "seen = jnp.where(seen == 2 * size, 0, seen)"),
+    Fault("maintenance", "online/maintenance/merging.py", "z = h * m_vector + (1 - h) * n_vector", "z = (1 - h) * m_vector + h * n_vector"),
+    Fault("maintenance", "online/maintenance/merging.py", "i = support_set.oldest_least(ages, jnp.min(loss, axis=1))", "i = support_set.oldest_least(-ages, jnp.min(loss, axis=1))"),
+    Fault("maintenance", "online/maintenance/projection.py", "stays = own_cost >= costs[smallest]", "stays = own_cost < costs[smallest]"),
+    Fault("maintenance", "online/maintenance/projection.py", "terms=jnp.where(stay[:, None], expansion.terms + received, 0)", "terms=jnp.where(stay[:, None], expansion.terms, 0)"),
+    Fault("maintenance", "online/maintenance/measured.py", "lost / newcomer.step", "lost"),
+    Fault("maintenance", "support_set.py", "return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)", "return bits"),
+    Fault("online", "support_set.py", "return squared_norm + jnp.sum(changes * (2 * at_points + own))", "return squared_norm + jnp.sum(changes * (at_points + own))"),
+    # Kernels.
+    Fault("kernels", "kernels.py", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2) ** 2"),
+    Fault("kernels", "kernels.py", "return jax.lax.pow(gamma * products + coef0, degree)", "return jax.lax.pow(gamma * products, degree)"),
+    # Solvers.
+    Fault("solvers", "solvers/kernel/smo.py", "steps = jnp.clip(start + part.steps, 0, limits) - start", "steps = part.steps"),
+    Fault("solvers", "solvers/kernel/smo.py", "room_j = jnp.where(signs[j] > 0, coefficients[j], limits[j] - coefficients[j])", "room_j = jnp.where(signs[j] < 0, coefficients[j], limits[j] - coefficients[j])"),
+    Fault("solvers", "solvers/kernel/kernel_pegasos.py", "visits = jnp.maximum(state.num_visits, 1)", "visits = jnp.maximum(state.num_visits + 1, 1)"),
+    Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + state.average_power) / (time + state.average_power)", "share = 1 / time"),
+    Fault("solvers", "solvers/kernel/sbp.py", "shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)", "shrink = jax.lax.rsqrt(squared_norm)"),
+    Fault("linear", "solvers/linear/dcd.py", "gradient = margin - 1 + ridge * coefficient", "gradient = margin - 1"),
+    Fault("linear", "solvers/linear/dcd.py", "settled=whole & jnp.all(ends <= 0)", "settled=whole"),
+    Fault("linear", "solvers/linear/mpu.py", "allowed = jnp.where(learn, most - count, count)", "allowed = jnp.where(learn, most, count)"),
+    Fault("linear", "solvers/linear/linear_pegasos.py", "per_block = _decay(state) * k", "per_block = _decay(state)"),
+    # Refits.
+    Fault("refit", "refitting/newton.py", "lower = finite & (total <= value + ROUNDING * rounded)", "lower = finite"),
+    Fault("refit", "refitting/held_out.py", "return np.argmax(scores, 2) != np.argmax(targets, 2)", "return np.argmax(scores, 2) == np.argmax(targets, 2)"),
+    Fault("refit", "refitting/one_class.py", "np.nextafter(rate, 1),", "np.nextafter(1 - rate, 1),"),
+    Fault("refit", "refitting/one_class.py", "found.append((features @ coefficients - leverage) / (1 - leverage))", "found.append(features @ coefficients)"),
+    Fault("refit", "refitting/compress.py", "left = left - column[:, None] * (left[pivot] / root)[None]", "left = left"),
+    Fault("refit", "calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
+    # Models, streams, files, estimators.
+    Fault("models", "models.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
+    Fault("models", "models.py", "errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))", "errors = np.cumsum(np.append(masses @ codes, masses * (2 * codes - 1)))"),
+    Fault("models", "scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
+    Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
+    Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),
+    Fault("stream", "stream/checkpoints.py", "if rows != checkpoint.batch_rows:", "if False:"),
+    Fault("estimators", "estimators/inputs.py", "rows = rows - origin[None] if np.any(origin) else rows", "rows = rows"),
+    Fault("estimators", "estimators/inputs.py", "return by_class[models.codes_of(classes, y)]", "return np.ones(len(y))"),
+    Fault("estimators", "estimators/inputs.py", "median = np.median(np.asarray(rows, np.float64), axis=0)", "median = np.median(np.asarray(rows, np.float64), axis=1)"),
+    Fault("estimators", "estimators/online.py", "found[:, np.argsort(self._levels())] = np.sort(found, axis=1)", "found = found"),
+    Fault("river", "river.py", "safe_margin = registry.of_state(self._where, state).safe_margin", "safe_margin = lambda state: 0.0"),
+    Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
+    Fault("cli", "cli/predict.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
+    Fault("shared", "counter.py", "return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))", "return Counter(self.high, self.low & (UNIT - 1))"),
+)  # fmt: skip
+
+
+def first_failure(folder: pathlib.Path, fault: Fault, marker: str) -> str:
+    """The first test of the fault's room that fails, or an empty text."""
+    files = [f"tests/test_{name}.py" for name in ROOMS[fault.room]]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", marker, *files]
+    command += ["-p", "no:xdist", "-rfE", "--tb=no", "--no-header"]
+    env = os.environ | {"PYTHONPATH": str(folder)}
+    run = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    lines = run.stdout.splitlines()
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    if run.returncode and not failed:
+        raise RuntimeError(run.stdout[-2000:] + run.stderr[-2000:])
+    return failed[0].split(" - ")[0].removeprefix("FAILED tests/") if failed else ""
+
+
+def catch(fault: Fault) -> tuple[str, bool, float]:
+    """The test that sees a fault, or an empty text; whether it is quick; the seconds."""
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for part in ("budgetjax", "tests", "examples", "benchmarks"):
+            shutil.copytree(ROOT / part, folder / part)
+        for part in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE"):
+            shutil.copy(ROOT / part, folder / part)
+        # What the fault does not change is compiled already.
+        (ROOT / ".pytest_cache").mkdir(exist_ok=True)
+        (folder / ".pytest_cache").symlink_to(ROOT / ".pytest_cache")
+        path = folder / "budgetjax" / fault.file
+        path.write_text(path.read_text().replace(fault.line, fault.fault))
+        test = first_failure(folder, fault, "not slow")
+        quick = bool(test)
+        test = test or first_failure(folder, fault, "slow")
+    return test, quick, time.perf_counter() - begin
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="a word of the file or the line")
+    only = parser.parse_args().only
+    chosen = [fault for fault in FAULTS if only in f"{fault.file} {fault.line}"]
+    for fault in chosen:
+        times = (ROOT / "budgetjax" / fault.file).read_text().count(fault.line)
+        if times != 1:
+            raise SystemExit(f"{fault.file} has {fault.line!r} {times} times, not once")
+    by_quick = by_all = 0
+    with ThreadPool(2) as pool:
+        for fault, (test, quick, seconds) in zip(
+            chosen, pool.imap(catch, chosen), strict=True
+        ):
+            by_quick += quick
+            by_all += bool(test)
+            how = "quick" if quick else "slow " if test else "     "
+            shown = f"{fault.file}: {fault.fault}"
+            print(
+                f"{seconds:5.0f} s  {how}  {shown}\n    {test or 'NOT SEEN'}",
+                flush=True,
+            )
+    print(f"of {len(chosen)} faults: {by_quick} by quick tests, {by_all} by all")
+
+
+if __name__ == "__main__":
+    main()
