@@ -1,0 +1,49 @@
+"""The package under the checker of shapes and types that the gate runs all tests under."""
+
+import importlib
+import pkgutil
+import sys
+
+import jaxtyping
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def checked():
+    """A second copy of the package, every function of which is checked when called."""
+
+    def of_package():
+        return [name for name in sys.modules if name.partition(".")[0] == "budgetjax"]
+
+    before = {name: sys.modules.pop(name) for name in of_package()}
+    with jaxtyping.install_import_hook("budgetjax", "beartype.beartype"):
+        package = importlib.import_module("budgetjax")
+        for module in pkgutil.walk_packages(package.__path__, "budgetjax."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+        yield package
+    for name in of_package():
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def test_shapes_are_as_written(checked):
+    bj = checked
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 3)).astype(np.float32)
+    y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
+    state = bj.pegasos.init(bj.RBF(0.5), num_features=3, budget=10)
+    state, scores = bj.run(bj.pegasos, state, X, y)
+    assert scores.shape == (60,)
+    assert bj.predict(bj.refit(state, X, y), X).shape == (60,)
+    assert bj.predict(bj.solve(bj.smo, X, y, kernel=bj.RBF(0.5)).model, X).shape == (
+        60,
+    )
+    model = bj.fit_stream(
+        bj.arow, bj.arow.init(bj.RBF(0.5), num_features=3, budget=10), [(X, y)]
+    )
+    assert model.predict(X).shape == (60,)
+    # The checker is on: a text is no array.
+    with pytest.raises(jaxtyping.TypeCheckError, match="'length'"):
+        bj.models.padded(X, "five")
