@@ -18,7 +18,9 @@ PAGES = (
     "README.md",
     *(f"examples/{name}.md" for name in NAMES),
 )
-GUIDES = (*PAGES, "benchmarks/README.md")
+MEASURED = tuple(
+    f"benchmarks/{name}.md" for name in ("README", "accuracy", "speed", "papers")
+)
 
 
 def blocks(name):
@@ -64,17 +66,25 @@ def test_the_first_example_is_short():
     assert len(blocks("README.md")[0].strip().splitlines()) <= 12
 
 
-@pytest.mark.parametrize("name", GUIDES)
+@pytest.mark.parametrize("name", [*PAGES, *MEASURED])
 def test_links_lead_somewhere(name):
     links = re.findall(r"\]\(([^)]+)\)", (ROOT / name).read_text())
     for link in links:
         if not link.startswith("http"):
             path, _, anchor = link.partition("#")
-            target = (ROOT / name).parent / path
+            target = (ROOT / name).parent / path if path else ROOT / name
             assert target.exists(), link
             if anchor:
                 headings = re.findall(r"^#+ (.*)", target.read_text(), re.MULTILINE)
                 assert anchor in [one.lower().replace(" ", "-") for one in headings]
+
+
+def test_tests_that_pages_name_are_there():
+    text = "".join((ROOT / name).read_text() for name in MEASURED)
+    named = set(re.findall(r"`((?:test|check)_\w+)`", text))
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("*.py"))
+    assert named
+    assert named <= set(re.findall(r"^ *def (\w+)", tests, re.MULTILINE))
 
 
 def test_every_algorithm_has_a_row():

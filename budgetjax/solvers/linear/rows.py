@@ -4,7 +4,7 @@ A visit takes the inner product of a row and the weights, and adds a multiple of
 to them. A CPU runs a loop of visits ten times as fast if XLA compiles it to one kernel,
 which it does where an iteration is small, and sorts, scatters and calls nothing. JAX
 0.12 takes an iteration over a dense row of up to some thousand numbers for small; JAX
-0.10 any, with the flag for loops that `benchmarks/README.md` names. Hence three rules
+0.10 any, with the flag for loops that `benchmarks/speed.md` names. Hence three rules
 here: the length of an inner loop is not known at compile time (the body of one of known
 length counts as often as it runs); labels and the constant feature are part of the
 rows; an array that a loop both reads and writes is read by `taken`.
