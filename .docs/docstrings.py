@@ -50,11 +50,13 @@ class Docstrings(griffe.Extension):
                 pkg.set_member(name, _record(target))
             elif target.is_class and _has_fields(target):
                 target.set_member("__init__", _init(target))
-        for function in _functions(pkg):
-            if str(function.returns) == "Any":
-                function.returns = None
-            for parameter in function.parameters:
-                _simplify(parameter, function)
+        for member in _members(pkg):
+            if member.is_attribute:
+                member.annotation = _type(member.annotation)
+            elif member.is_function:
+                member.returns = _type(member.returns)
+                for parameter in member.parameters:
+                    _simplify(parameter, member)
 
 
 def _record(target: griffe.Attribute) -> griffe.Function:
@@ -80,27 +82,28 @@ def _init(one: griffe.Class) -> griffe.Function:
         field.name: field.value
         for base in reversed([one, *one.mro()])
         for field in base.attributes.values()
-        if "instance-attribute" in field.labels
+        if "instance-attribute" in field.labels and not field.name.startswith("_")
     }
     kind = griffe.ParameterKind.positional_or_keyword
     given = [griffe.Parameter(name, default=fields[name], kind=kind) for name in fields]
     return griffe.Function("__init__", parameters=griffe.Parameters(*given), parent=one)
 
 
-def _functions(parent: griffe.Object):
+def _members(parent: griffe.Object):
     for member in parent.members.values():
-        if member.is_alias:
-            continue
-        if member.is_function:
+        if not member.is_alias:
             yield member
-        elif member.is_module or member.is_class:
-            yield from _functions(member)
+            yield from _members(member)
+
+
+def _type(annotation):
+    """Nothing where any type will do."""
+    return None if str(annotation) == "Any" else annotation
 
 
 def _simplify(parameter: griffe.Parameter, function: griffe.Function) -> None:
-    """A constant's value in place of its name, and no type where any will do."""
-    if str(parameter.annotation) == "Any":
-        parameter.annotation = None
+    """A constant's value in place of its name."""
+    parameter.annotation = _type(parameter.annotation)
     default = parameter.default
     if isinstance(default, griffe.ExprCall) and str(default.function) == "static":
         default = parameter.default = default.arguments[0].value

@@ -1,13 +1,14 @@
 """Pages that lie elsewhere in the repository, and formulas that need no script."""
 
 import html
+import json
 import posixpath
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
 import latex2mathml.converter
-import ziamath
 from fontTools import subset
 from markdown.extensions import Extension
 from markdown.treeprocessors import Treeprocessor
@@ -17,8 +18,16 @@ ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 REFERENCE = re.compile(r"^::: bj\.(\S+)$", re.M)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[([](.+?)\\[)\]]</\1>', re.S)
-PUBLIC = re.compile(r"(?:bj|budgetjax)((?:\.\w+)+?)(?:\.init|\.step)?(?![\w.])")
-CELL = re.compile(r"<td[^>]*>[^<]+</td>")
+PUBLIC = re.compile(r"(?:bj|budgetjax)\.([\w.]+?)(?:\.init|\.step)?(?![\w.])")
+CLASS = re.compile(r"([A-Z]\w+)(?![\w.])")
+# The path of a class by its name alone, in the reference; of two the first.
+CLASSES = {
+    path.split(".")[-1]: path
+    for page in sorted((ROOT / ".docs/pages/reference").glob("*.md"), reverse=True)
+    for path in REFERENCE.findall(page.read_text("utf-8"))
+}
+HEADING = re.compile(r"(?<=doc-heading\">)[^<]+")
+NUMBERS = re.compile(r"<td(?=[^>]*>\d[^<]{0,24}</td>)")
 SCRIPT = """---
 search: {{exclude: true}}
 hide: [navigation, toc]
@@ -29,7 +38,7 @@ hide: [navigation, toc]
 ````python
 {code}````
 """
-FONT = Path(ziamath.__file__).parent / "fonts/STIXTwoMath-Regular.ttf"
+FONT = Path(find_spec("ziamath").origin).with_name("fonts") / "STIXTwoMath-Regular.ttf"
 # ASCII, Greek, punctuation, operators, and the slanted letters of formulas.
 IN_FORMULAS = (
     *range(0x20, 0x7F),
@@ -112,16 +121,19 @@ def on_page_markdown(markdown, page, **_):
     markdown = LINK.sub(
         lambda link: link[1] + ".md" * link[1].endswith(".py"), markdown
     )
-    return REFERENCE.sub(
-        r"::: budgetjax.\1\n    options: {heading: bj.\1, toc_label: \1}", markdown
-    )
+    options = page.meta.get("options", {})
+    return REFERENCE.sub(lambda name: _described(name[1], options), markdown)
+
+
+def _described(name, options):
+    options = {"heading": f"bj.{name}", "toc_label": name, **options}
+    return f"::: budgetjax.{name}\n    options: {json.dumps(options)}"
 
 
 def on_page_content(content, **_):
-    """Formulas become MathML, and pairs of numbers in tables stay on a line."""
-    content = CELL.sub(
-        lambda cell: re.sub(" ([/±]) ", r"&nbsp;\1&nbsp;", cell[0]), content
-    )
+    """Formulas become MathML; long names break at dots; numbers in a table do not."""
+    content = HEADING.sub(lambda name: name[0].replace(".", ".<wbr>"), content)
+    content = NUMBERS.sub('<td class="numbers"', content)
     return FORMULA.sub(
         lambda found: latex2mathml.converter.convert(
             html.unescape(found[2]), display="block" if found[1] == "div" else "inline"
@@ -153,9 +165,15 @@ class _Names(Treeprocessor):
             if parent.tag in ("a", "pre", "autoref", *(f"h{i}" for i in range(1, 7))):
                 continue
             for i, child in enumerate(parent):
-                name = child.tag == "code" and PUBLIC.match(child.text or "")
-                if name:
-                    parent[i] = _reference(child, "budgetjax" + name[1])
+                path = _path(child.text or "") if child.tag == "code" else None
+                if path:
+                    parent[i] = _reference(child, f"budgetjax.{path}")
+
+
+def _path(code):
+    """What a piece of code begins with, if it may be in the reference."""
+    public, by_name = PUBLIC.match(code), CLASS.match(code)
+    return public[1] if public else by_name and CLASSES.get(by_name[1])
 
 
 def _reference(code, identifier):
