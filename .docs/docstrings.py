@@ -20,7 +20,11 @@ ENDED = re.compile(r"(\.|://\S+)\n(?= +[A-Z])")
 
 def as_markdown(text: str) -> str:
     """A docstring as its parser and Markdown understand it."""
-    text = MATH_BLOCK.sub(lambda found: f"\\[{found[1].strip()}\\]", text)
+    text = text.replace(r"\arg\max", r"\text{arg}\max")
+    text = MATH_BLOCK.sub(lambda found: f"\\[{' '.join(found[1].split())}\\]", text)
+    # What goes on in an item of a list is indented by four spaces in Markdown.
+    text = re.sub(r"^   (?=\S)", "    ", text, flags=re.M)
+    text = re.sub(r"(\n\n(?: {4}.*\n)+)(?=\d\. )", r"\1\n", text)
     text = MATH.sub(lambda found: f"\\({' '.join(found[1].split())}\\)", text)
     text = SHARED.sub(r"\1 ", text)
     text = TITLE.sub(r"**\1**", text)

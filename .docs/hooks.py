@@ -116,7 +116,7 @@ def on_page_markdown(markdown, page, **_):
     """Names in the reference are written as users write them."""
     if page.is_homepage:
         page.meta["hide"] = ["navigation"]
-    if page.file.src_uri.startswith("reference/"):
+    if page.file.src_uri.startswith(("reference/", "examples/")):
         page.meta["search"] = {"boost": 2}
     markdown = LINK.sub(
         lambda link: link[1] + ".md" * link[1].endswith(".py"), markdown
