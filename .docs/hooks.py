@@ -26,6 +26,8 @@ CLASSES = {
     for page in sorted((ROOT / ".docs/pages/reference").glob("*.md"), reverse=True)
     for path in REFERENCE.findall(page.read_text("utf-8"))
 }
+# What is returned, where it has no type.
+DASH = re.compile(r'(?<=<li class="doc-section-item field-body">)\s*\N{EN DASH}')
 HEADING = re.compile(r"(?<=doc-heading\">)[^<]+")
 NUMBERS = re.compile(r"<td(?=[^>]*>\d[^<]{0,24}</td>)")
 SCRIPT = """---
@@ -126,13 +128,15 @@ def on_page_markdown(markdown, page, **_):
 
 
 def _described(name, options):
-    options = {"heading": f"bj.{name}", "toc_label": name, **options}
+    label = name.split(".")[-1]
+    options = {"heading": f"bj.{name}", "toc_label": label, **options}
     return f"::: budgetjax.{name}\n    options: {json.dumps(options)}"
 
 
 def on_page_content(content, **_):
     """Formulas become MathML; long names break at dots; numbers in a table do not."""
     content = HEADING.sub(lambda name: name[0].replace(".", ".<wbr>"), content)
+    content = DASH.sub("", content)
     content = NUMBERS.sub('<td class="numbers"', content)
     return FORMULA.sub(
         lambda found: latex2mathml.converter.convert(
