@@ -1,0 +1,117 @@
+"""The package's docstrings as Markdown, and its records as what users call."""
+
+import ast
+import copy
+import re
+
+import griffe
+
+MATH_BLOCK = re.compile(r"\.\. math::(.+?)(?=\n\n|\Z)", re.DOTALL)
+MATH = re.compile(r":math:`(.+?)`", re.DOTALL)
+# Items that share a description, on more than one line: `a, b,` and `c: ...`.
+SHARED = re.compile(r"^( +(?:\*{0,2}\w+, )*\*{0,2}\w+,)\n +(?=(?:\w+, )*\w+: )", re.M)
+TITLE = re.compile(
+    r"^(Cost|Memory|Reference|Differences? from the papers?)(?=[^:\n]*: )", re.M
+)
+# One reference begins where another has ended, with a sentence or an address.
+REFERENCES = re.compile(r"(?<=^References:\n)(?:(?: +.*)?\n|\Z)+", re.M)
+ENDED = re.compile(r"(\.|://\S+)\n(?= +[A-Z])")
+
+
+def as_markdown(text: str) -> str:
+    """A docstring as its parser and Markdown understand it."""
+    text = text.replace(r"\arg\max", r"\text{arg}\max")
+    text = MATH_BLOCK.sub(lambda found: f"\\[{' '.join(found[1].split())}\\]", text)
+    # What goes on in an item of a list is indented by four spaces in Markdown.
+    text = re.sub(r"^   (?=\S)", "    ", text, flags=re.M)
+    text = re.sub(r"(\n\n(?: {4}.*\n)+)(?=\d\. )", r"\1\n", text)
+    text = MATH.sub(lambda found: f"\\({' '.join(found[1].split())}\\)", text)
+    text = SHARED.sub(r"\1 ", text)
+    text = TITLE.sub(r"**\1**", text)
+    text = REFERENCES.sub(lambda found: ENDED.sub(r"\1\n\n", found[0]), text)
+    return re.sub(r"^Example:$", "Examples:", text, flags=re.M)
+
+
+class Docstrings(griffe.Extension):
+    """Reads the docstrings, and the arguments of what is public."""
+
+    def on_object(self, *, obj: griffe.Object, **_) -> None:
+        if obj.docstring:
+            obj.docstring.value = as_markdown(obj.docstring.value)
+
+    def on_function_node(
+        self, *, node: ast.AST | griffe.ObjectNode, agent, **_
+    ) -> None:
+        # An `init` that is made in a function is read as one of its module.
+        for part in getattr(node, "body", ()):
+            if isinstance(part, ast.FunctionDef) and part.name == "init":
+                agent.visit(part)
+
+    def on_package(self, *, pkg: griffe.Module, **_) -> None:
+        for name in pkg["public"].members:
+            target = pkg["public"][name].final_target
+            if target.is_attribute and name == target.name:
+                pkg.set_member(name, _record(target))
+            elif target.is_class and _has_fields(target):
+                target.set_member("__init__", _init(target))
+        for member in _members(pkg):
+            if member.is_attribute:
+                member.annotation = _type(member.annotation)
+            elif member.is_function:
+                member.returns = _type(member.returns)
+                for parameter in member.parameters:
+                    _simplify(parameter, member)
+
+
+def _record(target: griffe.Attribute) -> griffe.Function:
+    """Its `init`, as which `bj.pegasos` is described; see `function.html.jinja`."""
+    module = target.parent
+    init = module.members.get("init")
+    if init is None:
+        makes = module.modules_collection[target.value.function.canonical_path]
+        init = makes.parent["init"]
+    record = copy.copy(init)
+    record.name, record.labels = target.name, {"record"}
+    record.docstring = record.docstring or module.docstring
+    return record
+
+
+def _has_fields(one: griffe.Class) -> bool:
+    """Whether this is a kernel or a strategy, whose fields are its arguments."""
+    return any(base.path == "budgetjax.parameters.Parameters" for base in one.mro())
+
+
+def _init(one: griffe.Class) -> griffe.Function:
+    fields = {
+        field.name: field.value
+        for base in reversed([one, *one.mro()])
+        for field in base.attributes.values()
+        if "instance-attribute" in field.labels and not field.name.startswith("_")
+    }
+    kind = griffe.ParameterKind.positional_or_keyword
+    given = [griffe.Parameter(name, default=fields[name], kind=kind) for name in fields]
+    return griffe.Function("__init__", parameters=griffe.Parameters(*given), parent=one)
+
+
+def _members(parent: griffe.Object):
+    for member in parent.members.values():
+        if not member.is_alias:
+            yield member
+            yield from _members(member)
+
+
+def _type(annotation):
+    """Nothing where any type will do."""
+    return None if str(annotation) == "Any" else annotation
+
+
+def _simplify(parameter: griffe.Parameter, function: griffe.Function) -> None:
+    """A constant's value in place of its name."""
+    parameter.annotation = _type(parameter.annotation)
+    default = parameter.default
+    if isinstance(default, griffe.ExprCall) and str(default.function) == "static":
+        default = parameter.default = default.arguments[0].value
+    if isinstance(default, griffe.ExprName):
+        constant = function.module.members.get(default.name)
+        if constant is not None and constant.is_attribute:
+            parameter.default = constant.value
