@@ -26,26 +26,26 @@ from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block, Units
 from budgetjax.refitting.problem import Problem
 
-# Default relative gain at which a problem is solved.
+# The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
-# Maximum number of passes of Newton's method.
+# The maximum number of passes of Newton's method.
 MAX_PASSES = 100
-# Kinks of a loss are rounded over these parts of the deviation of what a model leaves
-# of the targets, first that of least squares, one after the other: the last at once
-# takes half as many passes again. Quantiles are no better with a fifth of it.
+# Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
+# one after the other, starting from those of least squares. Starting with the last
+# takes 50 percent more passes. A fifth of it does not improve quantiles.
 WIDTHS = (0.4, 0.1, 0.05)
-# The least target that has a logarithm, where all are 0.
+# The smallest target for a logarithm, if all targets are 0.
 LEAST = 1e-30
-# Fewer examples than these tell a metric from noise badly.
+# Fewer examples hardly distinguish a metric from noise.
 ENOUGH_FOR_METRIC = 1000
-# The first Newton steps see one of so many examples, up to a larger tolerance, if these
-# are at least so many times the features: the solution for fewer is a worse start.
+# The first Newton steps use every SAMPLE-th example, up to a larger tolerance, if that
+# leaves at least ENOUGH examples per feature: fewer give a worse start.
 SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 
 
 @losses.of_labels
 def squared_hinge(score: Array, target: Array) -> Array:
-    """`max(0, 1 - score target)^2`, as scikit-learn's `LinearSVC`."""
+    """`max(0, 1 - score target)^2`, the loss of scikit-learn's `LinearSVC`."""
     return jnp.maximum(1 - score * target, 0) ** 2
 
 
@@ -76,58 +76,60 @@ def refit(
     seed: int | Array = 0,
     progress: bool = False,
 ) -> Any:
-    r"""The best coefficients for the support vectors of a model.
+    r"""Recomputes the coefficients of a model: the best ones for its support vectors.
 
-    A stream chooses good support vectors, and leaves poor coefficients. This keeps the
-    vectors :math:`z_1 \dots z_B` and minimises, for every column of coefficients,
+    A stream chooses good support vectors, but leaves poor coefficients. A refit keeps
+    the vectors :math:`z_1 \dots z_B` and minimises, for every column of coefficients,
 
     .. math:: \tfrac12 \|f\|^2 + C \sum_i \ell(f(x_i), t_i), \qquad
        f = \sum_j a_j k(z_j, \cdot),
 
-    over the examples given: those of the stream again, a part of them, or new ones. A
+    over the given examples: those of the stream, a part of them, or new ones. A
     classifier with more than two classes has one problem per class, with targets +1 for
-    the class and -1 for the others (one-versus-rest); else the target is y. It is
-    solved in orthonormal coordinates of the span of the :math:`z_j`, by Newton's
-    method; eigenvalues of the kernel matrix that are rounding errors are left out, so
-    duplicates among the vectors do no harm.
+    the class and -1 for the others (one-versus-rest); otherwise the target is y.
+    Newton's method solves the problems in orthonormal coordinates of the span of the
+    :math:`z_j`. Eigenvalues of the kernel matrix that are rounding errors are left out,
+    so duplicate vectors do no harm.
 
-    The result is a state of the same algorithm, which goes on learning from the new
-    coefficients. An average of iterates starts anew.
+    The result is a state of the same algorithm, which can continue to learn from the
+    new coefficients. An average of iterates restarts.
 
-    Cost: 10 to 30 passes, each O(n B (d + B + C)), O(B^2) per example and class within
-    the margin, and O(C B^3); the same, and a stream of at most 8,192 examples, for each
-    fold that chooses or calibrates. Memory: C B^2 numbers per penalty, and blocks of
-    4096 examples; arrays are held whole, batches up to 256 MiB.
+    Cost: 10 to 30 passes, each O(n B (d + B + C)) plus O(B^2) per class and example
+    within the margin, and O(C B^3); the same, and a stream of at most 8,192 examples,
+    for each fold that chooses or calibrates. Memory: C B^2 numbers per penalty, and
+    blocks of 4096 examples; arrays are held completely, batches up to 256 MiB.
 
     Args:
       state: the state of any online algorithm with support vectors, a single model; or
-        the result of `fit_stream`, for raw rows and their labels. The intercept of such
-        a regressor is solved for too, from the mean of the targets. Or the
-        `KernelModel` of a solver, such as one after `budgetjax.prune`: then the bias is
-        solved for as well, and the result is a `KernelModel`.
+        the result of `fit_stream`, for raw rows and their labels, where the intercept
+        of a regressor is recomputed too, from the mean of the targets; or the
+        `KernelModel` of a solver, also after `budgetjax.prune`, where the bias is
+        recomputed too and the result is a `KernelModel`.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
-        `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
-        object whose `__iter__` reads a file anew. From a generator, which can be read
-        once only, the solution is approximate: the objective is some percent too large.
+        `(X, y, weight)`, which are read in every pass if they do not fit into memory: a
+        list, or an object whose `__iter__` reads a file again. A generator, which can
+        be read only once, gives an approximate solution: the objective is a few percent
+        too large.
       y: labels or targets, shape `(n,)`, or `(n, num_outputs)` for a model with several
-        real outputs, or None where X is batches.
+        real outputs; None if X is batches.
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
-      loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
-        regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
-        target that the model takes; "poisson" or "gamma", of a model whose scores are
+      loss: "squared_hinge" or "logistic", for labels; "squared", which is kernel ridge
+        regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), for any
+        target that the model takes; "poisson" or "gamma", for a model whose scores are
         logarithms; or a convex function of a score and a target, both scalars, with a
-        continuous derivative (`losses.of_labels` says that targets are labels).
-        Another function object is compiled anew; the numbers of a
+        continuous derivative (mark it with `losses.of_labels` if targets are labels). A
+        new function object is compiled anew; the parameters of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
-        Kinks, as of quantiles, are rounded by `losses.smoothed`, over a twentieth of
-        the deviation of most errors. What depends on `score - target` only is solved in
-        units of the deviation of the targets, so that units do not matter.
+        `losses.smoothed` smooths kinks, such as those of quantiles, over 5 percent of
+        the deviation of the errors. Losses that depend only on `score - target` are
+        solved in units of the deviation of the targets, so units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
-        examples, and the one of fewest mistakes on the others, or for regression least
-        loss, is solved again with all; of those that chance may have made as good it is
-        the largest. Up to 2,000 examples are all held out once, in five folds. What
-        chooses has support vectors of its own, from a stream of at most 8,192 of the
-        four fifths. 10 is near the best for clean labels; noise needs less.
+        examples. The penalty with the fewest mistakes on the others, or for regression
+        the least loss, is solved again on all examples; among penalties that chance may
+        separate, the largest is chosen. With up to 2,000 examples, each is held out
+        once, in five folds. The models that choose have their own support vectors, from
+        a stream of at most 8,192 of the four fifths. 10 is close to the best for clean
+        labels; noise needs less.
       move_vectors: move the support vectors too, by steps of Adam on the same
         objective. It gains most for small budgets. A metric moves them in any case:
         with one of "auto" this changes nothing.
