@@ -68,7 +68,7 @@ class Fold(NamedTuple):
     def _mistakes(
         self, block: Block, scores_of: Scores
     ) -> Shaped[np.ndarray, "size models"]:
-        """The largest of several scores of a classifier decides."""
+        """Mistakes or losses per example; the argmax decides among several scores."""
         loss = self.problem.loss
         scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
         scores = scores.reshape(len(scores), -1, columns)
@@ -168,7 +168,7 @@ def replay(
 def chance(
     products: Float[np.ndarray, "models models"], one: int
 ) -> Float[np.ndarray, " models"]:
-    """The deviation of the difference of each error to that of one model."""
+    """The standard deviation of each error's difference from that of one model."""
     squares = np.diagonal(products)
     return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 

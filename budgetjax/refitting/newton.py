@@ -82,7 +82,7 @@ def _times(left: Array, right: Array) -> Array:
 def features(
     basis: Basis, X: Float[Array | np.ndarray, "size d"]
 ) -> Float[Array, "size features"]:
-    """`p(x)` of every row, in a program of its own: the others need no kernel."""
+    """`p(x)` of every row, in its own program; the others do not depend on kernels."""
     X = jnp.asarray(X)
     rows = support_set.kernel_rows(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)

@@ -119,7 +119,7 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, blocks: Iterable[Block], robust: bool, shifts: bool) -> "Units":
-        """The deviations of the first targets, from their centres if these shift.
+        """Units from the deviations of the first targets and, with `shifts`, centres.
 
         Constant targets have the unit 1.
         """

@@ -344,7 +344,7 @@ def _copied(state: Any) -> Any:
 
 
 def _ours(state: Any) -> Any:
-    """A copy of a state that nobody else holds, except its kernel rows, which move."""
+    """A copy of a state that nobody else holds; it reuses the state's kernel rows."""
     rows = getattr(state, "rows", None)
     if rows is None:
         return _copied(state)

@@ -21,7 +21,7 @@ Matrix = Float[Array, "n d"]
 def training_set(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
 ) -> tuple[Matrix, Vector]:
-    """Examples and labels of a kernel solver, checked, in one float type."""
+    """Checks the examples and labels of a kernel solver and gives them one dtype."""
     check_kernel(where, "kernel", kernel)
     X = features(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)

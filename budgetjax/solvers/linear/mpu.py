@@ -262,7 +262,7 @@ def _check(
 def _pass(
     state: State, shown: Rows, order: Order, everything: Bool[Array, ""]
 ) -> tuple[State, Order, Bool[Array, ""]]:
-    """The state after some patterns, those of the next active set, and any change."""
+    """The state after some patterns, the next active set, and whether counts change."""
     upper, damping = state.threshold + state.gap, state.damping
 
     def visit(count, margin, square, own, tally):
