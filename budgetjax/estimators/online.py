@@ -143,7 +143,7 @@ class OnlineEstimator(Estimator):
         return state
 
     def _of_units(self, loss: Any, labels: Labelled) -> Any:
-        """The loss of targets in units of the labels; its kinks count in these too."""
+        """The loss for targets, with its kinks, in the units of the labels."""
         return loss
 
     @property
@@ -175,7 +175,7 @@ class OnlineEstimator(Estimator):
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
-        """How much each feature counts in a learned metric, shape `(n_features_in_,)`.
+        """The importance of features in a learned metric, shape `(n_features_in_,)`.
 
         It is the variance of the feature times the squared length of its row of the
         map, normalised to sum 1: the feature's share of the mean squared distance of
@@ -751,7 +751,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         weights: Float[np.ndarray, " n"],
         before: SeenTargets | None,
     ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
-        """Targets as the state takes them, the labels, and what later targets need."""
+        """The targets of the state, the labels, and statistics for later targets."""
         loss = self._losses.stream
         if before is None:
             before = _first_seen(y[weights > 0], loss)

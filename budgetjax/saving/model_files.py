@@ -202,7 +202,7 @@ def _about(model: Any) -> dict[str, Any]:
 
 
 def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], bytes]:
-    """The header and the bytes of a file, if it is a model file, and whole."""
+    """The header and the bytes of a file, after checks that it is an intact model."""
     try:
         data = pathlib.Path(path).read_bytes()
     except IsADirectoryError as error:

@@ -220,9 +220,9 @@ class Decoder(NamedTuple):
         return ValueError(f"{self.where}: {shown(at)} must {wanted}, got {got}")
 
     def array(self, node: dict[str, Any], at: str) -> Any:
-        """A tensor, as the kind of array that it was."""
+        """A tensor, as its original kind of array."""
         kind, dtype = node["array"], jnp.dtype(node["dtype"])
-        # A copy, which can be written to and does not hold the whole file.
+        # A copy, which is writable and does not hold the whole file.
         array = np.frombuffer(self.tensors[shown(at)], dtype).copy()
         array = array.reshape(node["shape"])
         if kind.startswith("NumPy"):
