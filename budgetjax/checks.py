@@ -172,7 +172,7 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
 
 
 def sparse(where: str, name: str, X: Any) -> Any:
-    """A matrix of `scipy.sparse` as CSR, if its numbers are real and finite."""
+    """A matrix of `scipy.sparse` as CSR; raises unless it is real and finite."""
     if not hasattr(X, "tocsr") or len(X.shape) != 2:
         raise ValueError(
             f"{where}: {name} must be a matrix of scipy.sparse, got {type(X).__name__}"

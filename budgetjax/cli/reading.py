@@ -89,7 +89,7 @@ def _is_plain(path: str) -> bool:
 
 
 def named(text: str) -> str:
-    """A message with the names of standard input and pipes, not of their copies."""
+    """A message with the names of standard input and pipes instead of their copies."""
     for copy, name in COPIES.items():
         text = text.replace(copy, name)
     return text
