@@ -22,9 +22,6 @@ def perceptron(norm: float, loss: float) -> float:
       norm: the norm of g in the kernel's space, at least 0.
       loss: the hinge loss of g, summed over the stream, at least 0.
 
-    Raises:
-      ValueError: if a number is negative or not finite.
-
     Example:
       >>> import budgetjax as bj
       >>> bj.bounds.perceptron(norm=2.0, loss=3.0)
@@ -85,9 +82,6 @@ def forgetron_norm(budget: int) -> float:
 
     Args:
       budget: B, at least 1; the theorem needs 83.
-
-    Raises:
-      ValueError: if the budget is not an integer of at least 1.
 
     Example:
       >>> import budgetjax as bj

@@ -76,7 +76,6 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
 
     Raises:
       ValueError: if there is no such set, or its file lacks an array.
-      ImportError: if the set needs scikit-learn, which is not installed.
 
     Example:
       >>> from budgetjax import datasets

@@ -67,9 +67,6 @@ def predict(model: Any, X: Any) -> Any:
       classifier integers, shape `(n,)`: -1 or +1 (-1 for a score of 0), or the class
       with the largest score, the lowest on ties. A `Labelled` returns the labels of the
       data.
-
-    Raises:
-      ValueError: as `decision_function`.
     """
     return decided(model, scores_of("predict", model, X))
 

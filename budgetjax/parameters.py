@@ -10,7 +10,7 @@ from budgetjax import shown
 
 
 def static(*, default: Any) -> Any:
-    """A field of the tree's structure: it is no leaf, so `jit` knows its value."""
+    """A field in the tree's structure; it is not a leaf, so `jit` knows its value."""
     return dataclasses.field(default=default, metadata={"static": True})
 
 

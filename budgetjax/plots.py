@@ -70,9 +70,6 @@ def progressive_error(
       Numbers of rows, at most 1,000 of them, from 20 on and denser at the beginning;
       and the error up to there: the rate of mistakes (ties count as mistakes), or the
       mean squared error.
-
-    Raises:
-      ValueError: if the lengths differ or there are no rows.
     """
     scores, y = np.asarray(scores), np.asarray(y)
     n = len(scores)
@@ -233,9 +230,6 @@ def sweep(
       value: the column to show, such as "error".
       axes: of matplotlib; None makes a figure.
 
-    Raises:
-      ValueError: if the table has no such column.
-
     Example:
       >>> import budgetjax as bj
       >>> grid = bj.grid(gamma=[0.1, 1.0], budget=[20, 50, 100])
@@ -335,9 +329,6 @@ def reliability_curve(
     Returns:
       Per bin the mean probability of the predicted class, and the accuracy as a
       fraction.
-
-    Raises:
-      ValueError: if the shapes differ.
     """
     chances, classes = np.asarray(probabilities), np.asarray(classes)
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):

@@ -26,7 +26,7 @@ def as_lines(every: float) -> Iterator[None]:
 def reporting(
     where: str, progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
-    """A function `report(text, count=1)`, which moves a progress bar if there is one.
+    """A function `report(text, count=1)`, which advances the progress bar, if any.
 
     Its rate starts at the first report, so it excludes earlier compilation.
 
@@ -35,10 +35,6 @@ def reporting(
       progress: whether to show a bar.
       unit: the plural of the counted unit.
       total: the final count, if known.
-
-    Raises:
-      ValueError: if `progress` is not True or False.
-      ImportError: if tqdm is needed and not installed.
     """
     if not checks.flag(where, "progress", progress):
         yield lambda text, count=1: None

@@ -281,7 +281,7 @@ class Online(base.Estimator):
                 known = False
             else:
                 values[column] = value
-        # Our errors say more than NumPy's warnings.
+        # Our errors are more precise than NumPy's warnings.
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 row = np.array(values, np.float32)
@@ -293,7 +293,7 @@ class Online(base.Estimator):
         return row, known
 
     def _check(self, x: Mapping[Any, Any]) -> None:
-        """Raises if a value is no number, or float32 cannot hold the sum of squares."""
+        """Raises if a value is not a number, or squares overflow float32."""
         total = 0.0
         for name, value in x.items():
             try:
@@ -776,6 +776,6 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
             self.learn_one(x)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
-        """The anomaly score, about 0 for rows like those learned; 1 before any."""
+        """The anomaly score, about 0 for rows like those learned; 1 without any."""
         scores, _ = self._answer([x])
         return 1.0 if scores is None else 1.0 - float(scores[0, 0])

@@ -114,7 +114,7 @@ class Scaling(NamedTuple):
         return self._replace(num_rows=total, mean=mean, variance=variance)
 
     def filled(self, X: Rows) -> Rows:
-        """Rows in which a NaN is the mean of its feature, if this scaling `fills`.
+        """Rows whose NaN are replaced by means of features, if this scaling `fills`.
 
         Before the first row, the mean is that of the other rows of X, or 0 without any.
         """
@@ -283,7 +283,7 @@ def squared_distances_of(products: Pairs) -> Pairs:
 
 
 def gamma_of_distances(distances: Pairs) -> float:
-    """The default gamma of squared distances; 0 if all are 0, NaN if one is."""
+    """The default gamma from squared distances; 0 if all are 0, NaN on NaN or inf."""
     if not np.all(np.isfinite(distances)):
         return float("nan")
     positive = distances[distances > 0]

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool
 def automatic(
     function: Callable[..., Any], specs: Callable[..., Any] = lambda *_: PartitionSpec()
 ) -> Callable[..., Any]:
-    """Lets a function take arrays on meshes with explicit axes, as of `jax.make_mesh`.
+    """Lets a function take arrays on meshes with explicit axes, see `jax.make_mesh`.
 
     Inside, the axes are automatic, and the compiler divides the work. Results are
     replicated, unless `specs`, a function of the same arguments, returns other specs.

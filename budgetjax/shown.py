@@ -16,7 +16,7 @@ FEW = 10
 
 
 def short(self: Any) -> str:
-    """The `__repr__` of a named tuple or dataclass: of arrays, type and shape."""
+    """The `__repr__` of a named tuple or dataclass; arrays show dtype and shape."""
     if dataclasses.is_dataclass(self):
         names = [field.name for field in dataclasses.fields(self)]
     else:

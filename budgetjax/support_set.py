@@ -574,9 +574,6 @@ def averaged(state):
     Returns:
       A state for `decision_function`, `predict` and `support`. Before the first round
       of the average it is the last iterate.
-
-    Raises:
-      ValueError: if the learner does not average.
     """
     expansion = state.expansion
     average = expansion.average

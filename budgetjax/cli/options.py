@@ -239,7 +239,9 @@ columns = shared(
         help="A column to leave out, such as a row number.  [repeatable]",
     ),
     click.option(
-        "--format", type=click.Choice(FORMATS), help="The format of FILE, whatever its name."
+        "--format",
+        type=click.Choice(FORMATS),
+        help="The format, whatever the name of FILE.",
     ),
     click.option(
         "--delimiter",

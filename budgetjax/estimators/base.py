@@ -151,10 +151,6 @@ class Classifier(ClassifierMixin, Estimator):
         Returns:
           Shape `(n,)` for two classes, above 0 for the second one; otherwise
           `(n, classes)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X has another number of features, or invalid values.
         """
         X = self._rows(X)
         return models.decision_function(self.model_, X)

@@ -59,13 +59,9 @@ class OneVersusRest(Classifier):
         Returns:
           The estimator.
 
-        Raises:
-          ValueError: if the data or a parameter is invalid.
-          ImportError: if `progress` needs tqdm.
-
         Warns:
-          ConvergenceWarning: if a solver did not converge. UserWarning: if features
-          look unscaled.
+          ConvergenceWarning: if a solver did not converge.
+          UserWarning: if features look unscaled.
         """
         X, y, weights = self._examples(X, y, sample_weight, first=True)
         arguments = self.get_params(deep=False)

@@ -78,7 +78,7 @@ class Rows(NamedTuple):
     weights: Float[np.ndarray, " n"]
 
     def data(self, dtype: np.dtype) -> dict[str, Any]:
-        """Arguments of `refit`: few rows in few sizes, many sparse ones in batches."""
+        """Arguments of `refit`: few rows are padded, many sparse ones are batched."""
         X, origin, targets, weights = self
         n, features = X.shape
         if n > passes.BLOCK and scipy.sparse.issparse(X):
@@ -524,10 +524,6 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         Returns:
           The estimator.
 
-        Raises:
-          ValueError: if the data or a parameter is invalid.
-          ImportError: if `progress` needs tqdm.
-
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
         """
@@ -613,8 +609,6 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
         Raises:
           AttributeError: with `refit=False` and another loss.
-          NotFittedError: before `fit`.
-          ValueError: if X has another number of features, or invalid values.
         """
         X = self._rows(X)
         return calibration.probabilities(self.model_, X)
@@ -785,10 +779,6 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         Returns:
           float64, shape `(n,)`, `(n, outputs)`, or `(n, quantiles)` in the order of
           `quantile`, never decreasing with the level.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X has another number of features, or invalid values.
         """
         X = self._rows(X)
         found = models.predict(self.model_, X).astype(np.float64)

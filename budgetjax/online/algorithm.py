@@ -141,10 +141,9 @@ class Algorithm(Generic[Arguments, State]):
       with_weights: `with_weights(state, root, weights) -> state`, the state with the
         coefficients `root weights^T`.
       with_vectors: `with_vectors(state, vectors) -> state`, the state with new support
-        vectors, slot by slot, and with what it keeps about their span recomputed. None
-        if they cannot move.
-      restarted: `restarted(state) -> state`, called after either: recomputes what else
-        depends on coefficients and kernel values.
+        vectors, slot by slot, and a recomputed span. None if they cannot move.
+      restarted: `restarted(state) -> state`, called after either: recomputes all other
+        fields that depend on coefficients and kernel values.
       memory: its own fields that are zero in an empty state and change with the
         examples; `restarted` computes the rest. None if the support vectors do not
         depend on labels, so that they may be chosen from all examples, held-out ones

@@ -25,7 +25,6 @@ class State(NamedTuple):
     """The state of an approximate large margin algorithm.
 
     Attributes:
-      maintenance: the strategy, with its memory.
       squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
       alpha: sets how close the margin comes to the largest one.
       num_updates: rounds that changed the model, k - 1.

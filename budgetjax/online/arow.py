@@ -37,7 +37,7 @@ class State(NamedTuple):
         shape `(rows, columns)`, or None.
       span: the span of the support vectors, with an orthonormal basis.
       certainty: I - S, with S the covariance of the weights in that basis, shape
-        `(rows, rows)`: 0 where nothing is known.
+        `(rows, rows)`: 0 for unknown directions.
       confidence: r.
       drift: the share of S that an update forgets.
       moves: allowed moves per B and per doubling of the stream.
@@ -233,7 +233,7 @@ def update(
     loss = jnp.maximum(1 - losses.margin(now, y), 0)
     root = model.span.root
     p = jnp.matmul(root, kernel_row, precision="highest")
-    # The drift forgets a share of what is known, I - S.
+    # The drift forgets a share of the knowledge, I - S.
     kept = 1 - state.drift
     s = p - kept * jnp.matmul(model.certainty, p, precision="highest")
     # Since S <= I, v >= s^T s; rounding can break this when it makes K, and so S,

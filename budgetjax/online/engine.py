@@ -142,7 +142,7 @@ def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
 
 @jax.jit
 def diagonal(kernel: Any, X: Float[Array, "n features"]) -> Float[Array, " n"]:
-    """`k(x, x)` of rows, not finite where a squared norm is not finite."""
+    """`k(x, x)` of rows; not finite if a squared norm is not."""
     norms = kernels.squared_norms(X)
     return kernel.diag(X, norms) + norms * 0
 

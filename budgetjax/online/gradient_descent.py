@@ -1,4 +1,4 @@
-"""Kernel gradient descent on a budget: what `sgd`, `pegasos` and `norma` share."""
+"""Kernel gradient descent on a budget, shared by `sgd`, `pegasos` and `norma`."""
 
 import math
 from collections.abc import Callable
@@ -45,7 +45,6 @@ class State(NamedTuple):
 
     Attributes:
       expansion: the support set, with running sums if iterates are averaged.
-      maintenance: the strategy, with its memory.
       loss: a function of scores and target, a `jax.tree_util.Partial`.
       learning_rate: a number, a schedule, or None for `1 / (regularization * t)`.
       regularization: lambda.
@@ -107,7 +106,7 @@ def usual_rate(num_classes: int | None) -> float:
 
 
 def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
-    """A learning rate as a part of a state."""
+    """A learning rate as part of a state."""
     if given is None:
         return given
     if callable(given):

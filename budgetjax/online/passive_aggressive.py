@@ -22,7 +22,6 @@ class State(NamedTuple):
 
     Attributes:
       expansion: the support set; a coefficient is `tau y` until maintenance changes it.
-      maintenance: the strategy, with its memory.
       largest_step: the maximum of tau: C for PA-I, otherwise the largest finite number.
       damping: the term added to `k(x, x)`: 1 / (2 C) for PA-II, otherwise 0.
       num_updates: rounds whose margin was below 1.

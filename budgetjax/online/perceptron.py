@@ -21,7 +21,6 @@ class State(NamedTuple):
 
     Attributes:
       expansion: the support set; coefficients are `y`, or +1 and -1 in two columns.
-      maintenance: the strategy, with its memory.
       margin: the beta of the Margin Perceptron.
       num_updates: rounds that changed the model; if unbudgeted, also refused examples.
     """

@@ -20,7 +20,7 @@ def register(algorithm: Algorithm) -> None:
       algorithm: a record whose name no algorithm of this package has.
 
     Raises:
-      ValueError: if it is no `Algorithm`, or the name is taken.
+      ValueError: if it is not an `Algorithm`, or the name is taken.
 
     Example:
       >>> import budgetjax as bj

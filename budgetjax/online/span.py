@@ -261,7 +261,7 @@ def with_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
 
 
 def bounded(selves: PerRow, z: Float[Array, "*n rows"]) -> Float[Array, "*n rows"]:
-    """Coefficients of a vector of length 1, bounded by what the ridge allows.
+    """Coefficients of a vector of length 1, within the bound that the ridge implies.
 
     With `z K z^T = 1`, the ridge of K, a fraction of the diagonal `selves`, bounds
     them. If rounding made the kernel matrix indefinite, they would otherwise grow

@@ -285,9 +285,6 @@ def grid(**axes: Any) -> Grid:
 
     Args:
       **axes: for example `gamma=[0.1, 1.0], budget=[50, 100]`; the last varies fastest.
-
-    Raises:
-      ValueError: if there is no axis, or one is empty or not a list of numbers.
     """
     if not axes:
         raise ValueError("grid: at least one axis is needed, got none")

@@ -162,7 +162,6 @@ def refit(
         vectors, there are no examples, or batches that can be read only once come with
         several penalties, moving vectors, a metric, a calibration or a loss with kinks;
         or a regressor comes with `calibrate`.
-      ImportError: if `progress` needs tqdm.
 
     Warns:
       UserWarning: if 100 passes were not enough.

@@ -54,7 +54,6 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
       OSError: if the file cannot be written: the disk is full, or the folder does not
         exist or is not writable. An existing file is unchanged, and no other file is
         left behind.
-      ImportError: if safetensors is not installed.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp, pathlib, tempfile
@@ -87,11 +86,9 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       The model that was saved.
 
     Raises:
-      FileNotFoundError: if there is no such file.
       ValueError: if the file is not a model file, is truncated or altered by a single
         bit, or comes from a newer budgetjax; if a name in it is neither known nor in
         `like`; or if it holds 64-bit JAX arrays and x64 is off.
-      OSError: if the file cannot be read.
       ImportError: if safetensors is not installed, or the file holds an estimator and
         scikit-learn is not installed.
 

@@ -41,9 +41,6 @@ def held_out_stop(
     Returns:
       A function of a state and a `Record`. It serves one run only.
 
-    Raises:
-      ValueError: if `patience` or the held-out labels are invalid.
-
     Example:
       >>> import budgetjax as bj
       >>> from budgetjax.datasets import load

@@ -215,7 +215,6 @@ def solve(
     Raises:
       ValueError: if an argument is out of range, the state belongs to another solver or
         training set, or the objective is not finite.
-      ImportError: if `progress` needs tqdm.
 
     Example:
       >>> import budgetjax as bj

@@ -148,9 +148,9 @@ def in_rows(
       int64, float64, booleans or strings.
 
     Raises:
-      ValueError: if a batch is no such tuple, its lengths differ, the number of columns
-        changes, or a value is not a number or out of the range of `dtype`. The message
-        names the source and the row.
+      ValueError: if a batch is not such a tuple, its lengths differ, the number of
+        columns changes, or a value is not a number or out of the range of `dtype`. The
+        message names the source and the row.
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
@@ -372,7 +372,7 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
                 close = getattr(source, "close", None)
                 if close is not None:
                     close()
-        except BaseException as error:  # it belongs to whoever reads
+        except BaseException as error:  # the consumer raises it
             failed = error
         items.put((end, failed))
 

@@ -141,7 +141,7 @@ class MultiMerge(Maintenance):
             if count == 1:
                 merged = _merged(merged, partner, slot)
                 continue
-            # A budget may be smaller than what is to be merged.
+            # The budget may be smaller than the number of vectors to merge.
             both = _merged(*_shorter_first(merged, partner), merged.slot)
             merged = jax.tree.map(
                 lambda new, old, found=found: jnp.where(found, new, old),

@@ -51,7 +51,7 @@ class State(NamedTuple):
 
     Attributes:
       norm: the norm of the slacks, which holds the budget; see `norms.Norm`.
-      momentum: for all norms but "l1", else None.
+      momentum: for all norms but "l1", for which it is None.
     """
 
     algorithm: Name
@@ -313,10 +313,10 @@ def _firsts(
 
 
 def _caps(state: State) -> tuple[Vector, Scalar]:
-    """The maximum of each coefficient, and a unit of which all are multiples.
+    """The maximum of each coefficient, and their common unit.
 
-    The unit is the spacing of floats at the largest maximum, up to which multiples of
-    it are added without rounding.
+    All maxima are multiples of the unit, the spacing of floats at the largest one, up
+    to which its multiples are added without rounding.
     """
     ones = jnp.ones_like(state.coefficients) if state.weight is None else state.weight
     caps = state.penalty * ones

@@ -32,7 +32,7 @@ from budgetjax.solvers.training_set import Scalar, Vector
 
 # The maximum number of passes of a search that rounding keeps from converging.
 MOST_PASSES = 100
-# A search bisects its interval every so many passes, whatever Newton's method does.
+# The passes between bisections of a search's interval, whatever Newton's method does.
 BISECT_EVERY = 3
 # The factor for the next depth of a class to try, while the depth is too small.
 DEEPER = 4

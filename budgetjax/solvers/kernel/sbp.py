@@ -76,18 +76,18 @@ def init(
 ) -> State:
     r"""The kernel SVM with the largest margin after some slack, by stochastic ascent.
 
-    Over all :math:`\|w\| \le 1` it maximises the water level :math:`\gamma(c, n u)` of
-    the responses :math:`c_i = y_i \langle w, \Phi(x_i) \rangle`, where
-    :math:`\sum_i \max(0, \gamma - c_i) = n u`. This is the smallest margin after a mean
-    slack of :math:` u` is given to the examples that need it most. An update draws one
-    of the examples under water uniformly, sets
+    Over all :math:`\|w\| \le 1` it maximises the water level :math:`\gamma(c, n \nu)`
+    of the responses :math:`c_i = y_i \langle w, \Phi(x_i) \rangle`, where
+    :math:`\sum_i \max(0, \gamma - c_i) = n \nu`. This is the smallest margin after a
+    mean slack of :math:`\nu` is given to the examples that need it most. An update
+    draws one of the examples under water uniformly, sets
 
     .. math:: \alpha_i \leftarrow \alpha_i + \eta_t, \quad \eta_t = \eta_0 / \sqrt{t},
         \qquad c_j \leftarrow c_j + \eta_t \, y_i y_j k(x_i, x_j),
 
     and shrinks both so that :math:`\|w\| \le 1`. The model is the average of the
     iterates divided by its own level,
-    :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) / \gamma(\bar c, n u)`. Every
+    :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) / \gamma(\bar c, n \nu)`. Every
     solution of an SVM is the optimum for some slack. With weights,
     :math:`\sum_i v_i \max(0, \gamma - c_i) = n \nu`, where :math:`n` is their sum, and
     examples under water are drawn in proportion to them.
@@ -336,7 +336,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
     r"""The level of the average, and an upper bound of all levels; O(n).
 
     For any :math:`p \ge 0` with sum 1 (and with a bias, equal sums in both classes), no
-    level is above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n u \max_i p_i / v_i`. Here
+    level is above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`. Here
     :math:`p` is proportional to the average's coefficients. The effect of making the
     class sums equal is bounded, so no kernel value is needed.
     """
@@ -391,10 +391,11 @@ def slack_of(
 
     :math:`\nu = ` mean hinge :math:`(w) / \|w\|`, with the hinge loss of the model's
     scores, bias included, and the norm of its weight vector :math:`w`. For the optimum
-    of an SVM, the slack-constrained problem with this :math:` u` has the same solution,
-    up to its length. For another model, `sbp` finds a model with the same slack whose
-    margin is at least as large. To convert a :math:`\lambda` to a slack, train an SVM
-    with the penalty :math:`1 / (\lambda n)`, on a sample if there are many rows.
+    of an SVM, the slack-constrained problem with this :math:`\nu` has the same
+    solution, up to its length. For another model, `sbp` finds a model with the same
+    slack whose margin is at least as large. To convert a :math:`\lambda` to a slack,
+    train an SVM with the penalty :math:`1 / (\lambda n)`, on a sample if there are many
+    rows.
 
     Cost: the scores of all rows and support vectors, O((n + m) m d).
 

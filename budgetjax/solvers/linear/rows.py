@@ -214,7 +214,7 @@ def sparse_rows(X: Any) -> SparseRows:
       The rows as NumPy arrays, which take as much memory as the matrix.
 
     Raises:
-      ValueError: if `X` is no such matrix, or a value is not finite.
+      ValueError: if `X` is not such a matrix, or a value is not finite.
 
     Example:
       >>> import budgetjax as bj

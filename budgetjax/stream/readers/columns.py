@@ -230,7 +230,7 @@ def batches(
 def _with_texts(
     where: str, columns: Columns, parts: Callable[[Columns], Iterator[Part]]
 ) -> Columns:
-    """Adds a feature for each text of the columns of which all texts are wanted.
+    """Adds a feature for each text of the columns that are given without a text.
 
     It makes one pass over these columns, if there are any; the texts are sorted.
     """

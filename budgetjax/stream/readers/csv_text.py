@@ -82,13 +82,11 @@ def csv(
       64 bits. To determine this, the first read starts with a pass over the targets.
 
     Raises:
-      FileNotFoundError: if there is no such file.
       ValueError: if the file is empty, a column is missing, two have the same name, or
         a header holds numbers; and during reading, if a row has too few or too many
         cells, a cell is empty or missing (`NA`, `null`, `nan`), text is found instead
         of a number, a value is out of the range of `dtype`, or the compressed file is
         damaged.
-      ImportError: if pyarrow is not installed.
 
     Example:
       >>> import pathlib, tempfile

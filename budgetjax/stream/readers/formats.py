@@ -38,7 +38,6 @@ def npy(
       `Batches`.
 
     Raises:
-      FileNotFoundError: if there is no such file.
       ValueError: if a file is not a `.npy` file or truncated, holds Python objects,
         which are never loaded, or anything but numbers, or shapes differ; and during
         reading, if a value is out of the range of `dtype`.
@@ -195,9 +194,7 @@ def read(
       `Batches`.
 
     Raises:
-      FileNotFoundError: if there is no such file.
       ValueError: if the format has no such argument, and as the reader.
-      ImportError: if the package that the reader needs is not installed.
     """
     found = format_of(path, format)
     given = {"target": target} | arguments

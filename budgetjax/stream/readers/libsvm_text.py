@@ -61,11 +61,9 @@ def libsvm(
       otherwise float64.
 
     Raises:
-      FileNotFoundError: if there is no such file.
       ValueError: if the file has no rows or no features; and during reading, if a line
         is malformed or has an index beyond `num_features` or a value out of the range
         of `dtype`, or the compressed file is damaged.
-      ImportError: if scikit-learn is not installed.
 
     Warns:
       UserWarning: once, if indices are left out.

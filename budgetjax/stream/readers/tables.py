@@ -48,11 +48,9 @@ def parquet(
       `Batches`. Errors name the file, and count the rows of that file.
 
     Raises:
-      FileNotFoundError: if there is no such file.
       ValueError: if the file is not Parquet or damaged, or a column is missing; and
         during reading, if there are no rows, a value is missing, text is found instead
         of a number, or a value is out of the range of `dtype`.
-      ImportError: if pyarrow is not installed.
     """
     checks.needs("parquet", "pyarrow")
 
@@ -100,11 +98,6 @@ def arrow(
 
     Returns:
       `Batches`.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: as `parquet`.
-      ImportError: if pyarrow is not installed.
 
     Example:
       >>> import pyarrow
@@ -169,7 +162,7 @@ def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
         kind = kind.value_type if types.is_dictionary(kind) else kind
         exact = types.is_boolean(kind) or types.is_integer(kind)
         exact = exact or types.is_floating(kind)
-        # Decimals are read as float64, where anything but numbers raises an error.
+        # Decimals are read as float64; anything but numbers raises an error there.
         found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
     return found
 
