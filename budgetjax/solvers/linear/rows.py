@@ -4,7 +4,7 @@ A visit computes the inner product of a row and the weights, and adds a multiple
 row to them. A CPU runs a loop of visits ten times faster if XLA compiles it to one
 kernel, which it does if an iteration is small and contains no sort, scatter or call.
 JAX 0.12 considers an iteration over a dense row of up to a few thousand numbers small;
-JAX 0.10 does for any row, with the flag for loops that `benchmarks/README.md` names.
+JAX 0.10 does for any row, with the flag for loops that `benchmarks/speed.md` names.
 Three rules follow: the length of an inner loop is not known at compile time (otherwise
 the size of its body is multiplied by it); labels and the constant feature are part of
 the rows; an array that a loop both reads and writes is read by `taken`.
