@@ -69,8 +69,8 @@ def _pair(
     X, Z = _points(kernel, X), _points(kernel, Z)
     if X.shape[1] != Z.shape[1]:
         raise ValueError(
-            f"{type(kernel).__name__}: X and Z must have as many features, got shapes "
-            f"{X.shape} and {Z.shape}"
+            f"{type(kernel).__name__}: X and Z must have equally many features, got "
+            f"shapes {X.shape} and {Z.shape}"
         )
     return X, Z
 

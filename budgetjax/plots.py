@@ -335,7 +335,7 @@ def reliability_curve(
         raise ValueError(
             "reliability_curve: probabilities must have shape "
             f"{(len(y), len(classes))}, one row per label and one column per class, "
-            f"and at least {bins} rows, as many as bins, got {chances.shape}"
+            f"and at least {bins} rows, one per bin, got {chances.shape}"
         )
     largest = chances.max(axis=1)
     right = classes[chances.argmax(axis=1)] == np.asarray(y)

@@ -75,7 +75,7 @@ def _lines(
             try:
                 print(line.rstrip(", "), file=sys.stderr, flush=True)
             except BrokenPipeError:
-                # Nobody reads the lines; the work continues.
+                # The reader of the lines is gone; the work continues.
                 every = float("inf")
         last_done, last = done, now
 

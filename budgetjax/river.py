@@ -16,8 +16,8 @@ seconds each.
 
 Several threads may use one model. A lock is held while a row is taken, while waiting
 rows are learned, and while kernels other than Gaussians are computed. A prediction
-takes it to find the model after all rows so far, and scores without it, by arrays that
-nobody writes; `state` is a copy.
+takes it to find the model after all rows so far, and scores without it, from arrays
+that are never modified; `state` is a copy.
 """
 
 import copy

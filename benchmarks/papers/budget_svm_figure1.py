@@ -148,7 +148,7 @@ def fewest(scores, y):
 
 @functools.partial(jax.jit, static_argnums=0)
 def errors(norm: str, gram, y, test, y_test, budget, alpha, sizes):
-    """Test errors by size; with the bias of least value, for s = B and all vectors."""
+    """Test errors by size; for s = B and all vectors also with the least-value bias."""
     order = jnp.argsort(-alpha, stable=True)
     ranks = jnp.argsort(order)
 

@@ -99,7 +99,7 @@ def _classes(source: Any) -> Look:
         raise ValueError(
             f"{source.name}: y must be classes, got {len(found):,} numbers from "
             f"{found[0]:g} to {found[-1]:g}: --regression predicts numbers (or "
-            "--classes names so many classes)"
+            "--classes names this many classes)"
         )
     doubt = ""
     by_chance = rows - sum(number**2 for number in counts.values()) / rows

@@ -211,7 +211,7 @@ def kernel_of(
     if not by_name:
         if not usual or gamma != unset:
             raise ValueError(
-                f"{where}: gamma must be {unset!r} beside a kernel, which has its own "
+                f"{where}: gamma must be {unset!r} with a kernel, which has its own "
                 f"parameters, got gamma={gamma!r} with kernel={kernel!r}"
             )
         return kernel

@@ -66,7 +66,7 @@ def data(
         )
     elif hasattr(X, "ndim") or not isinstance(X, Iterable):
         raise ValueError(
-            f"{where}: y must be given beside X, or X be batches (X, y) or "
+            f"{where}: y must be given with X, or X must be batches (X, y) or "
             f"(X, y, weight), got y=None and X of type {type(X).__name__}"
         )
     else:

@@ -229,8 +229,8 @@ def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], 
 def replace(where: str | None, path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
-    It writes directly to a device such as /dev/null. It rejects a pipe, since nobody
-    may ever read from it.
+    It writes directly to a device such as /dev/null. It rejects a pipe, which may never
+    have a reader.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")

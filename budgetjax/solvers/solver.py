@@ -245,7 +245,7 @@ def solve(
     if state is not None:
         checks.check_algorithm(where, solver, state)
         for name in arguments:
-            raise ValueError(f"{where}: a state has its {name}, got another with it")
+            raise ValueError(f"{where}: {name} must not come with a state, got one")
     # Some solvers derive their own thresholds from it.
     elif tolerance and "tolerance" in inspect.signature(solver.init).parameters:
         arguments["tolerance"] = tolerance
@@ -343,7 +343,7 @@ def _copied(state: Any) -> Any:
 
 
 def _ours(state: Any) -> Any:
-    """A copy of a state that nobody else holds; it reuses the state's kernel rows."""
+    """A private copy of a state; it reuses the state's kernel rows."""
     rows = getattr(state, "rows", None)
     if rows is None:
         return _copied(state)

@@ -305,7 +305,7 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
         )
     if len(known) != expected:
         raise ValueError(
-            f"{WHERE}: classes must be {expected}, as many as the learner's, got "
+            f"{WHERE}: classes must be {expected}, the learner's number, got "
             f"{len(known)}: {listed(known)}"
         )
     return known

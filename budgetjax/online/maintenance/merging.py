@@ -20,8 +20,8 @@ def _gaussian(name: str, kernel: Kernel) -> None:
     """Raises if the kernel is not Gaussian."""
     if not kernel.gaussian:
         raise ValueError(
-            f"{name}: kernel must be Gaussian (RBF), because only there the merged "
-            f"vector lies between the two, got {type(kernel).__name__}"
+            f"{name}: kernel must be Gaussian (RBF), because only then does a "
+            f"merged vector lie between the two, got {type(kernel).__name__}"
         )
 
 

@@ -53,7 +53,7 @@ class Maintenance(Parameters):
 
     @staticmethod
     def exchange(expansion: Expansion, newcomer: Newcomer, victim: Index) -> Edits:
-        """Puts the newcomer into a free slot if there is one, else the victim's."""
+        """Puts the newcomer into a free slot or, if there is none, the victim's."""
         slot = jnp.where(expansion.full, victim, expansion.free)
         return Edits((support_set.row(expansion, newcomer, slot),))
 

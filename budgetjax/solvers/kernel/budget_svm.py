@@ -51,7 +51,7 @@ class State(NamedTuple):
 
     Attributes:
       norm: the norm of the slacks, which holds the budget; see `norms.Norm`.
-      momentum: for all norms but "l1", for which it is None.
+      momentum: for all norms except "l1", for which it is None.
     """
 
     algorithm: Name
@@ -168,7 +168,7 @@ def init(
     weight = training_set.weights(where, weight, y)
     if weight is not None and not pairs:
         raise ValueError(
-            f"{where}: weight must be None for all norms but 'l1', got weights"
+            f"{where}: weight must be None for all norms except 'l1', got weights"
         )
     known_rows = row_cache.start(where, kernel, X, FIRSTS, cache_size, rows)
     zeros = jnp.zeros_like(y)
