@@ -3,16 +3,16 @@
     python benchmarks/accuracy.py
     python benchmarks/accuracy.py --data letter usps --budgets 100 --quick
 
-Online learners make one pass over the training data; what sees it more often is in
-`rivals.py`.
+Online learners make one pass over the training data; methods that see it more often are
+in `rivals.py`.
 
-Hyperparameters are chosen for each method, data set and budget on a held-out part, the
-last fifth of a fixed shuffle of the training data (of at most `TUNING_ROWS` rows), by a
-sweep; whether to standardise the features is chosen there too, once for a data set,
-with Pegasos and `Merge`. Then the method learns the whole training part in other
-orders. A learner that averages is judged twice, by its last iterate and by the average
-over the second half of the stream, each with its own hyperparameters. The test part is
-used for the table only. A run replaces its own rows of the results and keeps the rest.
+A sweep chooses the hyperparameters of each method, data set and budget on a held-out
+part, the last fifth of a fixed shuffle of the training data (of at most `TUNING_ROWS`
+rows). Whether to standardise the features is chosen there too, once per data set, with
+Pegasos and `Merge`. Then the method learns the whole training part in other orders. A
+learner that averages is judged twice, by its last iterate and by the average over the
+second half of the stream, each with its own hyperparameters. The test part is used for
+the table only. A run replaces its own rows of the results and keeps the rest.
 
 Gamma is in units of one over the total variance of the features.
 """
@@ -41,7 +41,7 @@ from budgetjax import datasets, losses
 TUNING_ROWS = 20_000
 HELD_OUT = 0.2
 ORDERS = 3
-# Of more rows one order is enough.
+# With more rows, one order is enough.
 MANY_ROWS = 200_000
 # Gammas, in units of one over the total variance.
 DATA = {
@@ -65,7 +65,7 @@ RATES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 
 class Task(NamedTuple):
-    """What a model is made for: the shape of the data, and the length of the stream."""
+    """The shape of the data and the length of the stream."""
 
     num_features: int
     num_classes: int
@@ -74,7 +74,7 @@ class Task(NamedTuple):
     seed: int = 0
 
     def shape(self, **given: Any) -> dict[str, Any]:
-        """Arguments that every `init` takes, and those given."""
+        """The arguments that every `init` takes, and those passed."""
         return {"num_features": self.num_features, "budget": self.budget, **given}
 
     @property
@@ -134,7 +134,7 @@ def norma(kernel, task, learning_rate, regularization):
 
 @functools.cache
 def cosine(rows: int) -> Callable[..., Any]:
-    """From 1 to 0; what it multiplies is in the loss, where it can be swept."""
+    """From 1 to 0; the factor is in the loss, where it can be swept."""
     return optax.cosine_decay_schedule(1.0, rows)
 
 
@@ -171,7 +171,7 @@ def sgd(loss, maintenance, **limits) -> Method:
 
 
 def linear(algorithm, loss=losses.hinge, factor=1) -> Method:
-    """Gradient descent on features, `factor` times as many as the budget."""
+    """Gradient descent on `factor * budget` features."""
 
     def init(kernel, task, rate):
         shape = task.shape(num_classes=task.num_classes, average=task.average)
@@ -231,12 +231,12 @@ ENOUGH = 4  # methods with several budgets, to draw a data set
 
 @jax.jit
 def mistakes(state, X, y):
-    """The share of wrong predictions, in percent."""
+    """The error rate in percent."""
     return 100 * (bj.predict(state, X) != y).mean()
 
 
 def judged(method: Method, state, judge, X, y, *, stacked=False) -> dict[str, Any]:
-    """What `judge` says of the last iterate, and of the average."""
+    """What `judge` returns for the last iterate and for the average."""
     judge = jax.vmap(judge, in_axes=(0, None, None)) if stacked else judge
     errors = {"last": np.asarray(judge(state, X, y))}
     if method.averages:
@@ -245,7 +245,7 @@ def judged(method: Method, state, judge, X, y, *, stacked=False) -> dict[str, An
 
 
 def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
-    """For the last iterate and the average, the hyperparameters of least error."""
+    """The hyperparameters with least error, for the last iterate and the average."""
     X, y, X_held, y_held = parts
     grid = bj.grid(gamma=gammas, **method.grid)
     task = task._replace(rows=len(X))
@@ -264,7 +264,7 @@ def tuned(method: Method, task: Task, gammas, parts, judge) -> dict[str, Any]:
 
 
 def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, Any]:
-    """The errors on the test part after learning in some orders."""
+    """The test errors after learning in several orders."""
     errors: dict[str, list[float]] = {kind: [] for kind in found}
     for seed in range(1, orders + 1):
         order = np.random.default_rng(seed).permutation(task.rows)
@@ -283,7 +283,7 @@ def tested(method: Method, task: Task, found, data, judge, orders) -> dict[str, 
 
 
 def parts_of(data, limit: int):
-    """What to learn from while tuning, and what is held out."""
+    """The rows to learn while tuning, and the held-out rows."""
     order = np.random.default_rng(0).permutation(len(data.y_train))[:limit]
     learn, held = np.split(order, [round(len(order) * (1 - HELD_OUT))])
     return (
@@ -312,7 +312,7 @@ def load(name: str, standardise: bool) -> datasets.Dataset:
 
 
 def scaling(name: str, limit: int):
-    """The data, standardised or not: what is better where it is held out."""
+    """The data, standardised if that is better on held-out rows."""
     found = {}
     for standardise in (True, False):
         data = load(name, standardise)
@@ -326,7 +326,7 @@ def scaling(name: str, limit: int):
 
 
 def possible(label: str, budget: int, num_classes: int) -> bool:
-    """Whether the method takes this budget and so many classes."""
+    """Whether the method takes this budget and number of classes."""
     if label in RIVALS:
         return True
     method = METHODS[label]
@@ -334,7 +334,7 @@ def possible(label: str, budget: int, num_classes: int) -> bool:
 
 
 def rival_row(label: str, task: Task, gammas, parts, data, orders) -> dict[str, Any]:
-    """A row of the results, of what sees the data more than once."""
+    """A row of the results, for a method that sees the data more than once."""
     rival = RIVALS[label]
     found = rivals.tuned(rival, task, gammas, parts)
     errors, notes = rivals.tested(rival, task, found, data, orders)
@@ -353,7 +353,7 @@ def rival_row(label: str, task: Task, gammas, parts, data, orders) -> dict[str, 
 def compare(
     names, budgets, methods, quick, orders, units, known: set[tuple[str, int, str]]
 ):
-    """One row a data set, budget, method and model, but for what is known."""
+    """One row per data set, budget, method and model that has no results yet."""
     limit, orders = (TUNING_ROWS // 4, 1) if quick else (TUNING_ROWS, orders)
     progress = tqdm(total=len(names) * len(budgets) * len(methods))
     for name in names:
@@ -404,20 +404,20 @@ def saved(path: Path) -> list[dict[str, Any]]:
 
 
 def updated(path: Path, new: dict[str, Any], key: Callable[..., Any]) -> None:
-    """Writes a row into a file, in place of what it held under the same key."""
+    """Writes a row into a file and replaces the row with the same key."""
     rows = {key(row): row for row in [*saved(path), new]}
     rows = [row for _, row in sorted(rows.items(), key=lambda item: item[0])]
     measure.save(rows, path)
 
 
 def place(row) -> tuple[int, ...]:
-    """Where in the table a row stands."""
+    """The position of a row in the table."""
     name, method = list(DATA).index(row["data"]), LABELS.index(row["method"])
     return name, row["B"], method, row["model"] != "last"
 
 
 def table(rows) -> str:
-    """One line a method and model, one column a data set and budget."""
+    """One line per method and model, one column per data set and budget."""
     columns = list(dict.fromkeys((row["data"], row["B"]) for row in rows))
     lines: dict[tuple[str, str], dict[Any, str]] = {}
     for row in rows:
@@ -437,9 +437,9 @@ def table(rows) -> str:
 
 
 def draw(rows, path: Path) -> None:
-    """Errors of last iterates against the budget, with the whole SVM as a line.
+    """Errors of last iterates against the budget, with the full SVM as a line.
 
-    Of data with a few lines at least; a part of the results may have none.
+    For data with at least a few lines; partial results may have none.
     """
     drawn: dict[str, dict[str, list]] = {}
     for row in rows:

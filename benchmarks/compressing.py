@@ -1,13 +1,13 @@
-"""Few support vectors in place of those of a trained SVM.
+"""A trained SVM compressed to few support vectors.
 
     python benchmarks/compressing.py
 
-scikit-learn's `SVC`, of the default width and C = 10, and `bj.compress` of it to B
-vectors, chosen among its own (0 steps) and moved; the B largest coefficients alone
-(`bj.prune`); and, from the examples, Pegasos with merging and `bj.refit`, which moves
-its vectors too. Letters and digits are odd against even. Accuracy on the test part, the
-root mean squared difference of the scores from those of the `SVC`, and processor
-seconds, with compilation. A few minutes.
+The table has scikit-learn's `SVC` with the default width and C = 10, `bj.compress` of
+it to B vectors, chosen among its own (0 steps) or moved, and its B largest coefficients
+alone (`bj.prune`). Pegasos with merging and `bj.refit`, which moves its vectors too,
+learn from the examples. Letters and digits are odd against even. Accuracy on the test
+part, the root mean squared difference of the scores from those of the `SVC`, and
+processor seconds, with compilation. A few minutes.
 """
 
 import functools
@@ -22,7 +22,7 @@ from sklearn.svm import SVC
 import budgetjax as bj
 from budgetjax import datasets
 
-# Rows that the SVC learns.
+# Training rows of the SVC.
 ROWS = {"letter": 15_000, "usps": 7291, "ijcnn1": 20_000}
 BUDGETS = (20, 50, 100, 200)
 OUTPUT = measure.RESULTS / "compressing.json"
@@ -30,7 +30,7 @@ OUTPUT = measure.RESULTS / "compressing.json"
 
 @functools.cache
 def problem(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
-    """Rows and labels to learn and to test, and the kernel's width."""
+    """Training and test rows with their labels, and the kernel's width."""
     data = datasets.load(name)
     y, y_test = data.y_train, data.y_test
     if data.num_classes > 2:
@@ -41,7 +41,7 @@ def problem(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, 
 
 @functools.cache
 def machine(name: str) -> tuple[SVC, float]:
-    """The trained SVM, and its seconds."""
+    """The trained SVM and its seconds."""
     X, y, *_, gamma = problem(name)
     start = time.process_time()
     settings: Any = {"C": 10.0, "gamma": gamma}
@@ -50,7 +50,7 @@ def machine(name: str) -> tuple[SVC, float]:
 
 
 def refitted(name: str, budget: int, move: bool) -> Any:
-    """A model on a budget from the examples."""
+    """A model on a budget, learned from the examples."""
     X, y, *_, gamma = problem(name)
     state = bj.pegasos.init(bj.RBF(gamma), num_features=X.shape[1], budget=budget)
     state, _ = bj.run(bj.pegasos, state, X, y)
@@ -58,7 +58,7 @@ def refitted(name: str, budget: int, move: bool) -> Any:
 
 
 def ways(name: str, budget: int) -> dict[str, Callable[[], Any]]:
-    """Models of that many vectors, by name."""
+    """Models with `budget` vectors, by name."""
     svc = machine(name)[0]
     every = len(svc.support_)
     return {
@@ -89,7 +89,7 @@ def figures(name: str, budget: int, way: str) -> dict[str, Any]:
 
 
 def cases() -> Iterator[measure.Case]:
-    """All sets, budgets and ways."""
+    """All sets, budgets and methods."""
     for name in ROWS:
         given = {"data": name, "B": "", "way": "SVC"}
         yield given, functools.partial(figures, name, 0, "SVC")

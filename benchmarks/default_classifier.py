@@ -1,20 +1,21 @@
-"""The default classifier beside scikit-learn's Nystroem with LinearSVC.
+"""The default classifier compared to scikit-learn's Nystroem with LinearSVC.
 
     python benchmarks/default_classifier.py
     python benchmarks/default_classifier.py --data letter usps --budgets 100
     python benchmarks/default_classifier.py --shifted --outliers --order
 
-Nothing is chosen but the budget: `BudgetedKernelClassifier(budget)`, and a pipeline of
-`Nystroem` with as many components and the same gamma and `LinearSVC` with the same
-penalty. Features are standardised. Seconds are of the process, over all its threads, in
-a second `fit`, when all is compiled, with one thread for BLAS: the median of some fits,
-taken in turn.
+Only the budget is chosen: `BudgetedKernelClassifier(budget)` stands against a pipeline
+of `Nystroem` with `budget` components and the same gamma, and `LinearSVC` with the same
+penalty. Features are standardised. Seconds are processor seconds of all threads in a
+second `fit`, which compiles nothing, with one thread for BLAS: the median of several
+fits, taken in turn.
 
-Other tables, of one budget: `--shifted` moves the data away from 0 by so many standard
-deviations; `--outliers` sets one value in a hundred rows to 100 deviations, in the
-training part; `--order` feeds the training rows to `partial_fit` in sorted orders.
+Other tables have one budget: `--shifted` moves the data away from 0 by several standard
+deviations; `--outliers` sets one value in every hundredth training row to 100
+deviations; `--order` feeds the training rows to `partial_fit` in sorted orders.
 
-A run keeps what the file of results holds already; `--again` measures it anew.
+A run keeps the figures that the results file already holds; `--again` measures them
+again.
 """
 
 import argparse
@@ -46,7 +47,7 @@ DATA = (
 )
 OUTPUT = Path(__file__).parent / "results" / "default_classifier.json"
 PENALTY = 10.0
-# Rows predicted for the accuracy, at most, and rows of a part of a stream.
+# Maximum number of rows predicted for the accuracy, and rows per call of a stream.
 TESTED, PART = 20_000, 500
 
 
@@ -68,7 +69,7 @@ def load(name: str) -> datasets.Dataset:
 
 
 def peer(X, budget: int) -> Any:
-    """What scikit-learn has for this."""
+    """scikit-learn's counterpart."""
     features = Nystroem(gamma=bj.default_gamma(X), n_components=budget, random_state=0)
     return make_pipeline(
         features, LinearSVC(C=PENALTY, fit_intercept=False, dual="auto")
@@ -82,7 +83,7 @@ def seconds() -> float:
 
 
 def timed(calls: dict[str, Callable[[], Any]], fits: int):
-    """The last result of each call, and the median seconds of some, taken in turn."""
+    """The last result of each call, and its median seconds; calls take turns."""
     found, spent = {}, {name: [] for name in calls}
     for _ in range(fits):
         for name, call in calls.items():
@@ -97,7 +98,7 @@ def accuracy(model, data) -> float:
 
 
 def budgets(name: str, budget: int, fits: int) -> Iterator[dict[str, Any]]:
-    """Accuracy, and seconds of a warm fit; with new coefficients alone, too."""
+    """Accuracy and seconds of a warm fit, also with new coefficients alone."""
     data = load(name)
     X, y = data.X_train, data.y_train
 
@@ -132,7 +133,7 @@ def shifted(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
 
 
 def outliers(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
-    """The accuracy where one row in a hundred has a value far out."""
+    """The accuracy where one row in a hundred has an outlying value."""
     data = load(name)
     spoilt = data.X_train.copy()
     rows = np.arange(0, len(spoilt), 100)
@@ -151,7 +152,7 @@ def outliers(name: str, budget: int, _: int) -> Iterator[dict[str, Any]]:
 
 
 def by_parts(budget: int, X, y, **given: Any) -> Any:
-    """The classifier after a stream in parts."""
+    """The classifier after a stream of several calls."""
     model = BudgetedKernelClassifier(budget, random_state=0, **given)
     for start in range(0, len(y), PART):
         part = slice(start, start + PART)
@@ -172,7 +173,7 @@ def averaged_sgd(budget: int, X, y, order) -> Any:
 
 
 def orders(data) -> dict[str, Any]:
-    """The rows as they come."""
+    """The rows in their order."""
     X, codes = data.X_train, np.unique(data.y_train, return_inverse=True)[1]
     related = [abs(np.corrcoef(x, codes)[0, 1]) if np.ptp(x) else 0 for x in X.T]
     clusters = MiniBatchKMeans(20, random_state=0).fit_predict(X)
@@ -216,13 +217,13 @@ def main():
     given = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     chosen = [table for table in others if getattr(given, table)] or ["budgets"]
-    # Threads that wait for each other count too.
+    # Threads that wait for each other also use processor time.
     threadpoolctl.threadpool_limits(1, user_api="blas")
     known = []
     if given.output.exists():
         known = json.loads(given.output.read_text())["rows"]
     for table in chosen:
-        # The other tables are of the first budget.
+        # The other tables use the first budget.
         sizes = given.budgets if table == "budgets" else given.budgets[:1]
         for name in given.data:
             for budget in sizes:

@@ -1,11 +1,11 @@
-"""Progressive accuracy on electricity prices in time order: who follows drift?
+"""Progressive accuracy on electricity prices in time order, with drift.
 
     python benchmarks/electricity.py
 
-Every example is predicted before it is learned. Hyperparameters are those of the fewest
-mistakes in the first fifth of the stream; the accuracy is that of the other four
-fifths, in percent, with 100 and 500 support vectors. The table goes to the terminal and
-to `benchmarks/results/electricity.json`.
+Every example is predicted before it is learned. Hyperparameters are those with the
+fewest mistakes in the first fifth of the stream; the accuracy is measured on the other
+four fifths, in percent, with 100 and 500 support vectors. The table goes to the
+terminal and to `benchmarks/results/electricity.json`.
 """
 
 import argparse

@@ -1,22 +1,22 @@
-"""What a newcomer waits for: first results, each in a process of its own.
+"""The time to first results, each in its own process.
 
     python benchmarks/first_result.py
 
-Wall and CPU seconds of a process from its start to its end, imports and compilation
-included, medians of several runs that take turns: the first `run` of five learners, the
-first `refit`, the first `fit` of the default classifier on 5,000 rows, scikit-learn's
-Nystroem with LinearSVC on the same rows, and `budgetjax train` on 2,000 rows, with an
-empty cache of compiled programs (cold) and with the one that the last run has filled
-(warm). `loops` are wall seconds as a multiple of those of a plain Python loop of ten
-million additions in the same run, so that figures of two machines compare. The table
-goes to the terminal and, with versions and machine, to
+Figures are wall and CPU seconds of a process from start to end, imports and compilation
+included, as medians of several runs that take turns: the first `run` of five learners,
+the first `refit`, the first `fit` of the default classifier on 5,000 rows,
+scikit-learn's Nystroem with LinearSVC on the same rows, and `budgetjax train` on 2,000
+rows, with an empty cache of compiled programs (cold) and with the cache that the last
+run has filled (warm). `loops` divides the wall seconds by those of a plain Python loop
+of ten million additions in the same run, so that figures of two machines compare. The
+table goes to the terminal and, with versions and machine, to
 `benchmarks/results/first-result.json`.
 
     python benchmarks/first_result.py --compilation --before OTHER
 
-CPU seconds of compilation alone, the first call without the second, of the five
-learners and the refit, in turns with those of another checkout of this repository. They
-go to `compilation.json` beside it.
+This measures CPU seconds of compilation alone, the first call minus the second, for the
+five learners and the refit, in turns with another checkout of this repository. They go
+to `compilation.json` in the same folder.
 """
 
 import argparse
@@ -48,7 +48,7 @@ state = bj.{init}
 state, scores = bj.run(bj.{name}, state, X, y)
 """
 
-# A cheap learner's compilation is beside that of the refit: `refit` minus `perceptron`.
+# `refit` includes a cheap learner's compilation: subtract `perceptron`.
 REFIT = """
 state = bj.refit(state, X, y)
 """
@@ -74,7 +74,7 @@ from sklearn.svm import LinearSVC
 make_pipeline(Nystroem(gamma=0.05, n_components=100), LinearSVC()).fit(X, classes)
 """
 
-# CPU seconds of the first call of `f` that the second does not need.
+# CPU seconds of the first call of `f` minus those of the second.
 FIRST_CALL = """
 import time
 import jax
@@ -103,7 +103,7 @@ def scripts():
 
 
 def first_calls():
-    """Name and source of what is compiled."""
+    """Name and source of every compiled program."""
     head = DATA.format(rows=2000) + "import budgetjax as bj\n"
     head += "y = np.where(classes > 1, 1, -1)\n"
     for name, init in LEARNERS.items():

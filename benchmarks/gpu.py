@@ -1,16 +1,17 @@
-"""What an accelerator gains: single streams, many models, matrix products.
+"""The gain of an accelerator: single streams, many models, matrix products.
 
     python benchmarks/gpu.py
     python benchmarks/gpu.py --quick
 
 Streams are timed by block length, and once more with the loops of XLA captured in
-command buffers; sweeps by the number of models; what is made of matrix products beside
-the rate of a plain product, PyTorch's too if it is there, and beside scikit-learn on
-the same machine's processor. Every figure is a median, compilation excluded.
+command buffers. Sweeps are timed by the number of models. Functions built on matrix
+products are compared to the rate of a plain product, also PyTorch's if it is installed,
+and to scikit-learn on the same machine's processor. Every figure is a median,
+compilation excluded.
 
-Results are kept as they come, in `results/gpu-<device>.json`: a run that was stopped
-goes on where it was, and no case is begun after `--minutes`. With `--quick` all of it
-is small, to be tried on a CPU.
+Every result is written at once to `results/gpu-<device>.json`, so a stopped run
+continues where it was. No case begins after `--minutes`. With `--quick` all cases are
+small, for a trial on a CPU.
 """
 
 import argparse
@@ -37,7 +38,7 @@ from sklearn.svm import LinearSVC
 
 import budgetjax as bj
 
-# Loops whose body is captured once and replayed without the processor's help.
+# XLA captures the body of a loop once and replays it without the processor's help.
 CAPTURED = "--xla_gpu_enable_command_buffer=+WHILE"
 STREAMS = ("ijcnn1", "covtype", "mnist")
 BLOCKS = (64, 256, 1024, 4096)
@@ -133,7 +134,7 @@ def limits(quick: bool) -> Iterator[measure.Case]:
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         A = torch.randn(size, size, device=device)
-        # A number of the result waits for all of it.
+        # Reading one number of the result waits for all of it.
         return rate(lambda: float((A @ A)[0, 0]))
 
     calls = [lambda: of_jax(None), lambda: of_jax("highest"), of_torch]
@@ -143,7 +144,7 @@ def limits(quick: bool) -> Iterator[measure.Case]:
 
 
 def products(quick: bool) -> Iterator[measure.Case]:
-    """Seconds of what is made of matrix products, beside scikit-learn's processor."""
+    """Seconds of functions built on matrix products, and scikit-learn's on the CPU."""
     rows, budget = (1000, 20) if quick else (20_000, 500)
 
     def figures(call, rival, operations=0.0) -> dict[str, float]:
@@ -236,7 +237,7 @@ def products(quick: bool) -> Iterator[measure.Case]:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="What an accelerator gains")
+    parser = argparse.ArgumentParser(description="The gain of an accelerator")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--streams", action="store_true", help="single streams only")
@@ -255,7 +256,7 @@ def main():
         left = max(0.0, deadline - time.monotonic()) / 60
         command = [sys.executable, __file__, "--streams", "--output", str(output)]
         command += ["--minutes", str(left), *(["--quick"] if given.quick else [])]
-        # Beside the memory that this process keeps.
+        # In addition to the memory that this process keeps.
         more = {"XLA_FLAGS": flags, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         subprocess.run(command, check=True, env=os.environ | more)
     rows = json.loads(output.read_text())["rows"]

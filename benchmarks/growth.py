@@ -1,17 +1,19 @@
-"""How time and memory grow with the budget, features, classes, models and rows.
+"""Growth of time and memory with the budget, features, classes, models and rows.
 
     python benchmarks/growth.py
     python benchmarks/growth.py --axes budget classes
 
 One quantity grows at a time, from 100 support vectors, 20 features and two classes. The
-labels are random, so that nearly every example changes the model: the worst case, in
-which an example costs what the tables of algorithms say, with its maintenance. Rows
-alone are those of a checkerboard, where few examples do. Models are those of one sweep.
+labels are random, so nearly every example changes the model: in this worst case an
+example costs what the tables of algorithms say, maintenance included. Only the rows
+axis uses a checkerboard, where few examples change the model. Models are those of one
+sweep.
 
-Microseconds per example, and per model, of a run whose program is compiled: the median
-of three. Memory is what XLA reserves for that run: its arguments, results and
+Times are microseconds per example and model of a run that is compiled already: the
+median of three. Memory is what XLA reserves for that run: its arguments, results and
 temporaries. The slope is that of log time over log quantity in the upper half of a
-line. A run keeps what the file of results holds already; `--again` measures it anew.
+line. A run keeps the figures that the results file already holds; `--again` measures
+them again.
 """
 
 import argparse
@@ -45,7 +47,7 @@ LEARNERS = {
     "Pegasos, merge": (bj.pegasos, {"regularization": 1e-4}),
     "AROW": (bj.arow, {}),
 }
-# More of these take minutes, and the time of each is known by then.
+# Larger values take minutes, and the time of each is known by then.
 MOST = {("AROW", "rows"): 1_000_000, ("AROW", "models"): 256}
 OUTPUT = Path(__file__).parent / "results" / "growth.json"
 
@@ -60,7 +62,7 @@ def stream(axis: str, size: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measured(axis: str, value: int, learner: str) -> dict[str, float]:
-    """Time per example and model, and the memory of the run."""
+    """Time per example and model, and memory of the run."""
     size = BASE | {axis: value}
     algorithm, arguments = LEARNERS[learner]
     X, y = stream(axis, size)
@@ -105,7 +107,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
 
 
 def slopes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Of every line, in its upper half."""
+    """The slope of every line in its upper half."""
     for axis in AXES:
         for learner in LEARNERS:
             line = [r for r in rows if (r["axis"], r["learner"]) == (axis, learner)]
@@ -120,7 +122,7 @@ def slopes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Time above, memory below; a panel for each axis that was measured."""
+    """Time above, memory below, with a panel for each measured axis."""
     axes = list(dict.fromkeys(row["axis"] for row in rows))
     figure = Figure(figsize=(2.9 * len(axes), 5.4), layout="constrained")
     panels = figure.subplots(2, len(axes), squeeze=False)

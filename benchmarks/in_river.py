@@ -1,15 +1,15 @@
-"""River's streams: rows per second and progressive accuracy beside river's learners.
+"""River's streams: rows per second and progressive accuracy, with river's learners.
 
     python benchmarks/in_river.py
 
-Every row is predicted and then learned, by `evaluate.progressive_val_score`, in time
-order. All learners have their default parameters, with 100 support vectors for ours and
-`StandardScaler` before all but the trees and naive Bayes; the rows "gamma chosen" try
-1/4, 1, 4 and 16 times the default gamma on the first fifth of the rows. Accuracies are
-of all rows, and of the last four fifths. Programs are compiled before the clock runs;
-it counts processor seconds, with the time that river itself takes for scaling and
-counting. The table goes to the terminal and to `benchmarks/results/river.json`.
-BUDGETJAX_DATA names a folder with electricity. With `--streams` the others stay.
+`evaluate.progressive_val_score` predicts every row and then learns it, in time order.
+All learners have their default parameters, budgetjax's with 100 support vectors, and a
+`StandardScaler` precedes all except the trees and naive Bayes. The rows "gamma chosen"
+try 1/4, 1, 4 and 16 times the default gamma on the first fifth of the rows. Accuracies
+are measured on all rows and on the last four fifths. Times are processor seconds
+without compilation, and include river's own scaling and counting. The table goes to the
+terminal and to `benchmarks/results/river.json`. BUDGETJAX_DATA names a folder with
+electricity. `--streams` keeps the results of the other streams.
 """
 
 import argparse
@@ -48,14 +48,14 @@ Rows = list[tuple[dict[Any, Any], Any]]
 
 
 class Stream(NamedTuple):
-    """Rows in time order; `drifts` says what is known of their change."""
+    """Rows in time order; `drifts` describes their known drift."""
 
     rows: Rows
     drifts: str
 
 
 def listed(X: np.ndarray, y: np.ndarray) -> Rows:
-    """Rows of labels -1 and +1, of which river's linear models take no -1."""
+    """Rows with labels -1 and +1; river's linear models do not take -1."""
     rows, y = X.astype(float).tolist(), y > 0
     return [
         (dict(enumerate(x)), label) for x, label in zip(rows, y.tolist(), strict=True)
@@ -76,7 +76,7 @@ def turning() -> Rows:
 
 
 def jump(before: Any, after: Any) -> Rows:
-    """A stream that goes over into another, in some 500 rows in the middle."""
+    """A stream that changes into another within about 500 rows in the middle."""
     stream = synth.ConceptDriftStream(before, after, seed=0, position=2_500, width=500)
     return list(stream.take(5_000))
 
@@ -141,7 +141,7 @@ LEARNERS: dict[str, Callable[[bool], Any]] = {
 
 
 def scored(model: Any, rows: Rows) -> dict[str, float]:
-    """The accuracies, and rows per second of a processor."""
+    """The accuracies and rows per processor second."""
     fifth, accuracies = len(rows) // 5, []
     start = time.process_time()
     for part in (rows[:fifth], rows[fifth:]):
@@ -158,7 +158,7 @@ def scored(model: Any, rows: Rows) -> dict[str, float]:
 
 
 def chosen(rows: Rows, options: dict[str, Any]) -> dict[str, float]:
-    """AROW, with the gamma that predicts the first fifth of the rows best."""
+    """AROW with the gamma that predicts the first fifth of the rows best."""
     usual, fifth = 1 / len(rows[0][0]), rows[: len(rows) // 5]
     models = [ours("arow", gamma=f * usual, **options)(False) for f in FACTORS]
     found = [scored(model, fifth)["accuracy %"] for model in models]
@@ -168,7 +168,7 @@ def chosen(rows: Rows, options: dict[str, Any]) -> dict[str, float]:
 
 
 def learning(rows: Rows) -> list[dict[str, Any]]:
-    """Rows per second where nobody asks for predictions."""
+    """Rows per second without predictions."""
     X = pd.DataFrame([x for x, _ in rows])
     X = (X - X.mean()) / X.std().replace(0, 1)
     y = pd.Series([y for _, y in rows])
@@ -209,7 +209,7 @@ def main():
         several = len({y for _, y in stream.rows}) > 2
         facts = {"stream": name, "rows": len(stream.rows), "drift": stream.drifts}
         for learner, make in tqdm(LEARNERS.items(), desc=name):
-            # Every label is among these rows, and all programs are compiled then.
+            # These rows have every label, so all programs are compiled.
             scored(make(several), stream.rows[:500])
             row = scored(make(several), stream.rows)
             table.append(facts | {"learner": learner} | row)

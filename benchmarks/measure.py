@@ -1,4 +1,4 @@
-"""What the benchmarks share: the clock, the plain scan, the report."""
+"""Shared by the benchmarks: the clock, the plain scan, the report."""
 
 import contextlib
 import json
@@ -20,19 +20,19 @@ from tqdm import tqdm
 from budgetjax import examples
 from budgetjax.online import engine
 
-# A row of results without its figures, and what measures them.
+# A row of results without its figures, and the function that measures them.
 Case = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("budgetjax", "jax", "jaxlib", "numpy", "scikit-learn", "river")
 
 
 def median(call: Callable[[], Any], repeats: int) -> float:
-    """The median seconds of a call, after one that is not counted."""
+    """The median seconds of a call, after one call that is not counted."""
     return medians({"": call}, repeats)[""]
 
 
 def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The median seconds of some calls, taken in turn: all see the same noise."""
+    """The median seconds of several calls, taken in turn: all see the same noise."""
     seconds = {name: [] for name in calls}
     for call in calls.values():
         jax.block_until_ready(call())
@@ -60,7 +60,7 @@ def held() -> float:
 
 @contextlib.contextmanager
 def memory() -> Iterator[dict[str, float]]:
-    """What the process holds before, and the peak meanwhile, looked at every 20 ms."""
+    """The memory before, and the peak meanwhile, sampled every 20 ms."""
     found = {"MiB before": held()}
     found["MiB"] = found["MiB before"]
     ended = threading.Event()
@@ -79,14 +79,14 @@ def memory() -> Iterator[dict[str, float]]:
 
 
 def program() -> str:
-    """What was started, as it is named from the root of the repository."""
+    """The started script, relative to the root of the repository."""
     path = Path(sys.argv[0]).absolute()
     root = Path(__file__).absolute().parents[1]
     return str(path.relative_to(root) if path.is_relative_to(root) else sys.argv[0])
 
 
 def machine() -> dict[str, Any]:
-    """Where and with what the figures were made."""
+    """The machine and the versions that produced the figures."""
     try:
         text = Path("/proc/cpuinfo").read_text()
         model = next(
@@ -120,13 +120,13 @@ def resumed(
     deadline: float = math.inf,
     clear: bool = True,
 ) -> list[dict[str, Any]]:
-    """Measures what the file does not hold, and keeps each figure as it comes.
+    """Measures the cases that the file lacks, and writes each figure at once.
 
     Args:
       cases: what to measure.
       output: JSON file of all rows.
       deadline: seconds of the monotonic clock after which no measurement begins.
-      clear: whether to forget compiled programs after each case.
+      clear: whether to clear compiled programs after each case.
 
     Returns:
       The rows of the cases, in their order.

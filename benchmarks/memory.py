@@ -1,15 +1,16 @@
-"""The peak of memory: streams, sweeps, refits, metrics, solvers, and files that grow.
+"""Peak memory: streams, sweeps, refits, metrics, solvers, and files that grow.
 
     python benchmarks/memory.py
 
-Each case runs in a process of its own. Its memory is what the process holds itself
-(`RssAnon`, without the pages of programs and mapped files, which the system takes
-back), looked at every 20 ms, compilation included. "before" is what it holds when the
-library is imported and the rows are there, "more" what is added until the peak. Rows
-have 20 random features, 80 bytes, and labels by a random quadratic function, of which
-every tenth is flipped.
+Each case runs in its own process. Its memory is what the process holds itself
+(`RssAnon`, without the pages of programs and mapped files, which the system can
+reclaim), sampled every 20 ms, compilation included. "before" is the memory once the
+library is imported and the rows exist, "more" the increase until the peak. Rows have 20
+random features, 80 bytes, and labels by a random quadratic function; every tenth label
+is flipped.
 
-Some minutes on one core. What is in the file of results is not measured again.
+It takes some minutes on one core. Cases that the results file holds are not measured
+again.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from budgetjax import stream
 
 FEATURES = 20
 OUTPUT = Path(__file__).parent / "results" / "memory.json"
-# What is run, the budget or None, and the rows.
+# The function, the budget or None, and the rows.
 CASES: tuple[tuple[str, int | None, int], ...] = (
     ("nothing", None, 100_000),
     ("run, Pegasos with merging", 100, 100_000),
@@ -72,7 +73,7 @@ def pegasos(budget: int, gamma: Any = 0.5 / FEATURES) -> Any:
 
 
 def centres(X: np.ndarray, y: np.ndarray, budget: int) -> Any:
-    """A model to refit, of the first rows."""
+    """A model to refit, learned from the first rows."""
     return bj.run(bj.pegasos, pegasos(budget), X[:5000], y[:5000])[0]
 
 
@@ -92,7 +93,7 @@ def solved(solver: bj.Solver, X: np.ndarray, y: np.ndarray, **more: Any) -> Any:
 
 
 KERNEL: dict[str, Any] = {"kernel": bj.RBF(0.5 / FEATURES)}
-# As functions of the rows, their labels, and the budget.
+# Functions of the rows, their labels and the budget.
 RUNS: dict[str, Callable[..., Any]] = {
     "nothing": lambda X, y, budget: None,
     "run, Pegasos with merging": lambda X, y, budget: bj.run(
@@ -112,7 +113,7 @@ RUNS: dict[str, Callable[..., Any]] = {
 
 
 def from_file(what: str, budget: int, n: int, folder: Path) -> dict[str, float]:
-    """The same of a file of so many rows, which is written in parts."""
+    """The same for a file of `n` rows, which is written in chunks."""
     paths = folder / "X.npy", folder / "y.npy"
     shapes = (n, FEATURES), (n,)
     kinds = np.float32, np.int32
@@ -133,7 +134,7 @@ def from_file(what: str, budget: int, n: int, folder: Path) -> dict[str, float]:
 
 
 def child(what: str, budget: int | None, n: int) -> dict[str, float]:
-    """The figures of a case, in this process."""
+    """The figures of a case, measured in this process."""
     if what.endswith("a file"):
         assert budget is not None
         with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +148,7 @@ def child(what: str, budget: int | None, n: int) -> dict[str, float]:
 
 
 def measured(case: tuple[str, int | None, int]) -> dict[str, float]:
-    """The same, in a process of its own."""
+    """The figures of a case, measured in its own process."""
     command = [sys.executable, __file__, "--job", json.dumps(case)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)

@@ -1,9 +1,9 @@
-"""Ways to find the best partner of a merge: time and accuracy, side by side.
+"""Methods to find the best partner of a merge: time and accuracy.
 
     python benchmarks/merging.py
 
-Every way ranks all partners of a vector of the same sign and returns the one of least
-loss with its `h`, inside a compiled loop, as maintenance does:
+Every method ranks all partners of a vector of the same sign and returns the one with
+the least loss and its `h`, inside a compiled loop, as maintenance does:
 
   two points  the lesser loss at two values of `h` for all, nine guarded Newton steps
               for the winner: ours
@@ -12,16 +12,16 @@ loss with its `h`, inside a compiled loop, as maintenance does:
   table       a 400 x 400 table of the loss, bilinear, as in Glasmachers and Qaadan
               (2018), and nine guarded Newton steps for the winner
 
-Accuracy is against grids of 10,001 points in float64: the worst relative error of the
-merged length, over all pairs; and how much more than the least possible loss is lost by
-the chosen partner, on average and at worst, over random sets of partners.
+Accuracy is measured against grids of 10,001 points in float64: the worst relative error
+of the merged length over all pairs, and the excess of the chosen partner's loss over
+the least possible loss, mean and worst, over random sets of partners.
 
-The next rows are the same about the 60 smallest vectors of a model of 100 and several
-classes, of which the lost part of `||a_m||^2` is counted.
+The next rows give the same for the 60 smallest vectors of a model with 100 vectors and
+several classes, as a part of `||a_m||^2`.
 
-The last row is the mean loss of random pairs of three classes by ours, the largest
-merged length, and by equations (18) to (21) of the paper of Pegasos on a budget, which
-weigh all classes alike.
+The last row is the mean loss of random pairs with three classes by our choice, the
+largest merged length, and by equations (18) to (21) of the paper on Pegasos on a
+budget, which weigh all classes equally.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def least(losses):
 
 
 def loss(m, n, product, decay, h):
-    """What is lost at `h`."""
+    """The loss at `h`."""
     return merge_position.loss(m, n, product, jnp.exp(-decay), decay, h)
 
 
@@ -62,7 +62,7 @@ def two_points(m, n, product, decay):
 
 
 def newton(m, n, product, decay):
-    """All partners to the last digit."""
+    """Newton's method to the last digit for all partners."""
     h = merge_position.position(m, n, product, decay)
     best = least(loss(m, n, product, decay, h))
     return best, h[best]
@@ -129,7 +129,7 @@ def problems(budget):
 
 
 def least_loss(n, decay):
-    """The loss at the best of 10,001 points, in float64; one partner a row."""
+    """The loss at the best of 10,001 points, in float64; one row per partner."""
     n, decay = np.float64(n), np.float64(decay)
     h = np.linspace(0, 1, 10_001)
     g = (np.exp(-decay * (1 - h) ** 2) + np.sqrt(n) * np.exp(-decay * h**2)) ** 2
@@ -157,7 +157,7 @@ def length_error(way):
 
 
 def excess(chosen, n, decay):
-    """Chosen partner's least loss beside the least of all, relative to the latter."""
+    """Excess of the chosen partner's least loss, relative to the least of all."""
     found = []
     for i in range(0, SETS, 20):
         losses = np.array(
@@ -170,7 +170,7 @@ def excess(chosen, n, decay):
 
 
 def of_data(name):
-    """What ranking at two points loses more than the least, for vectors of a model."""
+    """Excess loss of ranking at two points, for vectors of a model."""
     data = datasets.load(name)
     X, y = data.X_train[:6000], data.y_train[:6000]
     gamma = bj.default_gamma(X)
@@ -227,7 +227,7 @@ def of_three_classes() -> dict[str, float]:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Ways to find the best partner")
+    parser = argparse.ArgumentParser(description="Methods to find the best partner")
     results = Path(__file__).parent / "results" / "merging.json"
     parser.add_argument("--output", type=Path, default=results)
     parser.add_argument("--repeats", type=int, default=7)
@@ -241,7 +241,7 @@ def main():
             def loop(n, decay, way=way):
                 def body(carry, given):
                     n, decay = given
-                    # The carry makes every merge wait for the one before.
+                    # The carry makes every merge wait for the previous one.
                     best, h = way(jnp.ones((), n.dtype), n, jnp.sqrt(n), decay + carry)
                     return 0 * h, best.astype(jnp.int32)
 

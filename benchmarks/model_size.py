@@ -1,10 +1,11 @@
-"""Test accuracy against the bytes of the model's file, beside published small models.
+"""Test accuracy against the model file's bytes, with published small models.
 
     python benchmarks/model_size.py
 
-Pegasos with merging chooses the support vectors and `refit` learns coefficients, or a
-metric too, to so many features; `compact` keeps what predicts, and `save` writes it.
-Nothing is chosen: gamma is `default_gamma`. One order of the rows, as in `accuracy.py`.
+Pegasos with merging chooses the support vectors, and `refit` learns coefficients and,
+with a rank, a metric to that many features. `compact` keeps the arrays that predict,
+and `save` writes them. No hyperparameter is tuned: gamma is `default_gamma`. The rows
+come in one order, as in `accuracy.py`.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from tqdm import tqdm
 import budgetjax as bj
 
 BUDGETS = (10, 20, 50, 100, 200, 300, 500)
-# Features to map to; those of letter are 16, of usps 256. Letter's are standardised.
+# Features to map to, from letter's 16 and usps's 256. Letter's are standardised.
 RANKS: dict[str, tuple[int | bool, ...]] = {
     "letter": (False, 8, True),
     "usps": (False, 16, 32, 64),
@@ -35,7 +36,7 @@ OUTPUT = Path(__file__).parent / "results" / "model-size.json"
 
 
 def sizes(name: str, budgets: list[int]) -> Iterator[dict[str, Any]]:
-    """Accuracy and bytes of every budget and rank."""
+    """Accuracy and bytes for every budget and rank."""
     data = accuracy.load(name, standardise=name == "letter")
     order = np.random.default_rng(1).permutation(len(data.y_train))
     X, y = data.X_train[order], data.y_train[order]

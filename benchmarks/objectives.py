@@ -1,12 +1,12 @@
-"""How near SMO and SDCA come to the objective of scikit-learn's solvers.
+"""The objectives of SMO and SDCA relative to those of scikit-learn's solvers.
 
     python benchmarks/objectives.py
 
-The difference of the values of J, half the squared norm and C times the hinge losses,
-over that of scikit-learn: with a bias of SVC (LIBSVM), on usps, one digit against the
-rest for each, banana, and the first 5,000 rows of a9a; without a bias of LinearSVC
-(LIBLINEAR) on a root of the kernel matrix, on 2,000 rows of each. All in float32, and
-theirs in float64.
+J is half the squared norm plus C times the hinge losses. The figure is the difference
+of J from scikit-learn's, divided by the latter. With a bias the reference is SVC
+(LIBSVM) on usps, each digit against the rest, on banana, and on the first 5,000 rows of
+a9a; without a bias it is LinearSVC (LIBLINEAR) on a root of the kernel matrix, on 2,000
+rows of each. Ours are in float32, theirs in float64.
 """
 
 import time

@@ -1,15 +1,15 @@
 """What a user would pick instead of budgetjax, on the same rows.
 
 A peer takes `X_train, y_train, X_test, y_test` (float32, and labels -1 and +1) and, by
-name, `budget`, `gamma`, `regularization` and `seed`. It makes one pass and gives back
+name, `budget`, `gamma`, `regularization` and `seed`. It makes one pass and returns
 
 - `peer`: its name,
-- `us`: microseconds of fitting for an example it was fitted on; predicting, and reading
-  and writing files, are left out,
+- `us`: microseconds of fitting per example; predicting, and reading and writing files,
+  do not count,
 - `accuracy`: on the test rows, in percent,
 - `vectors`: support vectors, or components of the feature map,
 
-or `None` where it is not there: scikit-learn is not installed, or the environment
+or `None` where it is missing: scikit-learn is not installed, or the environment
 variable of a binary, `BUDGETEDSVM_TRAIN`, `BUDGETED_SDUAL_SVM` or `KOL`, is not set.
 `gamma` is that of `exp(-gamma ||x - z||^2)` and `regularization` is lambda in
 `lambda / 2 ||f||^2 + mean hinge loss`; each peer translates them to its own.
@@ -37,9 +37,10 @@ def nystroem(
 ) -> dict[str, Any] | None:
     """scikit-learn: a feature map of `budget` components, averaged SGD on top.
 
-    Wall time, the median of several fits, with all threads of BLAS for the feature map
-    or with one, whichever is faster: on a busy machine all can be many times slower.
-    SGD uses one. It shuffles the rows, and the features of all of them are in memory.
+    The time is wall time, the median of several fits, with all threads of BLAS for the
+    feature map or with one, whichever is faster: on a busy machine all threads can be
+    many times slower. SGD uses one thread. It shuffles the rows, and keeps the features
+    of all rows in memory.
     """
     try:
         from sklearn.kernel_approximation import Nystroem
@@ -76,10 +77,10 @@ def nystroem(
 def svc(
     X_train, y_train, X_test, y_test, *, budget, gamma, regularization, seed
 ) -> dict[str, Any] | None:
-    """scikit-learn: the exact SVM, with an intercept, of a random part of the rows.
+    """scikit-learn: the exact SVM, with an intercept, on a random part of the rows.
 
-    Wall time for a row of that part, the median of several fits; one thread. The budget
-    plays no role: there are as many support vectors as the solution has.
+    The time is wall time per row of that part, the median of several fits on one
+    thread. The budget plays no role: the solution has any number of support vectors.
     """
     try:
         from sklearn.svm import SVC
@@ -105,18 +106,18 @@ def budgetedsvm(
 
     Djuric, Lan, Vucetic and Wang (2013), "BudgetedSVM: a toolbox for scalable SVM
     approximations". `BUDGETEDSVM_TRAIN` names `budgetedsvm-train`, and
-    `budgetedsvm-predict` lies beside it. The time is the processor time that the binary
-    reports, which is without reading and writing.
+    `budgetedsvm-predict` is in the same folder. The time is the processor time that the
+    binary reports, without reading and writing.
 
     Options: BSGD (`-A 4`), merging (`-m 1`), one epoch (`-e 1`; its default is 5), the
     rows in the order given (`-r 0`; by default it shuffles them, so `seed` plays no
     role) and in one chunk (`-z`), no bias (`-b 0`). Its kernel is
-    `exp(-gamma / 2 ||x - z||^2)`, so it gets twice our gamma. It keeps one function a
-    class, f and -f, and asks for `f(x) - (-f(x)) > 1`: that is our problem for `2 f`
-    when it gets twice our lambda. What differs is the first support vector, whose
-    coefficient in `2 f` is 2 in place of 1 / lambda; its golden section search, to
-    1e-4; and that an example equal to a support vector is merged with that one. Its
-    models are text, with six decimals of gamma.
+    `exp(-gamma / 2 ||x - z||^2)`, so it gets twice our gamma. It keeps one function per
+    class, f and -f, and asks for `f(x) - (-f(x)) > 1`: with twice our lambda, this is
+    our problem for `2 f`. Three things differ: the first support vector has the
+    coefficient 2 in `2 f`, not 1 / lambda; golden section search stops at 1e-4; an
+    example equal to a support vector is merged with it. Its models are text, with six
+    decimals of gamma.
     """
     train = os.environ.get("BUDGETEDSVM_TRAIN")
     if not train:
@@ -162,13 +163,13 @@ def budgeted_sdual_svm(
     Glasmachers and Qaadan (2018), "Speeding up budgeted stochastic gradient descent SVM
     training with precomputed golden section search". `BUDGETED_SDUAL_SVM` names the
     binary, compiled to look the loss of a merge up (`LOOKUP_WD`). The published source
-    needs repairs first: streams that are used and not declared, an argument read behind
-    the last, and a grid of the table that begins with 401 zeros. The table is in no
-    repository either; it is computed here.
+    needs repairs first: it uses streams that are not declared, reads an argument past
+    the last, and starts a grid of the table with 401 zeros. No repository has the
+    table, so it is computed here.
 
-    Options: BSGD (`--method 0`), the partner of least loss (`--heuristic 0`), one epoch
-    in an order of its own, no bias, lambda = 1 / (n C). The time is the processor time
-    of the epoch, which it writes to a file.
+    Options: BSGD (`--method 0`), the partner with the least loss (`--heuristic 0`), one
+    epoch in an order of its own, no bias, lambda = 1 / (n C). The time is the processor
+    time of the epoch, which it writes to a file.
     """
     binary = os.environ.get("BUDGETED_SDUAL_SVM")
     if not binary:
@@ -202,10 +203,10 @@ def budgeted_sdual_svm(
 
 
 def _losses_of_merges(steps: int) -> np.ndarray:
-    """Squared losses of merging m x and (1 - m) z with k(x, z) = k, at the best place.
+    """Squared losses of merging m x and (1 - m) z with k(x, z) = k, at the best `h`.
 
-    Row i is of `m = i / steps`, column j of `k = j / steps`; one more of each, as the
-    table is interpolated between neighbours.
+    Row i has `m = i / steps`, column j has `k = j / steps`. There is one more of each,
+    since the table is interpolated between neighbours.
     """
     m = np.arange(steps + 2)[:, None] / steps
     k = np.minimum(np.arange(steps + 2)[None] / steps, 1)
@@ -221,13 +222,13 @@ def kol(
     """KOL in C++: the Forgetron.
 
     Lu, Hoi, Wang, Zhao and Liu (2016), "Large scale online kernel learning". `KOL`
-    names the binary. It makes one pass in the order given, and has neither a
+    names the binary. It makes one pass in the order given and has neither
     regularization nor a seed.
 
-    A second thread reads the file while the first learns, and the time it reports has
-    both. So the time here is the processor time of a run, user and system, minus that
-    of a run with a budget of 1, which does little more than read; the median of several
-    differences.
+    A second thread reads the file while the first learns, and the reported time
+    includes both. The time here is therefore the processor time of a run, user and
+    system, minus that of a run with a budget of 1, which does little more than read:
+    the median of several differences.
     """
     binary = os.environ.get("KOL")
     if not binary:
@@ -271,7 +272,7 @@ def _accuracy(predicted: Any, y: np.ndarray) -> float:
 
 
 def _write(path: Path, X: np.ndarray, y: np.ndarray) -> None:
-    """A LIBSVM text file; nine digits tell all float32 apart, and KOL reads no more."""
+    """A LIBSVM text file; nine digits identify a float32, and KOL reads no more."""
     with path.open("w") as file:
         for row, label in zip(np.asarray(X), np.asarray(y), strict=True):
             (columns,) = np.nonzero(row)
@@ -285,7 +286,7 @@ def _flags(options: dict[str, Any]) -> list[Any]:
 
 
 def _run(*command: Any, folder: str | None = None) -> str:
-    """What the command prints; its error if it fails."""
+    """The command's output; raises its error if it fails."""
     parts = [str(part) for part in command]
     return subprocess.run(
         parts, check=True, capture_output=True, text=True, cwd=folder

@@ -3,23 +3,23 @@
     python benchmarks/penalties.py
     python benchmarks/penalties.py --data a9a --rows 1000000 --features 2000
 
-The protocol of TorchKM's Table 4 (Zhang, Ding and Wang 2026, arXiv:2606.06742), as far
-as it was at hand: a penalty is chosen among fifty by ten-fold cross-validation, and the
-SVM solved with it on all training rows is tested. They have 2,000 landmarks; here there
-are 500, drawn from the training rows, the kernel of default width, penalties C from
-10^-3 to 10 (`--largest`), and up to 20,000 training rows of each set (`--rows`). The
-features are computed once; 500 SVMs with the hinge loss are then solved by ten calls of
-`bj.solve(bj.dcd, ..., penalty=penalties)` to a relative gap of 1 percent. Covtype is
-class 2 against the rest.
+This follows the protocol of TorchKM's Table 4 (Zhang, Ding and Wang 2026,
+arXiv:2606.06742) as far as it was available: ten-fold cross-validation chooses a
+penalty among fifty, and the SVM solved with it on all training rows is tested. The
+paper has 2,000 landmarks; here there are 500, drawn from the training rows, the kernel
+of default width, penalties C from 10^-3 to 10 (`--largest`), and up to 20,000 training
+rows of each set (`--rows`). The features are computed once; 500 SVMs with the hinge
+loss are then solved by ten calls of `bj.solve(bj.dcd, ..., penalty=penalties)` to a
+relative gap of 1 percent. Covtype is class 2 against the rest.
 
-Beside it what a user of scikit-learn would do, with its defaults:
-`LinearSVC(C=C).fit(features, y)` on `Nystroem` features. It is run for five of the
-fifty penalties and one of the folds, and its seconds for all are a hundred times that:
-"x 100" in the names says so. Its accuracy is the best of these five on that fold's
-held-out rows, with the model of that fold.
+The comparison is what a user of scikit-learn would do with its defaults:
+`LinearSVC(C=C).fit(features, y)` on `Nystroem` features. It runs for five of the fifty
+penalties and one of the folds, and its seconds are multiplied by a hundred: "x 100" in
+the names says so. Its accuracy is the best of these five on that fold's held-out rows,
+with the model of that fold.
 
-Processor seconds, compilation included. Some minutes a set on one core; what is in
-the file of results is not measured again.
+Times are processor seconds, compilation included. A set takes some minutes on one core.
+Figures that the results file holds are not measured again.
 """
 
 import argparse
@@ -41,7 +41,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def load(name: str, rows: int) -> tuple[np.ndarray, ...]:
-    """Training and test rows, of two classes, the former in random order."""
+    """Training and test rows of two classes, the former in random order."""
     data = datasets.load(name, standardise=DATA[name])
     y_train, y_test = data.y_train, data.y_test
     if data.num_classes > 2:
@@ -72,7 +72,7 @@ def errors(model: Any, F: np.ndarray, y: np.ndarray) -> float:
 def ours(
     data: tuple[np.ndarray, ...], gamma: float, m: int, penalties: np.ndarray
 ) -> dict[str, Any]:
-    """The penalty of least error in ten folds, its test error, and the seconds."""
+    """The penalty with the least error in ten folds, its test error, and seconds."""
     X, y, X_test, y_test = data
     start = time.process_time()
     F = nystrom(X, X[:m], gamma)
@@ -100,7 +100,7 @@ def ours(
 def theirs(
     data: tuple[np.ndarray, ...], gamma: float, m: int, penalties: np.ndarray
 ) -> dict[str, Any]:
-    """Five penalties on one fold, of scikit-learn."""
+    """scikit-learn's five penalties on one fold."""
     from sklearn.kernel_approximation import Nystroem
     from sklearn.svm import LinearSVC
 

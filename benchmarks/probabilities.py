@@ -1,19 +1,21 @@
-"""Probabilities: log loss, Brier score and calibration, beside scikit-learn's.
+"""Probabilities: log loss, Brier score and calibration, compared to scikit-learn's.
 
     python benchmarks/probabilities.py
     python benchmarks/probabilities.py --data letter --budgets 100 --seeds 1
 
-`predict_proba` of `BudgetedKernelClassifier(budget)`, beside two classifiers on
-Nystroem features, as many and with the same gamma: `CalibratedClassifierCV` around
-`LinearSVC` with the same penalty, and `LogisticRegression`. Features are standardised.
+The table compares `predict_proba` of `BudgetedKernelClassifier(budget)` to two
+classifiers on `budget` Nystroem features with the same gamma: `CalibratedClassifierCV`
+around `LinearSVC` with the same penalty, and `LogisticRegression`. Features are
+standardised.
 
 The Brier score is the mean squared distance of the probabilities from the row of 0 and
-1 of the label, summed over the classes. The expected calibration error takes the
-largest probability of each row, in 15 bins of equally many rows, and is the mean
-distance of its mean from the share of right predictions. Means over the seeds, which
-are those of the classifiers; seconds are of the wall clock, in a second `fit`.
+1 of the label, summed over the classes. The expected calibration error puts the largest
+probability of each row into 15 bins of equally many rows, and is the mean distance of a
+bin's mean from its fraction of correct predictions. Figures are means over the
+classifiers' seeds; seconds are wall time of a second `fit`.
 
-A run keeps what the file of results holds already; `--again` measures it anew.
+A run keeps the figures that the results file already holds; `--again` measures them
+again.
 """
 
 import argparse
@@ -62,14 +64,14 @@ def models(X, budget: int, seed: int) -> dict[str, Any]:
 
 
 def curve(chances, codes) -> tuple[np.ndarray, np.ndarray]:
-    """The mean largest probability and the share of right ones, bin by bin."""
+    """The mean largest probability and the fraction correct, bin by bin."""
     return plots.reliability_curve(chances, codes, np.arange(chances.shape[1]), BINS)
 
 
 def scores(chances, codes) -> dict[str, Any]:
-    """What the probabilities are worth."""
+    """Scores of the probabilities."""
     label = chances[np.arange(len(codes)), codes]
-    # Both rivals can give a class 0.
+    # Both rivals can give a class the probability 0.
     logarithms = np.log(np.maximum(label, 1e-15))
     away = chances - np.eye(chances.shape[1])[codes]
     confidence, share = curve(chances, codes)
@@ -85,7 +87,7 @@ def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
     """One row per classifier: means over the seeds."""
     data = load(name)
     codes = np.searchsorted(np.unique(data.y_train), data.y_test)
-    # Compiled before the clock starts.
+    # This compiles before the clock starts.
     models(data.X_train, budget, 0)[OURS].fit(data.X_train, data.y_train)
     found: dict[str, list[Any]] = {}
     curves = {}
@@ -108,7 +110,7 @@ def measured(name: str, budget: int, seeds: int) -> list[dict[str, Any]]:
 
 
 def draw(rows: list[dict[str, Any]], budget: int, path: Path) -> None:
-    """Reliability: the share of right predictions against the probability."""
+    """Reliability: the fraction of correct predictions against the probability."""
     names = [name for name in DATA if any(row["data"] == name for row in rows)]
     with rc_context(plots.STYLE):
         figure = Figure(figsize=(3.2 * len(names), 3.7), layout="constrained")
@@ -135,7 +137,7 @@ def main():
     parser.add_argument("--output", type=Path, default=RESULTS / "probabilities.json")
     given = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    # Threads that wait for each other make small factorisations slow.
+    # Threads that wait for each other slow down small factorisations.
     threadpoolctl.threadpool_limits(1, user_api="blas")
     known = []
     if given.output.exists():

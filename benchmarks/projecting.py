@@ -1,18 +1,19 @@
-"""How far float32 drifts from a dense solve in float64 while projections go on.
+"""Drift of float32 projections from a dense solve in float64.
 
     python benchmarks/projecting.py
 
-Every round is an update: a vector enters, and one leaves by projection, 1,000,000 times
-(`BUDGETJAX_DATA` with ijcnn1 in it, 20 times over). At 10,000, 100,000 and all of them:
-the largest error of the coefficients of 200 projections, relative to the largest
-coefficient, and how far the basis is from orthonormal. The table goes to the terminal
-and to `benchmarks/results/projecting.json`.
+Every round is an update: a vector enters and another leaves by projection, 1,000,000
+times (20 passes over ijcnn1 from `BUDGETJAX_DATA`). After 10,000, 100,000 and all
+rounds the table has the largest error of the coefficients of 200 projections, relative
+to the largest coefficient, and the basis's distance from orthonormality. The table goes
+to the terminal and to `benchmarks/results/projecting.json`.
 
     python benchmarks/projecting.py --delayed
 
-One at a time beside many at once: microseconds an update of Pegasos, what predicting
-does not take, and the test accuracy of the last model and of the average over the
-second half of the stream; to `benchmarks/results/delayed.json`.
+This compares projecting one vector at a time to projecting many at once: microseconds
+per update of Pegasos without predicting, and the test accuracy of the last model and of
+the average over the second half of the stream. It writes to
+`benchmarks/results/delayed.json`.
 """
 
 import argparse

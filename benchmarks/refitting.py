@@ -1,13 +1,12 @@
-"""Refit against scikit-learn's `LinearSVC` on the same features, and its memory.
+"""Refit compared to scikit-learn's `LinearSVC` on the same features, and its memory.
 
     python benchmarks/refitting.py
 
 A stream of Pegasos with merging chooses the support vectors; both then minimise the
 squared hinge loss with the same penalty on the same orthonormal features, without an
-intercept. Seconds are of one fit each; those of `bj.refit` are from the examples on,
-once with compilation and once without, those of `LinearSVC` from the features on.
-Objectives are computed in double precision. "one pass" is a refit from an iterator,
-which can be read once only.
+intercept. Seconds are those of one fit: `bj.refit` starts from the examples, with and
+without compilation, `LinearSVC` from the features. Objectives are computed in double
+precision. "one pass" is a refit from an iterator, which can be read only once.
 
 Memory is the peak of the process after a refit from 200,000 rows of a checkerboard,
 generated batch by batch, and after one from 2,000,000, whose batches are kept for the
@@ -42,7 +41,7 @@ BATCH = 10_000
 
 
 def seconds(call):
-    """The result of a call, and its seconds."""
+    """The result of a call and its seconds."""
     start = time.perf_counter()
     given = call()
     jax.block_until_ready(jax.tree.leaves(given))
@@ -79,7 +78,7 @@ def objective(P, y, weights, penalty):
 
 
 def weights_of(state, refitted, P, X):
-    """The weights of the features with the scores of a state."""
+    """The weights on the features that give a state's scores."""
     rows = slice(0, 5 * P.shape[1])
     scores = np.asarray(bj.decision_function(refitted, X[rows]), np.float64)
     scores = scores.reshape(len(P[rows]), -1)
@@ -123,7 +122,7 @@ def against_linear_svc(name, budget, unit, penalty):
 
 
 class Batches:
-    """Batches of a checkerboard that are made anew in every pass."""
+    """Batches of a checkerboard, generated again in every pass."""
 
     def __init__(self, rows):
         self.rows = rows

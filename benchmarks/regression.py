@@ -1,16 +1,16 @@
-"""Error of regression after one pass over cpusmall, beside scikit-learn.
+"""Regression error after one pass over cpusmall, compared to scikit-learn.
 
     python benchmarks/regression.py
 
-The root of the mean squared error on the test part, in the units of the target (0 to
-99, percent of time), its mean and deviation over orders of the training data.
-Hyperparameters are chosen on a held-out part as in `accuracy.py`, of `TUNING_ROWS`
-rows. Targets are standardised for learning. Beside it stand scikit-learn's
-`SGDRegressor` on `Nystroem` features, one pass with averaging, and `KernelRidge` with
-all of the training data: what a kernel can do here; `HistGradientBoostingRegressor`;
-and `BudgetedKernelRegressor` as it is constructed, which sees the data more than once,
-with and without a learned metric. A run replaces its own rows of the
-results and keeps the rest.
+The figure is the root mean squared error on the test part, in units of the target (0 to
+99, percent of time): its mean and deviation over orders of the training data.
+Hyperparameters are chosen on a held-out part of `TUNING_ROWS` rows, as in
+`accuracy.py`. Targets are standardised for learning. The comparisons are scikit-learn's
+`SGDRegressor` on `Nystroem` features, one pass with averaging; `KernelRidge` on all
+training data, which shows what the kernel can reach; `HistGradientBoostingRegressor`;
+and `BudgetedKernelRegressor` with its defaults, which sees the data more than once,
+with and without a learned metric. A run replaces its own rows of the results and keeps
+the rest.
 """
 
 import argparse
@@ -56,7 +56,7 @@ METHODS |= {
 }
 
 NYSTROEM, RIDGE = "scikit-learn Nystroem, SGDRegressor", "scikit-learn KernelRidge"
-# Made of a budget and a seed; nothing is chosen.
+# Estimators by budget and seed; no hyperparameter is tuned.
 ESTIMATORS = {
     "BudgetedKernelRegressor": lambda budget, seed: BudgetedKernelRegressor(
         budget, random_state=seed
@@ -68,14 +68,14 @@ ESTIMATORS = {
         random_state=seed
     ),
 }
-# What has no budget.
+# Methods without a budget.
 WHOLE = (RIDGE, "scikit-learn HistGradientBoosting")
 ALL = [*METHODS, *ESTIMATORS, NYSTROEM, RIDGE]
 
 
 @jax.jit
 def error(state, X, y):
-    """The root of the mean squared error."""
+    """The root mean squared error."""
     return jnp.sqrt(jnp.mean((bj.decision_function(state, X) - y) ** 2))
 
 
@@ -105,7 +105,7 @@ def nystroem(data, parts, gammas, budget: int, orders: int):
 
 
 def ridge(data, parts, gammas):
-    """scikit-learn's kernel ridge regression, with as many vectors as rows."""
+    """scikit-learn's kernel ridge regression, with one vector per row."""
 
     def fitted(stream, gamma, alpha):
         X, y, X_test, y_test = (part.astype(np.float64) for part in stream)
@@ -121,7 +121,7 @@ def ridge(data, parts, gammas):
 
 
 def estimated(make, data, budget: int, orders: int) -> list[float]:
-    """Errors of an estimator, in some orders."""
+    """Errors of an estimator in several orders."""
     errors = []
     for seed in range(1, orders + 1):
         model = make(budget, seed).fit(data.X_train, data.y_train)
@@ -130,7 +130,7 @@ def estimated(make, data, budget: int, orders: int) -> list[float]:
 
 
 def compare(budgets, methods, orders: int):
-    """One row a method, budget and model."""
+    """One row per method, budget and model."""
     data = datasets.load("cpusmall")
     mean, unit = float(data.y_train.mean()), float(data.y_train.std())
     data = data._replace(
@@ -177,7 +177,7 @@ def compare(budgets, methods, orders: int):
 
 
 def place(row) -> tuple[int, ...]:
-    """Where in the table a row stands."""
+    """The position of a row in the table."""
     return row["B"], ALL.index(row["method"]), row["model"] != "last"
 
 

@@ -1,7 +1,8 @@
 """Methods that see the training data more than once: refits, and scikit-learn.
 
-A `Fit` learns from all rows in the order given and returns what predicts labels. It is
-tuned one hyperparameter after the other, from the middle of each list on.
+A `Fit` learns from all rows in the order given and returns a function that predicts
+labels. Hyperparameters are tuned one after the other, starting at the middle of each
+list.
 """
 
 import statistics
@@ -19,9 +20,9 @@ from sklearn.svm import SVC, LinearSVC
 
 import budgetjax as bj
 
-# Lambda of the stream that chooses the support vectors; no accuracy depends much on it.
+# Lambda of the stream that chooses the support vectors; accuracy hardly depends on it.
 REGULARIZATION = 1e-4
-# Rows that scikit-learn's exact solvers are tuned on.
+# Rows on which scikit-learn's exact solvers are tuned.
 FEW = 5_000
 
 
@@ -30,7 +31,7 @@ class Fit(NamedTuple):
 
     Attributes:
       fit: `fit(kernel gamma, task, X, y, **chosen) -> (predict, notes)`.
-      grid: of the hyperparameters beside gamma.
+      grid: of the hyperparameters other than gamma.
       rows: maximum number to tune on.
       budgeted: whether the budget matters.
       default: whether gamma is `budgetjax.default_gamma`.
@@ -69,7 +70,7 @@ def moved(gamma, task, X, y, penalty):
 
 
 def by_default(gamma, task, X, y, **options):
-    """Nothing chosen: the penalty is that of refit."""
+    """Pegasos and a refit with its default penalty."""
     state = bj.refit(streamed(gamma, task, X, y), X, y, seed=task.seed, **options)
     return predictor(state), {}
 
@@ -87,7 +88,7 @@ def boosted(gamma, task, X, y):
 
 
 def centres(gamma, task, X, y, penalty):
-    """Centres of k-means in place of the support vectors of a stream."""
+    """Centres of k-means instead of the support vectors of a stream."""
     kmeans = MiniBatchKMeans(task.budget, random_state=task.seed)
     state = bj.arow.init(
         bj.RBF(gamma),
@@ -121,7 +122,7 @@ def full(gamma, task, X, y, penalty):
 
 
 def part(gamma, task, X, y, penalty):
-    """An SVM on so few rows, the first ones, that it has at most B support vectors."""
+    """An SVM on the first rows, few enough that it has at most B support vectors."""
     low, high = 2, len(X)
     machine = None
     while high - low > max(1, low // 50):
@@ -158,12 +159,12 @@ RIVALS = {
 
 
 def wrong(predict, X, y) -> float:
-    """The share of wrong predictions, in percent."""
+    """The error rate in percent."""
     return 100 * float(np.mean(predict(X) != y))
 
 
 def tuned(rival: Fit, task, gammas, parts) -> dict[str, Any]:
-    """The hyperparameters of least error where it is held out, one after the other."""
+    """The hyperparameters with the least held-out error, one after the other."""
     X, y, X_held, y_held = parts
     X, y = X[: rival.rows], y[: rival.rows]
     grid = {"gamma": tuple(gammas), **rival.grid}
@@ -186,9 +187,9 @@ def tuned(rival: Fit, task, gammas, parts) -> dict[str, Any]:
 
 
 def tested(rival: Fit, task, found, data, orders) -> tuple[list[float], dict[str, Any]]:
-    """The errors on the test part after learning in some orders, and the last notes.
+    """The test errors after learning in several orders, and the last notes.
 
-    Their seconds are the median of the processor's, of all threads.
+    Their seconds are the median processor time of all threads.
     """
     errors, notes, seconds = [], {}, []
     for seed in range(1, (orders if rival.budgeted else 1) + 1):

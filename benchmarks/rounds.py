@@ -1,11 +1,11 @@
-"""Microseconds a round, of the plain scan and in blocks, when every round is an update.
+"""Microseconds per round, plain scan and blocks, when every round is an update.
 
     python benchmarks/rounds.py
 
-The worst case of a stream: random labels, so that every example violates. Steady state:
-the model is full before the clock starts, and the median of several passes is reported,
-beside the time of predicting the same examples with the final model. The table goes to
-the terminal and, with versions and machine, to `benchmarks/results/rounds.json`.
+This is the worst case of a stream: labels are random, so every example violates. The
+model is full before the clock starts. The table has the median of several passes and
+the time of predicting the same examples with the final model. The table goes to the
+terminal and, with versions and machine, to `benchmarks/results/rounds.json`.
 """
 
 import argparse

@@ -5,15 +5,15 @@
 
 mnist8m is eight million deformed copies of mnist's 60,000 training digits, by Loosli,
 Canu and Bottou (2007), "Training invariant support vector machines using selective
-sampling". That file is not at hand, so a seeded generator deforms the digits here: each
-copy is moved by up to a pixel, turned by up to 8 degrees, stretched and sheared by up
-to 8 percent, and warped by smooth random fields of displacements with a deviation of
-0.6 pixels. They are written as float32 to a `.npy` file (3.1 GB for a million), in
-random order. The test rows are mnist's own 10,000, which are not deformed.
+sampling". That file is not available, so a seeded generator deforms the digits here: it
+moves each copy by up to a pixel, rotates it by up to 8 degrees, stretches and shears it
+by up to 8 percent, and warps it by smooth random fields of displacements with a
+deviation of 0.6 pixels. They are written as float32 to a `.npy` file (3.1 GB for a
+million), in random order. The test rows are mnist's own 10,000, which are not deformed.
 
 The tasks have two classes: the round digits 3, 6, 8, 9 and 0 against the others, and
 one digit, 8, against the rest. Kernel and budget, 500, are the same for all learners.
-Each learns in a process of its own:
+Each learns in its own process:
 
 - Pegasos with merging, and AROW, by `bj.fit_stream`;
 - "refit, once", which reads each row once: Pegasos on the first 8,192 rows chooses the
@@ -21,11 +21,11 @@ Each learns in a process of its own:
   of a generator;
 - "refit, again", which reads each row twice: Pegasos on all rows, and the same refit.
 
-Seconds are those of the wall and of the processor, compilation included; memory is the
-peak of what the process holds itself (`RssAnon`), looked at every 20 ms, and what it
-held before. Pages of the mapped file are the system's.
+Times are wall and processor seconds, compilation included. Memory is the peak of what
+the process holds itself (`RssAnon`), sampled every 20 ms, and what it held before.
+Pages of the mapped file do not count.
 
-A million rows take five minutes on a core. Results are kept as they come.
+A million rows take five minutes on a core. Every result is written at once.
 """
 
 import argparse
@@ -49,7 +49,7 @@ import budgetjax as bj
 from budgetjax import datasets, stream
 
 CHUNK, KEPT, BUDGET = 1000, 8192, 500
-# Of pixels from 0 to 1; the best on 5,000 deformed digits after 80,000 of them.
+# For pixels from 0 to 1; the best on 5,000 deformed digits after 80,000 others.
 GAMMA, REGULARIZATION = 0.04, 1e-5
 TASKS: dict[str, tuple[int, ...]] = {"round": (3, 6, 8, 9, 0), "8": (8,)}
 LEARNERS = ("Pegasos, merge", "AROW", "refit, once", "refit, again")
@@ -79,7 +79,7 @@ def deformed(images: np.ndarray, bank: np.ndarray, seed: int) -> np.ndarray:
     one, two = random.integers(len(bank), size=(2, n))
     x += 13.5 + drawn(1.0) + bank[one]
     y += 13.5 + drawn(1.0) + bank[two]
-    # Bilinear, and black outside.
+    # Interpolates bilinearly; pixels outside are black.
     framed = np.pad(images, ((0, 0), (1, 1), (1, 1)))
     x, y = np.clip(x + 1, 0, 28.999), np.clip(y + 1, 0, 28.999)
     left, top = x.astype(np.int32), y.astype(np.int32)
@@ -100,7 +100,7 @@ def generate(folder: Path, rows: int, seed: int = 0) -> tuple[Path, Path]:
     images = (data.X_train / 255).reshape(-1, 28, 28)
     bank = fields(1000, seed)
     random = np.random.default_rng(seed)
-    # Every digit as often as any other, in random order.
+    # Every digit equally often, in random order.
     order = np.concatenate(
         [random.permutation(len(images)) for _ in range(-(-rows // len(images)))]
     )[:rows]
@@ -144,7 +144,7 @@ def learned(learner: str, paths: tuple[Path, Path], task: str) -> Any:
 
 
 def child(learner: str, task: str, *paths: str) -> dict[str, Any]:
-    """The figures of one learner, in this process."""
+    """The figures of one learner, measured in this process."""
     data = datasets.load("mnist", standardise=False)
     X, y = data.X_test / 255, labels(task, data.y_test)
     del data
@@ -166,7 +166,7 @@ def child(learner: str, task: str, *paths: str) -> dict[str, Any]:
 
 
 def measured(learner: str, task: str, paths: tuple[Path, Path]) -> dict[str, Any]:
-    """The same, in a process of its own."""
+    """The figures of one learner, measured in its own process."""
     done = subprocess.run(
         [sys.executable, __file__, "--job", learner, task, *map(str, paths)],
         stdout=subprocess.PIPE,

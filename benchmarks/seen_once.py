@@ -4,12 +4,12 @@
     python benchmarks/seen_once.py --data letter --budgets 100
 
 "refit, once" reads each row once: Pegasos with merging chooses support vectors from the
-first 8,192 rows, or the first half of fewer, and `bj.refit` then takes these, which are
-kept, and the rest of the stream as batches of an iterator. "refit, again" is Pegasos
-on all rows and a refit that may read them as often as it wants. The part of the gap is
-that between AROW and "refit, again" which "refit, once" closes. Means over the orders;
-kernels are of the default width, everything else is a default too. Seconds are of the
-processor, with what is compiled left out by a first run.
+first 8,192 rows, or the first half of a shorter stream, and `bj.refit` then takes these
+rows, which are kept, and the rest of the stream as batches of an iterator. "refit,
+again" is Pegasos on all rows and a refit that may read them repeatedly. The last column
+is the part of the gap between AROW and "refit, again" that "refit, once" closes.
+Figures are means over the orders, with default kernel widths and all other defaults.
+Times are processor seconds; a first run compiles.
 """
 
 import argparse
@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def learners(num_features: int, num_classes: int, gamma: float, budget: int):
-    """Three ways through a stream, by name."""
+    """Three methods for a stream, by name."""
     shape = {"num_features": num_features, "num_classes": num_classes}
 
     def streamed(algorithm, X, y, **more):

@@ -1,15 +1,16 @@
-"""Few and noisy rows: the defaults beside those of scikit-learn.
+"""Few and noisy rows: the defaults compared to scikit-learn's.
 
     python benchmarks/small_noisy.py
 
-Nothing is chosen: `BudgetedKernelClassifier()` and `BudgetedKernelRegressor()`, of a
-hundred support vectors, stand beside `LogisticRegression` or `Ridge`, `SVC` or `SVR`,
-and `HistGradientBoostingClassifier` or `-Regressor`, all with their defaults. Features,
-and real targets, are standardised by the rows learned. Each figure is accuracy, or R^2,
-in percent on up to 2,000 other rows, a mean over some draws of the rows; the rank, from
-1 to 4, is that of this mean in its row.
+No hyperparameter is tuned: `BudgetedKernelClassifier()` and
+`BudgetedKernelRegressor()`, with a hundred support vectors, are compared to
+`LogisticRegression` or `Ridge`, `SVC` or `SVR`, and `HistGradientBoostingClassifier` or
+`-Regressor`, all with their defaults. Features and real targets are standardised by the
+training rows. Each figure is accuracy or R^2 in percent on up to 2,000 other rows, the
+mean over several draws of the rows; the rank, from 1 to 4, is that of this mean in its
+row.
 
-A run keeps what the file of results holds already.
+A run keeps the figures that the results file already holds.
 """
 
 import argparse
@@ -38,20 +39,20 @@ TESTED, GENERATED = 2000, 3000
 
 
 def linear(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """One feature of ten says a fifth of the target's variance."""
+    """One feature of ten explains a fifth of the target's variance."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(GENERATED, 10))
     return X, X[:, 0] + 2 * random.normal(size=GENERATED)
 
 
 def sines(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """A smooth function of two features of five, with as much noise."""
+    """A smooth function of two features of five, plus noise of variance 1."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(GENERATED, 5))
     return X, np.sin(2 * X[:, 0]) + np.cos(X[:, 1]) + random.normal(size=GENERATED)
 
 
-# The data of a seed: real ones are the same for all.
+# The data for a seed; real data are the same for all seeds.
 CLASSIFICATION = {
     "breast_cancer": lambda seed: datasets.load_breast_cancer(return_X_y=True),
     "digits": lambda seed: datasets.load_digits(return_X_y=True),
@@ -91,7 +92,7 @@ def models(name: str, seed: int) -> dict[str, Any]:
 
 
 def measured(name: str, rows: int, seeds: int) -> dict[str, Any]:
-    """The mean score of each in percent, and the rank of ours."""
+    """The mean score of each in percent, and the rank of budgetjax."""
     scores: dict[str, list[float]] = {}
     for seed in range(seeds):
         X, y = DATA[name](seed)

@@ -1,23 +1,23 @@
-"""Microseconds an example: the plain scan, the block engine, and predicting.
+"""Microseconds per example: the plain scan, the block engine, and predicting.
 
     python benchmarks/speed.py
     python benchmarks/speed.py --data ijcnn1 --budget 500 --learner merge
     python benchmarks/speed.py --sweep
     python benchmarks/speed.py --learner arow --rows 20000 --output FILE
 
-Every learner sees each stream once, in one order; the times are medians over runs of
-the whole stream from an empty model, side by side in one process, compilation excluded.
-"predict" scores the same examples with the final model: learning cannot be faster. The
-peers are what a user would pick instead (see `peers.py`). With `--sweep`, one model is
-compared with 64 on a CPU, and with up to 1,024 on an accelerator.
+Every learner sees each stream once, in one order. The times are medians over runs of
+the whole stream from an empty model, taken in turn in one process, compilation
+excluded. "predict" scores the same examples with the final model: learning cannot be
+faster. The peers are the tools that a user would pick instead (see `peers.py`). With
+`--sweep`, one model is compared with 64 on a CPU, and with up to 1,024 on an
+accelerator.
 
-On CPUs, JAX 0.10 makes every operation in a loop a kernel of its own.
-With
+On CPUs, JAX 0.10 turns every operation in a loop into a separate kernel. With
 
     XLA_FLAGS=--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000000
 
-set before Python starts it compiles loops whole, as JAX 0.12 does for small ones.
-The flag is part of the record.
+set before Python starts, it compiles whole loops, as JAX 0.12 does for small ones. The
+flag is part of the results.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from budgetjax import datasets
 from budgetjax.online import sweep as sweeping
 
 LEARNERS = ("oldest", "forgetron", "smallest", "merge")
-# Those that keep matrices of pairs, O(B^2) an update: only where they are named.
+# Learners with matrices of pairs, O(B^2) per update: measured only by name.
 OF_PAIRS = ("project", "projectron", "arow")
 BUDGETS = (50, 100, 500)
 # Data: rows, gamma, regularization. ijcnn1 comes scaled; mnist is digits below 5
@@ -53,7 +53,7 @@ SWEEP_REGULARIZATIONS = 10.0 ** np.linspace(-6, -2.5, 8)
 
 
 def load(name, most=None):
-    """The stream and a test set, binary."""
+    """The stream and a test set, with two classes."""
     rows, gamma, regularization = DATA[name]
     rows = most if rows is None else min(rows, most or rows)
     data = datasets.load(name, standardise=name != "ijcnn1")
@@ -90,7 +90,7 @@ def learner(name, gamma, regularization, num_features, budget):
 
 
 def compare(name, rows, budgets, learners, repeats):
-    """One row a learner and budget, and one a peer and budget."""
+    """One row per learner and budget, and one per peer and budget."""
     X, y, X_test, y_test, gamma, regularization = load(name, rows)
     n, num_features = X.shape
     X_device = jnp.asarray(X)
@@ -148,7 +148,7 @@ def compare(name, rows, budgets, learners, repeats):
 
 
 def sweep(rows, repeats):
-    """Time a model and example of many models at once, on ijcnn1 with B = 100."""
+    """Time per model and example of many models at once, on ijcnn1 with B = 100."""
     X, y, *_ = load("ijcnn1", rows)
     n, num_features = X.shape
     X = jnp.asarray(X)
@@ -159,7 +159,7 @@ def sweep(rows, repeats):
             count = models.expansion.vectors.shape[0]
             runs = {}
             if copies == 1:
-                # On an accelerator one model says it all: they would only queue up.
+                # On an accelerator one model is enough: the others would only queue up.
                 runs["one by one", 1] = (
                     lambda alone: [call() for call in alone],
                     count if on_cpu else 1,
@@ -184,13 +184,13 @@ def sweep(rows, repeats):
 
 
 def sweep_how(how, models, X, y, devices):
-    """A sweep side by side or one after the other, whichever it would choose."""
+    """A sweep with `vectorize` or without, whichever it would choose."""
     with mock.patch.object(sweeping, "side_by_side", return_value=how == "vmap"):
         return bj.sweep(bj.pegasos, models, X, y, devices=devices)
 
 
 def stacked(name, num_features, copies):
-    """64 models, or several times the same 64."""
+    """64 models, or the same 64 several times."""
     grid = bj.grid(
         gamma=SWEEP_GAMMAS, regularization=SWEEP_REGULARIZATIONS, copy=range(copies)
     )
@@ -202,7 +202,7 @@ def stacked(name, num_features, copies):
 
 
 def alone_calls(models, X, y, count):
-    """`run` of each of the first models, one program for all."""
+    """`run` of each of the first models, with one program for all."""
     return [
         measure.learning(
             bj.pegasos, jax.tree.map(lambda leaf, i=i: leaf[i], models), X, y
@@ -212,7 +212,7 @@ def alone_calls(models, X, y, count):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Learning beside predicting")
+    parser = argparse.ArgumentParser(description="Time to learn and to predict")
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--budget", nargs="+", type=int, default=BUDGETS)
     parser.add_argument(

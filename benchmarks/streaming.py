@@ -9,7 +9,7 @@ budget of 100 then learns them with `bj.fit_stream` in a process whose address s
 limited to 1 GiB, everything included: Python, JAX with its compiler, pyarrow. For
 comparison, `bj.run` learns the same rows from arrays in a process without a limit. The
 processes take turns; rates are medians, without compilation. The rate of
-`bj.fit_stream` includes reading and decoding the file, for CSV also parsing the text.
+`bj.fit_stream` includes reading and decoding the file and, for CSV, parsing the text.
 
 The results are written to `benchmarks/results/streaming.json`.
 """
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--job", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.job:
-        # In a child, before which nothing large is imported.
+        # Runs in a child process, which has imported nothing large yet.
         job, kind, path = arguments.job
         print(json.dumps(JOBS[job](kind, path)))
         return

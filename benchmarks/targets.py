@@ -1,22 +1,23 @@
-"""One class, quantiles and several outputs, beside what a user would pick instead.
+"""One class, quantiles and several outputs, compared to what a user would pick instead.
 
     BUDGETJAX_DATA=... python benchmarks/targets.py
 
 `--part one-class`: rows of one class of a data set are learned, and the test part has
-its other classes too. `BudgetedOneClass` stands beside `SGDOneClassSVM` on as many
-`Nystroem` features, with `nu` the same rate; the kernel is the same, of `default_gamma`
-of the rows learned, or of the factor given times it. The area under the ROC curve, and
-the share of new rows of the same class below the threshold, asked to be 5 percent.
+the other classes too. `BudgetedOneClass` is compared to `SGDOneClassSVM` on `budget`
+`Nystroem` features, with `nu` the same rate. Both have the same kernel, with
+`default_gamma` of the training rows, or the factor times it. Figures are the area under
+the ROC curve and the fraction of new rows of the same class below the threshold, whose
+target is 5 percent.
 
 `--part quantiles`: levels 0.1, 0.5 and 0.9, the mean pinball loss on the test part in
-units of the targets' deviation, and the share of the targets below each. Beside
-`BudgetedKernelRegressor` stand `QuantileRegressor` on `Nystroem` features, and
-`HistGradientBoostingRegressor`, which has a model per level and no budget.
+units of the targets' deviation, and the fraction of the targets below each.
+`BudgetedKernelRegressor` is compared to `QuantileRegressor` on `Nystroem` features and
+to `HistGradientBoostingRegressor`, which has one model per level and no budget.
 
-`--part outputs`: one model of several outputs, and one model per output.
+`--part outputs`: one model for all outputs, and one model per output.
 
-All data are standardised by their training part. Seconds are of a fit, of ours the
-second of two in the same process, so without compilation.
+All data are standardised by their training part. Seconds are those of a fit, for
+budgetjax the second of two in the same process, without compilation.
 """
 
 import argparse
@@ -49,12 +50,12 @@ CLASSES = {
     "pendigits": (1, 5),
 }
 FACTORS = (0.5, 1.0, 2.0, 4.0)
-# A linear program of 3,000 rows and 100 features took over a minute per level.
+# A linear program with 3,000 rows and 100 features took over a minute per level.
 MOST_FOR_QUANTILES = 1000
 
 
 def fitted(make: Callable[[], Any], *data: Any) -> tuple[Any, float]:
-    """A fit, and its seconds; of ours the second, which compiles nothing."""
+    """A fit and its seconds; for budgetjax the second fit, which compiles nothing."""
     model = make()
     if type(model).__module__.startswith("budgetjax"):
         model.fit(*data)
@@ -70,7 +71,7 @@ def nystroem(gamma: float, budget: int, last: Any) -> Any:
 
 
 def one_class(budget: int) -> Iterator[dict[str, Any]]:
-    """One row a method, factor and data set: means over its classes."""
+    """One row per method, factor and data set: means over its classes."""
     for name, numbers in CLASSES.items():
         data = datasets.load(name)
         labels = np.unique(data.y_train)
@@ -147,7 +148,7 @@ def boosted() -> Levels:
 
 
 def regressions() -> Iterator[tuple[str, tuple[np.ndarray, ...]]]:
-    """Real data, and a function whose noise depends on the place."""
+    """Real data, and a function whose noise depends on the input."""
     data = datasets.load("cpusmall")
     yield "cpusmall", (data.X_train, data.y_train, data.X_test, data.y_test)
     random = np.random.default_rng(0)
@@ -158,7 +159,7 @@ def regressions() -> Iterator[tuple[str, tuple[np.ndarray, ...]]]:
 
 
 def quantiles(budget: int) -> Iterator[dict[str, Any]]:
-    """One row a method and data set."""
+    """One row per method and data set."""
     for name, (X, y, X_test, y_test) in regressions():
         gamma, unit = bj.default_gamma(X), y.std()
         order = np.random.default_rng(1).permutation(len(y))
@@ -202,7 +203,7 @@ def quantiles(budget: int) -> Iterator[dict[str, Any]]:
 
 
 def outputs(budget: int) -> Iterator[dict[str, Any]]:
-    """One model of all outputs, and as many models."""
+    """One model for all outputs, and one model per output."""
     random = np.random.default_rng(0)
     X = random.uniform(-2, 2, (12_000, 4)).astype(np.float32)
     waves = random.normal(size=(4, 8))
@@ -235,7 +236,7 @@ PARTS = {"one-class": one_class, "quantiles": quantiles, "outputs": outputs}
 
 
 def place(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Where in the table a row stands."""
+    """The position of a row in the table."""
     return list(PARTS).index(row["part"]), row["B"], row["data"]
 
 

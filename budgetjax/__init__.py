@@ -12,9 +12,9 @@ MODULES = ("datasets", "estimators", "plots", "river")
 
 
 def __getattr__(name: str) -> Any:
-    """A public name; all of them, and JAX, are imported when the first is asked for.
+    """Imports a public name; the first access imports all of them, and JAX.
 
-    The help of the command line need not wait for them.
+    The command line can therefore print its help without waiting for JAX.
     """
     if name.startswith("__") and name != "__all__":
         raise AttributeError(f"module 'budgetjax' has no attribute {name!r}")

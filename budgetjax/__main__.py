@@ -1,4 +1,4 @@
-"""`python -m budgetjax` is the command `budgetjax`."""
+"""Makes `python -m budgetjax` the command `budgetjax`."""
 
 from budgetjax.cli import main
 

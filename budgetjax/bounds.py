@@ -1,8 +1,8 @@
-"""Bounds on the mistakes of online learners, to set beside what was measured.
+"""Bounds on the mistakes of online learners, to compare with measured mistakes.
 
-Each holds for every stream with `k(x, x) <= 1` and every function g of the kernel's
-space, known in hindsight or not, by its norm and its summed hinge loss,
-`sum_t max(0, 1 - y_t g(x_t))`.
+Each bound holds for every stream with `k(x, x) <= 1` and every function g of the
+kernel's space, even one chosen in hindsight. It depends on the norm of g and its summed
+hinge loss, `sum_t max(0, 1 - y_t g(x_t))`.
 """
 
 import math
@@ -21,9 +21,6 @@ def perceptron(norm: float, loss: float) -> float:
     Args:
       norm: the norm of g in the kernel's space, at least 0.
       loss: the hinge loss of g, summed over the stream, at least 0.
-
-    Raises:
-      ValueError: if a number is negative or not finite.
 
     Example:
       >>> import budgetjax as bj
@@ -44,8 +41,8 @@ def perceptron(norm: float, loss: float) -> float:
 def forgetron(norm: float, loss: float, *, budget: int) -> float:
     r"""A bound on the mistakes of a Forgetron.
 
-    :math:`M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t))` for every g of a norm of
-    at most `forgetron_norm(budget)`.
+    :math:`M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t))` for every g with a norm
+    of at most `forgetron_norm(budget)`.
 
     Args:
       norm: the norm of g in the kernel's space, at least 0.
@@ -85,9 +82,6 @@ def forgetron_norm(budget: int) -> float:
 
     Args:
       budget: B, at least 1; the theorem needs 83.
-
-    Raises:
-      ValueError: if the budget is no whole number of at least 1.
 
     Example:
       >>> import budgetjax as bj

@@ -1,10 +1,10 @@
-"""Probabilities from scores: one factor, fitted on rows that a model has not learned.
+"""Probabilities from scores: one factor, fitted on rows that the model did not learn.
 
-The probabilities are the softmax of `factor * scores`, and for one column of scores f
-those of `(0, factor * f)`. The factor, one over the temperature, leaves the order of
-the classes as it is: the most probable one is what the model predicts. On usps, letter
-and ijcnn1 more numbers, such as an offset or a factor per class, have a larger log loss
-on test rows; on a9a an offset lowers it from 0.353 to 0.351 with 100 vectors.
+The probabilities are the softmax of `factor * scores`, or of `(0, factor * f)` for one
+column of scores f. The factor, the inverse of the temperature, keeps the order of the
+classes: the most probable class is the predicted one. On usps, letter and ijcnn1,
+further parameters, such as an offset or a factor per class, increase the log loss on
+test rows; on a9a an offset lowers it from 0.353 to 0.351 with 100 vectors.
 """
 
 from typing import Any
@@ -16,18 +16,18 @@ from jaxtyping import Float, Int
 
 from budgetjax import checks, losses, models
 
-# The smallest factor, over the largest difference of scores: even scores that say
-# nothing keep their order.
+# The smallest factor, divided by the largest difference of scores. Even uninformative
+# scores keep their order.
 LEAST = 1e-6
 
 
 def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
     """The probability of each class for every row; O(n B d).
 
-    They are the softmax of the scores times a factor, and for two classes the sigmoid,
-    so that the most probable class is the predicted one. The factor is that of the
-    calibration, or 1 for the state of an algorithm that has learned with the logistic
-    loss. A refit has a loss of its own, so its result should be calibrated.
+    They are the softmax, for two classes the sigmoid, of the scores times a factor, so
+    the most probable class is the predicted one. The factor comes from the calibration,
+    or is 1 for the state of an algorithm with the logistic loss. A refit has its own
+    loss, so its result should be calibrated.
 
     Args:
       model: a classifier as for `decision_function`, with a calibration or the logistic
@@ -35,12 +35,12 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
       X: as for `decision_function`.
 
     Returns:
-      Doubles, shape `(n, C)`, in the order of the scores, which is that of `classes`
-      of a `Labelled`; for -1 and +1 in this order. Under `jax.jit` the type of the
-      scores, for a model without a scaling of its own.
+      float64, shape `(n, C)`, in the order of the scores, which is that of `classes` in
+      a `Labelled`; for labels -1 and +1, in this order. Under `jax.jit` the dtype is
+      that of the scores, and the model must have no scaling.
 
     Raises:
-      ValueError: if the model has neither, or is a regressor; or as
+      ValueError: if the model has neither, or is a regressor; and as
         `decision_function`.
 
     Example:
@@ -67,42 +67,42 @@ def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
 
 
 def factor_of(model: Any) -> Any:
-    """The calibration of a model, or 1 if its loss is the logistic one, or None."""
+    """The calibration of a model; 1 if its loss is the logistic one, otherwise None."""
     logistic = models.inverse_link(model) == losses.SOFTMAX
     found = models.labelled(model).calibration
     return 1.0 if found is None and logistic else found
 
 
 def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
-    """The model with the calibration that `probabilities` needs; O(n B d).
+    """The model with a calibration, for `probabilities`; O(n B d).
 
-    It is the factor of the scores of least log loss. Use held-out rows (a few hundred
-    are enough): on training rows errors are underestimated.
+    The calibration is the factor of the scores with the least log loss. Use held-out
+    rows (a few hundred are enough): on training rows errors are underestimated.
 
     Args:
       model: a classifier as for `decision_function`.
       X: rows as for `decision_function`.
-      y: their labels, as `predict` gives them, shape `(n,)`.
+      y: their labels, in the form that `predict` returns, shape `(n,)`.
       weight: factors of their log losses, at least 0, shape `(n,)`; None for 1. The
-        probabilities are those of data of which a row of weight 2 stands there twice.
+        probabilities refer to data in which a row of weight 2 occurs twice.
 
     Returns:
-      A `Labelled`, or the `StreamModel` that was given. It predicts as before.
+      A `Labelled`, or the given `StreamModel`. Its predictions do not change.
 
     Raises:
-      ValueError: if the model is a regressor, the arrays do not fit, or a label is not
-        one of the model.
+      ValueError: if the model is a regressor, shapes differ, or a label is not one of
+        the model's.
 
     References:
       Platt (1999), "Probabilistic outputs for support vector machines and comparisons
       to regularized likelihood methods", Section 2.2, for the smoothed targets.
 
       Guo, Pleiss, Sun and Weinberger (2017), "On calibration of modern neural
-      networks", Section 4.2, for the one factor (the temperature is one over it):
+      networks", Section 4.2, for the single factor (the temperature is its inverse):
       https://proceedings.mlr.press/v70/guo17a.html.
 
-    Differences from the papers: no offset, so that the most probable class is the
-    predicted one; Platt's number of rows is that of all classes.
+    Differences from the papers: no offset, so the most probable class is the predicted
+    one; the number of rows in Platt's targets is that of all classes.
     """
     checks.on_host("calibrated", model, X, y, weight)
     scores = np.asarray(models.scores_of("calibrated", model, X))
@@ -130,15 +130,15 @@ def fitted(
     codes: Int[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],
 ) -> float:
-    """The factor of least weighted log loss, see `calibrated`; O(n C) per step.
+    """The factor with the least weighted log loss; O(n C) per step.
 
-    The targets are Platt's: a class has the probability `(n + 1) / (n + 2)` where it is
-    the label, with n effective rows, and the others share the rest, so that the factor
-    is finite where the scores make no mistake.
+    The targets are Platt's: with n effective rows, the label has the probability
+    `(n + 1) / (n + 2)`, and the other classes share the rest, so the factor is finite
+    even if the scores make no mistake.
 
     Args:
-      scores: of rows that the model has not learned.
-      codes: the class of each, as an index.
+      scores: the scores of rows that the model did not learn.
+      codes: the index of the class of each row.
       weights: factors of the log losses, at least 0.
     """
     from scipy import optimize  # takes a third of a second
@@ -159,7 +159,7 @@ def fitted(
     def slope(factor):
         return weights @ np.sum(softmax(factor * columns) * columns, axis=1) - wanted
 
-    # It rises in the factor.
+    # The slope increases with the factor.
     least = most = LEAST / span
     while slope(most) < 0:
         least, most = most, 4 * most
@@ -172,12 +172,12 @@ def fitted(
 def class_columns(
     scores: Float[np.ndarray, " n *classes"],
 ) -> Float[np.ndarray, "n columns"]:
-    """One column per class, in doubles."""
+    """One column per class, in float64."""
     scores = scores.astype(np.float64)
     return np.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
 
 
 def softmax(scores: Float[np.ndarray, "n columns"]) -> Float[np.ndarray, "n columns"]:
-    """Positive numbers in proportion to the exponentials of scores, of sum 1 by row."""
+    """The softmax of each row."""
     powers = np.exp(scores - np.max(scores, axis=1, keepdims=True))
     return powers / np.sum(powers, axis=1, keepdims=True)

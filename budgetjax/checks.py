@@ -18,9 +18,9 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-# Bytes that every device has.
+# Allocations up to this many bytes are not checked.
 SMALL = 2**26
-# The extra of budgetjax that brings an optional module.
+# The extra of budgetjax that installs an optional module.
 EXTRAS = {
     "click": "cli",
     "flatbuffers": "export",
@@ -37,9 +37,9 @@ EXTRAS = {
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Static:
-    """A yes or no, or a size, that belongs to the structure of a state.
+    """A flag or a size that belongs to the structure of a state.
 
-    It is no leaf, so `jit` knows it and `vmap` leaves it alone.
+    It is not a leaf, so `jit` knows its value and `vmap` ignores it.
     """
 
     value: Any
@@ -60,7 +60,7 @@ class Name(Static):
 
 
 def needs(where: str, module: str) -> Any:
-    """An optional module, or an `ImportError` that says how to get it."""
+    """Imports an optional module; an `ImportError` tells how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -68,7 +68,7 @@ def needs(where: str, module: str) -> Any:
 
 
 def not_installed(where: str, module: str) -> ImportError:
-    """The error that says how to get an optional module."""
+    """The error that tells how to install an optional module."""
     name = module.partition(".")[0]
     package = "scikit-learn" if name == "sklearn" else name
     return ImportError(
@@ -83,9 +83,9 @@ def algorithm_of(where: str) -> Name:
 
 
 def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
-    """Raises unless this is an algorithm, and the state is one of it.
+    """Raises if this is not an algorithm, or the state is not one of it.
 
-    An algorithm without a name takes states of any.
+    An algorithm without a name takes any state.
     """
     wanted = getattr(algorithm, "name", None)
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
@@ -98,13 +98,13 @@ def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
 
 
 def named(state: Any) -> str:
-    """The kind of a thing, for messages: a state of an algorithm, or its type."""
+    """The kind of an object, for messages: the algorithm of a state, or the type."""
     name = getattr(state, "algorithm", None)
     return f"one of {name.value}" if isinstance(name, Name) else type(state).__name__
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """`value` as a NumPy array, or None where it has no value yet."""
+    """`value` as a NumPy array, or None if it is traced."""
     if isinstance(value, Tracer):
         return None
     return np.asarray(value)
@@ -117,7 +117,7 @@ def is_traced(tree: Any) -> bool:
 
 
 def on_host(where: str, *arguments: Any) -> None:
-    """Raises if arguments are traced, of a function that must look at their values."""
+    """Raises if arguments of a function that needs their values are traced."""
     if is_traced(arguments):
         raise ValueError(
             f"{where}: arguments must have values, as it runs on the host, got traced "
@@ -128,7 +128,7 @@ def on_host(where: str, *arguments: Any) -> None:
 
 
 def matrix_dtype(where: str, dtype: DTypeLike) -> None:
-    """Raises unless a kernel matrix can be inverted in this type."""
+    """Raises if a kernel matrix cannot be inverted in this dtype."""
     if jnp.finfo(dtype).eps > 1e-6:
         raise ValueError(
             f"{where}: dtype must be float32 or float64, because a kernel matrix is "
@@ -137,7 +137,7 @@ def matrix_dtype(where: str, dtype: DTypeLike) -> None:
 
 
 def written(value: Any) -> str:
-    """A value in a message: of an array its numbers, without its type."""
+    """A value as text for a message: for an array its numbers, without its dtype."""
     if not isinstance(value, np.ndarray | np.generic | jax.Array) or (
         isinstance(value, Tracer) or not isinstance(value.dtype, np.dtype)
     ):
@@ -148,7 +148,7 @@ def written(value: Any) -> str:
 
 
 def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
-    """`value` as an array of real numbers, traced or not, else a `ValueError`."""
+    """`value` as an array of real numbers, traced or not; raises otherwise."""
     if hasattr(value, "tocsr"):
         raise ValueError(
             f"{where}: {name} must be a dense array, got a sparse "
@@ -167,12 +167,12 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
         raise ValueError(
             f"{where}: {name} must hold real numbers, got dtype {value.dtype}"
         )
-    # JAX has no longer floats.
+    # JAX has no longdouble.
     return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
 def sparse(where: str, name: str, X: Any) -> Any:
-    """A matrix of `scipy.sparse` as CSR, if its numbers are real and finite."""
+    """A matrix of `scipy.sparse` as CSR; raises unless it is real and finite."""
     if not hasattr(X, "tocsr") or len(X.shape) != 2:
         raise ValueError(
             f"{where}: {name} must be a matrix of scipy.sparse, got {type(X).__name__}"
@@ -195,9 +195,9 @@ def check_finite(
     first_row: int = 0,
     names: tuple[str, ...] | None = None,
 ) -> None:
-    """Raises if an example has a value that is not finite, unless it is traced.
+    """Raises if an example has a value that is not finite; skips traced ones.
 
-    The first row has the number `first_row`, and the columns have these names, if any.
+    `first_row` is the number of the first row, and `names` are those of the columns.
     """
     if isinstance(X, Tracer):
         return
@@ -207,7 +207,7 @@ def check_finite(
                 return
         row = int(np.argmin(np.append(np.all(np.isfinite(X), axis=-1), False)))
     else:
-        # Data that an outer `jit` closes over have values too.
+        # Data closed over by an outer `jit` have values too.
         with jax.ensure_compile_time_eval():
             row = int(first_bad_row(X))
     if row < X.shape[0]:
@@ -223,16 +223,16 @@ def check_finite(
 def first_bad_row(X: jax.Array) -> jax.Array:
     """The first row with a value that is not finite, or n."""
     rows = jnp.arange(X.shape[0])
-    # A sum is finite only if all its terms are, and it reads X once.
+    # A sum is finite only if all its terms are, and reads X once.
     bad = ~jnp.isfinite(jnp.sum(X * 0, axis=1))
     return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
 
 
 def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
-    """`value` as an array of JAX of this type.
+    """`value` as a JAX array of this dtype.
 
-    A NumPy array is copied and moved: `jnp.asarray` and `jnp.zeros` compile a
-    program for every new shape.
+    A NumPy array is copied and transferred, since `jnp.asarray` and `jnp.zeros` compile
+    a program for every new shape.
     """
     if isinstance(value, jax.Array):
         return jnp.asarray(value, dtype)
@@ -242,7 +242,7 @@ def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
 
 
 def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
-    """`value` if it is an integer that fits 32 bits, or a traced one."""
+    """`value`, after a check that it is a 32-bit integer, if known."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)
     if given.shape != () or not jnp.issubdtype(given.dtype, jnp.integer):
         shown = f"{given.dtype}{list(given.shape)}"
@@ -258,9 +258,9 @@ def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
 
 
 def seed(where: str, value: Any) -> ArrayLike:
-    """`value` if it is an integer, or one drawn by a key of `jax.random`."""
+    """`value` if it is an integer, or an integer drawn by a key of `jax.random`."""
     if isinstance(value, jax.Array):
-        # Keys as `jax.random.PRNGKey` makes them are two words.
+        # Keys from `jax.random.PRNGKey` are two words.
         raw = value.dtype == jnp.uint32 and value.shape == (2,)
         key = jax.random.wrap_key_data(value) if raw else value
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
@@ -270,21 +270,21 @@ def seed(where: str, value: Any) -> ArrayLike:
 
 
 def numpy_seed(where: str, value: Any) -> int:
-    """`value` as a seed of NumPy's generators: an integer of at least 0, or a key."""
+    """`value`, an integer of at least 0 or a key, as a seed for NumPy."""
     if isinstance(value, jax.Array):
         value = int(np.asarray(seed(where, value))) & np.iinfo(np.int32).max
     return size(where, "seed", value, at_least=0)
 
 
 def flag(where: str, name: str, value: Any) -> bool:
-    """`value` if it is a yes or no that is not traced, else a `ValueError`."""
+    """`value`, after a check that it is a boolean and not traced."""
     if not isinstance(value, bool | np.bool):
         raise ValueError(f"{where}: {name} must be True or False, got {written(value)}")
     return bool(value)
 
 
 def _number(expected: str, test: Callable[[np.ndarray], Any]):
-    """A check: `value` itself, unless it is known and is not as expected."""
+    """A check that returns `value`, and raises if it is known and not as expected."""
 
     def check(where: str, name: str, value: Any) -> ArrayLike:
         if isinstance(value, Tracer):
@@ -316,7 +316,7 @@ part = _number(
 
 
 def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
-    """`value` if it is an integer of at least 1, else a `ValueError`."""
+    """`value`, after a check that it is an integer of at least 1."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)
     if not jnp.issubdtype(given.dtype, jnp.integer):
         raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
@@ -326,7 +326,7 @@ def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
 
 
 def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
-    """`value` as a Python integer of at least `at_least`, else a `ValueError`."""
+    """`value` as a Python integer, after a check that it is at least `at_least`."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
         raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
     if value < at_least:
@@ -335,7 +335,7 @@ def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
 
 
 def memory() -> float:
-    """Bytes of memory of the first device, infinite where nothing tells."""
+    """Bytes of memory of the first device; infinite if unknown."""
     known = jax.local_devices()[0].memory_stats()
     if known and "bytes_limit" in known:
         return known["bytes_limit"]
@@ -343,7 +343,7 @@ def memory() -> float:
 
 
 def host_memory() -> float:
-    """Bytes of memory of this computer, infinite where the system does not tell."""
+    """Bytes of memory of this computer; infinite if unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
@@ -351,18 +351,18 @@ def host_memory() -> float:
 
 
 def check_memory(where: str, capacity: int, arrays: Any, models: int = 1) -> None:
-    """Raises if arrays for so many slots are larger than all memory there is.
+    """Raises if arrays for the slots of models are larger than the memory.
 
     Args:
       where: the caller's name, for the message.
       capacity: slots of the support set.
-      arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with shape and type.
-      models: how many models have such arrays.
+      arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with a shape and a dtype.
+      models: the number of models with such arrays.
     """
     leaves = jax.tree.leaves(arrays)
     one = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
     needed = models * one
-    # Asking the system takes longer than to make small arrays.
+    # Asking the system takes longer than making small arrays.
     if needed > SMALL and needed > (available := memory()):
         largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
         many = f" in each of {models:,} models" if models > 1 else ""
@@ -374,7 +374,7 @@ def check_memory(where: str, capacity: int, arrays: Any, models: int = 1) -> Non
 
 
 def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:
-    """`dtype` if this JAX configuration has it and it is a float."""
+    """`dtype`, after checks that it is a float that JAX has enabled."""
     try:
         wanted = np.dtype(dtype) if dtype is not None else None
     except TypeError:
@@ -398,7 +398,7 @@ def as_leaf(
     dtype: DTypeLike,
     check: Callable[[str, str, ArrayLike], ArrayLike] | None = None,
 ) -> jax.Array:
-    """`value` as a strongly typed scalar leaf, so that new values never retrace."""
+    """`value` as a strongly typed scalar leaf, so that new values do not retrace."""
     if check is not None:
         check(where, name, value)
     if np.shape(value) != ():
@@ -415,7 +415,7 @@ def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.
     if known is not None:
         with np.errstate(over="ignore", under="ignore"):
             cast = known.astype(dtype)
-        # XLA may take a subnormal number for 0.
+        # XLA may treat a subnormal number as 0.
         lost = (known != 0) & (np.abs(cast) < jnp.finfo(dtype).tiny)
         if not np.all(np.isfinite(cast) & ~lost):
             raise ValueError(
@@ -423,5 +423,5 @@ def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.
                 f"{written(value)}"
             )
         return on_device(cast, dtype)
-    # A copy: a state can be donated, and what the caller holds stays.
+    # A copy, since a state may be donated and the caller keeps `value`.
     return jnp.array(value, dtype)

@@ -1,4 +1,4 @@
-"""Counts beyond 32 bits, in two words: JAX has no 64-bit integers unless asked."""
+"""Counts beyond 32 bits, in two words, since JAX disables int64 by default."""
 
 import operator
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import shown
 
-# What the higher word counts. A settled lower word leaves room for as much again.
+# The unit of the higher word. A settled lower word has room for another unit.
 BITS = 30
 UNIT = 2**BITS
 
@@ -29,10 +29,10 @@ def _operator(function: Callable[[Any, Any], Any]) -> Any:
 
 
 class Counter(NamedTuple):
-    """A whole number of at least 0, `high * 2^30 + low`, that reads as a number.
+    """An integer of at least 0, `high * 2^30 + low`, that acts as a number.
 
-    `int`, `float`, NumPy, differences, quotients and comparisons take it for the number
-    it is: a NumPy int64, or a float32 where it is traced.
+    `int`, `float`, NumPy, arithmetic and comparisons see its value: a NumPy int64, or a
+    float32 if it is traced.
 
     Attributes:
       high: the higher word.
@@ -49,24 +49,24 @@ class Counter(NamedTuple):
 
     @property
     def number(self) -> Any:
-        """Its value: an int64 of NumPy, or where it is traced a float32."""
+        """The value: a NumPy int64, or a float32 if it is traced."""
         if any(isinstance(word, Tracer) for word in self):
             return self.real(jnp.float32)
         high, low = (np.asarray(word, np.int64) for word in (self.high, self.low))
         return high * UNIT + low
 
     def real(self, dtype) -> Float[Array, "*models"]:
-        """Its value as a float, computed in 32 bits at least."""
+        """The value as a float, computed in at least 32 bits."""
         wide = np.promote_types(dtype, jnp.float32)
         high, low = self.high.astype(wide), self.low.astype(wide)
         return (high * UNIT + low).astype(dtype)
 
     def after(self, more: Integer[Array, "*n"] | int) -> "Counter":
-        """The counter after so many more, which it has room for; not settled."""
+        """The counter plus `more`, which must fit its lower word; not settled."""
         return self._replace(low=self.low + more)
 
     def since(self, before: "Counter") -> Integer[Array, "*models"]:
-        """How many more than before, below 2^31."""
+        """The difference from an earlier counter, below 2^31."""
         return (self.high - before.high) * UNIT + (self.low - before.low)
 
     def settled(self) -> "Counter":
@@ -74,7 +74,7 @@ class Counter(NamedTuple):
         return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))
 
     def reaches(self, other: "Counter") -> Bool[Array, "*models"]:
-        """Whether it is at least another, which is settled."""
+        """Whether it is at least another counter, which must be settled."""
         mine = self.settled()
         equal = mine.high == other.high
         return (mine.high > other.high) | (equal & (mine.low >= other.low))

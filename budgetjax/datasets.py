@@ -12,16 +12,16 @@ from budgetjax import checks, shown
 
 
 class Dataset(NamedTuple):
-    """A data set, split.
+    """A data set with a training part and a test part.
 
     Attributes:
       X_train: float32, shape `(n, num_features)`.
-      y_train: shape `(n,)`: int32, -1 and +1 for two classes, else `0 .. C-1`; real
-        float32 targets for regression.
+      y_train: shape `(n,)`: int32, -1 and +1 for two classes, otherwise `0 .. C-1`;
+        real float32 targets for regression.
       X_test: float32, shape `(m, num_features)`.
       y_test: shape `(m,)`, as `y_train`.
       num_classes: C, or 0 for regression.
-      name: as given to `load`.
+      name: the name, as passed to `load`.
     """
 
     X_train: Float[np.ndarray, "n features"]
@@ -36,9 +36,9 @@ class Dataset(NamedTuple):
 
 FOLDER_VARIABLE = "BUDGETJAX_DATA"
 BUNDLED = ("checkerboard", "digits", "waveform")
-# Rows to train and to test of a generated set; the test share of others.
+# Training and test rows of a generated set; the test fraction of others.
 GENERATED, TEST_SHARE = (20_000, 5000), 0.2
-# The numbers of sets on OpenML, and how many rows train if that is customary.
+# The ids of sets on OpenML, and the customary number of training rows, if any.
 OPENML: dict[str, tuple[int, int | None]] = {
     "banana": (1460, None),
     "covtype": (1596, None),
@@ -54,28 +54,28 @@ REGRESSION = ("cpusmall",)
 def load(name: str, *, standardise: bool = True) -> Dataset:
     """Loads a data set.
 
-    `digits` comes with scikit-learn (1,200 of its 1,797 images train), `checkerboard`
-    and `waveform` are generated (20,000 rows to train, 5,000 to test). Any other name
-    is the file `NAME.npz` in the folder of the environment variable `BUDGETJAX_DATA`,
-    or else, for `banana`, `covtype`, `electricity`, `letter`, `mnist` and `usps`, a
-    download from OpenML that scikit-learn keeps for the next time.
+    `digits` comes with scikit-learn (1,200 of its 1,797 images are for training);
+    `checkerboard` and `waveform` are generated (20,000 training rows, 5,000 test rows).
+    Any other name is the file `NAME.npz` in the folder of the environment variable
+    `BUDGETJAX_DATA`, or else, for `banana`, `covtype`, `electricity`, `letter`, `mnist`
+    and `usps`, a download from OpenML that scikit-learn caches.
 
-    A file holds `X_train, y_train, X_test, y_test`, or `X, y`; in place of an `X`, the
-    parts of a CSR matrix `X_data, X_indices, X_indptr, X_shape`, which becomes dense. A
-    set without a test part is split: a fifth of the rows, always the same, is for
-    testing; for `electricity` the last fifth.
+    A file holds `X_train, y_train, X_test, y_test`, or `X, y`. An `X` may be replaced
+    by the parts of a CSR matrix, `X_data, X_indices, X_indptr, X_shape`, which becomes
+    dense. If there is no test part, a fixed fifth of the rows is for testing; for
+    `electricity` it is the last fifth.
 
     Args:
-      name: name of the data set.
+      name: the name of the data set.
       standardise: subtract the mean of the training part and divide by its standard
-        deviation, column by column; columns that are constant there become 0.
+        deviation, column by column; columns that are constant in the training part
+        become 0.
 
     Returns:
-      A `Dataset`. Labels are in the order of the sorted original ones.
+      A `Dataset`. Labels follow the sorted order of the original ones.
 
     Raises:
-      ValueError: if there is no such set, or its file does not hold what is needed.
-      ImportError: if the set needs scikit-learn, which is not installed.
+      ValueError: if there is no such set, or its file lacks an array.
 
     Example:
       >>> from budgetjax import datasets
@@ -103,7 +103,7 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
 def checkerboard(
     num_rows: int, seed: int
 ) -> tuple[Float[np.ndarray, "n 2"], Int32[np.ndarray, " n"]]:
-    """Points on the squares of a 4 x 4 board: two classes that no hyperplane separates.
+    """Points on a 4 x 4 checkerboard: two classes that no hyperplane separates.
 
     Points are uniform on `[0, 4)^2`, centred at 2 and divided by their standard
     deviation, `4 / sqrt(12)`.
@@ -152,7 +152,7 @@ def waveform(
 
 
 def _parts(name: str) -> tuple[np.ndarray, ...]:
-    """`X, y` as they come; split, `X_train, y_train, X_test, y_test`."""
+    """`X, y`, or `X_train, y_train, X_test, y_test` if the set is split."""
     if name == "digits":
         X, y = _scikit_learn(name).load_digits(return_X_y=True)
         order = np.random.default_rng(0).permutation(len(y))
@@ -168,7 +168,7 @@ def _parts(name: str) -> tuple[np.ndarray, ...]:
         number, num_train = OPENML[name]
         openml = _scikit_learn(name)
         try:
-            # This parser does without pandas.
+            # This parser does not need pandas.
             X, y = openml.fetch_openml(
                 data_id=number, as_frame=False, return_X_y=True, parser="liac-arff"
             )
@@ -229,7 +229,7 @@ def _standardise(X_train: np.ndarray, X_test: np.ndarray) -> None:
 
 
 def _labels(name: str, y: np.ndarray) -> tuple[np.ndarray, int]:
-    """The labels in the types of a `Dataset`, and the number of classes."""
+    """The labels in the dtype of a `Dataset`, and the number of classes."""
     if name in REGRESSION:
         return y.astype(np.float32), 0
     if y.dtype.kind in "OUS":

@@ -1,4 +1,4 @@
-"""Training examples and their labels, checked once: for a step, a run, a refit."""
+"""Checks of training examples and labels, for a step, a run or a refit."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ def stream(
     weight: ArrayLike | None,
     first_row: int = 0,
 ) -> tuple[Float[Array, "n features"], Shaped[Array, "n ..."], Float[Array, " n"]]:
-    """A stream and its weights in the types of the state, checked; see `run`.
+    """Checks a stream and its weights, and casts them to the state's dtypes.
 
     `first_row` is the number of the first row, for error messages.
     """
@@ -45,7 +45,7 @@ def stream(
 def example(
     where: str, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Float[Array, " features"], Shaped[Array, "*outputs"], Float[Array, ""]]:
-    """One example in the types of the state; values are checked where known."""
+    """One example in the dtypes of the state; known values are checked."""
     size = models.num_features(where, state)
     x = checks.array(where, "x", x)
     if x.shape != (size,):
@@ -74,7 +74,7 @@ def _targets(
     rows: tuple[int, ...],
     first_row: int | None = None,
 ) -> tuple[Shaped[Array, "..."], Float[Array, "..."]]:
-    """Labels and weights of so many rows, of shapes that fit, with checked values."""
+    """Labels and weights of rows, after checks of their values."""
     given, counts = checks.concrete(y), checks.concrete(weight)
     dtype = state.expansion.vectors.dtype
     if counts is not None:
@@ -88,9 +88,9 @@ def _targets(
 def labels(
     where: str, state: Any, y: ArrayLike, rows: tuple[int, ...]
 ) -> Shaped[Array, "..."]:
-    """Labels of so many rows in the type of the state: integers for several classes.
+    """Labels of rows in the dtype of the state: integers for several classes.
 
-    One target per row becomes one per output.
+    A single target per row is repeated for every output.
     """
     columns, more = state.expansion.num_columns, models.target_shape(state)
     y = checks.array(where, "y", y)
@@ -111,11 +111,11 @@ def labels(
 def regrouped(
     pieces: Iterable[tuple[np.ndarray, ...]], rows: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Pieces of any lengths, joined and cut to one length; the last may be shorter.
+    """Regroups pieces of any lengths to one length; the last may be shorter.
 
     Args:
-      pieces: tuples of arrays with equal first axes, not changed afterwards.
-      rows: number of rows per batch.
+      pieces: tuples of arrays with equal first axes; they must not be changed later.
+      rows: the number of rows per batch.
     """
     held, count = [], 0
     for piece in pieces:
@@ -140,9 +140,9 @@ def _joined(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
 def check_weights(
     where: str, weight: np.ndarray, dtype: np.dtype, first_row: int | None = None
 ) -> None:
-    """Raises unless all weights are at least 0, and finite in the model's type."""
+    """Raises if a weight is negative, or not finite in the model's dtype."""
     good = (weight >= 0) & (weight <= jnp.finfo(dtype).max)
-    # XLA may take a subnormal number for 0.
+    # XLA may treat a subnormal number as 0.
     good &= (weight == 0) | (weight >= jnp.finfo(dtype).tiny)
     if not np.all(good):
         row = int(np.argmin(good))
@@ -155,7 +155,7 @@ def check_weights(
 def check_labels(
     where: str, state: Any, y: np.ndarray, first_row: int | None = None
 ) -> None:
-    """Raises unless all labels are the model's."""
+    """Raises if a label is not one of the model's."""
     columns, dtype = state.expansion.num_columns, state.expansion.vectors.dtype
     if models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"

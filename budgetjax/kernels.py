@@ -4,9 +4,9 @@ A kernel is a frozen dataclass. Its parameters are leaves, so they can be traced
 by `vmap` and differentiated; the class is part of the tree's structure, so it is static
 under `jit`. Kernels add and multiply: `RBF(0.1) + Linear() * RBF(2.0)`.
 
-But for the Laplacian and exact Gaussians they need only inner products and squared
-norms, so `gram` takes the squared norms of its rows where the caller has them: a kernel
-row of a stored support set is then one matrix-vector product.
+Most kernels (not the Laplacian and `exact` ones) need only inner products and squared
+norms. `gram` therefore accepts squared norms that the caller has already, which makes a
+kernel row of a stored support set one matrix-vector product.
 """
 
 import operator
@@ -32,9 +32,9 @@ def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
 def inner_products(
     X: Float[Array, "n d"], Z: Float[Array, "m d"]
 ) -> Float[Array, "n m"]:
-    """`X Z^T` at full precision: an accelerator's default would cost 3 digits of k."""
+    """`X Z^T` at full precision; the default of accelerators loses 3 digits of k."""
     if X.shape[0] == 1:
-        # The same product, as the matrix-vector product that compiles best on CPUs.
+        # The same product, in the form that compiles best on CPUs.
         return jnp.matmul(Z, X[0], precision="highest")[None]
     return jnp.matmul(X, Z.T, precision="highest")
 
@@ -53,7 +53,7 @@ def squared_distances(
 
 
 def _points(kernel: "Kernel", X: ArrayLike) -> Float[Array, "n d"]:
-    """`X` as floats of shape `(n, d)`: bytes would wrap around."""
+    """`X` as floats of shape `(n, d)`, since bytes would wrap around."""
     X = jnp.asarray(X)
     if X.ndim != 2:
         raise ValueError(
@@ -69,14 +69,14 @@ def _pair(
     X, Z = _points(kernel, X), _points(kernel, Z)
     if X.shape[1] != Z.shape[1]:
         raise ValueError(
-            f"{type(kernel).__name__}: X and Z must have as many features, got shapes "
-            f"{X.shape} and {Z.shape}"
+            f"{type(kernel).__name__}: X and Z must have equally many features, got "
+            f"shapes {X.shape} and {Z.shape}"
         )
     return X, Z
 
 
 def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
-    """A parameter in the type of the data."""
+    """A parameter in the dtype of the data."""
     value = getattr(kernel, name)
     if jnp.shape(value) != ():
         raise ValueError(
@@ -92,17 +92,17 @@ class Kernel(Parameters):
     A new kernel defines `gram` and `diag`; both may ignore the squared norms.
     """
 
-    # Whether it compares rows with examples, which then are support vectors.
+    # Whether Z are examples, so that a model has support vectors.
     of_examples: ClassVar[bool] = True
 
     @property
     def stationary(self) -> bool:
-        """Whether `k(x, z)` depends on `x - z` alone, so that all rows can be moved."""
+        """Whether `k(x, z)` depends only on `x - z`, so that rows may be shifted."""
         return False
 
     @property
     def gaussian(self) -> bool:
-        """Whether it is `exp(-||A (x - z)||^2)`: two vectors merge on their line."""
+        """Whether it is `exp(-||A (x - z)||^2)`, so that vectors can be merged."""
         return False
 
     def __init_subclass__(cls) -> None:
@@ -132,8 +132,8 @@ class Kernel(Parameters):
         Args:
           X: points, shape `(n, d)`.
           Z: points, shape `(m, d)`.
-          X_squares: `||X[i]||^2`, shape `(n,)`, computed when not given.
-          Z_squares: `||Z[j]||^2`, shape `(m,)`, computed when not given.
+          X_squares: `||X[i]||^2`, shape `(n,)`; computed if None.
+          Z_squares: `||Z[j]||^2`, shape `(m,)`; computed if None.
         """
         raise NotImplementedError
 
@@ -142,7 +142,7 @@ class Kernel(Parameters):
         X: Float[ArrayLike, "n d"],
         squares: Float[Array, " n"] | None = None,
     ) -> Float[Array, " n"]:
-        """`k(X[i], X[i])`, shape `(n,)`; `squares` are `||X[i]||^2` where known."""
+        """`k(X[i], X[i])`, shape `(n,)`; `squares` are `||X[i]||^2`, if known."""
         raise NotImplementedError
 
     def __add__(self, other: "Kernel") -> "Sum":
@@ -155,7 +155,7 @@ class Kernel(Parameters):
 def as_leaves(
     where: str, kernel: Kernel, num_features: int, dtype: DTypeLike
 ) -> Kernel:
-    """The kernel as a part of a state: its parameters are arrays of this type."""
+    """The kernel as part of a state: its parameters become arrays of this dtype."""
     check_kernel(where, "kernel", kernel)
     kernel = jax.tree_util.tree_map_with_path(
         lambda path, leaf: checks.as_leaves(
@@ -216,14 +216,15 @@ class Polynomial(Kernel):
     def _power(self, products):
         gamma = _scalar(self, "gamma", products.dtype)
         coef0 = _scalar(self, "coef0", products.dtype)
-        # A whole exponent keeps the sign of a negative base, and has no gradient. Its
-        # type is a float's because the derivative of `pow` multiplies by it.
+        # Rounded to an integer, the exponent keeps the sign of a negative base and has
+        # no gradient. It is cast to float because the derivative of `pow` multiplies by
+        # it.
         degree = _scalar(self, "degree", jnp.int32).astype(products.dtype)
         return jax.lax.pow(gamma * products + coef0, degree)
 
 
 class Stationary(Kernel):
-    """A kernel of differences, with `k(x, x) = 1`."""
+    """A kernel of `x - z`, with `k(x, x) = 1`."""
 
     @property
     def stationary(self) -> bool:
@@ -253,10 +254,10 @@ class RBF(Stationary):
     Args:
       gamma: positive, `1 / (2 sigma^2)` for a standard deviation of `sigma`; the
         convention of scikit-learn and LIBSVM.
-      exact: compute `||x - z||^2` from the differences. The default expands it into
-        inner products, which is a matrix product and several times faster, but loses
-        digits when the data lie far from the origin: at a mean of 1000 in float32 the
-        kernel is off by 0.3. Centre the data, or set this.
+      exact: compute `||x - z||^2` from the differences. The default expands it into a
+        matrix product, which is several times faster but loses digits if the data lie
+        far from the origin: at a mean of 1000 the error of the kernel in float32 is
+        0.3. Centre the data, or set this.
     """
 
     gamma: Any
@@ -297,14 +298,14 @@ class Matern(Stationary):
     r"""The Matern kernel of the distance `r = ||x - z|| / length_scale`.
 
     `exp(-r)` for nu = 1/2, `(1 + s) exp(-s)` with `s = sqrt(3) r` for 3/2, and
-    `(1 + s + s^2 / 3) exp(-s)` with `s = sqrt(5) r` for 5/2: rougher functions than
-    those of `RBF`, which is the limit.
+    `(1 + s + s^2 / 3) exp(-s)` with `s = sqrt(5) r` for 5/2. Its functions are rougher
+    than those of `RBF`, its limit for large nu.
 
     Args:
       length_scale: positive.
       nu: 0.5, 1.5 or 2.5; the convention of scikit-learn. It is static.
-      exact: as for `RBF`. The expansion takes points for equal, in float32, that are
-        nearer than a thousandth of their norm.
+      exact: as for `RBF`. In float32, the expansion treats points as equal if their
+        distance is below a thousandth of their norm.
     """
 
     length_scale: Any
@@ -322,8 +323,8 @@ class Matern(Stationary):
         X_squares = squared_norms(X) if X_squares is None else X_squares
         Z_squares = squared_norms(Z) if Z_squares is None else Z_squares
         squares = _distances(self, X, Z, X_squares, Z_squares)
-        # Of equal points a rounding is left, and its root would be large. The root has
-        # no derivative at 0, where that of k is 0 or does not exist.
+        # For equal points a rounding error is left, whose root would be large. The root
+        # has no derivative at 0, where the derivative of k is 0 or does not exist.
         rounding = 4 * jnp.finfo(squares.dtype).eps
         apart = squares > rounding * (X_squares[:, None] + Z_squares[None])
         roots = jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1)), 0)
@@ -336,7 +337,7 @@ class Matern(Stationary):
 class RationalQuadratic(Stationary):
     """The rational quadratic kernel, `(1 + ||x - z||^2 / (2 alpha l^2))^-alpha`.
 
-    A mixture of Gaussian kernels of many widths.
+    It is a mixture of Gaussian kernels of many widths.
 
     Args:
       length_scale: l, positive.
@@ -388,17 +389,17 @@ class Sigmoid(Kernel):
 
 
 class Mapped(Kernel):
-    """A kernel on linearly mapped points, `k(x W, z W)`: a metric, or fewer features.
+    """A kernel on linearly mapped points, `k(x W, z W)`; W is a metric or reduces d.
 
-    Cost of a kernel row beside the kernel's own: O(B d) for a vector W, O(B d r) for a
-    matrix. Where W is a matrix that does not change, map the rows once instead.
+    A kernel row costs an additional O(B d) for a vector W, and O(B d r) for a matrix.
+    If W is a fixed matrix, map the rows once instead.
 
     Args:
-      kernel: for points of r features; for a metric `RBF(1.0)`.
-      matrix: W, shape `(d, r)`, or `(d,)` for one factor per feature. A leaf: it can be
-        traced, swept and learned.
-      mapped_vectors: whether Z is of mapped points already, `k(x W, z)`: only to
-        predict by a model of `budgetjax.compact`.
+      kernel: a kernel for points of r features; `RBF(1.0)` for a metric.
+      matrix: W, shape `(d, r)`, or `(d,)` for one factor per feature. It is a leaf, so
+        it can be traced, swept and learned.
+      mapped_vectors: whether Z holds mapped points already, `k(x W, z)`, as in a model
+        from `budgetjax.compact`, which only predicts.
     """
 
     kernel: Kernel
@@ -448,7 +449,7 @@ class Normalized(Kernel):
     """Any kernel scaled to `k(x, x) = 1`: `k(x, z) / sqrt(k(x, x) k(z, z))`.
 
     It is 0 where `k(x, x) = 0` (the zero vector under a linear kernel). The bounds of
-    the Perceptron and the Forgetron ask for `k(x, x) <= 1`.
+    the Perceptron and the Forgetron need `k(x, x) <= 1`.
     """
 
     kernel: Kernel
@@ -478,7 +479,7 @@ def _inverse_norms(diag: Float[Array, " n"]) -> Float[Array, " n"]:
 
 
 class Combination(Kernel):
-    """The kernel of two kernels whose values are combined, by a sum or a product."""
+    """A kernel that combines the values of two kernels, by a sum or a product."""
 
     left: Kernel
     right: Kernel
@@ -516,7 +517,7 @@ def _cubic(gamma: Any) -> Polynomial:
     return Polynomial(3, gamma, 0.0)
 
 
-# Those with a gamma by their names in scikit-learn, with its defaults.
+# Kernels with a gamma, by their names in scikit-learn and with its defaults.
 NAMED: dict[str, Callable[[Any], Kernel]] = {
     "rbf": RBF,
     "laplacian": Laplacian,

@@ -1,13 +1,14 @@
 """Margins, and the losses that optax lacks.
 
-One function serves two classes and more. A binary model has one column of scores and
-labels -1 and +1; a multi-class model has one column per class and labels `0 .. C-1`.
+The same functions serve two or more classes. A binary model has one column of scores
+and labels -1 and +1; a multi-class model has one column per class and labels
+`0 .. C-1`.
 
 A loss is a function of a model's scores and one target: the score is a scalar, shape
-`()`, for a model with one column, and has shape `(C,)` otherwise. The losses of
+`()`, for a model with one column, and has shape `(C,)` otherwise. Losses of
 `optax.losses` are such functions too, for example `optax.losses.squared_error` and
-`optax.losses.huber_loss` for regression. A model with several real outputs gives scores
-and targets of shape `(num_outputs,)`, and the values of its loss are summed.
+`optax.losses.huber_loss` for regression. For a model with several real outputs, scores
+and targets have shape `(num_outputs,)`, and the values of the loss are summed.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,17 +26,17 @@ from budgetjax import checks
 from budgetjax.checks import Name
 from budgetjax.shapes import Flag, Label, Scalar, Score, Target
 
-# What scores mean, which a loss and a model say: labels by their signs or the largest;
-# these, and by the softmax or sigmoid their probabilities; values; logarithms of them.
+# The meaning of scores, set by a loss or a model: labels by sign or argmax; labels with
+# probabilities by sigmoid or softmax; values; logarithms of values.
 LABELS, SOFTMAX, IDENTITY, EXP = map(Name, ("labels", "softmax", "identity", "exp"))
-# The attribute by which a loss says it.
+# The attribute of a loss that holds it.
 INVERSE_LINK = "__budgetjax_inverse_link__"
 
 
 def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
-    """Marks a loss whose targets are class labels, as those of `hinge` are.
+    """Marks a loss whose targets are class labels.
 
-    A model with such a loss is a classifier, with any other a regressor.
+    A model with such a loss is a classifier; with any other loss it is a regressor.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -48,9 +49,9 @@ def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def of_logarithms(loss: Callable[..., Array]) -> Callable[..., Array]:
-    """A decorator: the scores of this loss are logarithms of the predicted values.
+    """Marks a loss whose scores are logarithms of the predicted values.
 
-    A model with it is a regressor, and predicts `exp(f(x))`.
+    A model with such a loss is a regressor, and predicts `exp(f(x))`.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -63,15 +64,15 @@ def of_logarithms(loss: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def margin(score: Score, y: Target) -> Scalar:
-    """How far the label's score is ahead: `y f`, or `f^(y) - f^(r)`.
+    """The margin of the label: `y f`, or `f^(y) - f^(r)`.
 
-    `r` is the best of the other classes. A margin of at most 0 is a mistake, so a zero
-    score is one.
+    `r` is the best other class. A margin of at most 0 is a mistake, so a zero score is
+    one.
 
     Args:
       score: `f(x)`, shape `(1,)` or `(C,)`.
       y: the label, -1 or +1, or an integer in `0 .. C-1`; or several real targets,
-        whose margin is the least of `y f`.
+        whose margin is the minimum of `y f`.
 
     Returns:
       A scalar.
@@ -84,15 +85,15 @@ def margin(score: Score, y: Target) -> Scalar:
 
 
 def mistaken(score: Score, y: Target) -> Flag:
-    """Whether the label's score is not ahead; true of a score that is not a number."""
+    """Whether the margin is not positive; True for a score that is NaN."""
     return ~(margin(score, y) > 0)
 
 
 def direction(score: Score, y: Label) -> Score:
-    """The coefficients that raise the margin: the gradient of `margin` in `score`.
+    """The gradient of `margin` with respect to `score`.
 
-    `+y` for a binary label; `+1` in column `y` and `-1` in column `r` for a class. On
-    ties `r` is the lowest index.
+    It is `y` for a binary label, and `+1` in column `y` and `-1` in column `r` for a
+    class. On ties, `r` is the lowest index.
     """
     if score.shape[0] == 1:
         return jnp.reshape(y, (1,)).astype(score.dtype)
@@ -110,8 +111,8 @@ def _others(score: Score, y: Integer[Array, ""]) -> Score:
 def hinge(score: Float[Array, "*columns"], y: Label) -> Scalar:
     """`max(0, 1 - margin)`, the loss of support vector machines.
 
-    Its gradient is minus `direction` where the margin is below 1, so that of several
-    best rivals the lowest moves, and no other.
+    Its gradient is `-direction` if the margin is below 1, so on ties only the lowest of
+    the best rivals changes.
     """
     score = jnp.atleast_1d(score)
     ahead = jnp.dot(jax.lax.stop_gradient(direction(score, y)), score)
@@ -127,7 +128,7 @@ def logistic(score: Float[Array, "*columns"], y: Label) -> Scalar:
 
 setattr(logistic, INVERSE_LINK, SOFTMAX)
 
-# Losses of optax whose targets are labels as they are here.
+# Losses of optax that take labels in the same form.
 OF_OPTAX = (
     (optax.losses.softmax_cross_entropy_with_integer_labels, SOFTMAX),
     (optax.losses.hinge_loss, LABELS),
@@ -137,14 +138,14 @@ OF_OPTAX = (
 
 
 def inverse_link(loss: Callable[..., Array]) -> Name:
-    """What the scores of a loss mean, as it says, or else values."""
+    """The meaning of the scores of a loss; values if it is not marked."""
     loss = unwrap(loss)
     usual = next((link for known, link in OF_OPTAX if loss is known), IDENTITY)
     return getattr(loss, INVERSE_LINK, usual)
 
 
 def takes_labels(loss: Callable[..., Array]) -> bool:
-    """Whether the targets of a loss are labels, as it says, or else any numbers."""
+    """Whether the targets of a loss are labels, not numbers."""
     return inverse_link(loss) in (LABELS, SOFTMAX)
 
 
@@ -153,8 +154,8 @@ def _named(loss: Callable[..., Array]) -> str:
 
 
 def unwrap(loss: Any) -> Callable[..., Array]:
-    """The function inside a loss: without its numbers, units and limits."""
-    # JAX keeps a partial function of Python in a wrapper of its own.
+    """The function inside a loss, without its parameters, units and limits."""
+    # JAX wraps a partial function of Python.
     while inner := getattr(loss, "func", getattr(loss, "fun", None)):
         loss = loss.keywords["loss"] if inner in AROUND else inner
     return loss
@@ -172,9 +173,9 @@ def huber(
 ) -> Float[Array, "*outputs"]:
     """`(f - y)^2 / 2` up to an error of one deviation, and linear beyond it.
 
-    In a stream the deviation is that of the targets, which must be 1, as estimators
-    make it. A refit takes 1.35 deviations of most errors, as Huber (1981) and
-    scikit-learn's `HuberRegressor` do. With a bound of your own, in the unit of the
+    In a stream the deviation is that of the targets, which must be 1; estimators scale
+    targets to it. A refit uses 1.35 robust deviations of the errors, as Huber (1981)
+    and scikit-learn's `HuberRegressor` do. To set a bound yourself, in the unit of the
     targets: `jax.tree_util.Partial(optax.losses.huber_loss, delta=bound)`.
     """
     return optax.losses.huber_loss(score, y)
@@ -184,9 +185,9 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
     """The pinball loss: `level (y - f)` if `f < y`, else `(1 - level) (f - y)`.
 
     Args:
-      level: which quantile of y to learn, between 0 and 1; or several, shape
-        `(num_outputs,)`, for a model with one output per level. A leaf, which can be
-        swept.
+      level: the quantile of y to learn, between 0 and 1; or several, shape
+        `(num_outputs,)`, for a model with one output per level. It is a leaf, which can
+        be swept.
     """
     if isinstance(level, list | tuple):
         given = np.asarray(level)
@@ -206,8 +207,8 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
     """`max(0, |f - y| - epsilon)`, the loss of support vector regression.
 
     Args:
-      epsilon: half the width of the tube in which nothing is learned, at least 0; a
-        leaf, which can be swept.
+      epsilon: half the width of the tube in which errors cost nothing, at least 0. It
+        is a leaf, which can be swept.
     """
     checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
     return Partial(_outside_tube, epsilon=epsilon)
@@ -222,10 +223,10 @@ def _outside_tube(score, y, epsilon):
 def poisson(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
-    """`exp(f) - y f`, of counts and all whose variance grows as their mean `exp(f)`.
+    """`exp(f) - y f`, for counts, whose variance grows with their mean `exp(f)`.
 
-    Its gradient grows as exp does: learn targets in units of their mean, with small
-    steps.
+    Its gradient grows exponentially with f: learn targets in units of their mean, with
+    small steps.
     """
     return jnp.exp(score) - y * score
 
@@ -234,14 +235,14 @@ def poisson(
 def gamma(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
-    """`f + y exp(-f)`, of numbers above 0 whose deviation grows as their mean."""
+    """`f + y exp(-f)`, for positive targets whose deviation grows with their mean."""
     return score + y * jnp.exp(-score)
 
 
 def known_targets(
     loss: Callable[..., Array], y: Shaped[np.ndarray, "n ..."]
 ) -> tuple[Bool[np.ndarray, "n ..."], str]:
-    """Which numbers a loss takes, and in words which."""
+    """Which targets are valid for a loss, and the condition in words."""
     if unwrap(loss) is poisson:
         return y >= 0, "at least 0 for a poisson loss"
     if unwrap(loss) is gamma:
@@ -250,7 +251,7 @@ def known_targets(
 
 
 def _rounded(error: Array, width: Any) -> Any:
-    """`max(0, error)`, with its kink rounded over errors of about this width."""
+    """`max(0, error)`, with its kink smoothed over about this width."""
     return width * jax.nn.softplus(error / width)
 
 
@@ -268,13 +269,14 @@ def _smooth_tube(score, y, epsilon, width):
 
 
 def _huber_of_errors(score, y, width):
-    # A refit ends with a width of 0.05 deviations of the errors: with a bound of 1.35.
+    # A refit ends with a width of 0.05 deviations of the errors, so with a bound of
+    # 1.35.
     return optax.losses.huber_loss(score, y, delta=27 * width)
 
 
 SQUARED = (optax.losses.squared_error, optax.losses.l2_loss)
-# Losses with kinks, and what they are where `max(0, u)` is `w log(1 + exp(u / w))`; and
-# one whose kink in the slope goes by the errors.
+# Losses with kinks and their smooth forms, with `w log(1 + exp(u / w))` in place of
+# `max(0, u)`; and a loss whose kink in the slope depends on the errors.
 SMOOTH = {
     absolute: _smooth_absolute,
     _pinball: _smooth_pinball,
@@ -284,21 +286,21 @@ SMOOTH = {
 
 
 def has_kinks(loss: Any) -> bool:
-    """Whether it is a loss of this module that a refit smooths by the errors."""
+    """Whether a refit smooths this loss, by a width that depends on the errors."""
     return unwrap(loss) in SMOOTH
 
 
 def is_robust(loss: Any) -> bool:
-    """Whether it is a known loss that grows like the error: few outliers say little."""
+    """Whether a loss is known to grow linearly, so that few outliers matter little."""
     return has_kinks(loss) or unwrap(loss) is optax.losses.huber_loss
 
 
 def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> bool:
-    """Whether a loss depends on score less target only: both may be shifted and scaled.
+    """Whether a loss depends only on score minus target, so that both may be shifted.
 
     Args:
       loss: a function of a score and a target.
-      shape: that of both.
+      shape: the shape of both.
     """
     if is_robust(loss) or unwrap(loss) in SQUARED:
         return True
@@ -314,15 +316,15 @@ def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> b
 def in_units(
     loss: Callable[..., Array], unit: ArrayLike, power: int = 2
 ) -> Callable[..., Array]:
-    """`loss(u f, u y) / u^power`: a loss of scores and targets in a unit of their own.
+    """`loss(u f, u y) / u^power`, for scores and targets in units of u.
 
-    Divided by `u^2` it is the same problem beside the squared norm of `f`. Where a loss
-    has kinks, divided by `u` it has the slopes of the loss itself.
+    Divided by `u^2`, the problem with the squared norm of `f` stays the same. Divided
+    by `u`, a loss with kinks keeps its slopes.
 
     Args:
       loss: a function of differences.
       unit: u, above 0, or shape `(num_outputs,)`.
-      power: of u.
+      power: the power of u.
     """
     if unwrap(loss) is huber or (power == 2 and unwrap(loss) in SQUARED):
         return loss
@@ -334,7 +336,7 @@ def _of_units(score, y, loss, unit, factor):
 
 
 def limit_slope(loss: Callable[..., Array], most: float) -> Partial:
-    """A loss with the slopes of this one, up to a limit: steps of a stream are finite.
+    """A loss with the slopes of this one, clipped, which bounds the steps of a stream.
 
     Its values are not those of the loss.
     """
@@ -355,13 +357,15 @@ def _partial(loss: Callable[..., Array]) -> Partial:
 
 
 def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
-    """A loss that `has_kinks`, convex as it was, and with all derivatives.
+    """A smooth form of a loss that `has_kinks`; convex too.
 
-    It differs by at most `2 log(2) width`, and tends to the loss as `width` does to 0.
+    It differs by at most `2 log(2) width`, and converges to the loss as `width` goes to
+    0.
 
     Args:
       loss: one that `has_kinks`.
-      width: errors over which a kink is rounded, above 0, or shape `(num_outputs,)`.
+      width: the width over which a kink is smoothed, above 0, or shape
+        `(num_outputs,)`.
 
     References:
       Zheng (2011), "Gradient descent algorithms for quantile regression with smooth
@@ -377,7 +381,7 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
 
 
 def gradient(loss: Callable[..., Array], score: Score, y: Target) -> Score:
-    """The derivative of a loss in the scores, shape `(columns,)`."""
+    """The gradient of a loss with respect to the scores, shape `(columns,)`."""
     if score.shape[0] == 1:
         return jax.grad(loss)(score[0], y)[None]
     return jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
@@ -390,10 +394,10 @@ def as_leaves(
     dtype: DTypeLike,
     num_outputs: int = 1,
 ) -> Callable[..., Array]:
-    """A loss as a part of a state, if it is one for these targets.
+    """A loss as part of a state, after a check that it suits the targets.
 
-    Its numbers become leaves, of shape `()` or `(num_outputs,)`. None is the hinge, or
-    of real targets the squared error.
+    Its parameters become leaves, of shape `()` or `(num_outputs,)`. None is the hinge
+    loss, or the squared error for real targets.
     """
     usual = optax.losses.squared_error if num_classes is None else hinge
     given = usual if loss is None else loss

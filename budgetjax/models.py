@@ -1,9 +1,9 @@
-"""Models: scores, predictions and support vectors, the same for every kind.
+"""Scores, predictions and support vectors of every kind of model.
 
 A model is the state of an online algorithm, or anything else with a `kernel` and an
-`expansion`; a `KernelModel`, the result of a kernel solver; a `LinearModel`; one of
-these in a `Labelled`, which takes raw rows; or an object with one of them as its
-`model`, such as the solution of a solver.
+`expansion`; a `KernelModel`, from a kernel solver; a `LinearModel`; one of these in a
+`Labelled`, which takes raw rows; or an object that has one of them as its `model`, such
+as the solution of a solver.
 """
 
 import dataclasses
@@ -25,23 +25,23 @@ from budgetjax.checks import Name
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
-# Rows scored at once: their kernel rows fit in a CPU's cache.
+# Rows per block of scores: their kernel rows fit in a CPU's cache.
 PREDICTION_BLOCK = 1024
-# Limits of the rows that go to the device at once, and of their numbers.
+# Limits for the rows that go to the device at once, and for their values.
 FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
 
 
 def decision_function(model: Any, X: Any) -> Any:
     """The scores `f(x)` of every row; O(n B d).
 
-    The rows are taken in blocks, so a million of them never build an `(n, B)` matrix.
+    Rows are scored in blocks, so that no `(n, B)` matrix is built.
 
     Args:
       model: the state of an online algorithm, a `KernelModel`, a `LinearModel`, a
         `Labelled`, or the result of `solve` or `fit_stream`.
       X: shape `(n, num_features)`; for a `LinearModel` also a matrix of `scipy.sparse`
-        or `SparseRows`. A `Labelled` takes raw rows, sparse ones too, and looks up the
-        columns of a data frame by their names, if it has learned from named ones.
+        or `SparseRows`. A `Labelled` takes raw rows, also sparse ones, and finds the
+        columns of a data frame by name if it was trained on named columns.
 
     Returns:
       Shape `(n,)` for a model with one column of coefficients, else `(n, columns)`; a
@@ -62,13 +62,11 @@ def predict(model: Any, X: Any) -> Any:
       X: as for `decision_function`.
 
     Returns:
-      The scores of a regressor, or their exponentials where the loss says so, shape
-      `(n,)`, or `(n, num_outputs)` where it has several; else integers, shape `(n,)`:
-      -1 or +1, where a score of 0 gives -1, or the class of the largest score, the
-      lowest of equal ones. A `Labelled` gives the labels of the data.
-
-    Raises:
-      ValueError: as `decision_function`.
+      For a regressor the scores, or their exponentials if the scores of its loss are
+      logarithms, shape `(n,)`, or `(n, num_outputs)` for several outputs. For a
+      classifier integers, shape `(n,)`: -1 or +1 (-1 for a score of 0), or the class
+      with the largest score, the lowest on ties. A `Labelled` returns the labels of the
+      data.
     """
     return decided(model, scores_of("predict", model, X))
 
@@ -81,8 +79,8 @@ class KernelModel(NamedTuple):
       vectors: the support vectors, shape `(m, d)`.
       coefficients: shape `(m,)`, or `(m, C)` for C classes or outputs.
       bias: a scalar, or shape `(C,)`; 0 for a model without one.
-      inverse_link: what the scores mean: `budgetjax.losses.LABELS`; `SOFTMAX`, labels
-        with probabilities; `IDENTITY`, values; or `EXP`, logarithms of values.
+      inverse_link: the meaning of the scores: `budgetjax.losses.LABELS`; `SOFTMAX`,
+        labels with probabilities; `IDENTITY`, values; or `EXP`, logarithms of values.
     """
 
     kernel: Kernel
@@ -112,17 +110,17 @@ class LinearModel(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """A model of raw rows, which it scales, with the labels of the data.
+    """A model that takes raw rows, scales them, and returns the labels of the data.
 
     Attributes:
-      model: a model of scaled rows; or a tuple of binary ones, one per class.
+      model: a model of scaled rows, or a tuple of binary models, one per class.
       scaling: the mean and variance of the features; None if they are not scaled.
-      classes: the labels, in the order of the scores, shape `(C,)`; None for those of
-        the learner, and for regressors.
-      feature_names: names of the columns, where they are known.
+      classes: the labels, in the order of the scores, shape `(C,)`; None for the labels
+        of the learner, and for regressors.
+      feature_names: names of the columns, if known.
       intercept: a number added to all scores, or shape `(num_outputs,)`.
-      unit: a number that multiplies them before, or shape `(num_outputs,)`.
-      calibration: the factor of the scores whose softmax, or sigmoid, is the
+      unit: a factor of all scores, applied before, or shape `(num_outputs,)`.
+      calibration: the factor of the scores in the sigmoid or softmax that gives
         probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
     """
 
@@ -183,20 +181,20 @@ def labels_of(model: Any) -> np.ndarray | None:
 
 
 def fills(model: Any) -> bool:
-    """Whether a NaN in a row stands for the mean of its feature."""
+    """Whether a NaN in a row is replaced by the mean of its feature."""
     scaling = labelled(model).scaling
     return scaling is not None and scaling.fills
 
 
 def inverse_link(model: Any) -> Name:
-    """What the scores of a model mean, which its loss says while it learns."""
+    """The meaning of the scores of a model, which a learner takes from its loss."""
     model = innermost(model)
     loss = getattr(model, "loss", losses.hinge)
     return getattr(model, "inverse_link", losses.inverse_link(loss))
 
 
 def approximate_link(model: Any) -> Name:
-    """What scores near those of a model mean: they give no probabilities."""
+    """The meaning of approximate scores of a model, which give no probabilities."""
     link = inverse_link(model)
     return losses.LABELS if link == losses.SOFTMAX else link
 
@@ -215,7 +213,7 @@ def num_columns(model: Any) -> int:
 
 
 def target_shape(model: Any) -> tuple[int, ...]:
-    """The shape of one target: `()`, or `(num_outputs,)` where there are several."""
+    """The shape of one target: `()`, or `(num_outputs,)` for several."""
     if not is_regressor(model):
         return ()
     columns = num_columns(model)
@@ -223,7 +221,7 @@ def target_shape(model: Any) -> tuple[int, ...]:
 
 
 def target_dtype(state: Any) -> np.dtype:
-    """The type of a state's targets: integers for several classes."""
+    """The dtype of a state's targets: integers for several classes."""
     integers = state.expansion.num_columns > 1 and not is_regressor(state)
     return np.dtype(np.int32 if integers else state.expansion.vectors.dtype)
 
@@ -231,7 +229,7 @@ def target_dtype(state: Any) -> np.dtype:
 def support(model: Any) -> Support:
     """The support vectors, true coefficients and mask of a model.
 
-    Works on a single state and on states stacked by `jax.vmap`.
+    It works on a single state and on states stacked by `jax.vmap`.
 
     Args:
       model: a model as for `decision_function`.
@@ -240,8 +238,8 @@ def support(model: Any) -> Support:
       A `Support`. Free slots are zero.
 
     Raises:
-      ValueError: if the model has no support vectors: it is linear, or its features are
-        random (`budgetjax.fourier`).
+      ValueError: if the model has no support vectors because it is linear or its
+        features are random (`budgetjax.fourier`).
     """
     model = inner(model)
     if isinstance(model, Labelled):
@@ -281,33 +279,32 @@ def prune(
     *,
     weight: ArrayLike | None = None,
 ) -> Any:
-    """The model with its `size` largest coefficients only; O(m log m).
+    """The model reduced to its `size` largest coefficients; O(m log m).
 
-    At the optimum of an SVM, on a budget or not, more coefficients matter than one
-    would like. A model that has lost some is shifted, so give the training set too:
-    then the bias is the one of fewest errors on it, in the middle between two scores.
-    `budgetjax.refit` of the result solves for its coefficients anew, which saves far
-    more: of an SVM on a budget of 1,000 MNIST digits, 100 vectors then make 10 percent
-    errors, and 41 with the coefficients that they had.
+    At the optimum of an SVM, many small coefficients matter, and removing them shifts
+    the scores. Pass the training set too to choose the bias with the fewest errors on
+    it, midway between two scores. `budgetjax.refit` of the result recomputes the
+    coefficients, which helps far more: an SVM with 1,000 MNIST digits, pruned to 100
+    vectors, makes 41 percent errors with the old coefficients and 10 after a refit.
 
-    Cost: with a training set, O(n size d) more.
+    Cost: a training set adds O(n size d).
 
     Args:
       model: a model with support vectors.
-      size: support vectors to keep, at least 1; all, if the model has no more.
-      X: examples by which to find the bias, shape `(n, num_features)`; None keeps it.
+      size: the number of support vectors to keep, at least 1; all if the model has
+        fewer.
+      X: examples for choosing the bias, shape `(n, num_features)`; None keeps it.
       y: their labels, two classes, shape `(n,)`.
       weight: their weights, at least 0, shape `(n,)`.
 
     Returns:
-      A `KernelModel`, whose vectors are in their former order; in a `Labelled` if that
-      was given. With several columns the sums of squares are compared; the first of
-      equal ones are kept.
+      A `KernelModel` with the vectors in their old order; in a `Labelled` if `model` is
+      one. With several columns, the norms of the coefficients are compared; on ties the
+      first vectors are kept.
 
     Raises:
-      ValueError: if `size` is not an integer of at least 1, or the model has no support
-        vectors; with a training set, if that does not fit or the model is not one of
-        two classes.
+      ValueError: if `size` is not an integer of at least 1, the model has no support
+        vectors, or a training set is invalid or the model has more than two classes.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -358,16 +355,16 @@ def least_shift(
     codes: Int32[np.ndarray, " n"],
     masses: Float[np.ndarray, " n"],
 ) -> float:
-    """The number that, added to all scores, leaves the least weight of errors.
+    """The shift of all scores that minimises the weight of errors.
 
-    In the middle between two scores, the lowest two of equally good ones; O(n log n).
-    The codes are 0 and 1, and the masses the weights of their errors.
+    It is midway between two scores, the lowest pair on ties; O(n log n). The codes are
+    0 and 1, and the masses are the weights of the examples.
     """
     order = np.argsort(scores, kind="stable")
     scores, codes, masses = scores[order], codes[order], masses[order]
-    # Errors where all up to each score are called negative, or none is.
+    # Errors if all examples up to each score, or none, are classified as negative.
     errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))
-    # No threshold parts equal scores.
+    # No threshold separates equal scores.
     errors[1:-1][scores[1:] == scores[:-1]] = np.inf
     beyond = np.concatenate([[scores[0] - 1], scores, [scores[-1] + 1]])
     best = int(np.argmin(errors))
@@ -386,24 +383,23 @@ def length(where: str, model: Any) -> float:
 
 
 def own_values(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
-    """The values of f, without the bias, at its own support vectors; O(m^2 d)."""
+    """The values of f, without the bias, at the model's support vectors; O(m^2 d)."""
     unbiased = model._replace(bias=jnp.zeros_like(model.bias))
     return scores_of(where, unbiased, model.vectors)
 
 
 def compact(model: Any) -> Any:
-    """The model in as few numbers as predict the same; O(m d r).
+    """A smaller model with the same predictions; O(m d r).
 
-    Only the support vectors and their coefficients are kept, and under a
-    `budgetjax.Mapped` kernel to r < d features the vectors as mapped points: m r + d r
-    numbers in place of m d + d r. It predicts, and can be saved, but not learn: a map
-    that is still learned needs the vectors themselves.
+    Only the support vectors and their coefficients are kept. Under a `budgetjax.Mapped`
+    kernel to r < d features, the vectors are stored as mapped points: m r + d r numbers
+    in place of m d + d r. The model can predict and be saved, but not learn.
 
     Args:
       model: a model with support vectors.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if that was given.
+      A `KernelModel`; in a `Labelled` if `model` is one.
 
     Raises:
       ValueError: if the model has no support vectors.
@@ -436,7 +432,7 @@ def compact(model: Any) -> Any:
 
 
 def all_of(model: Any) -> KernelModel:
-    """A state, or a kernel model, with all its support vectors and no free slots."""
+    """A state or kernel model as a `KernelModel`, without free slots."""
     vectors, coefficients, mask = map(np.asarray, support(model))
     vectors, coefficients = vectors[mask], flat(coefficients[mask])
     zeros = np.zeros(coefficients.shape[1:], vectors.dtype)
@@ -446,7 +442,7 @@ def all_of(model: Any) -> KernelModel:
 
 
 def each_part(function: Callable[[Any], Any], model: Labelled) -> Any:
-    """What a function makes of the model inside, or of every one of several."""
+    """Applies a function to the model inside, or to each of several."""
     parts = model.model
     return tuple(map(function, parts)) if type(parts) is tuple else function(parts)
 
@@ -463,7 +459,7 @@ def of_coefficients(
     coefficients: Float[Array, " n"],
     bias: Float[Array, ""],
 ) -> KernelModel:
-    """The model of the examples whose coefficient is not 0. Not to be traced."""
+    """The model of the examples with nonzero coefficients; it cannot be traced."""
     dtype = coefficients.dtype
     signed = np.asarray(y, dtype) * np.asarray(coefficients)
     active = np.flatnonzero(signed)
@@ -500,44 +496,44 @@ def num_features(where: str, model: Any) -> int:
 def rows(
     where: str, X: Any, num_features: int, dtype: np.dtype
 ) -> Float[Array, "n features"]:
-    """Rows in the type of a model, if they fit it; they need not be finite."""
+    """Rows in the dtype of a model; checks their shape, not that they are finite."""
     X = checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features)
     return checks.on_device(X, dtype)
 
 
 def flat(scores: Array | np.ndarray) -> Any:
-    """Scores without the last axis, where the model has one column."""
+    """Scores, without the last axis if the model has one column."""
     return scores[..., 0] if scores.shape[-1] == 1 else scores
 
 
 def innermost(model: Any) -> Any:
-    """The state, kernel model or linear model inside; the first of several."""
+    """The state, kernel model or linear model inside, or the first of several."""
     while hasattr(model, "model"):
         model = model.model
     return model[0] if type(model) is tuple else model
 
 
 def with_innermost(model: Any, new: Any) -> Any:
-    """The same with another state or model inside."""
+    """The model with another state or model inside."""
     if not hasattr(model, "model"):
         return new
     return model._replace(model=with_innermost(model.model, new))
 
 
 def with_intercept(model: Any, more: float | np.ndarray) -> Any:
-    """The same with so much added to the scores of the model in the `Labelled`."""
+    """The model with `more` added to the scores of the model in the `Labelled`."""
     known = labelled(model)
     return _with_labels(model, intercept=known.intercept + known.unit * more)
 
 
 def with_calibration(model: Any, factor: float | None) -> Any:
-    """The same, in a `Labelled`, with this calibration, or without one for None."""
+    """The model, in a `Labelled`, with this calibration; None removes it."""
     return _with_labels(model, calibration=factor)
 
 
 def _with_labels(model: Any, **changes: Any) -> Any:
-    """The same with these fields in the `Labelled` inside, or in one around it."""
+    """The model with these fields in its `Labelled`, or in a new one around it."""
     if isinstance(getattr(model, "model", None), Labelled):
         return model._replace(model=model.model._replace(**changes))
     whole = model if isinstance(model, Labelled) else Labelled(model)
@@ -545,23 +541,23 @@ def _with_labels(model: Any, **changes: Any) -> Any:
 
 
 def labelled(model: Any) -> Labelled:
-    """The `Labelled` in a model, or one around it."""
+    """The `Labelled` in a model, or a new one around it."""
     model = inner(model)
     return model if isinstance(model, Labelled) else Labelled(model)
 
 
 def scaled(where: str, model: Labelled, X: Any) -> np.ndarray:
-    """Raw rows as the model inside takes them."""
+    """Raw rows in the form that the model inside takes."""
     return _dense(model, _taken(where, model, X))
 
 
 def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray:
-    """Targets as the model inside takes them.
+    """Targets in the form that the model inside takes.
 
-    `first_row` is the number of the first, for error messages.
+    `first_row` is the number of the first row, for error messages.
 
     Raises:
-      ValueError: if a target is no label of the model.
+      ValueError: if a target is not a label of the model.
     """
     y = np.asarray(y)
     if model.classes is None:
@@ -578,7 +574,7 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
 def known_codes(
     where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
 ) -> Int32[np.ndarray, " n"]:
-    """The index of each label among the classes, or a `ValueError`."""
+    """The index of each label among the classes; raises if one is unknown."""
     codes = codes_of(classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
@@ -592,7 +588,7 @@ def known_codes(
 def codes_and_weights(
     where: str, model: Any, num_rows: int, y: Any, weight: Any
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """The index of each label of so many rows, and their weights, checked."""
+    """The index of each row's label, and the weights, after checks."""
     known, y, expected = labels_of(model), np.asarray(y), (num_rows,)
     if known is None:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
@@ -611,7 +607,7 @@ def codes_and_weights(
 
 
 def unit_of_targets(model: Any) -> Any:
-    """How much of a target is 1 for the model inside."""
+    """The unit of the targets that the model inside sees."""
     model = labelled(model)
     exponentiates = inverse_link(model) == losses.EXP
     return np.exp(model.intercept) if exponentiates else model.unit
@@ -636,7 +632,7 @@ def codes_of(
 def padded(
     array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
 ) -> Shaped[np.ndarray, "length ..."]:
-    """The array with more rows of one value."""
+    """The array padded to this length with rows of one value."""
     more = np.full((length - len(array), *array.shape[1:]), value, array.dtype)
     return np.concatenate([array, more]) if len(more) else array
 
@@ -644,9 +640,9 @@ def padded(
 def block_size(num_rows: int, num_features: int) -> int:
     """The number of rows per block, a power of two.
 
-    All blocks of a call have one size, the last one padded, and few sizes ever occur,
-    so that few programs are compiled. At most a quarter of the work is padding, from
-    256 rows on.
+    All blocks of a call have the same size (the last one is padded), and few sizes
+    occur at all, so few programs are compiled. From 256 rows on, at most a quarter of
+    the work is padding.
     """
     quarter = _power_of_two(num_rows // 4)
     most = _power_of_two(MOST_NUMBERS // max(1, num_features))
@@ -666,7 +662,7 @@ def inner(model: Any) -> Any:
 
 
 def dtype_of(model: Any) -> np.dtype:
-    """The type of a model's rows."""
+    """The dtype of a model's rows."""
     model = innermost(model)
     if isinstance(model, LinearModel):
         return model.weights.dtype
@@ -674,7 +670,7 @@ def dtype_of(model: Any) -> np.dtype:
 
 
 def _taken(where: str, model: Labelled, X: Any) -> Any:
-    """Raw rows that fit the model, as an array or a CSR matrix."""
+    """Raw rows as an array or a CSR matrix, after a check of their shape."""
     X = in_order(where, model.feature_names, X)
     sparse = hasattr(X, "tocsr")
     X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
@@ -702,7 +698,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 def check_columns(
     where: str, known: Sequence[str], names: Sequence[str] | None
 ) -> None:
-    """Raises unless all known columns are among these, if they have names."""
+    """Raises if a known column is missing among these names."""
     lacks = [] if names is None else [one for one in known if one not in names]
     if lacks:
         raise ValueError(
@@ -712,12 +708,12 @@ def check_columns(
 
 
 def in_order(where: str, known: Sequence[str] | None, X: Any) -> Any:
-    """The known columns of a data frame or an Arrow table, in their order."""
+    """The known columns of a data frame or an Arrow table, in the known order."""
     names = column_names(X)
     if known is None or names is None:
         return X
     check_columns(where, known, names)
-    # Arrow and polars select; pandas cannot.
+    # Arrow and polars have `select`; pandas does not.
     return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
 
 
@@ -758,7 +754,7 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
 
 
 def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
-    """The scores of raw rows, which are scaled, and made dense, by blocks."""
+    """The scores of raw rows, which are scaled and made dense in blocks."""
     if checks.is_traced((model.model, X)):
         if model.scaling is not None or type(model.model) is tuple:
             raise ValueError(
@@ -779,7 +775,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
         rows = X[start : start + size]
         length = rows.shape[0]
         if not linear:
-            # On the device once, however many models score it.
+            # The block goes to the device once, for all models.
             rows = checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
         scores = [
             np.asarray(scores_of(where, part, rows, start))[:length] for part in parts
@@ -808,7 +804,7 @@ def _kernel_scores(
 ) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
     """The scores, and whether all squared norms are finite, without reading X again.
 
-    One program for the models of all learners with this kernel and these sizes.
+    The models of all learners with this kernel and these sizes share one program.
     """
     known = kernels.squared_norms(vectors) if squares is None else squares
     n = X.shape[0]
@@ -821,13 +817,13 @@ def _kernel_scores(
 
     def block(index, carry):
         scores, finite = carry
-        # The last block starts early enough to be whole: `dynamic_slice` clamps.
+        # The last block starts early enough to be full, since `dynamic_slice` clamps.
         start = index * size
         new, good = scored(jax.lax.dynamic_slice_in_dim(X, start, size))
         scores = jax.lax.dynamic_update_slice_in_dim(scores, new, start, 0)
         return scores, finite & good
 
-    # A number of rows that `jax.export` leaves open cannot be divided.
+    # A symbolic number of rows, from `jax.export`, cannot be divided.
     if jax.export.is_symbolic_dim(n) or n == 0:
         scores, finite = scored(X)
     else:
@@ -840,15 +836,15 @@ def _kernel_scores(
 
 
 def _padded(model: KernelModel) -> KernelModel:
-    """The model with vectors of coefficient 0 added, so that few sizes are compiled.
+    """The model padded with vectors of coefficient 0, so that few sizes are compiled.
 
     Its coefficients have one column per class.
     """
     number = model.coefficients.shape[0]
-    # To a multiple of a power of two: four sizes an octave, from 64 on.
+    # To a multiple of a power of two: four sizes per doubling, from 64 on.
     unit = 2 ** max(6, number.bit_length() - 3)
     more = -number % unit if number else unit
-    # By NumPy where it can be: compiled for every number, it takes longer.
+    # NumPy if possible: compiling this for every number of vectors takes longer.
     numpy: Any = jnp if isinstance(model.vectors, Tracer) else np
     coefficients = numpy.reshape(model.coefficients, (number, num_columns(model)))
     return model._replace(
@@ -860,7 +856,7 @@ def _padded(model: KernelModel) -> KernelModel:
 def _linear_scores(
     where: str, model: LinearModel, X: Any, features: int, first_row: int
 ) -> Array:
-    """The scores by weights, of dense or sparse rows; O(n d), or O(numbers)."""
+    """The scores of a linear model for dense or sparse rows; O(n d), or O(nonzeros)."""
     if hasattr(X, "products"):  # `SparseRows`, finite since they were made
         _check_shape(where, X.shape, features)
         return _weighed(model, X)
@@ -872,7 +868,7 @@ def _linear_scores(
     dtype = model.weights.dtype
     if isinstance(X, jax.Array) or isinstance(model.weights, Tracer):
         return _weighed(model, checks.on_device(X, dtype))
-    # NumPy and SciPy need neither a copy of the rows nor a compiled program.
+    # NumPy and SciPy need no copy of the rows and no compiled program.
     scores = X @ np.asarray(model.weights) + np.asarray(model.bias)
     return checks.on_device(scores, dtype)
 

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as pytrees: what kernels and strategies of maintenance are."""
+"""Frozen dataclasses as pytrees, for kernels and maintenance strategies."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -10,19 +10,19 @@ from budgetjax import shown
 
 
 def static(*, default: Any) -> Any:
-    """A field of the tree's structure: it is no leaf, so `jit` knows its value."""
+    """A field in the tree's structure; it is not a leaf, so `jit` knows its value."""
     return dataclasses.field(default=default, metadata={"static": True})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
 class Parameters:
-    """A base that makes every subclass a frozen dataclass, with its fields as leaves.
+    """A base class that makes subclasses frozen dataclasses with fields as leaves.
 
     Leaves can be traced, swept by `jax.vmap` and differentiated; the class is part of
     the tree's structure. `dataclasses.replace` changes a field.
 
-    A tree is rebuilt from any leaves, such as tracers and axis numbers: the checks of a
-    `__post_init__` are for what users construct, and are not made then.
+    JAX rebuilds a tree from any leaves, such as tracers and axis numbers, without the
+    checks of `__post_init__`, which run only when a user constructs an object.
     """
 
     __repr__ = shown.short
@@ -50,7 +50,7 @@ class Parameters:
 
     @classmethod
     def unchecked(cls, fields: Iterable[tuple[str, Any]]) -> Any:
-        """From the names and values of all fields, as they are."""
+        """An object from the names and values of all fields, without checks."""
         new = object.__new__(cls)
         vars(new).update(fields)
         return new

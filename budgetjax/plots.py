@@ -1,15 +1,15 @@
-"""Pictures of models, streams and sweeps, with matplotlib.
+"""Plots of models, streams and sweeps, with matplotlib.
 
 Each function draws into `axes`, or into a new figure of `matplotlib.pyplot`, and
-returns them, so that titles, limits and scales stay the caller's. Some draw curves by
-their names; what computes a curve is a function of its own, as `progressive_error` is
-for `learning_curves`.
+returns the axes, so the caller can set titles, limits and scales. Some functions draw
+named curves; another function computes them, such as `progressive_error` for
+`learning_curves`.
 
     with matplotlib.rc_context(bj.plots.STYLE):
         bj.plots.decision_regions(state, X, y)
 
-`STYLE` is that of the figures in the guide. The palette of Okabe and Ito (2008) is safe
-for colour-blind readers; lines have dashes too, for print without colours.
+`STYLE` is the style of the figures in the guide. The palette of Okabe and Ito (2008) is
+safe for colour-blind readers; lines also differ in dashes, for print without colours.
 """
 
 import math
@@ -43,36 +43,33 @@ COLORS = (
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1.2, 1, 1.2)))
 MARKERS = "osD^vP"
 FRAME = "#D55E00"
-# Opacity of a class's colour in its region.
+# The opacity of a class's colour in its region.
 TINT = 0.4
 POINTS = 300
-# Maximum number of points of a curve, and the rows before its first.
+# The maximum number of points of a curve, and the rows before its first point.
 MOST_POINTS, FIRST_POINT = 1000, 20
-# Maximum number of rows, and of columns, of a heat map with numbers in its cells.
+# The maximum number of rows and of columns of a heat map with numbers in its cells.
 MOST_CELLS = 14
-# Ratio of values from which the colours of a heat map are logarithmic.
+# The ratio of values from which the colours of a heat map are logarithmic.
 WIDE = 10
-# Area of the dot of the largest coefficient, in points squared.
+# The area of the dot of the largest coefficient, in points squared.
 LARGEST_DOT = 60
 
 
 def progressive_error(
     scores: Any, y: Any, *, regression: bool = False
 ) -> tuple[Integer[np.ndarray, " points"], Float[np.ndarray, " points"]]:
-    """The learning curve of one pass: each row predicted before it was learned.
+    """The learning curve of one pass, where each row is predicted before it is learned.
 
     Args:
-      scores: what `budgetjax.run` gives, shape `(n,)` or `(n, C)`.
-      y: the labels, or targets, shape `(n,)` or that of the scores.
+      scores: the scores from `budgetjax.run`, shape `(n,)` or `(n, C)`.
+      y: the labels or targets, shape `(n,)` or the shape of the scores.
       regression: whether errors are squared, not counted.
 
     Returns:
-      Numbers of rows, at most 1,000 of them from 20 on (fewer say little), dense at the
-      beginning; and the share of mistakes up to there, where a score that is not ahead
-      of all others is one, or the mean squared error.
-
-    Raises:
-      ValueError: if the lengths differ, or there is no row.
+      Numbers of rows, at most 1,000 of them, from 20 on and denser at the beginning;
+      and the error up to there: the rate of mistakes (ties count as mistakes), or the
+      mean squared error.
     """
     scores, y = np.asarray(scores), np.asarray(y)
     n = len(scores)
@@ -82,7 +79,7 @@ def progressive_error(
             f"least 1, got {n} and {len(y)}"
         )
     if regression:
-        # One target per row is that of all outputs.
+        # A single target per row serves all outputs.
         wrong = np.square(scores.reshape(n, -1) - y.reshape(n, -1)).mean(axis=1)
     elif scores.ndim == 1:
         wrong = y * scores <= 0
@@ -103,15 +100,15 @@ def learning_curves(
     regression: bool = False,
     axes: Any = None,
 ) -> Any:
-    """Errors against the rows read, on a logarithmic axis.
+    """Draws errors against rows read, on a logarithmic axis.
 
-    A single curve is labelled with its last value.
+    The last value of a single curve is printed.
 
     Args:
-      curves: by name, numbers of rows and errors up to there: of `progressive_error`,
+      curves: by name, numbers of rows and errors up to there: from `progressive_error`,
         `(model.rows, model.errors)` of a `StreamModel`, or `(result.rounds, errors)`
-        for one of `result.errors` of a `Sweep`.
-      regression: whether errors are mean squares; their root is drawn.
+        with a row of `result.errors` of a `Sweep`.
+      regression: whether errors are mean squared errors; their root is drawn.
       axes: of matplotlib; None makes a figure.
 
     Example:
@@ -145,28 +142,28 @@ def learning_curves(
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2 else (1,)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter("")
-    # Errors fall: that corner is empty.
+    # Errors fall, so this corner is empty.
     return _finished(axes, legend="lower left" if len(curves) > 1 else None)
 
 
 def decision_regions(
     model: Any, X: Any = None, y: Any = None, *, axes: Any = None
 ) -> Any:
-    """What a model of two features predicts where, and its support vectors.
+    """Draws the predictions of a model with two features, and its support vectors.
 
-    The class by colour, with the boundaries; or the value, for a regressor. The area of
-    a dot is proportional to the size of a support vector's coefficients.
+    Colours show the predicted class, with boundaries, or the value of a regressor. The
+    area of a dot is proportional to the size of a support vector's coefficients.
 
     Args:
       model: as for `budgetjax.predict`, or a fitted estimator.
-      X: rows to show, shape `(n, 2)`; None shows the support vectors alone, or, where
-        there are none, the plane as far as 2.5 deviations of the scaling.
-      y: their labels, shape `(n,)`, which colour them; None leaves them grey.
+      X: rows to show, shape `(n, 2)`. None shows only the support vectors, or, without
+        support vectors, the plane up to 2.5 deviations of the scaling.
+      y: their labels, shape `(n,)`, for their colours; None draws them grey.
       axes: of matplotlib; None makes a figure.
 
     Raises:
-      ValueError: if the model does not have two features, or nothing says where to
-        draw: it has no support vectors and no scaling, and there is no X.
+      ValueError: if the model does not have two features, or the range is unknown
+        because there is no X and the model has no support vectors and no scaling.
 
     Example:
       >>> import budgetjax as bj
@@ -178,7 +175,7 @@ def decision_regions(
       'feature 1'
     """
     where = "decision_regions"
-    # An estimator has the model that it has fitted.
+    # An estimator holds its fitted model.
     model = getattr(model, "model_", model)
     features = models.num_features(where, model)
     if features != 2:
@@ -222,19 +219,16 @@ def sweep(
     value: str,
     axes: Any = None,
 ) -> Any:
-    """One column of a table by one or two others; the least value is framed.
+    """Draws a column of a table against one or two others; frames the least value.
 
-    Of rows that share x and y, where more hyperparameters were swept, the least counts.
+    If rows share x and y, because more hyperparameters were swept, the least is shown.
 
     Args:
-      table: of `Grid.table`, or one like it.
+      table: from `Grid.table`, or a similar one.
       x: the column along the horizontal axis, such as "gamma".
-      y: the one along the vertical axis; None draws a line, not a heat map.
+      y: the column along the vertical axis; None draws a line, not a heat map.
       value: the column to show, such as "error".
       axes: of matplotlib; None makes a figure.
-
-    Raises:
-      ValueError: if the table has no such column.
 
     Example:
       >>> import budgetjax as bj
@@ -285,13 +279,14 @@ def accuracy_by_budget(
     reference: Mapping[str, float] | None = None,
     axes: Any = None,
 ) -> Any:
-    """Accuracies against budgets, on a logarithmic axis.
+    """Draws accuracies against budgets, on a logarithmic axis.
 
     Args:
-      curves: by name, budgets, shape `(k,)`, and shares of right predictions, shape
-        `(k,)`, or `(repeats, k)`: then the line is their mean, and the band reaches
+      curves: by name, budgets, shape `(k,)`, and accuracies as fractions, shape `(k,)`
+        or `(repeats, k)`. With repeats, the line is their mean, and the band extends
         from the least to the largest.
-      reference: by name, accuracies of models without a budget: horizontal lines.
+      reference: by name, accuracies of models without a budget, drawn as horizontal
+        lines.
       axes: of matplotlib; None makes a figure.
 
     Example:
@@ -322,28 +317,25 @@ def accuracy_by_budget(
 def reliability_curve(
     probabilities: Any, y: Any, classes: Any, bins: int = 10
 ) -> tuple[Float[np.ndarray, " bins"], Float[np.ndarray, " bins"]]:
-    """How often the predicted class is right, against its probability.
+    """The accuracy of predictions as a function of their probability.
 
     Args:
-      probabilities: of `budgetjax.probabilities`, or `predict_proba` of any classifier,
-        shape `(n, C)`.
+      probabilities: from `budgetjax.probabilities`, or `predict_proba` of any
+        classifier, shape `(n, C)`.
       y: the labels, shape `(n,)`.
       classes: the labels in the order of the columns, such as `model.classes_`.
-      bins: number of bins of equally many rows.
+      bins: the number of bins, with equal numbers of rows.
 
     Returns:
-      Per bin the mean probability of the predicted class, and the share of rows of
-      which it is the label.
-
-    Raises:
-      ValueError: if the shapes do not fit.
+      Per bin the mean probability of the predicted class, and the accuracy as a
+      fraction.
     """
     chances, classes = np.asarray(probabilities), np.asarray(classes)
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
         raise ValueError(
             "reliability_curve: probabilities must have shape "
             f"{(len(y), len(classes))}, one row per label and one column per class, "
-            f"and at least {bins} rows, as many as bins, got {chances.shape}"
+            f"and at least {bins} rows, one per bin, got {chances.shape}"
         )
     largest = chances.max(axis=1)
     right = classes[chances.argmax(axis=1)] == np.asarray(y)
@@ -354,10 +346,10 @@ def reliability_curve(
 
 
 def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> Any:
-    """Curves of `reliability_curve`; on the diagonal, probabilities are what they say.
+    """Draws curves of `reliability_curve`; calibrated ones are on the diagonal.
 
     Args:
-      curves: by name, mean probabilities and shares of right predictions.
+      curves: by name, mean probabilities and accuracies.
       axes: of matplotlib; None makes a figure.
 
     Example:
@@ -379,18 +371,19 @@ def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> A
 
 
 def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> Any:
-    """The support vectors as images, by the class that each speaks for.
+    """Draws the support vectors as images, grouped by class.
 
-    A support vector speaks for the class of its largest coefficient; a class's images
-    come in the order of their sizes, the largest first.
+    A support vector belongs to the class of its largest coefficient. The images of a
+    class are sorted by this coefficient, the largest first.
 
     Args:
       model: a classifier as for `budgetjax.support`, or a fitted estimator.
-      shape: height and width of an image; its rows follow each other in an example.
+      shape: the height and width of an image, whose pixels are stored row by row.
       axes: of matplotlib; None makes a figure.
 
     Raises:
-      ValueError: if the model has no support vectors, or not one feature per pixel.
+      ValueError: if the model has no support vectors, or does not have one feature per
+        pixel.
 
     Example:
       >>> import budgetjax as bj
@@ -419,7 +412,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
     if coefficients.shape[1] == 1:
         coefficients = np.concatenate([-coefficients, coefficients], axis=1)
     own, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
-    # About twice as wide as high, all in all.
+    # The mosaic is about twice as wide as high.
     columns = max(math.ceil(math.sqrt(2 * max(len(vectors), 1))), 1)
     lines, places = [], []
     for code in range(len(classes)):
@@ -428,7 +421,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
         places.append(len(lines))
         starts = range(0, max(len(members), 1), columns)
         lines += [members[start : start + columns] for start in starts]
-    # A pixel of nothing between two images; NaN stays white.
+    # One empty pixel between two images; NaN is white.
     tile = (height + 1, width + 1)
     mosaic = np.full((len(lines) * tile[0], columns * tile[1]), np.nan)
     for i, j in ((i, j) for i, line in enumerate(lines) for j in range(len(line))):
@@ -436,7 +429,8 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
         image = vectors[lines[i][j]].reshape(shape)
         mosaic[top : top + height, left : left + width] = image
     axes = _axes(axes)
-    # A few extreme pixels, of merged vectors for example, do not make all others pale.
+    # A few extreme pixels, for example of merged vectors, must not make all others
+    # pale.
     low, high = np.percentile(vectors, [0.5, 99.5]) if len(vectors) else (0, 1)
     axes.imshow(mosaic, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
     ticks = [place * tile[0] + height / 2 for place in places]
@@ -480,9 +474,9 @@ def _line(i: int) -> dict[str, Any]:
 
 
 def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The support vectors and their coefficients; none for other models.
+    """The support vectors and their coefficients; empty for models without them.
 
-    Nor for a tuple of models, each of which has its own.
+    They are also empty for a tuple of models, since each has its own.
     """
     one = models.labelled(model).model
     if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
@@ -491,7 +485,7 @@ def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _active(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of used slots."""
+    """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of active slots."""
     mask = np.asarray(support.mask)
     return np.asarray(support.vectors)[mask], np.asarray(support.coefficients)[mask]
 
@@ -507,7 +501,7 @@ def _plane(
 
 
 def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> None:
-    """The class that is predicted at each point."""
+    """Draws the predicted class at each point."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
@@ -518,7 +512,7 @@ def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> No
     for i, name in enumerate(classes):
         rest = np.max(np.delete(found, i, axis=2), axis=2)
         ahead = found[:, :, i] - rest
-        # More classes than colours: the same colours again, paler.
+        # With more classes than colours, the colours repeat in a paler tint.
         tint = TINT / (1 + i // len(COLORS))
         fill = tuple(1 - tint * (1 - np.array(to_rgb(_color(i)))))
         if ahead.max() > 0:
@@ -533,7 +527,7 @@ def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> No
 
 
 def _values(axes: Any, model: Any, first: Any, second: Any) -> None:
-    """The number that is predicted at each point."""
+    """Draws the predicted number at each point."""
     found = _on(models.predict, model, first, second)
     shown = axes.contourf(first, second, found, levels=12, cmap="cividis")
     axes.figure.colorbar(shown, ax=axes, label="predicted")
@@ -545,17 +539,17 @@ def _on(
     first: Float[np.ndarray, " x"],
     second: Float[np.ndarray, " y"],
 ) -> Float[np.ndarray, "y x ..."]:
-    """A function of a model and rows on a grid."""
+    """The values of a function of a model and rows, on a grid."""
     grid = np.stack(np.meshgrid(first, second), axis=2)
-    # By position: they are the plane's own, whatever the names of the columns.
+    # Columns go by position, whatever their names.
     found = np.asarray(function(model, grid.reshape(-1, 2).astype(np.float32)))
     return found.reshape(len(second), len(first), *found.shape[1:])
 
 
 def _heat_map(axes: Any, values: Float[np.ndarray, "y x"], label: str) -> None:
-    """Values as colours, and as numbers where there is room."""
+    """Draws values as colours, and as numbers if there is room."""
     known = values[~np.isnan(values)]
-    # Small values are told apart, where others are much larger.
+    # Keeps small values distinguishable if others are much larger.
     wide = known.min() > 0 and known.max() > WIDE * known.min()
     style = {"cmap": "cividis_r", "aspect": "auto", "origin": "lower"}
     shown = axes.imshow(values, norm="log" if wide else None, **style)

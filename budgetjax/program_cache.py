@@ -1,4 +1,4 @@
-"""Compiled programs kept on the disk, for later processes."""
+"""Keeps compiled programs on disk for later processes."""
 
 import contextlib
 import hashlib
@@ -9,8 +9,8 @@ import platform
 # The environment variable of the command line: a folder, or `off`.
 VARIABLE = "BUDGETJAX_CACHE"
 OFF = "off"
-# Environment variables of JAX: its own folder, and settings that keep each program, as
-# most of ours take less than the second that JAX asks for.
+# Environment variables of JAX: its folder, and settings that keep every program. Most
+# of ours compile in less than the second that JAX requires.
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 SETTINGS = {
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": 0.0,
@@ -21,21 +21,21 @@ SETTINGS = {
 def cache_compiled_programs(
     folder: str | os.PathLike[str] | None = None,
 ) -> str | None:
-    """Keeps compiled programs on the disk, so that later processes need not compile.
+    """Keeps compiled programs on disk, so that later processes need not compile.
 
-    Compilation is most of the time of a first fit. Call it before anything is computed:
-    programs that were compiled before are not kept. It sets up JAX's persistent
-    compilation cache for small programs too. Only speed depends on it: where the folder
-    cannot be written, nothing is kept and everything works. The folder may be deleted
-    at any time.
+    Compilation takes most of the time of a first fit. Call this before any computation:
+    programs that were compiled earlier are not kept. It configures JAX's persistent
+    compilation cache to include small programs. It affects only speed: if the folder is
+    not writable, nothing is kept and everything works. The folder may be deleted at any
+    time.
 
     The command line does this by itself, unless the environment variable
     BUDGETJAX_CACHE is `off`.
 
     Args:
-      folder: the folder, with a folder inside for each kind of processor; None is
-        JAX's own, if it is set, as by JAX_COMPILATION_CACHE_DIR, or else `budgetjax` in
-        the user's cache folder (XDG_CACHE_HOME, or `~/.cache`).
+      folder: the folder, with a subfolder per kind of processor. None is JAX's own
+        folder if it is set, for example by JAX_COMPILATION_CACHE_DIR, or else
+        `budgetjax` in the user's cache folder (XDG_CACHE_HOME, or `~/.cache`).
 
     Returns:
       The folder, or None if it cannot be written.
@@ -51,7 +51,7 @@ def cache_compiled_programs(
     found = own if folder is None and own else _writable(folder)
     if found is None:
         return None
-    # It may have been set up by an earlier compilation.
+    # An earlier compilation may have set it up.
     compilation_cache.reset_cache()
     jax.config.update(FOLDER.lower(), found)
     for name, value in SETTINGS.items():
@@ -61,7 +61,7 @@ def cache_compiled_programs(
 
 
 def set_environment() -> None:
-    """Sets up the cache by the environment, before JAX is imported."""
+    """Sets up the cache through the environment, before JAX is imported."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted.lower() == OFF:
         return
@@ -75,7 +75,7 @@ def set_environment() -> None:
 
 
 def _writable(folder: str | os.PathLike[str] | None) -> str | None:
-    """The folder for this processor, made if necessary; None if it cannot be."""
+    """The folder for this processor, created if necessary; None if not writable."""
     try:
         if folder is None:
             home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -89,7 +89,7 @@ def _writable(folder: str | os.PathLike[str] | None) -> str | None:
 
 
 def _processor() -> str:
-    """A name for this kind of processor: computers share home folders."""
+    """A name for this kind of processor, since computers may share home folders."""
     features = ""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         features = next((line for line in file if line.startswith("flags")), "")

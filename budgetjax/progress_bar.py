@@ -1,4 +1,4 @@
-"""A progress bar on long work, by tqdm; or lines for a log."""
+"""A progress bar for long work, by tqdm, or lines for a log."""
 
 import contextlib
 import sys
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 from budgetjax import checks
 
-# Seconds between two lines in the place of a bar; None shows a bar.
+# Seconds between two lines in place of a bar; None shows a bar.
 _every: float | None = None
 
 
 @contextlib.contextmanager
 def as_lines(every: float) -> Iterator[None]:
-    """Lines on standard error, every so many seconds, in the place of bars."""
+    """Replaces bars by lines on standard error, one every `every` seconds."""
     global _every
     before, _every = _every, every
     try:
@@ -26,19 +26,15 @@ def as_lines(every: float) -> Iterator[None]:
 def reporting(
     where: str, progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
-    """A function `report(text, count=1)`, which moves a progress bar if there is one.
+    """A function `report(text, count=1)`, which advances the progress bar, if any.
 
-    Its rate begins with the first report, and so leaves out what was compiled before.
+    Its rate starts at the first report, so it excludes earlier compilation.
 
     Args:
       where: the caller's name, on the bar and in error messages.
       progress: whether to show a bar.
-      unit: the plural of what is counted.
-      total: the final count, where known.
-
-    Raises:
-      ValueError: if `progress` is not True or False.
-      ImportError: if tqdm is needed and not there.
+      unit: the plural of the counted unit.
+      total: the final count, if known.
     """
     if not checks.flag(where, "progress", progress):
         yield lambda text, count=1: None
@@ -79,7 +75,7 @@ def _lines(
             try:
                 print(line.rstrip(", "), file=sys.stderr, flush=True)
             except BrokenPipeError:
-                # Nobody reads them; the work goes on.
+                # The reader of the lines is gone; the work continues.
                 every = float("inf")
         last_done, last = done, now
 

@@ -1,23 +1,23 @@
-"""River estimators: the online learners, one row at a time and in mini-batches.
+"""River estimators: online learners, one row at a time or in mini-batches.
 
-Any order of `learn_one` and `learn_many` gives the model of `budgetjax.run` on the same
-rows, up to the rounding of sums, if the labels are two or known at the start. A row
-costs little, because
+Any mix of `learn_one` and `learn_many` gives the model of `budgetjax.run` on the same
+rows, up to the rounding of sums, if there are two labels or they are known at the
+start. A row costs little, because
 
-* rows wait, and up to 64 of them are learned by one compiled program;
-* a prediction needs the rows before it. It is made in NumPy, by the arrays of the
-  model, and tells whether the row will change the model: one whose margin is safe goes
-  on waiting, and the model for the next prediction is the one at hand.
+* rows wait, and one compiled program learns up to 64 of them;
+* a prediction needs all earlier rows. NumPy computes it from the arrays of the model,
+  and it tells whether the row will change the model: a row with a safe margin keeps
+  waiting, and the same model serves the next prediction.
 
-Rows are dictionaries. A feature that is new becomes a column of zeros, and one that is
-not in a row is 0. There are columns for 16 features, and with more than two labels for
-8 of these; the number doubles when they are all taken, so that few programs are
-compiled, each of which takes seconds.
+Rows are dictionaries. A new feature becomes a column of zeros, and a feature that a row
+lacks is 0. There are columns for 16 features and, with more than two labels, for 8
+labels; the number doubles when all are taken, so few programs are compiled, which takes
+seconds each.
 
-Several threads may use one model. A lock is held while a row is taken, while those that
-wait are learned, and while kernels other than Gaussians are computed. A prediction
-takes it to find the model after all rows so far, and scores without it, by arrays that
-nobody writes; the state that `state` gives is a copy.
+Several threads may use one model. A lock is held while a row is taken, while waiting
+rows are learned, and while kernels other than Gaussians are computed. A prediction
+takes it to find the model after all rows so far, and scores without it, from arrays
+that are never modified; `state` is a copy.
 """
 
 import copy
@@ -50,22 +50,22 @@ except ImportError as error:
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
-# Rows that are learned at once. One that is learned alone has the same program, which
-# takes no longer for it than one of its own would: most of the time is the call itself.
+# Rows that are learned at once. A single row uses the same program, since most of its
+# time is the call itself.
 WAITING = 64
-# Columns of coefficients when a third label comes, and of features.
+# Columns of coefficients after a third label, and columns of features.
 FEWEST_COLUMNS, FEWEST_FEATURES = 8, 16
 
 
 class View(NamedTuple):
-    """A model under a Gaussian kernel as arrays of NumPy.
+    """A model with a Gaussian kernel as NumPy arrays.
 
     Attributes:
       vectors: the support vectors, shape `(rows, features)`.
       squares: their squared norms.
       coefficients: unscaled, shape `(rows, columns)`.
-      scales: factors of the coefficients, one per number of rows after which nothing
-        has changed, shape `(WAITING + 1,)`.
+      scales: the factor of the coefficients after each number of quiet rows, which do
+        not change the model, shape `(WAITING + 1,)`.
       gamma: the parameter of the kernel.
     """
 
@@ -78,8 +78,8 @@ class View(NamedTuple):
     def scores(
         self, row: Float[np.ndarray, " features"], tick: int
     ) -> Float[np.ndarray, " columns"]:
-        """The scores of one row after so many quiet rows; O(rows features)."""
-        # The caller raises where the model has overflowed.
+        """The scores of one row after `tick` quiet rows; O(rows features)."""
+        # The caller raises if the model has overflowed.
         with np.errstate(over="ignore", invalid="ignore"):
             distances = self.squares + row.dot(row) - 2 * self.vectors.dot(row)
             kernel_row = np.exp(-self.gamma * np.maximum(distances, 0))
@@ -94,14 +94,14 @@ def _learned(
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
 ) -> tuple[Any, Float[Array, " ticks"]]:
-    """The state after some rows, and its scale after as many that change nothing."""
+    """The state after some rows, and its scale after each number of quiet rows."""
     new, _ = algorithm.learn(state, X, y, weights)
     ahead = jnp.arange(WAITING + 1, dtype=jnp.int32)
     return new, decayed_scale(new.expansion.scale, algorithm.decay(new, ahead))
 
 
 class Online(base.Estimator):
-    """The rows that wait, and the model, of all three estimators."""
+    """The base of all three estimators: the waiting rows and the model."""
 
     def __init__(
         self,
@@ -122,11 +122,11 @@ class Online(base.Estimator):
         self._start()
 
     def _start(self) -> None:
-        """Nothing has been learned."""
-        # Held by whoever changes what is below, or reads more than one thing of it.
+        """Resets to a model that has learned nothing."""
+        # Held while the attributes below are changed, or several are read.
         self._lock = threading.RLock()
         self._columns: dict[Any, int] = {}
-        # The labels so far, and columns for them; none of a regressor.
+        # The labels so far, and the number of columns for them; None for a regressor.
         self._labels: tuple[Any, ...] = ()
         self._room: int | None = None
         self._state: Any = None
@@ -137,7 +137,7 @@ class Online(base.Estimator):
         self._view: View | None = None
         self._scored: tuple[View, int, bytes, np.ndarray] | None = None
         self._quiet = 0
-        # The first rows, until their scale has been looked at.
+        # The first rows, until their scale has been checked.
         self._first_rows: list[np.ndarray] | None = []
         self._clear(0)
 
@@ -149,9 +149,9 @@ class Online(base.Estimator):
 
     @property
     def state(self) -> Any:
-        """The model, as a state for all functions of budgetjax; None before a row.
+        """The model, a state for all functions of budgetjax; None before the first row.
 
-        A copy, with one column per feature of `features`, and per label.
+        It is a copy, with one column per feature of `features` and one per label.
         """
         with self._lock:
             self._learn_waiting()
@@ -166,11 +166,11 @@ class Online(base.Estimator):
 
     @property
     def _predicts(self) -> bool:
-        """Whether there is a model to predict by."""
+        """Whether there is a model for predictions."""
         return self._state is not None
 
     def _target(self, y: Any) -> float:
-        """A target as the learner takes it; the model has room for it then."""
+        """A target in the learner's form; makes room for a new label."""
         if not isinstance(y, numbers.Real) or not math.isfinite(y):
             raise ValueError(
                 f"{self._where}: y must be a finite number, got {y!r}; leave out rows "
@@ -190,10 +190,10 @@ class Online(base.Estimator):
             return super()._raw_memory_usage + arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        # The view shows the state, and is made anew; a lock is of one process.
+        # The view is recomputed from the state; a lock belongs to one process.
         fresh = ("_lock", "_view", "_scored", "_state")
         with self._lock:
-            # Copies, as the model may go on learning before they are written.
+            # Copies, since the model may learn more before they are written.
             known = {k: copy.copy(v) for k, v in vars(self).items() if k not in fresh}
             return known | {"_state": jax.tree.map(jnp.array, self._state)}
 
@@ -202,14 +202,14 @@ class Online(base.Estimator):
         self._lock, self._view, self._scored = threading.RLock(), None, None
 
     def _clear(self, width: int) -> None:
-        """Fresh arrays for rows that wait: a program may still read the old ones."""
+        """Allocates arrays for waiting rows; a program may still read the old ones."""
         self._X = np.zeros((WAITING, width), np.float32)
         self._y = np.ones(WAITING, np.float32)
         self._w = np.zeros(WAITING, np.float32)
         self._waiting = 0
 
     def _init(self, width: int, num_classes: int | None) -> Any:
-        """An empty model of these sizes."""
+        """An empty model with these sizes."""
         algorithm, arguments, _ = parameters.chosen(
             *(self._where, self.algorithm, self.options),
             num_classes=num_classes,
@@ -221,12 +221,12 @@ class Online(base.Estimator):
         )
 
     def _in_sizes(self, width: int, num_classes: int | None) -> Any:
-        """A copy of the state with so many columns of features, and of classes."""
+        """A copy of the state with these numbers of features and of classes."""
         wide = _resize(self._state, self._init(width, self._room))
         return _resize(wide, self._init(width, num_classes))
 
     def _grow(self, width: int, num_classes: int | None) -> None:
-        """More columns of features or classes, all zeros, for what is to come."""
+        """Adds columns of zeros for new features or classes."""
         self._learn_waiting()
         if self._state is not None:
             self._state = self._in_sizes(width, num_classes)
@@ -244,7 +244,7 @@ class Online(base.Estimator):
             )
             width = self._room_for(needed)
             state = self._init(width, self._room)
-            # No two leaves may be one array, which cannot be given away twice.
+            # No two leaves may share an array, since it cannot be donated twice.
             self._state = jax.tree.map(jnp.array, state)
             self._clear(width)
             # Whether NumPy computes the scores of the model that learns.
@@ -259,9 +259,9 @@ class Online(base.Estimator):
             self._columns[name] = len(self._columns)
 
     def _room_for(self, needed: int) -> int:
-        """Columns for so many features: few widths, so that few programs are compiled.
+        """The number of columns for features: few widths, so few programs are compiled.
 
-        A kernel or an option with a number per feature fits one width only.
+        A kernel or an option with one number per feature allows one width only.
         """
         if any(np.ndim(leaf) for leaf in jax.tree.leaves((self._like, self.options))):
             return needed
@@ -270,7 +270,7 @@ class Online(base.Estimator):
     def _row(self, x: Mapping[Any, Any]) -> tuple[np.ndarray, bool]:
         """The values of a row in the order of the columns, and whether all are known.
 
-        Those of unknown features are left out.
+        Values of unknown features are left out.
         """
         known = True
         values = [0.0] * self._width
@@ -281,7 +281,7 @@ class Online(base.Estimator):
                 known = False
             else:
                 values[column] = value
-        # Errors say more than the warnings of NumPy.
+        # Our errors are more precise than NumPy's warnings.
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 row = np.array(values, np.float32)
@@ -293,7 +293,7 @@ class Online(base.Estimator):
         return row, known
 
     def _check(self, x: Mapping[Any, Any]) -> None:
-        """Raises if a value is no number, or float32 cannot hold the sum of squares."""
+        """Raises if a value is not a number, or squares overflow float32."""
         total = 0.0
         for name, value in x.items():
             try:
@@ -309,7 +309,7 @@ class Online(base.Estimator):
                 )
 
     def _learn(self, x: Mapping[Any, Any], y: Any, w: int | float) -> None:
-        """One more row that waits."""
+        """Adds a waiting row."""
         if not 0 < w < math.inf:
             if w == 0:
                 return
@@ -359,14 +359,14 @@ class Online(base.Estimator):
             warnings.warn(message, stacklevel=4)
 
     def _learn_waiting(self) -> None:
-        """Learns all rows that wait."""
+        """Learns all waiting rows."""
         if not self._waiting:
             return
         several = self._state.expansion.num_columns > 1
         y = self._y.astype(np.int32) if several else self._y
         algorithm = registry.of_state(self._where, self._state)
-        # Before the arrays that they show are written. Those that another thread still
-        # looks at are copied by JAX.
+        # Dropped before their arrays are overwritten. JAX copies arrays that another
+        # thread still uses.
         self._view = self._scored = None
         self._quiet = 0
         self._state, self._scales = _learned(
@@ -376,7 +376,7 @@ class Online(base.Estimator):
         engine.check_room(self._where, self._state)
 
     def _decide(self) -> None:
-        """Learns the rows that wait, unless they leave the model as it is."""
+        """Learns the waiting rows, unless they do not change the model."""
         i = self._quiet
         if i == self._waiting:
             return
@@ -388,7 +388,7 @@ class Online(base.Estimator):
         self._learn_waiting()
 
     def _shown(self) -> View:
-        """The model after all rows that have been learned."""
+        """The model after all learned rows."""
         if self._view is None:
             state, expansion = self._state, self._state.expansion
             # An empty model scores 0 at any scale.
@@ -405,7 +405,7 @@ class Online(base.Estimator):
     def _scores(
         self, view: View, tick: int, row: Float[np.ndarray, " features"]
     ) -> Float[np.ndarray, " columns"]:
-        """The scores of one row by a model after so many rows that are quiet."""
+        """The scores of one row by a model after `tick` quiet rows."""
         key, last = row.tobytes(), self._scored
         if last is not None and last[0] is view and last[1:3] == (tick, key):
             return last[3]
@@ -437,9 +437,9 @@ class Online(base.Estimator):
     def _answer(
         self, rows: Iterable[Mapping[Any, Any]]
     ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Any, ...]]:
-        """The scores of rows after all that have come, and the labels at that moment.
+        """The scores of rows by the model so far, and the labels so far.
 
-        None before there is a model to predict by.
+        The scores are None before there is a model.
         """
         with self._lock:
             if not self._predicts:
@@ -451,13 +451,13 @@ class Online(base.Estimator):
                 X = np.array(X, np.float32).reshape(-1, self._width)
                 return self._compiled(X), labels
             view = self._shown()
-        # One by one, so that those of many rows are those of one to the last bit.
+        # One by one, so that the scores do not depend on the number of rows.
         scores = [self._scores(view, tick, row) for row in X]
         return np.array(scores).reshape(-1, view.coefficients.shape[1]), labels
 
 
 def _rows_of(X: Any) -> Iterator[dict[Any, float]]:
-    """The rows of a frame, as dictionaries."""
+    """The rows of a data frame, as dictionaries."""
     frame = dataframe.into_frame(X)
     names = frame.columns
     for row in dataframe.to_numpy(frame).tolist():
@@ -465,7 +465,7 @@ def _rows_of(X: Any) -> Iterator[dict[Any, float]]:
 
 
 def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
-    """As `budgetjax.losses.margin`."""
+    """The margin, as in `budgetjax.losses.margin`."""
     if len(scores) == 1:
         return float(y * scores[0])
     others = scores.tolist()
@@ -474,24 +474,23 @@ def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
 
 
 def _resize(state: Any, like: Any) -> Any:
-    """A copy of the state in the shapes of another, which says what is new in it.
+    """A copy of the state in the shapes of another, which provides new values.
 
-    Features or columns of coefficients are more, or fewer. One column, of two classes,
-    becomes two: what it says for a class is half of it in that column, and against the
-    other half in the other.
+    The number of features or columns may grow or shrink. The single column of two
+    classes becomes two, with half of the coefficients and half of their negatives.
     """
     columns, wanted = state.expansion.num_columns, like.expansion.num_columns
 
     def resize(old, new):
         if old.shape == new.shape:
             return jnp.array(old)
-        # In NumPy: JAX would compile a program for every shape.
+        # In NumPy, since JAX would compile a program for every shape.
         old, new = np.asarray(old), np.array(new)
         if columns == wanted:
             part = tuple(map(slice, np.minimum(old.shape, new.shape)))
             new[part] = old[part]
             return jnp.array(new)
-        # There may be sums of an average beside the coefficients.
+        # The coefficients may be followed by the sums of an average.
         parts = old.reshape(*old.shape[:-1], -1, columns)
         if columns == 1:
             parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
@@ -500,27 +499,27 @@ def _resize(state: Any, like: Any) -> Any:
         return jnp.array(np.pad(parts, more).reshape(new.shape))
 
     new = jax.tree.map(resize, state, like)
-    # Columns that are not zeros are those of random features.
+    # Random features fill new columns with values.
     squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
     return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
 
 
 class Supervised(Online):
-    """Learning of rows with a label or a target."""
+    """The base of estimators that learn a label or a target."""
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: int | float = 1.0) -> None:
-        """Learns one row; O(budget features) as a part of 64, on average.
+        """Learns one row; O(budget features) on average, in batches of 64.
 
         Args:
-          x: values by feature, finite numbers; a feature that is not there is 0.
-          y: label, or target.
-          w: weight, a factor of the update, at least 0. A row of weight 0 changes
+          x: values by feature, finite numbers; a missing feature is 0.
+          y: the label or target.
+          w: the weight, a factor of the update, at least 0. A row of weight 0 changes
             nothing.
 
         Raises:
-          ValueError: if a value is no finite number, there is no label, or a parameter
-            does not fit.
-          OverflowError: if the model is unbudgeted, and full.
+          ValueError: if a value is not a finite number, the label is missing, or a
+            parameter is invalid.
+          OverflowError: if the model is unbudgeted and full.
 
         Warns:
           UserWarning: if the first 50 rows look unscaled.
@@ -542,28 +541,29 @@ class Supervised(Online):
 class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     """A kernel classifier for streams, with a bounded number of support vectors.
 
-    Memory, and time per row, are bounded by the budget. Scale the features first, by
+    The budget bounds memory and time per row. Scale the features first, with
     `preprocessing.StandardScaler`.
 
-    Labels may be of any kind, and come at any time. The model has one column of scores
-    for up to two of them. A third makes that one column per label, with room for eight,
-    which doubles when a label more comes than there is room for. Either takes seconds,
-    unless the labels are given as `classes`.
+    Labels may have any type and appear at any time. Up to two labels share one column
+    of scores. A third one changes this to one column per label, with room for eight
+    labels, which doubles when it is full. Either change takes seconds, unless the
+    labels are given as `classes`.
 
     Args:
-      algorithm: name of the algorithm: "arow", "pegasos", "passive_aggressive",
+      algorithm: the name of the algorithm: "arow", "pegasos", "passive_aggressive",
         "projectron", "alma", "perceptron", "sgd", "norma", "forgetron" (two labels),
-        or, on features of the kernel, "nystrom" and "fourier", which draws the
-        frequencies of features that come later then; or one of `budgetjax.register`.
-      budget: maximum number of support vectors.
+        or, on features of the kernel, "nystrom" and "fourier", which draws frequencies
+        for a new feature when it appears; or one of `budgetjax.register`.
+      budget: the maximum number of support vectors.
       kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".
-      gamma: parameter of all kernels but "linear". None is one over the number of
-        features of the first row: the `budgetjax.default_gamma` of standardised ones.
-      classes: labels that will come, if they are known: the model has one column each
-        from the first row on, as `budgetjax.run` has.
-      seed: seed of algorithms that draw.
-      options: more arguments of the algorithm's `init`, such as `drift=0.01` for
+      gamma: the parameter of all kernels but "linear". None is one divided by the
+        number of features of the first row, which is `budgetjax.default_gamma` of
+        standardised features.
+      classes: the labels that will occur, if known: the model then has one column per
+        label from the first row, as with `budgetjax.run`.
+      seed: the seed of random draws.
+      options: further arguments of the algorithm's `init`, such as `drift=0.01` for
         "arow", `regularization=1e-3` or `maintenance="remove_oldest"` for "pegasos".
 
     Example:
@@ -611,14 +611,14 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The labels, in the order of the columns of `state`; of two, -1 and +1."""
+        """The labels, in the order of the columns of `state`, or of -1 and +1."""
         return self._labels
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """The label of the largest score, the first of equal ones.
+        """The label of the largest score, the first on ties.
 
         Args:
-          x: values by feature. Features that have not been learned are ignored.
+          x: values by feature. Unknown features are ignored.
           kwargs: ignored.
 
         Returns:
@@ -631,27 +631,27 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     ) -> dict[Any, float]:
         """The sigmoid of the score, or the softmax of the scores of the labels.
 
-        They are probabilities after an algorithm with `loss="logistic"`; from others
-        they have the right order, and are as bold as the margins are wide.
+        With `loss="logistic"` they are probabilities. Otherwise they have the right
+        order, but their confidence depends on the scale of the margins.
 
         Args:
           x: values by feature.
           kwargs: ignored.
 
         Returns:
-          A number for each label that has come; empty before the first.
+          A number per label so far; empty before the first label.
         """
         shares, labels = self._shares([x])
         return dict(zip(labels, shares[0].tolist(), strict=True))
 
     def predict_many(self, X: Any) -> Any:
-        """As `predict_one`, of the rows of a data frame: a series of labels."""
+        """The labels of the rows of a data frame, as a series; see `predict_one`."""
         frame = dataframe.into_frame(X)
         found = self._best([*_rows_of(frame)])
         return dataframe.to_native_series(found, name=None, like=frame)
 
     def predict_proba_many(self, X: Any) -> Any:
-        """As `predict_proba_one`, of a data frame: one with one column per label."""
+        """The probabilities of the rows of a data frame, with one column per label."""
         frame = dataframe.into_frame(X)
         shares, labels = self._shares([*_rows_of(frame)])
         columns = dict(zip(labels, shares.T, strict=True))
@@ -675,7 +675,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         return float(2 * code - 1 if self._room == 2 else code)
 
     def _best(self, rows: list[Mapping[Any, Any]]) -> list[Any]:
-        """The labels of the largest scores among those that have come."""
+        """The labels of the largest scores among the labels so far."""
         scores, labels = self._answer(rows)
         if scores is None:
             return [labels[0] if labels else None] * len(rows)
@@ -688,7 +688,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     def _shares(
         self, rows: list[Mapping[Any, Any]]
     ) -> tuple[Float[np.ndarray, "n labels"], tuple[Any, ...]]:
-        """The softmax of the scores of the labels that have come, and these."""
+        """The softmax of the scores of the labels so far, and the labels."""
         scores, labels = self._answer(rows)
         if scores is None:
             return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
@@ -699,15 +699,15 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
     """Kernel regression for streams, with a bounded number of support vectors.
 
-    Scale the features first, by `preprocessing.StandardScaler`, and the targets, by
+    Scale the features first, with `preprocessing.StandardScaler`, and the targets, with
     `preprocessing.TargetStandardScaler`: the model starts at 0, has no intercept, and
-    its usual learning rate is for targets of deviation 1.
+    its default learning rate suits targets with deviation 1.
 
     Args:
       algorithm: "sgd" or "norma", or, on features of the kernel, "nystrom" and
         "fourier".
       budget, kernel, gamma, seed: as for `BudgetedClassifier`.
-      options: more arguments of the algorithm's `init`, such as `learning_rate=0.1`,
+      options: further arguments of the algorithm's `init`, such as `learning_rate=0.1`,
         `average=True`, or `loss="huber"`; see `budgetjax.sgd.init`.
 
     Example:
@@ -725,12 +725,12 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
     """
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """The target of a row, values by feature; 0 before the first."""
+        """The target of a row, given as values by feature; 0 before the first row."""
         scores, _ = self._answer([x])
         return 0.0 if scores is None else float(scores[0, 0])
 
     def predict_many(self, X: Any) -> Any:
-        """As `predict_one`, of the rows of a data frame: a series of numbers."""
+        """The targets of the rows of a data frame, as a series of numbers."""
         frame = dataframe.into_frame(X)
         scores, _ = self._answer(_rows_of(frame))
         found = np.zeros(len(frame)) if scores is None else scores[:, 0]
@@ -739,14 +739,14 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
 
 
 class BudgetedOneClass(Online, base.AnomalyDetector):
-    """A detector of anomalies in streams, with a bounded number of support vectors.
+    """Anomaly detection in streams, with a bounded number of support vectors.
 
-    Kernel regression of the constant 1: where rows are many the model is near 1, and
-    far from all of them it is 0. The anomaly score is 1 less the model. Scale the
-    features first, by `preprocessing.StandardScaler`.
+    It is kernel regression of the constant 1: the model is close to 1 where rows are
+    dense, and 0 far from all of them. The anomaly score is 1 minus the model. Scale the
+    features first, with `preprocessing.StandardScaler`.
 
-    Unlike `budgetjax.estimators.BudgetedOneClass` it never solves for coefficients or
-    a threshold: put it into `anomaly.QuantileFilter` for one.
+    Unlike `budgetjax.estimators.BudgetedOneClass`, it has no refit and no threshold:
+    use `anomaly.QuantileFilter` for a threshold.
 
     Args:
       algorithm, budget, kernel, gamma, seed, options: as for `BudgetedRegressor`.
@@ -767,7 +767,7 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
     """
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
-        """Learns a row, values by feature; see `BudgetedClassifier.learn_one`."""
+        """Learns a row of values by feature; see `BudgetedClassifier.learn_one`."""
         self._learn(x, 1.0, 1.0)
 
     def learn_many(self, X: Any) -> None:
@@ -776,6 +776,6 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
             self.learn_one(x)
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
-        """The anomaly score, about 0 for rows like those learned; 1 before any."""
+        """The anomaly score, about 0 for rows like those learned; 1 without any."""
         scores, _ = self._answer([x])
         return 1.0 if scores is None else 1.0 - float(scores[0, 0])

@@ -9,12 +9,12 @@ from jaxtyping import Bool, Float, Shaped
 
 from budgetjax import checks, shown
 
-# The ratio of standard deviations, or of the mean to them, that is warned about.
+# The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
-# In fewer rows, rare values of a feature say nothing about its scale.
+# Fewer rows may lack the rare values that determine a feature's scale.
 ENOUGH_ROWS = 50
 
-# Examples; one number per feature; one per pair of examples.
+# Examples; one number per feature; one number per pair of examples.
 Rows = Shaped[np.ndarray, "n features"]
 PerFeature = Float[np.ndarray, " features"]
 Pairs = Float[np.ndarray, "n n"]
@@ -23,15 +23,15 @@ Pairs = Float[np.ndarray, "n n"]
 class Scaling(NamedTuple):
     """The mean and variance of every feature, over all rows so far.
 
-    They are in double precision, and do not depend on how the rows are divided: the
-    deviations of each part from its own mean are added up, and those of the means
-    (Chan, Golub and LeVeque 1983).
+    They are in float64, and do not depend on how the rows are divided: the squared
+    deviations of each part from its own mean are added to those of the means (Chan,
+    Golub and LeVeque 1983).
 
     Attributes:
-      num_rows: rows so far.
+      num_rows: the number of rows so far.
       mean: shape `(num_features,)`.
-      variance: divided by the number of rows, as `numpy.var`, shape `(num_features,)`.
-      fills: whether a NaN stands for the mean of its feature.
+      variance: as `numpy.var`, divided by the number of rows, shape `(num_features,)`.
+      fills: whether the mean of a feature replaces a NaN.
 
     Example:
       >>> import numpy as np
@@ -58,14 +58,14 @@ class Scaling(NamedTuple):
     def translation(cls, origin: PerFeature) -> "Scaling":
         """A scaling that subtracts an origin and divides by 1.
 
-        It is of no rows, which could have rounded: however far the origin is, no
-        feature counts as constant.
+        Its number of rows is 0, so no feature counts as constant, however far the
+        origin is.
         """
         return cls(0, origin, np.ones(len(origin)))
 
     @property
     def constant(self) -> Bool[np.ndarray, " features"]:
-        """Whether each feature has had one value only, up to rounding of the rows."""
+        """Whether each feature has had only one value, up to rounding of the rows."""
         rounding = self.num_rows * np.finfo(np.float64).eps
         return self.variance <= np.square(rounding * self.mean)
 
@@ -114,9 +114,9 @@ class Scaling(NamedTuple):
         return self._replace(num_rows=total, mean=mean, variance=variance)
 
     def filled(self, X: Rows) -> Rows:
-        """Rows in which a NaN is the mean of its feature, if this scaling `fills`.
+        """Rows whose NaN are replaced by means of features, if this scaling `fills`.
 
-        Before there are rows, that of the other rows of X; 0 if there is none.
+        Before the first row, the mean is that of the other rows of X, or 0 without any.
         """
         if not self.fills or not np.any(missing := np.isnan(X)):
             return X
@@ -128,15 +128,16 @@ class Scaling(NamedTuple):
 
     @property
     def divisor(self) -> PerFeature:
-        """What centred rows are divided by: infinity makes a constant feature 0."""
+        """The divisor of centred rows; infinity makes a constant feature 0."""
         return np.where(self.constant, np.inf, self.deviation)
 
     def moved(self, X: Rows, old: "Scaling") -> Rows:
-        """Scaled rows of another scaling, as this one would have scaled them.
+        """Converts rows scaled by another scaling to this one.
 
         Args:
-          X: shape `(n, num_features)`; features that had been constant had the mean.
-          old: the scaling that was applied.
+          X: shape `(n, num_features)`; a feature that was constant is taken as its
+            mean.
+          old: the scaling that was applied to them.
         """
         deviation = np.where(old.constant, 0, old.deviation)
         ratio, shift = deviation / self.divisor, (old.mean - self.mean) / self.divisor
@@ -149,12 +150,11 @@ class Scaling(NamedTuple):
     def apply(self, X: Rows, dtype: DTypeLike = np.float32) -> Rows:
         """Rows with the mean subtracted, divided by the standard deviation.
 
-        Features that have been constant become 0, and so does a NaN if this scaling
-        `fills`.
+        Constant features become 0, and so does a NaN if this scaling `fills`.
 
         Args:
           X: shape `(n, num_features)`.
-          dtype: type of the result.
+          dtype: the dtype of the result.
         """
         scaled = self.filled(X) - self.mean[None]
         np.divide(scaled, self.divisor[None], out=scaled)
@@ -178,8 +178,8 @@ def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
 def unscaled(where: str, X: Rows) -> str | None:
     """A warning about the scale of features, or None.
 
-    A kernel of distances depends only on the features of largest spread; and in
-    float32, distances far from 0 lose their digits.
+    A kernel of distances depends mainly on the features with the largest spread; and in
+    float32, distances between points far from 0 lose digits.
 
     Returns:
       A message if there are at least 50 rows and the largest standard deviation is more
@@ -193,7 +193,7 @@ def unscaled(where: str, X: Rows) -> str | None:
     if not len(deviations):
         return None
     remedy = "a kernel learner needs features on one scale: standardise them"
-    # An element of the data: between two, a mean would hide that one is small.
+    # method="lower" takes an actual value: a mean of two could hide a small one.
     usual = np.quantile(deviations, 0.25, method="lower")
     if deviations.max() > TOO_UNEVEN * usual:
         column = int(np.argmax(scaling.deviation))
@@ -213,22 +213,22 @@ def unscaled(where: str, X: Rows) -> str | None:
     return None
 
 
-# Rows whose distances from each other make the default gamma.
+# The number of rows whose mutual distances determine the default gamma.
 SAMPLED_ROWS = 1000
-# A distance counts as at most so many times the median of all.
+# A distance counts as at most this multiple of the median.
 LARGEST_DISTANCE = 4.0
 
 
 def default_gamma(X: ArrayLike) -> float:
-    """A `gamma` for `RBF` that needs no tuning: two over the mean squared distance.
+    """The default `gamma` for `RBF`: two divided by the mean squared distance.
 
-    The distances are those of all pairs of 1,000 rows, taken evenly from X, each
-    counted as at most four times their median: few values that are far out do not
-    matter. Without such it is one over the total variance of the features, which is
-    what scikit-learn calls `gamma="scale"` if all features have the same mean, and the
-    kernel of two examples is `exp(-2)` on average of the exponents. Standardise
-    features of different units first; a model with a few hundred support vectors and
-    many rows can use a larger gamma, by a factor of 2 to 8.
+    The distances are those of all pairs of up to 1,000 evenly spaced rows of X, each
+    clipped at four times their median, so that few outliers do not matter. Without
+    outliers it is one divided by the total variance of the features, which is
+    scikit-learn's `gamma="scale"` if all features have the same mean, and the mean
+    exponent of the kernel is -2. Standardise features with different units first. A
+    model with a few hundred support vectors and many rows can use a gamma that is
+    larger by a factor of 2 to 8.
 
     Args:
       X: examples, or a sample of them, shape `(n, num_features)`.
@@ -237,7 +237,7 @@ def default_gamma(X: ArrayLike) -> float:
       A positive number.
 
     Raises:
-      ValueError: if X has not two rows that differ, or is not finite.
+      ValueError: if X does not have two rows that differ, or is not finite.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -262,28 +262,28 @@ def default_gamma(X: ArrayLike) -> float:
 
 
 def sampled(num_rows: int) -> Shaped[np.ndarray, " rows"]:
-    """Which rows the default gamma is of."""
+    """The indices of the rows that determine the default gamma."""
     return np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_ROWS)).astype(int)
 
 
 def distances_within(X: Shaped[np.ndarray, "n d"]) -> Pairs:
-    """`||x - z||^2` of all pairs of rows, in double precision."""
+    """`||x - z||^2` of all pairs of rows, in float64."""
     X = np.asarray(X, np.float64)
     X = X - np.median(X, axis=0)[None]
     return squared_distances_of(X @ X.T)
 
 
 def squared_distances_of(products: Pairs) -> Pairs:
-    """`||x - z||^2` of all pairs of rows, by their inner products."""
+    """`||x - z||^2` of all pairs of rows, from their inner products."""
     squares = np.diag(products)
     sums = squares[:, None] + squares[None]
     distances = sums - 2 * products
-    # Of rows that are alike a rounding error is left.
+    # For equal rows a rounding error is left.
     return np.where(distances > 1e-12 * sums, distances, 0)
 
 
 def gamma_of_distances(distances: Pairs) -> float:
-    """The default gamma of squared distances; 0 if all are 0, NaN if one is."""
+    """The default gamma from squared distances; 0 if all are 0, NaN on NaN or inf."""
     if not np.all(np.isfinite(distances)):
         return float("nan")
     positive = distances[distances > 0]
@@ -296,10 +296,11 @@ def gamma_of_distances(distances: Pairs) -> float:
 def centre_and_deviation(
     values: Float[np.ndarray, "n ..."], *, robust: bool
 ) -> tuple[Float[Any, "..."], Float[Any, "..."]]:
-    """Mean and standard deviation of each column, or those of most of its values.
+    """The mean and standard deviation of each column, or robust estimates of them.
 
-    The robust ones are the median, and the median distance from it by that of a normal
-    distribution. Where that is 0, as where there is no value, it is as without.
+    The robust estimates are the median, and the median distance from it divided by that
+    of a standard normal distribution. If that distance is 0, the standard deviation is
+    used.
     """
     values = np.asarray(values, np.float64)
     if not len(values):

@@ -1,24 +1,24 @@
-"""Types of arrays that many signatures name."""
+"""Array types that many signatures share."""
 
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 Scalar = Float[Array, ""]
 Flag = Bool[Array, ""]
-# A slot, a round, an example of a block, or a number of them.
+# A slot, a round, an example of a block, or a count of them.
 Index = Integer[Array, ""]
-# Of an example: its scores; its label, or its target, of one number or several.
+# Per example: scores; a label; a target of one or more numbers.
 Score = Float[Array, " columns"]
 Label = Shaped[Array, ""]
 Target = Shaped[Array, "*outputs"]
-# Of a block of examples.
+# Per block of examples.
 Examples = Float[Array, "size features"]
 Targets = Shaped[Array, "size ..."]
 PerExample = Float[Array, " size"]
 Scores = Float[Array, "size columns"]
-# Of a support set: one number, or flag, per row, and one number per pair of rows.
+# Per support set: one number or flag per row, one number per pair of rows.
 PerRow = Float[Array, " rows"]
 Mask = Bool[Array, " rows"]
 PerPair = Float[Array, "rows rows"]
-# Orthonormal features, by the rows of a support set, and weights of these features.
+# Orthonormal features in terms of the rows of a support set, and their weights.
 Basis = Float[Array, "rows features"]
 Weights = Float[Array, "columns features"]

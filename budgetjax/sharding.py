@@ -1,4 +1,4 @@
-"""Programs on meshes of devices: of explicit axes, and inside `jax.shard_map`."""
+"""Programs on device meshes with explicit axes, and inside `jax.shard_map`."""
 
 import functools
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from jaxtyping import Array, Bool
 def automatic(
     function: Callable[..., Any], specs: Callable[..., Any] = lambda *_: PartitionSpec()
 ) -> Callable[..., Any]:
-    """Lets a function take arrays on meshes with explicit axes, as of `jax.make_mesh`.
+    """Lets a function take arrays on meshes with explicit axes, see `jax.make_mesh`.
 
     Inside, the axes are automatic, and the compiler divides the work. Results are
-    replicated, unless `specs` says otherwise, a function of the same arguments. The
-    function must run under `jax.jit`; its arguments may be static.
+    replicated, unless `specs`, a function of the same arguments, returns other specs.
+    The function must run under `jax.jit`; its arguments may be static.
     """
 
     @functools.wraps(function)
@@ -72,8 +72,8 @@ def _on_automatic_mesh(leaf: Any) -> Any:
 def vary(*trees: Any) -> tuple[Any, ...]:
     """The trees with all arrays varying over the same axes of a `jax.shard_map`.
 
-    JAX asks it of what a loop carries and of what branches return; constants vary over
-    no axis. Outside a `jax.shard_map` nothing changes.
+    JAX requires this of the carry of a loop and of the results of branches, while
+    constants vary over no axis. Outside a `jax.shard_map` nothing changes.
     """
     axes = frozenset[str]().union(*map(_axes, jax.tree.leaves(trees)))
     if not axes:
@@ -87,7 +87,7 @@ def cond(wanted: Bool[Array, ""], *branches: Callable[[], Any]) -> Any:
 
 
 def of_rows(X: Array) -> PartitionSpec:
-    """The spec of an array that is divided by rows as `X` is."""
+    """The spec of an array that is sharded by rows like `X`."""
     return PartitionSpec(*jax.typeof(X).sharding.spec[:1])
 
 

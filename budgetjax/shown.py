@@ -1,4 +1,4 @@
-"""How records look: printed, with shapes in place of numbers, and under `help`."""
+"""The text of records: printed, with shapes in place of values, and under `help`."""
 
 import dataclasses
 import inspect
@@ -16,7 +16,7 @@ FEW = 10
 
 
 def short(self: Any) -> str:
-    """The `__repr__` of a named tuple or dataclass: of arrays, type and shape."""
+    """The `__repr__` of a named tuple or dataclass; arrays show dtype and shape."""
     if dataclasses.is_dataclass(self):
         names = [field.name for field in dataclasses.fields(self)]
     else:
@@ -26,14 +26,14 @@ def short(self: Any) -> str:
 
 
 def text(value: Any) -> str:
-    """A value as a field of a record shows it."""
+    """A value as text in a field of a record."""
     if isinstance(value, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic):
         return _array(value)
     if isinstance(value, Partial):
         name = getattr(value.func, "__name__", repr(value.func))
         return f"{name}({', '.join(map(text, value.args))})" if value.args else name
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        # A counter reads as a number, where it has one.
+        # A counter reads as a number if it has a value.
         known = all(map(_has_values, value))
         number = getattr(value, "number", None) if known else None
         return short(value) if number is None else text(number)
@@ -61,9 +61,9 @@ def _number(value: Any) -> str:
 
 
 def documented(kind: Kind) -> Kind:
-    """A class of records whose `help` is that of their `init`.
+    """A decorator for classes of records whose `help` is that of their `init`.
 
-    So `help(budgetjax.pegasos)` is about Pegasos.
+    `help(budgetjax.pegasos)` therefore describes Pegasos.
     """
     of_class: Any = kind
     of_class.__doc__ = _Documentation(of_class.__doc__)
@@ -71,7 +71,7 @@ def documented(kind: Kind) -> Kind:
 
 
 class _Documentation:
-    """The docstring of a class; of one of its records, that of its `init`."""
+    """The docstring of a class; for its records, the docstring of their `init`."""
 
     def __init__(self, of_class: str):
         self.of_class = of_class
@@ -85,7 +85,7 @@ class _Documentation:
 
 
 def _arguments(signature: inspect.Signature) -> Iterator[str]:
-    """Names and defaults, without annotations, as they are written in a call."""
+    """Names and defaults, without annotations, as in a call."""
     starred = False
     for one in signature.parameters.values():
         if one.kind is one.KEYWORD_ONLY and not starred:

@@ -1,4 +1,4 @@
-"""Every learner on one stream: test accuracy against the budget, a table and a figure.
+"""Compares all learners on one stream: test accuracy by budget, table and figure.
 
     python examples/compare.py
     python examples/compare.py --data digits --gamma 0.05 --regularization 1e-3
@@ -27,14 +27,14 @@ try:
 except ImportError as error:
     raise SystemExit(f'compare: {error}; pip install ".[examples]"') from error
 
-RATE = 0.5  # of gradient descent on support vectors
-OPTIMIZER = optax.sgd(0.2)  # on features
+RATE = 0.5  # the learning rate of gradient descent on support vectors
+OPTIMIZER = optax.sgd(0.2)  # the optimiser of feature maps
 PERCEPTRONS = "Perceptrons, passive-aggressive"
 KEEPING = "Pegasos, removing or projecting"
 MERGING = "Pegasos, merging"
 DESCENT = "Other losses, features, second order"
 HEADER = "test accuracy, budget"
-REFERENCE = "Pegasos, merge"  # in every panel
+REFERENCE = "Pegasos, merge"  # drawn in every panel
 
 
 class Learner(NamedTuple):
@@ -42,9 +42,9 @@ class Learner(NamedTuple):
 
     Attributes:
       family: its panel of the figure.
-      name: in the table and the figure.
-      algorithm: of budgetjax.
-      settings: of its `init`, beside kernel, number of features and budget.
+      name: the name in the table and the figure.
+      algorithm: an algorithm of budgetjax.
+      settings: arguments of its `init`, besides kernel, number of features and budget.
     """
 
     family: str
@@ -54,7 +54,7 @@ class Learner(NamedTuple):
 
 
 def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
-    """All that learn so many classes; the Forgetron learns two."""
+    """All learners for this number of classes; the Forgetron learns two."""
     classes = {"num_classes": num_classes}
     found = []
     for family, name, maintenance in (
@@ -88,7 +88,7 @@ def learners(num_classes: int, lam: float, seed: int) -> list[Learner]:
     found.append(Learner(DESCENT, "Fourier features", bj.fourier, settings))
     found.append(Learner(DESCENT, "Nystrom features", bj.nystrom, settings))
     found.append(Learner(DESCENT, "AROW", bj.arow, classes))
-    # In the order of the panels.
+    # Sorted by panel.
     families = [PERCEPTRONS, KEEPING, MERGING, DESCENT]
     return sorted(found, key=lambda learner: families.index(learner.family))
 
@@ -100,8 +100,8 @@ def accuracies(
     data: datasets.Dataset,
     rows: int | None,
 ) -> np.ndarray:
-    """Trains a model a budget, all at once, and tests them."""
-    if learner.algorithm is bj.fourier:  # its features come in pairs
+    """Trains one model per budget, all at once, and tests them."""
+    if learner.algorithm is bj.fourier:  # features come in pairs
         budgets = [budget + budget % 2 for budget in budgets]
     X, y = data.X_train[:rows], data.y_train[:rows]
     states = bj.grid(budget=budgets).init(
@@ -124,7 +124,7 @@ def accuracies(
 def table(
     results: dict[str, np.ndarray], budgets: Sequence[int], num_classes: int
 ) -> str:
-    """One row a learner, one column a budget."""
+    """The table: one row per learner, one column per budget."""
     rows = [(name, *(f"{v:.1%}" for v in row)) for name, row in results.items()]
     width = max(len(name) for name in (HEADER, *results))
     cells = [(HEADER, *map(str, budgets)), *rows]
@@ -144,7 +144,7 @@ def figure(
     title: str,
     path: str,
 ) -> None:
-    """Accuracy against the budget, one panel a family."""
+    """Accuracy against the budget, one panel per family."""
     with rc_context(plots.STYLE):
         families = list(dict.fromkeys(one.family for one in compared))
         rows, columns = -(-len(families) // 2), min(2, len(families))
@@ -193,27 +193,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         type=positive(int),
         nargs="+",
         default=[20, 50, 100, 200],
-        help="to compare (default: 20 50 100 200)",
+        help="budgets to compare (default: 20 50 100 200)",
     )
     parser.add_argument(
-        "--rows", type=positive(int), help="of the training part, from its first"
+        "--rows", type=positive(int), help="first rows of the training part to use"
     )
     parser.add_argument(
         "--gamma",
         type=positive(float),
-        help="of the Gaussian kernel (default: 8 for checkerboard, else 1 / features)",
+        help="kernel parameter (default: 8 for checkerboard, else 1 / features)",
     )
     parser.add_argument(
         "--regularization",
         type=positive(float),
         default=1e-4,
-        help="of Pegasos, NORMA and SGD (default: 1e-4)",
+        help="lambda of Pegasos, NORMA and SGD (default: 1e-4)",
     )
     parser.add_argument(
         "--only", nargs="+", help="learners with one of these in their names"
     )
-    parser.add_argument("--output", default="compare.png", help="where the figure goes")
-    parser.add_argument("--seed", type=int, default=0, help="of random removals")
+    parser.add_argument("--output", default="compare.png", help="file for the figure")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random removals")
     options = parser.parse_args(arguments)
     if not Path(options.output).absolute().parent.is_dir():
         parser.error(f"--output: there is no folder {Path(options.output).parent}")

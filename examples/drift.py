@@ -1,12 +1,12 @@
-"""Who follows a world that changes? Errors over time on streams that drift.
+"""Compares how well learners follow drifting streams: errors over time.
 
     python examples/drift.py
     python examples/drift.py --data rotating electricity --output examples/drift.png
 
 Every row is predicted before it is learned. `rotating` is generated: a checkerboard
-that stands still, turns by 90 degrees, which exchanges its two classes, and stands
-still again. `electricity` are prices in time order, up or down, from OpenML, or from
-the folder that the environment variable BUDGETJAX_DATA names.
+that stands still, rotates by 90 degrees, which swaps its two classes, and stands still
+again. `electricity` has prices in time order, up or down, from OpenML or from the
+folder that the environment variable BUDGETJAX_DATA names.
 """
 
 import argparse
@@ -31,10 +31,10 @@ class Stream(NamedTuple):
     """Rows in time order.
 
     Attributes:
-      title: in the table and the figure.
+      title: the name in the table and the figure.
       X: shape `(n, d)`.
       y: -1 or +1, shape `(n,)`.
-      changing: the first row of the drift and the first after it, where known.
+      changing: the first row of the drift and the first row after it, if known.
     """
 
     title: str
@@ -47,11 +47,11 @@ class Learner(NamedTuple):
     """A learner in this comparison.
 
     Attributes:
-      name: in the table and the figure.
-      algorithm: of budgetjax.
-      settings: of its `init`, beside kernel, number of features and budget.
-      color: in the figure.
-      dashes: of its line.
+      name: the name in the table and the figure.
+      algorithm: an algorithm of budgetjax.
+      settings: arguments of its `init`, besides kernel, number of features and budget.
+      color: the colour in the figure.
+      dashes: the dashes of its line.
     """
 
     name: str
@@ -68,8 +68,8 @@ LEARNERS = (
     Learner("AROW", bj.arow, {}, "#D55E00", DASHED),
     Learner("AROW, drift=0.01", bj.arow, {"drift": 0.01}, "#0072B2", "-"),
 )
-# Of the Gaussian kernels of these learners. With them they made the fewest mistakes in
-# the first fifth of electricity.
+# The gamma of each learner's kernel, with the fewest mistakes in the first fifth of
+# electricity.
 GAMMAS = {
     "rotating": (8.0, 8.0, 8.0, 8.0),
     "electricity": (0.125, 0.03, 0.5, 0.03),
@@ -78,7 +78,7 @@ BASELINE = "always the label before"
 
 
 def rotating(num_rows: int, seed: int) -> Stream:
-    """A checkerboard that turns by 90 degrees in the middle third of the stream."""
+    """A checkerboard that rotates by 90 degrees in the middle third of the stream."""
     first, after = num_rows // 3, 2 * num_rows // 3
     turned = np.clip((np.arange(num_rows) - first) / (after - first), 0, 1) * np.pi / 2
     X = np.random.default_rng(seed).uniform(-2, 2, (num_rows, 2))
@@ -102,7 +102,7 @@ def electricity() -> Stream:
 
 
 def mistakes(learner: Learner, gamma: float, stream: Stream, budget: int) -> np.ndarray:
-    """Which rows were predicted wrongly, one truth value a row."""
+    """Whether each row was misclassified."""
     state = learner.algorithm.init(
         bj.RBF(gamma),
         num_features=stream.X.shape[1],
@@ -114,13 +114,13 @@ def mistakes(learner: Learner, gamma: float, stream: Stream, budget: int) -> np.
 
 
 def window_errors(wrong: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of all windows of so many rows, and the errors in them."""
+    """The ends of all windows of `window` rows, and the errors in them."""
     total = np.concatenate([[0], np.cumsum(wrong)])
     return np.arange(window, len(total)), (total[window:] - total[:-window]) / window
 
 
 def table(stream: Stream, wrong: dict[str, np.ndarray]) -> str:
-    """The errors of all learners, in the parts of the stream and in the whole."""
+    """The errors of all learners, in parts of the stream and overall."""
     n = len(stream.y)
     if stream.changing is None:
         edges, names = (
@@ -148,14 +148,14 @@ STYLE: Any = {
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
 }
-# Points of a curve in the figure, and the first rows, which say little.
+# Points of a curve in the figure, and the first rows, whose errors are too noisy.
 POINTS, FIRST_SHOWN = 250, 200
 
 
 def figure(
     results: Sequence[tuple[Stream, dict[str, np.ndarray]]], window: int, path: str
 ) -> None:
-    """Errors in a moving window above, errors so far below; one column a stream."""
+    """Errors in a moving window above, errors so far below; one column per stream."""
     with rc_context(STYLE):
         columns = len(results)
         fig = Figure(figsize=(7.2 if columns > 1 else 5, 4.8), layout="constrained")
@@ -164,7 +164,7 @@ def figure(
             curves(panels[0, i], panels[1, i], stream, wrong, window)
         panels[0, 0].set_ylabel(f"mistakes in the last\n{window:,} rows (%)")
         panels[1, 0].set_ylabel("mistakes so far (%)")
-        # Of the last column, which has all lines that others have.
+        # The legend of the last column, which has the lines of all others.
         handles, labels = panels[0, -1].get_legend_handles_labels()
         fig.legend(
             handles,
@@ -224,11 +224,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=["rotating"],
         help="streams to draw side by side",
     )
-    parser.add_argument("--rows", type=int, default=60_000, help="of rotating")
-    parser.add_argument("--budget", type=int, default=100, help="of support vectors")
-    parser.add_argument("--window", type=int, default=1000, help="rows it covers")
-    parser.add_argument("--output", default="drift.png", help="where the figure goes")
-    parser.add_argument("--seed", type=int, default=0, help="of rotating")
+    parser.add_argument("--rows", type=int, default=60_000, help="rows of rotating")
+    parser.add_argument("--budget", type=int, default=100, help="support vectors")
+    parser.add_argument("--window", type=int, default=1000, help="rows per window")
+    parser.add_argument("--output", default="drift.png", help="file for the figure")
+    parser.add_argument("--seed", type=int, default=0, help="seed of rotating")
     options = parser.parse_args(arguments)
     if not Path(options.output).absolute().parent.is_dir():
         parser.error(f"--output: there is no folder {Path(options.output).parent}")

@@ -1,10 +1,10 @@
-"""What is novel: rows of one kind are learned, others are found.
+"""Novelty detection: learns rows of one kind, and finds others.
 
     python examples/novelty.py
 
-On the left two crescents come as a stream, in parts of 500 rows; a twentieth of new
-rows of the same kind should lie outside the line. On the right the images of one digit
-are learned, by 50 support vectors, and all digits of the test part are scored.
+On the left, two crescents form a stream, in parts of 500 rows; 5 percent of new rows of
+the same kind should lie outside the line. On the right, a model with 50 support vectors
+learns the images of one digit and scores all digits of the test part.
 """
 
 import argparse
@@ -31,7 +31,7 @@ AREA = (-1.8, 2.8, -1.3, 1.8)
 
 
 def crescents(axes: Any) -> None:
-    """A model of a stream, and where it says that rows are novel."""
+    """A model of a stream, and the boundary of novel rows."""
     X, _ = make_moons(2 * ROWS, noise=0.1, random_state=0)
     model = BudgetedOneClass(budget=60, rate=RATE, gamma=5.0, random_state=0)
     for start in range(0, ROWS, PART):
@@ -84,8 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=(__doc__ or "").split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--digit", type=int, default=3, choices=range(10), help="known")
-    parser.add_argument("--output", default="novelty.png", help="where the figure goes")
+    parser.add_argument(
+        "--digit", type=int, default=3, choices=range(10), help="digit to learn"
+    )
+    parser.add_argument("--output", default="novelty.png", help="file for the figure")
     options = parser.parse_args(arguments)
     if not Path(options.output).absolute().parent.is_dir():
         parser.error(f"--output: there is no folder {Path(options.output).parent}")

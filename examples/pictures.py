@@ -1,11 +1,11 @@
-"""Three pictures of a classifier of images: its vectors, accuracy, probabilities.
+"""Three pictures of an image classifier: vectors, accuracy and probabilities.
 
     python examples/pictures.py
     python examples/pictures.py --data mnist --rows 20000 --budget 50 100 200 500
 
-A classifier is trained for each budget; the vectors that the one of 100 keeps, or the
-largest budget below, are drawn as images, each beside the class that it speaks for.
-All functions are those of `budgetjax.plots`, which draw into any axes of matplotlib.
+One classifier is trained per budget. The vectors of the one with budget 100, or the
+largest budget below, are drawn as images, next to their classes. The functions of
+`budgetjax.plots` draw into any axes of matplotlib.
 """
 
 import argparse
@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     raise SystemExit(f'pictures: {error}; pip install ".[examples]"') from error
 
-SHOWN = 100  # vectors, at most
+SHOWN = 100  # the maximum number of vectors
 SEEDS = range(3)
 
 
@@ -51,13 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         *("--budget", "-b"), type=int, nargs="+", default=[20, 50, 100, 200]
     )
-    parser.add_argument("--rows", type=int, help="of the training part, from its first")
-    parser.add_argument("--folder", default=".", help="where the pictures go")
+    parser.add_argument(
+        "--rows", type=int, help="first rows of the training part to use"
+    )
+    parser.add_argument("--folder", default=".", help="folder for the pictures")
     options = parser.parse_args(arguments)
     folder = Path(options.folder)
     if not folder.is_dir():
         parser.error(f"--folder: there is no folder {folder}")
-    # The pixels as they are: they have one scale.
+    # Pixels share one scale, so they are not standardised.
     data = datasets.load(options.data, standardise=False)
     X, y = data.X_train[: options.rows], data.y_train[: options.rows]
     budgets = sorted(set(options.budget))

@@ -1,12 +1,12 @@
-"""The estimator in a scikit-learn pipeline, next to scikit-learn's own.
+"""The estimator in a scikit-learn pipeline, compared to scikit-learn's own.
 
     python examples/pipeline.py
     python examples/pipeline.py --budget 50
 
-Handwritten digits, 1,200 to learn and 597 to test. Each pipeline standardises the
-pixels and then classifies; a grid search with three folds chooses its hyperparameters.
-`SVC` keeps as many support vectors as it wants; the other two have a fixed number of
-them, or of components.
+The data are handwritten digits, 1,200 for training and 597 for testing. Each pipeline
+standardises the pixels and then classifies; a grid search with three folds chooses its
+hyperparameters. `SVC` has no limit on support vectors; the other two have a fixed
+number of vectors or components.
 """
 
 import argparse
@@ -38,8 +38,8 @@ class Candidate(NamedTuple):
     """A pipeline to compare.
 
     Attributes:
-      name: in the table.
-      steps: what follows the scaler.
+      name: the name in the table.
+      steps: the steps after the scaler.
       grid: values of their parameters to choose from.
     """
 
@@ -79,7 +79,7 @@ def searched(candidate: Candidate, X: np.ndarray, y: np.ndarray) -> GridSearchCV
 
 
 def vectors(pipeline: Pipeline) -> int:
-    """How many support vectors or components a prediction goes through."""
+    """The number of support vectors or components of a model."""
     steps = pipeline.named_steps
     if "map" in steps:
         return steps["map"].n_components
@@ -95,7 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--budget", type=int, default=100, help="support vectors, or components"
     )
     parser.add_argument(
-        "--rows", type=int, default=TRAIN_ROWS, help="to learn; the rest is for testing"
+        "--rows",
+        type=int,
+        default=TRAIN_ROWS,
+        help="training rows; the rest is for testing",
     )
     options = parser.parse_args(arguments)
     X, y = load_digits(return_X_y=True)

@@ -1,10 +1,10 @@
-"""Quantiles: not the mean of a target but how far it may be from there.
+"""Quantile regression: the range of a target, not only its mean.
 
     python examples/quantiles.py
 
 The noise of a target grows along x, and is not symmetric. One model with 40 support
-vectors has nine quantiles as its columns; on the left five of them, with the true ones
-dashed, on the right how many of the new targets are below each.
+vectors has nine quantiles as its columns. The left panel shows five of them, with the
+true ones dashed; the right panel shows the fraction of new targets below each.
 """
 
 import argparse
@@ -38,9 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=(__doc__ or "").split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--rows", type=int, default=8000, help="half of them learned")
-    parser.add_argument("--budget", type=int, default=40, help="of support vectors")
-    parser.add_argument("--output", default="quantiles.png", help="of the figure")
+    parser.add_argument(
+        "--rows", type=int, default=8000, help="rows; half are for training"
+    )
+    parser.add_argument("--budget", type=int, default=40, help="support vectors")
+    parser.add_argument("--output", default="quantiles.png", help="file for the figure")
     options = parser.parse_args(arguments)
     if not Path(options.output).absolute().parent.is_dir():
         parser.error(f"--output: there is no folder {Path(options.output).parent}")

@@ -1,11 +1,11 @@
-"""Four budgeted learners on one stream: a table, and a figure.
+"""Compares four budgeted learners on one stream, in a table and a figure.
 
     python examples/quickstart.py
     python examples/quickstart.py --data checkerboard --budget 20 100
 
 Every learner sees the same examples in the same order, through the same kernel. The
-stream is fed in equal chunks, each one compiled call of `budgetjax.run`, so that a bar
-can show the progress. A multi-class Forgetron is one binary model a class, and
+stream is fed in equal chunks, each in one compiled call of `budgetjax.run`, so that a
+bar can show the progress. A multi-class Forgetron has one binary model per class, and
 `jax.vmap` runs them all at once.
 """
 
@@ -31,7 +31,7 @@ except ImportError as error:
     raise SystemExit(f'quickstart: {error}; pip install ".[examples]"') from error
 
 # Data set: (gamma of the Gaussian kernel, regularization of Pegasos), for standardised
-# features, after a few trials at B = 100. Other sets take 1 / num_features and 1e-4.
+# features, after a few trials at B = 100. Other sets use 1 / num_features and 1e-4.
 DEFAULTS = {
     "a9a": (0.016, 1e-3),
     "banana": (1.0, 1e-3),
@@ -53,11 +53,11 @@ class Learner(NamedTuple):
     """A learner in this comparison.
 
     Attributes:
-      name: in the table and the figure.
+      name: the name in the table and the figure.
       init: `init(budget)`, an empty model.
       run: `run(state, X, y)`, the state after the examples and their scores.
       predict: `predict(state, X)`, labels.
-      num_models: how many models of that budget it is made of.
+      num_models: the number of models with that budget in the learner.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Learner(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a learner did with a budget."""
+    """The result of a learner with a budget."""
 
     learner: Learner
     budget: int
@@ -79,7 +79,7 @@ class Result(NamedTuple):
 
 
 def forgetron(kernel: bj.Kernel, num_features: int, num_classes: int) -> Learner:
-    """The Forgetron; for more than two classes one model a class, by `vmap`."""
+    """The Forgetron; for more than two classes one model per class, by `vmap`."""
 
     def init(budget):
         return bj.forgetron.init(kernel, num_features=num_features, budget=budget)
@@ -109,7 +109,7 @@ def forgetron(kernel: bj.Kernel, num_features: int, num_classes: int) -> Learner
 def pegasos(
     kernel: bj.Kernel, num_features: int, num_classes: int, lam: float, seed: int
 ) -> list[Learner]:
-    """Pegasos with three ways to keep the budget."""
+    """Pegasos with three maintenance strategies."""
 
     def learner(name, maintenance):
         def init(budget):
@@ -134,12 +134,12 @@ def pegasos(
 
 
 def num_vectors(state: Any) -> int:
-    """Support vectors in use, of a state or of stacked ones."""
+    """The number of active support vectors of a state or of stacked states."""
     return int(state.expansion.num_active.sum())
 
 
 def chunks(num_rows: int) -> list[slice]:
-    """The stream in about 20 equal parts; what is left over is a last, shorter one."""
+    """The stream in about 20 equal parts; the rest forms a shorter last one."""
     parts = range(NUM_CHUNKS, 2 * NUM_CHUNKS)
     even = next((k for k in parts if num_rows % k == 0), NUM_CHUNKS)
     size = max(num_rows // even, 1)
@@ -149,10 +149,10 @@ def chunks(num_rows: int) -> list[slice]:
 def train(
     learner: Learner, budget: int, X: jax.Array, y: jax.Array, data: datasets.Dataset
 ) -> Result:
-    """Feeds the stream to one learner, with a bar, and tests it."""
+    """Feeds the stream to one learner, with a progress bar, and tests it."""
     state = learner.init(budget)
     parts = chunks(len(y))
-    # Compiles: every length of chunk once, for nothing but the clock.
+    # Compiles every length of chunk once, before the clock starts.
     for part in {part.stop - part.start: part for part in parts}.values():
         jax.block_until_ready(learner.run(state, X[part], y[part]))
 
@@ -183,7 +183,7 @@ def train(
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results, one row a learner and budget."""
+    """The table of results: one row per learner and budget."""
     header = ("learner", "budget", "vectors", "mistakes", "test accuracy", "examples/s")
     rows: list[tuple[str, ...]] = [header]
     for result in results:
@@ -211,12 +211,12 @@ def table(results: Sequence[Result]) -> str:
 
 
 def figure(results: Sequence[Result], data: datasets.Dataset, path: str) -> None:
-    """Progressive error, one panel a budget; for binary 2-d data two models below."""
+    """Progressive error, one panel per budget; for binary 2-d data two models below."""
     budgets = sorted({result.budget for result in results})
     planar = data.X_train.shape[1] == 2 and data.num_classes == 2
     with rc_context(plots.STYLE):
         fig = Figure(figsize=(7.4, 6.6 if planar else 3.1), layout="constrained")
-        # So many columns that the panels of both rows end at the same edges.
+        # The number of columns aligns the panels of both rows.
         heights = (1, 1.85) if planar else (1,)
         grid = fig.add_gridspec(len(heights), 2 * len(budgets), height_ratios=heights)
         panels: list[Any] = []
@@ -273,18 +273,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "budgetjax.datasets.load knows",
     )
     parser.add_argument(
-        "--budget", type=positive(int), nargs="+", default=[50, 100], help="to compare"
+        "--budget",
+        type=positive(int),
+        nargs="+",
+        default=[50, 100],
+        help="budgets to compare",
     )
     parser.add_argument(
-        "--rows", type=positive(int), help="of the training part, from its first"
+        "--rows", type=positive(int), help="first rows of the training part to use"
     )
     parser.add_argument(
-        "--epochs", type=positive(int), default=1, help="passes, shuffled but the first"
+        "--epochs",
+        type=positive(int),
+        default=1,
+        help="passes, shuffled except the first",
     )
-    parser.add_argument("--gamma", type=positive(float), help="of the Gaussian kernel")
-    parser.add_argument("--regularization", type=positive(float), help="of Pegasos")
-    parser.add_argument("--figure", default="quickstart.png", help="where to put it")
-    parser.add_argument("--seed", type=int, default=0, help="of removals and shuffles")
+    parser.add_argument("--gamma", type=positive(float), help="kernel parameter")
+    parser.add_argument(
+        "--regularization", type=positive(float), help="lambda of Pegasos"
+    )
+    parser.add_argument(
+        "--figure", default="quickstart.png", help="file for the figure"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of removals and shuffles"
+    )
     options = parser.parse_args(arguments)
     if not Path(options.figure).absolute().parent.is_dir():
         parser.error(f"--figure: there is no folder {Path(options.figure).parent}")

@@ -1,12 +1,12 @@
-"""Killed in the middle, resumed, and none the worse.
+"""Kills a run twice, and resumes it to the same model.
 
     python examples/resuming.py
     python examples/resuming.py --rows 5000000 --kills 5
 
 A process learns from a stream and writes a checkpoint every few batches. It is killed
-with SIGKILL, which no process can catch, as when the power fails; then it is started
-again with the same command, and goes on where the last checkpoint was. At the end the
-model is compared, bit for bit, with that of a run that nobody has disturbed.
+with SIGKILL, which no process can catch, as in a power failure. The same command then
+starts it again, and it continues from the last checkpoint. At the end the model is
+compared, bit for bit, with that of an undisturbed run.
 """
 
 import argparse
@@ -26,16 +26,16 @@ import budgetjax as bj
 from budgetjax import datasets
 
 try:
-    import safetensors  # noqa: F401  (what writes checkpoints)
+    import safetensors  # noqa: F401  (writes checkpoints)
 except ImportError as error:
     raise SystemExit(f'resuming: {error}; pip install ".[stream]"') from error
 
 BATCH_ROWS = 2000
-EVERY = 5  # batches from one checkpoint to the next
+EVERY = 5  # batches between checkpoints
 
 
 def learn(folder: Path, checkpoint: Path | None = None) -> bj.StreamModel:
-    """One pass over the rows in a folder, from the checkpoint on if there is one."""
+    """Makes one pass over the rows in a folder, from the checkpoint if there is one."""
     batches = bj.stream.npy(folder / "X.npy", folder / "y.npy")
     state = bj.arow.init(bj.RBF(gamma=8.0), num_features=2, budget=100)
     return bj.fit_stream(
@@ -50,7 +50,7 @@ def learn(folder: Path, checkpoint: Path | None = None) -> bj.StreamModel:
 
 
 def rows_in(checkpoint: Path) -> int:
-    """How far a checkpoint is; it is whole at any time."""
+    """The number of rows in a checkpoint, which is complete at any time."""
     return bj.load(checkpoint).num_rows if checkpoint.exists() else 0
 
 
@@ -61,9 +61,9 @@ def start(folder: Path, checkpoint: Path) -> subprocess.Popen:
 
 
 def kill_midway(folder: Path, checkpoint: Path, until: int) -> bool:
-    """Kills the process some time after the checkpoint has come so far.
+    """Kills the process some time after the checkpoint has reached these rows.
 
-    False if the process was done before.
+    Returns False if the process ended before that.
     """
     process = start(folder, checkpoint)
     try:
@@ -82,8 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=(__doc__ or "").split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of the stream")
-    parser.add_argument("--kills", type=int, default=2, help="before it may finish")
+    parser.add_argument(
+        "--rows", type=int, default=1_000_000, help="rows of the stream"
+    )
+    parser.add_argument(
+        "--kills", type=int, default=2, help="kills before it may finish"
+    )
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--checkpoint", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -1,13 +1,13 @@
-"""Training on a file that is larger than the memory the process may use.
+"""Trains on a file that is larger than the memory limit of the process.
 
     python examples/streaming.py
     python examples/streaming.py --format csv --rows 15000000
 
-A file of 1.2 GiB is generated: eight sensors, each in units of its own, look from eight
-directions at points on a checkerboard. A process that the operating system gives 1 GiB
-of addresses, for itself, JAX and everything else, then learns from the file, batch by
-batch, with the sensors standardised on the way. (Addresses are counted, not memory in
-use, because Linux enforces a limit on them; two cores, as each thread reserves more.)
+A file of 1.2 GiB is generated: eight sensors, each with its own units, measure points
+on a checkerboard from eight directions. A process with 1 GiB of address space for
+itself, JAX and everything else then learns from the file, batch by batch, and
+standardises the sensors on the way. (The limit is on address space, not on memory in
+use, because Linux can enforce it; it is for two cores, as each thread reserves more.)
 """
 
 import argparse
@@ -33,11 +33,11 @@ except ImportError as error:
     raise SystemExit(f'streaming: {error}; pip install ".[stream]"') from error
 
 SENSORS = 8
-NOISE = 0.01  # of a sensor, where its signal has a standard deviation of 1
+NOISE = 0.01  # the noise of a sensor whose signal has a standard deviation of 1
 TEST_SEED, TEST_ROWS = 1, 5000
 CHUNK = 500_000
 GIB = 2**30
-# Without these, libraries reserve addresses that they never use, Arrow a whole GiB.
+# Without these, libraries reserve address space that they never use, Arrow 1 GiB.
 FRUGAL = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "1",
@@ -46,7 +46,7 @@ FRUGAL = {
 
 
 def sensed(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the sensors say of points on the board, and the colours -1 and +1."""
+    """The measurements of points on the board, and their colours -1 and +1."""
     points, y = datasets.checkerboard(num_rows, seed)
     angles = np.pi * np.arange(SENSORS) / SENSORS
     signals = points @ np.stack([np.cos(angles), np.sin(angles)]).astype(np.float32)
@@ -56,7 +56,7 @@ def sensed(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tables(num_rows: int, seed: int) -> Iterator[pyarrow.Table]:
-    """The rows of the file, a part at a time."""
+    """The rows of the file, in parts."""
     names = [f"sensor{i}" for i in range(SENSORS)]
     for i, start in enumerate(range(0, num_rows, CHUNK)):
         X, y = sensed(min(CHUNK, num_rows - start), seed + i)
@@ -80,13 +80,13 @@ def write(path: Path, num_rows: int, seed: int) -> None:
 
 
 def limit_memory(num_bytes: int) -> None:
-    """All that this process may map from now on, with what it has mapped already."""
+    """Limits the address space of this process."""
     resource.setrlimit(resource.RLIMIT_AS, (num_bytes, num_bytes))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
 
 
 def hold(path: Path) -> None:
-    """What a learner of arrays needs first: all rows at once."""
+    """Tries to hold all rows at once, as a learner of arrays must."""
     try:
         parts = list(bj.stream.read(path, target="colour"))
     except MemoryError:
@@ -96,7 +96,7 @@ def hold(path: Path) -> None:
 
 
 def learn(path: Path, budget: int) -> None:
-    """One pass over the file, and what it took."""
+    """Makes one pass over the file, and reports time and memory."""
     start = time.perf_counter()
     batches = bj.stream.read(path, target="colour")
     state = bj.arow.init(bj.RBF(gamma=2.0), num_features=SENSORS, budget=budget)
@@ -115,7 +115,7 @@ def learn(path: Path, budget: int) -> None:
 
 
 def peak(name: str) -> float:
-    """A size of this process that Linux keeps, in GiB."""
+    """A memory figure of this process from Linux, in GiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     found = dict(line.split(":", 1) for line in lines)[name]
     return int(found.removesuffix("kB")) * 1024 / GIB
@@ -126,11 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=(__doc__ or "").split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--rows", type=int, default=20_000_000, help="of the file")
+    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the file")
     parser.add_argument("--format", choices=["parquet", "csv"], default="parquet")
-    parser.add_argument("--limit", type=float, default=1.0, help="GiB of addresses")
-    parser.add_argument("--budget", type=int, default=100, help="of support vectors")
-    # What the limited processes are asked to do with which file.
+    parser.add_argument("--limit", type=float, default=1.0, help="GiB of address space")
+    parser.add_argument("--budget", type=int, default=100, help="support vectors")
+    # The tasks of the limited processes, and their files.
     parser.add_argument("--hold", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--learn", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"board.{options.format}"
-        # The test rows are those of no part of the file.
+        # The test rows do not occur in the file.
         write(path, options.rows, seed=TEST_SEED + 1)
         size = path.stat().st_size / GIB
         print(

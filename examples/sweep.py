@@ -1,11 +1,11 @@
-"""Many kernels and budgets at once: a table, and its picture.
+"""Sweeps kernels and budgets at once: a table and its picture.
 
     python examples/sweep.py
     python examples/sweep.py --data digits --gamma 0.01 0.03 0.1 0.3 --budget 20 50 100
 
-One model for every gamma and every budget, all trained side by side on one stream by
-one call of `budgetjax.sweep`. The progressive error, of rows predicted before they were
-learned, needs no test set; the test error is printed beside it.
+One call of `budgetjax.sweep` trains one model per gamma and budget, side by side, on
+one stream. The progressive error, on rows predicted before they are learned, needs no
+test set; the test error is printed next to it.
 """
 
 import argparse
@@ -28,13 +28,13 @@ except ImportError as error:
     raise SystemExit(f'sweep: {error}; pip install ".[examples]"') from error
 
 LEARNERS = ("arow", "passive_aggressive", "pegasos", "projectron")
-ROWS_SHOWN = 10  # of the table
+ROWS_SHOWN = 10  # shown of the table
 
 
 def trained(
     options: argparse.Namespace, data: datasets.Dataset
 ) -> tuple[bj.Grid, bj.Sweep]:
-    """The grid, and its models after the stream."""
+    """The grid and its models after the stream."""
     algorithm = getattr(bj, options.algorithm)
     settings = {"regularization": 1e-4} if algorithm is bj.pegasos else {}
     grid = bj.grid(gamma=options.gamma, budget=options.budget)
@@ -53,7 +53,7 @@ def trained(
 
 
 def test_errors(models: Any, data: datasets.Dataset) -> np.ndarray:
-    """The share of mistakes on the test part, shape `(models,)`."""
+    """The error rate on the test part, shape `(models,)`."""
     predict = jax.jit(jax.vmap(bj.predict, in_axes=(0, None)))
     predicted = np.asarray(predict(models, data.X_test))
     return (predicted != data.y_test).mean(axis=1)
@@ -89,21 +89,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
-        "--data", default="checkerboard", help="that budgetjax.datasets.load knows"
+        "--data",
+        default="checkerboard",
+        help="a name that budgetjax.datasets.load knows",
     )
     parser.add_argument(
         "--gamma",
         type=float,
         nargs="+",
         default=[0.5, 1, 2, 4, 8, 16, 32],
-        help="of the Gaussian kernel",
+        help="values of the kernel parameter",
     )
     parser.add_argument(
-        "--budget", type=int, nargs="+", default=[10, 20, 30, 50, 100], help="to try"
+        "--budget",
+        type=int,
+        nargs="+",
+        default=[10, 20, 30, 50, 100],
+        help="budgets to try",
     )
-    parser.add_argument("--algorithm", choices=LEARNERS, default="arow", help="of all")
-    parser.add_argument("--rows", type=int, help="of the training part")
-    parser.add_argument("--output", default="sweep.png", help="where the figure goes")
+    parser.add_argument(
+        "--algorithm", choices=LEARNERS, default="arow", help="the learner"
+    )
+    parser.add_argument(
+        "--rows", type=int, help="first rows of the training part to use"
+    )
+    parser.add_argument("--output", default="sweep.png", help="file for the figure")
     options = parser.parse_args(arguments)
     if not Path(options.output).absolute().parent.is_dir():
         parser.error(f"--output: there is no folder {Path(options.output).parent}")
@@ -135,6 +145,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # A device for each core; before anything else is done with JAX.
+    # One device per core, set before the first use of JAX.
     jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     main()

@@ -1434,7 +1434,7 @@ def test_bad_runs(bad, as_installed):
 def test_the_state_of_another_algorithm(as_installed):
     with pytest.raises(ValueError, match=r"^solve: state must be of smo, got one of s"):
         bj.solve(bj.smo, X_, Y_, state=started("sdca", X_, Y_))
-    with pytest.raises(ValueError, match=r"^solve: a state has its penalty, got ano"):
+    with pytest.raises(ValueError, match=r"^solve: penalty must not come with a sta"):
         bj.solve(bj.sdca, X_, Y_, state=started("sdca", X_, Y_), penalty=2.0)
     with pytest.raises(ValueError, match=r"^solve: solver must be one such as .* str"):
         bj.solve("sdca", X_, Y_)

@@ -359,7 +359,10 @@ def test_products_on_demand_are_counted(double):
             "budget must be given for 'l1' and 'l2', and for no",
         ),
         ({"budget": None}, "budget must be given for .*, got None for 'l1'"),
-        ({"norm": "l2", "weight": np.ones(N)}, "weight must be None for all norms but"),
+        (
+            {"norm": "l2", "weight": np.ones(N)},
+            "weight must be None for all norms",
+        ),
     ],
 )
 def test_errors(changes, message):

@@ -295,7 +295,7 @@ def test_few_rows_choose_how_wide_the_kernel_is():
     assert by_parts.state_.kernel.gamma == expected.state_.kernel.gamma
     # Nothing is held out without a refit.
     assert made("two", gamma="auto", refit=False).fit(*stream()).n_support_
-    with pytest.raises(ValueError, match="gamma must be 'scale' beside a kernel"):
+    with pytest.raises(ValueError, match="gamma must be 'scale' with a kernel"):
         made("two", gamma=0.5, kernel=bj.Linear()).fit(*stream())
 
 

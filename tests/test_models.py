@@ -262,7 +262,7 @@ def test_what_a_model_of_a_stream_cannot_be_refitted_with(as_installed):
         (([(raw, strange)],), "refit: batch 0: y must be one of 'no', 'yes', got"),
         ((raw[:, :1], words), "refit: X must have shape .n, 2., 2 being"),
         (([raw],), "refit: batch 0 must be .X, y. or .X, y, weight., got ndarray"),
-        ((raw,), "refit: y must be given beside X"),
+        ((raw,), "refit: y must be given with X"),
     ):
         with pytest.raises(ValueError, match=f"^{says}"):
             bj.refit(model, *data)

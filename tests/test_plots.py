@@ -215,7 +215,7 @@ def wrong(call, message):
         wrong(
             lambda: plots.reliability_curve(np.ones((3, 2)), [0, 1], [0, 1], 1),
             r"reliability_curve: probabilities must have shape \(2, 2\), one row per "
-            r"label and one column per class, and at least 1 rows, as many as bins, "
+            r"label and one column per class, and at least 1 rows, one per bin, "
             r"got \(3, 2\)",
         ),
         wrong(

@@ -325,7 +325,7 @@ def test_errors_leave_the_model_as_it_was():
     assert model.features == ("a",)
     for settings, text in (
         ({"kernel": "cubic"}, "kernel must be one of rbf, laplacian, poly, sigmoid"),
-        ({"kernel": bj.Linear(), "gamma": 1.0}, "gamma must be None beside a kernel"),
+        ({"kernel": bj.Linear(), "gamma": 1.0}, "gamma must be None with a kernel"),
         ({"kernel": "linear", "gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"gamma": -1.0}, "gamma must be a finite number above 0"),
         ({"algorithm": "trees"}, "algorithm must be one of"),

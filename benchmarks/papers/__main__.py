@@ -1,11 +1,11 @@
-"""The papers' tables and figures, by one command each.
+"""The papers' tables and figures, one command each.
 
     python benchmarks/papers NAME --help
     python benchmarks/papers
 
-Without a name all are made in turn, a process each; what a file of results holds
-already is not measured again, so the command can be stopped and given again. The files
-beside this one are the names; each says how long it takes.
+Without a name, all run in turn, each in its own process. Figures that a results file
+holds are not measured again, so the command can be stopped and run again. The names are
+those of the files in this folder; each file says how long it takes.
 """
 
 import importlib
@@ -26,7 +26,7 @@ def main() -> None:
             print(name, flush=True)
             subprocess.run([sys.executable, HERE, name], check=True)
     elif names[0] in NAMES:
-        # What all benchmarks share.
+        # Code that all benchmarks share.
         sys.path.insert(0, str(HERE.parent))
         sys.argv = [f"benchmarks/papers {names[0]}", *sys.argv[2:]]
         importlib.import_module(names[0]).main()

@@ -2,20 +2,20 @@
 
     python benchmarks/papers budget_svm_figure1
 
-Figure 1 of Dekel and Singer (2006): MNIST, its ten digits parted into two random
-classes of five, 1,000 random training examples and 4,000 test examples, scaled to unit
-norm on average and not otherwise; a Gaussian kernel of sigma 1; C = 10/B for the norm
-"l1" and 10/sqrt(B) for "l2"; B and s = 20, 40, ..., 1000; means over 50 problems. For
-every budget B the dual problem is solved by steps of pairs, SMO, stopped after a fixed
-number of them; the s largest coefficients are kept, and the bias is found again. The
-paper does not say how many steps it made. Here they are tied to the budget, B/4 to 4 B,
-and all are shown. Nor does it say how pairs and the bias are chosen: here a pair is the
-one of the largest gain of four first examples and any other, as in
-`budgetjax.budget_svm`, and the bias is that of fewest training errors, as in
-`budgetjax.prune`; beside it, where s = B and where nothing is pruned, that of the least
-value of the problem. `refit` is the error of `budgetjax.refit` on the B vectors kept.
+Figure 1 of Dekel and Singer (2006): MNIST with its ten digits split into two random
+classes of five, 1,000 random training examples and 4,000 test examples, scaled only to
+unit norm on average; a Gaussian kernel with sigma 1; C = 10/B for the norm "l1" and
+10/sqrt(B) for "l2"; B and s = 20, 40, ..., 1000; means over 50 problems. For every
+budget B, SMO steps on pairs solve the dual problem and stop after a fixed number; the s
+largest coefficients are kept, and the bias is found again. The paper does not state the
+number of steps. Here it depends on the budget, B/4 to 4 B, and all are shown. The paper
+does not state either how pairs and the bias are chosen: here a pair has the largest
+gain among those of four first examples and any other, as in `budgetjax.budget_svm`, and
+the bias has the fewest training errors, as in `budgetjax.prune`. Where s = B and where
+nothing is pruned, the bias with the least value of the problem is shown too. `refit` is
+the error of `budgetjax.refit` on the B kept vectors.
 
-`budgetjax.budget_svm` makes steps of pairs for "l1" only; those for "l2", with the
+`budgetjax.budget_svm` makes steps on pairs for "l1" only; those for "l2", with the
 interval of equation (13), are here. A problem takes some 15 seconds on one core.
 """
 
@@ -40,11 +40,11 @@ TITLES = {"l1": "budget-L1-SVM", "l2": "budget-L2-SVM"}
 TRAIN, TEST = 1000, 4000
 KERNEL = bj.RBF(gamma=0.5)
 FACTOR = 10.0
-# Steps of pairs, in budgets.
+# Steps on pairs, in multiples of the budget.
 STEPS = (0.25, 0.5, 1, 2, 4)
-# Those after which coefficients are also solved for anew, and for which budgets.
+# Numbers of steps and budgets for which a refit also runs.
 REFIT_STEPS, REFIT_BUDGETS = 1, (20, 100, 200, 400)
-# Problems to a row of the results.
+# Problems per row of the results.
 GROUP = 25
 OUTPUT = measure.RESULTS / "papers" / "budget_svm_figure1.json"
 
@@ -65,7 +65,7 @@ def problem(data: datasets.Dataset, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def pair_step(Q, y, norm: str, budget, penalty, state):
-    """The pair of the largest gain, moved as far as equations (9) to (13) allow."""
+    """The pair with the largest gain, moved as far as equations (9) to (13) allow."""
     alpha, responses = state
     diagonal, slopes = jnp.diag(Q), 1 - responses
     ball = jnp.inf
@@ -135,7 +135,7 @@ def train(norm: str, gram, y, budgets):
 
 
 def fewest(scores, y):
-    """`models.least_shift`, for every column."""
+    """`models.least_shift` for every column."""
     order = jnp.argsort(scores, axis=0)
     scores, signs = jnp.take_along_axis(scores, order, axis=0), y[order]
     low = jnp.cumsum(signs > 0, axis=0)
@@ -148,7 +148,7 @@ def fewest(scores, y):
 
 @functools.partial(jax.jit, static_argnums=0)
 def errors(norm: str, gram, y, test, y_test, budget, alpha, sizes):
-    """Test errors by size; with the bias of least value, those of s = B and of all."""
+    """Test errors by size; for s = B and all vectors also with the least-value bias."""
     order = jnp.argsort(-alpha, stable=True)
     ranks = jnp.argsort(order)
 
@@ -168,7 +168,7 @@ def errors(norm: str, gram, y, test, y_test, budget, alpha, sizes):
 
 
 def refitted(X, y, X_test, y_test, alpha, budget: int) -> float:
-    """The test error after new coefficients for the largest ones."""
+    """The test error after a refit of the vectors with the largest coefficients."""
     kept = np.argsort(-alpha, kind="stable")[:budget]
     kept = kept[alpha[kept] > 0]
     model = bj.KernelModel(
@@ -179,7 +179,7 @@ def refitted(X, y, X_test, y_test, alpha, budget: int) -> float:
 
 
 def run(norm: str, first: int, number: int) -> dict[str, Any]:
-    """Means over some problems; errors in units of 1/10,000."""
+    """Means over several problems; errors in units of 1/10,000."""
     data = datasets.load("mnist", standardise=False)
     sizes = budgets()
     grid = jnp.asarray(sizes, jnp.float32)
@@ -222,12 +222,12 @@ def run(norm: str, first: int, number: int) -> dict[str, Any]:
 
 
 def budgets() -> list[int]:
-    """Those of the figure, which are the numbers of vectors kept too."""
+    """The budgets of the figure, which are also the numbers of kept vectors."""
     return list(range(20, TRAIN + 1, 20))
 
 
 def together(rows: list[dict[str, Any]], norm: str, key: str) -> np.ndarray:
-    """The mean over all problems, in percent where it is an error."""
+    """The mean over all problems; errors are in percent."""
     own = [row for row in rows if row["norm"] == norm]
     weights = [row["problems"] for row in own]
     mean = np.average([np.array(row[key]) for row in own], axis=0, weights=weights)
@@ -235,7 +235,7 @@ def together(rows: list[dict[str, Any]], norm: str, key: str) -> np.ndarray:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """The error over (B, s), light where it is small."""
+    """The error over (B, s); light cells have small errors."""
     norms = [norm for norm in NORMS if any(row["norm"] == norm for row in rows)]
     with plt.rc_context(bj.plots.STYLE):
         figure, panels = plt.subplots(
@@ -279,7 +279,7 @@ def show(rows: list[dict[str, Any]]) -> None:
             diagonal = np.array([error[b, i, b] for b in range(len(budgets()))])
             best = int(np.argmin(diagonal))
             corner = error[-1, i, -1]
-            # The fewest vectors of any budget that err as rarely as the corner.
+            # The fewest vectors of any budget that have at most the corner's error.
             equal = [budgets()[s] for s in range(50) if error[:, i, s].min() <= corner]
             line: dict[str, Any] = {"norm": norm, "steps": f"{steps} B"}
             for budget in (20, 100, 200, 400, 600):

@@ -1,15 +1,15 @@
-"""Bounds of the Forgetron paper beside mistakes: Theorems 1 and 2, the counterexample.
+"""Mistakes and bounds of the Forgetron paper: Theorems 1 and 2, the counterexample.
 
     python benchmarks/papers forgetron_bounds
 
 Dekel, Shalev-Shwartz and Singer (2005) bound the mistakes of the Perceptron without a
 budget by `||g||^2 + 2 L` and those of the Forgetron by `2 ||g||^2 + 4 L`, where L is
-the hinge loss of any function g, for the Forgetron of a norm of at most U, and show a
-stream on which whoever holds B vectors errs in every round. Left: points of the unit
-ball in four dimensions, a linear kernel, labels by a known direction with the margins
-given and a share of them turned; the bounds are those of the best multiple of that
-direction in hindsight, at every length of the stream. Right: always the unit vector
-that is not in the support set, whose separator has the norm sqrt(B + 1). A minute.
+the hinge loss of any function g, for the Forgetron with norm at most U. They also show
+a stream on which every learner with B vectors errs in every round. Left: unit vectors
+in four dimensions, a linear kernel, labels by a known direction with the given margins,
+some of them flipped; the bounds are those of the best multiple of that direction in
+hindsight, at every length of the stream. Right: always the unit vector that is missing
+from the support set; the separator has norm sqrt(B + 1). It takes a minute.
 """
 
 import functools
@@ -25,7 +25,7 @@ from matplotlib import pyplot
 import budgetjax as bj
 
 ROWS, BUDGET = 10_000, 100
-# The least margin of the labels' direction, and the share of labels that are turned.
+# The least margin of the labels' direction, and the fraction of flipped labels.
 STREAMS = {
     "margin 0.9": (0.9, 0.0),
     "margin 0.5": (0.5, 0.0),
@@ -55,7 +55,7 @@ def mistakes(algorithm: Any, X: np.ndarray, y: np.ndarray, **more: Any) -> np.nd
 
 
 def best(bound: Any, largest: float, margins: np.ndarray) -> list[float]:
-    """The least bound of a multiple of the direction, after so many rounds."""
+    """The least bound of a multiple of the direction, after every number of rounds."""
     norms = np.linspace(0, largest, 200)[1:]
     losses = np.maximum(0, 1 - norms[:, None] * margins).cumsum(axis=1)
     return [
@@ -112,7 +112,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             ):
                 for what, line in ((learner, "-"), (f"{learner}, bound", "--")):
                     if what in row:
-                        # A share of a mistake more, for the logarithm of none.
+                        # Adds a fraction of a mistake for the logarithm of zero.
                         panel.plot(
                             LENGTHS,
                             np.array(row[what]) + 0.5,

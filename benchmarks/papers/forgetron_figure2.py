@@ -6,16 +6,18 @@ Dekel, Shalev-Shwartz and Singer (2005) run the Forgetron and CKS (the Perceptro
 Crammer, Kandola and Singer, `RemoveLargestMargin`) once over census-income, in ten
 orders, and over the training images of MNIST, with the ten digits split into halves in
 all 126 ways, and compare their mistakes with those of the Perceptron without a budget.
-The kernel is the polynomial of degree five, here `((0.1 + x.z) / 1.1)^5` of rows of
-length 1, so that `k(x, x) = 1`, as the theory asks. The paper says neither its constant
-nor how rows were scaled; with 1 in place of 0.1 the Perceptron makes 3,162 mistakes on
-a split of MNIST where it makes 2,209, and 13,763 and 13,714 on census-income. Numbers
-of census-income are standardised before, and codes are flags. The remove-oldest
-Perceptron, which the paper does not have, shows what the shrinking costs, and the
-tighter budget Perceptron, which it names, what becomes of CKS where labels are noisy.
+The kernel is the polynomial of degree five, here `((0.1 + x.z) / 1.1)^5` on rows of
+length 1, so that `k(x, x) = 1`, as the theory requires. The paper states neither its
+constant nor the scaling of rows; with 1 instead of 0.1 the Perceptron makes 3,162
+mistakes instead of 2,209 on a split of MNIST, and 13,763 instead of 13,714 on
+census-income. Numbers of census-income are standardised first, and codes become flags.
+The remove-oldest Perceptron, which the paper does not have, shows the cost of
+shrinking; the tighter budget Perceptron, which it names, shows how CKS fares with noisy
+labels.
 
-A split of MNIST takes a processor a minute and a half for all budgets, an order of
-census-income ten. What is there is kept: more of them can be asked for later.
+For all budgets, a split of MNIST takes a minute and a half of processor time, an order
+of census-income ten minutes. Existing results are kept, so more runs can be added
+later.
 """
 
 import argparse
@@ -41,7 +43,7 @@ BUDGETS = {
     "mnist": (100, 200, 400, 600, 1000, 1800),
 }
 TITLES = {"census_income_kdd": "census-income", "mnist": "MNIST, halves of the digits"}
-# Beyond the mistakes of the Perceptron on either stream.
+# More than the Perceptron's mistakes on either stream.
 UNBUDGETED = {"census_income_kdd": 20_000, "mnist": 8_000}
 LEARNERS: dict[str, Any] = {
     "Forgetron": (bj.forgetron, {}),
@@ -50,19 +52,19 @@ LEARNERS: dict[str, Any] = {
     "remove oldest": (bj.perceptron, {"maintenance": bj.RemoveOldest()}),
     "Perceptron": (bj.perceptron, {"maintenance": bj.Unbudgeted()}),
 }
-# The column of census-income that says how many people a row stands for.
+# The column of census-income with the number of people that a row represents.
 PEOPLE = 24
 OUTPUT = measure.RESULTS / "papers" / "forgetron_figure2.json"
 
 
 @functools.cache
 def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Training rows of length 1, and their labels."""
+    """Training rows of length 1 and their labels."""
     data = datasets.load(name, standardise=False)
     X = data.X_train
     if name == "census_income_kdd":
         X = with_flags(data)
-        # All columns but the flags of codes.
+        # All columns except the flags of codes.
         numbers = np.any((X != 0) & (X != 1), axis=0)
         X[:, numbers] -= X[:, numbers].mean(axis=0)
         X[:, numbers] /= X[:, numbers].std(axis=0)
@@ -70,7 +72,7 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def with_flags(data: datasets.Dataset) -> np.ndarray:
-    """The training rows, every code of a nominal column as a column of 0 and 1."""
+    """The training rows; every code of a nominal column becomes a column of 0 and 1."""
     path = Path(os.environ[datasets.FOLDER_VARIABLE]) / f"{data.name}.npz"
     with np.load(path) as file:
         nominal = file["is_nominal"]
@@ -115,7 +117,7 @@ def measured(name: str, learner: str, budget: int, run: int) -> dict[str, Any]:
 
 
 def cases(runs: dict[str, int]) -> Iterator[measure.Case]:
-    """Runs of all sets, budgets and learners; the quickest first."""
+    """Runs of all sets, budgets and learners, the quickest first."""
     for run in range(max(runs.values())):
         for name in ("mnist", "census_income_kdd"):
             for learner in LEARNERS if run < runs[name] else ():
@@ -126,7 +128,7 @@ def cases(runs: dict[str, int]) -> Iterator[measure.Case]:
 
 
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row per set, learner and budget: mean error and its deviation over the runs."""
+    """One row per set, learner and budget: mean error and its deviation over runs."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["data"], row["learner"], row["B"]), []).append(row)

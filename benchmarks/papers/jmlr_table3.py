@@ -4,14 +4,14 @@
     python benchmarks/papers jmlr_table3 --data pendigits --orders 1
 
 Wang, Crammer and Vucetic (2012), "Breaking the curse of kernelization", Table 3: one
-pass on a budget of 100 and of 500. Here: Pegasos with merging and AROW, one pass, and
-refits of the former, its coefficients alone and with a metric, by the protocol of
-`accuracy.py`, whose own rows are taken from its results: means of three orders, of
-100,000 rows of covertype, and of 20,000 of the checkerboard without noise. DNA is
-missing; the large sets are whole in `jmlr_table3_large`.
+pass on a budget of 100 and of 500. Here: one pass of Pegasos with merging and of AROW,
+and refits of the former, of its coefficients alone and with a metric. The protocol is
+that of `accuracy.py`, and rows that it has are taken from its results: means over three
+orders, of 100,000 rows of covertype and 20,000 of the checkerboard without noise. DNA
+is missing; `jmlr_table3_large` has the full large sets.
 
-The paper's own numbers are not in this file: its table was not at hand. A set of 5,000
-rows takes four minutes an order on a busy core.
+The paper's own numbers are missing: its table was not available. A set of 5,000 rows
+takes four minutes per order on a busy core.
 """
 
 import argparse

@@ -1,17 +1,18 @@
-"""The large sets of the JMLR paper's Table 3, run whole.
+"""The full large sets of the JMLR paper's Table 3.
 
     python benchmarks/papers jmlr_table3_large
     python benchmarks/papers jmlr_table3_large --data waveform
 
 Wang, Crammer and Vucetic (2012), "Breaking the curse of kernelization", Table 3, on
 budgets of 100 and 500: covertype, 464,810 rows; waveform, 2 million; the checkerboard,
-10 million, without noise and with 15 percent of the labels turned, tested on labels
-that are not. One pass of Pegasos with merging and of AROW, and a refit of the former on
-the last 500,000 rows of its stream. Gamma is chosen for each cell of one pass as in
-`pegasos_table1`, from 1, 4, 16 and 64 over the number of features. One stream each.
+10 million, without noise and with 15 percent of the training labels flipped. The table
+has one pass of Pegasos with merging and of AROW, and a refit of the former on the last
+500,000 rows of its stream. Gamma is chosen for each cell of one pass as in
+`pegasos_table1`, from 1, 4, 16 and 64 over the number of features. Each cell is one
+stream.
 
-The paper's own numbers are not in this file: its table was not at hand. Twenty minutes
-on one core.
+The paper's own numbers are missing: its table was not available. It takes twenty
+minutes on one core.
 """
 
 import argparse
@@ -36,7 +37,7 @@ OUTPUT = measure.RESULTS / "papers" / "jmlr_table3_large.json"
 
 
 def parts(name: str) -> tuple[Any, Any, Any, Any, int]:
-    """Rows and labels to learn and to test, and the classes."""
+    """Training and test rows with their labels, and the number of classes."""
     X, y, X_test, y_test, classes = pegasos_table1.parts(name.split()[-1], 0)
     if name.startswith("noisy"):
         turned = np.random.default_rng(0).random(len(y)) < TURNED
@@ -58,7 +59,7 @@ def learned(algorithm: Any, width: float, budget: int, X: Any, y: Any, n: int) -
 
 
 def one_pass(name: str, budget: int, algorithm: Any) -> list[dict[str, Any]]:
-    """A row for the pass, and for Pegasos one for its refit."""
+    """A row for the pass, and for Pegasos another for its refit."""
     X, y, X_test, y_test, classes = parts(name)
     cut = CHOICE - HELD_OUT
 

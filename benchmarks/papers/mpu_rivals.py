@@ -1,18 +1,19 @@
-"""The two slower rivals in the paper of the Margin Perceptron with Unlearning.
+"""The two slower rivals in the paper on the Margin Perceptron with Unlearning.
 
     python benchmarks/papers mpu_rivals
     python benchmarks/papers mpu_rivals --data Adult
 
 Panagiotakopoulos and Tsampouka (2010), Tables 1 and 2: SVMperf, the cutting planes of
-Joachims (2006), which no package has, and Pegasos with as many iterations of thirty
-patterns as in the paper. The problems are those of `mpu_tables`: linear, without a
-bias, C = 1. The cutting planes are a few lines of NumPy and SciPy below: per round two
-products with the rows, compiled ones, and the dual of all planes so far, solved as a
-problem of non-negative least squares. They stop when the objective is as near to the
-optimum, which they are told, as is asked; the optimum is that of dual coordinate
-descent at a gap of 1e-5. Beside them is `bj.mpu`, measured in the same run.
+Joachims (2006), which no package has, and Pegasos with the paper's number of iterations
+of thirty patterns. The problems are those of `mpu_tables`: linear, without a bias, C =
+1. The cutting planes are a few lines of NumPy and SciPy below: each round has two
+compiled products with the rows and solves the dual of all planes so far as a problem of
+non-negative least squares. They receive the optimum and stop when the objective is
+close enough to it; the optimum is that of dual coordinate descent at a gap of 1e-5.
+`bj.mpu` is measured in the same run.
 
-Cutting planes take seconds to minutes, Pegasos five to ten minutes a set on one core.
+Per set and on one core, cutting planes take seconds to minutes, Pegasos five to ten
+minutes.
 """
 
 import argparse
@@ -30,7 +31,7 @@ import budgetjax as bj
 
 OUTPUT = measure.RESULTS / "papers" / "mpu_rivals.json"
 CUTS = ("Adult", "Web", "ijcnn1", "text", "Covertype 1")
-# The paper's iterations, where its data are these.
+# The paper's iterations for the sets that are the same.
 ITERATIONS = {"Adult": 3e7, "Web": 2e7}
 ACCURACIES = (1e-4, 1e-2)
 ROUNDS, IDLE = 5000, 50
@@ -45,10 +46,10 @@ def problem(name: str) -> tuple[Any, np.ndarray, float]:
 
 
 def simplex_dual(gram: np.ndarray, offsets: np.ndarray, total: float) -> np.ndarray:
-    """The a >= 0 of a sum of at most `total` with largest `offsets a - a gram a / 2`.
+    """The a >= 0 with sum at most `total` and largest `offsets a - a gram a / 2`.
 
-    With `gram = R^T R`, it is the least `|R a - z|^2` for `R^T z = offsets`; a slack
-    and a heavy row make the sum an equation.
+    With `gram = R^T R`, it minimises `|R a - z|^2` for `R^T z = offsets`; a slack and a
+    heavy row turn the constraint on the sum into an equation.
     """
     size = len(offsets)
     scale = np.sqrt(np.trace(gram) / size)
@@ -61,7 +62,7 @@ def simplex_dual(gram: np.ndarray, offsets: np.ndarray, total: float) -> np.ndar
 
 
 def cutting_planes(X: Any, y: np.ndarray, enough: float) -> tuple[float, int]:
-    """The objective that is reached, and the planes it took."""
+    """The objective reached and the number of planes."""
     n = len(y)
     X = X.astype(np.float64)
     planes, offsets, gram = np.empty((0, X.shape[1])), np.empty(0), np.empty((0, 0))
@@ -80,7 +81,7 @@ def cutting_planes(X: Any, y: np.ndarray, enough: float) -> tuple[float, int]:
         offsets = np.append(offsets, wrong.mean())
         shares = simplex_dual(gram, offsets, float(n))
         w = shares @ planes
-        # As SVMperf does: what has not mattered for long is no longer a constraint.
+        # As SVMperf does, drop constraints that have been inactive for long.
         idle = np.where(shares > 0, 0, np.append(idle, 0) + 1)
         kept = idle < IDLE
         planes, offsets, idle = planes[kept], offsets[kept], idle[kept]
@@ -89,7 +90,7 @@ def cutting_planes(X: Any, y: np.ndarray, enough: float) -> tuple[float, int]:
 
 
 def mpu(X: Any, y: np.ndarray, accuracy: float) -> float:
-    """Seconds without compilation, the least of three."""
+    """Seconds without compilation, the least of three runs."""
     mpu_tables.solved(bj.mpu, X, y, tolerance=accuracy, max_steps=1)
     taken = []
     for _ in range(3):
@@ -100,7 +101,7 @@ def mpu(X: Any, y: np.ndarray, accuracy: float) -> float:
 
 
 def cut(name: str, accuracy: float) -> dict[str, Any]:
-    """Cutting planes beside MPU."""
+    """Cutting planes compared to MPU."""
     X, y, optimum = problem(name)
     start = time.perf_counter()
     found, rounds = cutting_planes(X, y, optimum * (1 + accuracy))
@@ -116,7 +117,7 @@ def cut(name: str, accuracy: float) -> dict[str, Any]:
 
 
 def long_pegasos(name: str) -> dict[str, Any]:
-    """Pegasos with the paper's iterations beside MPU, at high accuracy."""
+    """Pegasos with the paper's iterations compared to MPU, at high accuracy."""
     X, y, optimum = problem(name)
     patterns = 30 * ITERATIONS[name]
     passes = round(patterns / len(y))

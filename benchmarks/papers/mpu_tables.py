@@ -1,4 +1,4 @@
-"""The two tables of the paper of the Margin Perceptron with Unlearning.
+"""The two tables of the paper on the Margin Perceptron with Unlearning.
 
     python benchmarks/papers mpu_tables
     python benchmarks/papers mpu_tables --path
@@ -6,19 +6,19 @@
 
 Panagiotakopoulos and Tsampouka (2010), Tables 1 and 2: the objective J and the seconds
 of linear SVMs without a bias, C = 1, at high accuracy (1e-4) and at 1 %. Here MPU and
-dual coordinate descent (DCD) stop by their own bound of the relative gap, LIBLINEAR
-(`sklearn.svm.LinearSVC`) has the loosest tolerance, of some three per power of ten,
-whose J is as near to the optimum as that, and Pegasos the least number of passes, up to
-a limit. The optimum is that of DCD at a gap of 1e-5. `gap` is `J / J_opt - 1`, in
-truth. Seconds are medians of calls taken in turn, without compilation, on arrays that
-are in memory: sparse rows for Adult, Web and the text, arrays of float32 for the
-others; LIBLINEAR has the same values in its own types.
+dual coordinate descent (DCD) stop by their own bound on the relative gap. LIBLINEAR
+(`sklearn.svm.LinearSVC`) has the loosest tolerance, of about three per power of ten,
+whose J is as close to the optimum, and Pegasos the least number of passes, up to a
+limit. The optimum is that of DCD at a gap of 1e-5. `gap` is the true `J / J_opt - 1`.
+Seconds are medians of calls taken in turn, without compilation, on arrays in memory:
+sparse rows for Adult, Web and the text, float32 arrays for the others; LIBLINEAR has
+the same values in its own types.
 
-The text is generated: 20,000 documents of 100,000 words, with some 75 words each.
+The text is generated: 20,000 documents over 100,000 words, about 75 words each.
 
-`--path` trains on Adult with fifty penalties at once, beside fifty calls of LIBLINEAR.
-`--memory` generates 350,000 x 254 numbers, and the text, trains in a process of its own
-for each, and tells its largest memory.
+`--path` trains on Adult with fifty penalties at once, compared to fifty calls of
+LIBLINEAR. `--memory` generates 350,000 x 254 numbers and the text, trains each in its
+own process, and reports the peak memory.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from budgetjax import datasets
 
 RESULTS = measure.RESULTS / "papers"
 TABLES = RESULTS / "mpu_tables.json"
-# The paper's J, where its data are these.
+# The paper's J for the sets that are the same.
 PAPER = {"Adult": 11434.4, "Web": 6605.15, "Covertype 1": 340490.0}
 ACCURACIES = (1e-4, 1e-2)
 TOLERANCES = (10, 5, 2, 1, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01, 1e-3)
@@ -57,7 +57,7 @@ def text(seed: int = 0) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     n, d = 20_000, 100_000
     lengths = rng.poisson(90, n) + 1
     words = np.minimum(rng.zipf(1.3, lengths.sum()) - 1, d - 1)
-    # Frequent words are anywhere among the columns.
+    # This spreads frequent words over the columns.
     words = rng.permutation(d)[words].astype(np.int32)
     rows = np.repeat(np.arange(n, dtype=np.int32), lengths)
     counts = scipy.sparse.csr_array((np.ones(len(rows)), (rows, words)), shape=(n, d))
@@ -122,7 +122,7 @@ def liblinear(X: Any, y: np.ndarray, tol: float, penalty: float = 1.0) -> Linear
 
 
 def tolerance(X: Any, y: np.ndarray, enough: float, penalty: float = 1.0) -> float:
-    """The loosest with which LIBLINEAR's J is small enough."""
+    """LIBLINEAR's loosest tolerance whose J is small enough."""
     for tol in TOLERANCES:
         w = liblinear(X, y, tol, penalty).coef_[0]
         if objective(w, X, y, penalty) <= enough:
@@ -131,7 +131,7 @@ def tolerance(X: Any, y: np.ndarray, enough: float, penalty: float = 1.0) -> flo
 
 
 def passes(X: Any, y: np.ndarray, enough: float) -> int:
-    """The least of Pegasos with which J is small enough, or the limit."""
+    """The least passes of Pegasos whose J is small enough, or the limit."""
     limit = max(1, int(DRAWS / len(y)))
     for tried in (10, 100, limit):
         history = solved(
@@ -166,7 +166,7 @@ def weights(solution: bj.Solution) -> np.ndarray:
 def compared(
     name: str, X: Any, y: np.ndarray, optimum: float, accuracy: float
 ) -> list[dict[str, Any]]:
-    """A block of the table: all solvers, with an accuracy to be reached."""
+    """A block of the table: all solvers, at one accuracy."""
     enough = optimum * (1 + accuracy)
     tol = tolerance(X, y, enough)
     rounds = passes(X, y, enough)
@@ -184,14 +184,14 @@ def compared(
         return weights(solved(solver, X, y, **(arguments | more)))
 
     for method in ("MPU", "DCD", "Pegasos"):
-        # Compiles what a whole run needs.
+        # Compiles the programs of a full run.
         run(method, max_steps=1)
     taken: dict[str, list[float]] = {method: [] for method in solvers}
     found = {}
     for _ in range(REPEATS.get(name, 5)):
         for method, seconds in taken.items():
             if method == "Pegasos" and seconds:
-                # Long enough to be timed once.
+                # One timing of a long run is enough.
                 continue
             start = time.perf_counter()
             w = run(method)
@@ -215,7 +215,7 @@ def compared(
 
 
 def table(names: list[str]) -> list[dict[str, Any]]:
-    """The rows of these sets, and those of the others as they were measured before."""
+    """The rows of these sets, and the stored rows of the others."""
     rows = []
     if TABLES.exists():
         before = json.loads(TABLES.read_text())["rows"]
@@ -270,7 +270,7 @@ def paths(
 
 
 def wide() -> tuple[np.ndarray, np.ndarray]:
-    """As many numbers as Webspam has: 350,000 x 254."""
+    """Random numbers of Webspam's size: 350,000 x 254."""
     rng = np.random.default_rng(0)
     X = rng.random((350_000, 254), np.float32)
     X *= rng.random((350_000, 254), np.float32) < 0.33
@@ -280,7 +280,7 @@ def wide() -> tuple[np.ndarray, np.ndarray]:
 
 
 def fitted(job: tuple[str, str]) -> dict[str, Any]:
-    """Memory and time of one solver on one set, in a process of its own."""
+    """Memory and time of one solver on one set, in its own process."""
     name, method = job
     X, y = {"350,000 x 254": wide, "text": text}[name]()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

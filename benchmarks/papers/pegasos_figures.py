@@ -4,13 +4,13 @@
     python benchmarks/papers pegasos_figures --rows 1000000
 
 Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget": Pegasos, lambda
-1e-4, by its maintenance, on streams of the checkerboard (10 million rows) and waveform
-(2 million), and without a budget; beside them AROW, which is not in the paper. One
-stream each. Gamma is the one of 1, 4, 16 and 64 over d that errs least on the last
-5,000 of the first 20,000 rows after one pass over the others; without a budget it is
-that of merging, and the stream ends after 20,000 rows, in the paper after 3,000
-seconds. Seconds are of `bj.run`, without its compilation, and grow by what the
-processor does beside it. Some ten minutes on a busy core.
+1e-4, by its maintenance, and without a budget, on streams of the checkerboard (10
+million rows) and waveform (2 million), and AROW, which is not in the paper. Each curve
+is one stream. Gamma is the one of 1, 4, 16 and 64 over d with the least error on the
+last 5,000 of the first 20,000 rows after one pass over the others; without a budget it
+is that of merging, and the stream ends after 20,000 rows, in the paper after 3,000
+seconds. Seconds are those of `bj.run` without its compilation, and grow with other load
+on the processor. It takes some ten minutes on a busy core.
 """
 
 import argparse
@@ -35,7 +35,8 @@ TEST_ROWS = 20_000
 CHOICE, HELD_OUT = 20_000, 5000
 UNBUDGETED_ROWS = 20_000
 WIDTHS = (1.0, 4.0, 16.0, 64.0)
-# Where the accuracy is taken; between two of them the stream comes in equal pieces.
+# Numbers of rows at which accuracy is measured; between two, all calls have equally
+# many rows.
 FIRST, STOPS = 1000, (1, 2, 5, 10)
 STRATEGIES: dict[str, Any] = {
     "merge": bj.Merge(),
@@ -76,13 +77,13 @@ def empty(name: str, method: str, budget: int, width: float, d: int) -> tuple[An
 
 
 def accuracy(state: Any, X: np.ndarray, y: np.ndarray) -> float:
-    """The share of rows that are right, in percent."""
+    """The accuracy in percent."""
     return 100 * float(np.mean(np.asarray(bj.predict(state, X)) == y))
 
 
 @functools.cache
 def width_of(name: str, method: str, budget: int, rows: int) -> float:
-    """The width of least error on what follows."""
+    """The width with the least error on the rows that follow."""
     X, y = stream(name, rows, 0)
     X, y = X[:CHOICE], y[:CHOICE]
     cut = len(y) - min(HELD_OUT, len(y) // 4)
@@ -96,7 +97,7 @@ def width_of(name: str, method: str, budget: int, rows: int) -> float:
 
 
 def curve(name: str, method: str, budget: int, rows: int) -> dict[str, Any]:
-    """Accuracies and seconds after so many rows."""
+    """Accuracies and seconds after each number of rows."""
     X, y = stream(name, rows, 0)
     X_test, y_test = stream(name, TEST_ROWS, 1)
     chooser = ("merge", 100) if method == "unbudgeted" else (method, budget)

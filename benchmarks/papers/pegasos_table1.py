@@ -7,16 +7,15 @@ Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget": one pass of
 Pegasos, lambda 1e-4, with maintenance by removal at random and of the smallest, by
 projection and by merging, of Projectron++, and of Pegasos without a budget, where that
 is feasible; features scaled to mean 0 and deviation 1, a Gaussian kernel whose gamma is
-chosen for every cell from 1, 4, 16 and 64 over d. The paper chooses it on what it does
-not say, here it is the first 100,000 rows, of which the last 5,000, or a fifth of
-fewer, are predicted. Means over orders of the rows, or, of the generated sets, over
-streams. The threshold of Projectron++ is the least, of those that a bisection tries,
-with which it has B vectors at most after the whole set, or after 200,000 rows, beyond
-which B is a limit. Letter is split as usual, 15,000 and 5,000 rows, of covertype a
-fifth is for testing.
+chosen for every cell from 1, 4, 16 and 64 over d. The paper does not state on which
+rows; here they are the first 100,000, and their last 5,000, or a fifth of fewer, are
+predicted. Figures are means over orders of the rows or, for generated sets, over
+streams. The threshold of Projectron++ is the least that a bisection finds with at most
+B vectors after the full set or after 200,000 rows, beyond which B is a limit. Letter is
+split as usual, 15,000 and 5,000 rows; a fifth of covertype is for testing.
 
 Rows per second are those of `bj.run`, with its compilation. USPS and letter take a
-minute or two an order, the others up to half an hour.
+minute or two per order, the others up to half an hour.
 """
 
 import argparse
@@ -34,13 +33,13 @@ import budgetjax as bj
 from budgetjax import datasets
 
 DATA = ("usps", "letter", "checkerboard", "waveform", "covtype")
-# Rows of the streams that are generated, and to test.
+# Training and test rows of the generated streams.
 GENERATED = {"checkerboard": 10_000_000, "waveform": 2_000_000}
 TEST_ROWS = 50_000
-# Rows on which the width is chosen, and how many of them at most are predicted.
+# Rows on which the width is chosen, and the maximum number of them that are predicted.
 CHOICE, HELD_OUT = 100_000, 5000
 UNBUDGETED = ("usps", "letter")
-# Thresholds of Projectron++, by their logarithms, and how often these are halved.
+# Logarithms of the thresholds of Projectron++, and the number of bisections.
 THRESHOLDS, HALVINGS, THRESHOLD_ROWS = (-2.0, 0.2), 7, 200_000
 REGULARIZATION = 1e-4
 WIDTHS = (1.0, 4.0, 16.0, 64.0)
@@ -69,7 +68,7 @@ OUTPUT = measure.RESULTS / "papers" / "pegasos_table1.json"
 
 @functools.cache
 def parts(name: str, seed: int) -> tuple[Any, Any, Any, Any, int]:
-    """Rows and labels to learn, in the order of a seed, and to test; the classes."""
+    """Training rows and labels in a seed's order, test rows, and the classes."""
     if name not in GENERATED:
         data = datasets.load(name)
         order = np.random.default_rng(seed).permutation(len(data.y_train))
@@ -103,7 +102,7 @@ def learned(
 
 
 def projectron(kernel: Any, X: Any, y: Any, shape: dict[str, Any]) -> Any:
-    """Projectron++ with the threshold that leaves as many vectors as are allowed."""
+    """Projectron++ with the least threshold that keeps at most `budget` vectors."""
 
     def run(power: float, rows: int, more: int) -> Any:
         state = bj.projectron.init(
@@ -124,7 +123,7 @@ def projectron(kernel: Any, X: Any, y: Any, shape: dict[str, Any]) -> Any:
 
 
 def accuracy(model: Any, X: Any, y: Any) -> float:
-    """The share of rows that are right, in percent."""
+    """The accuracy in percent."""
     return 100 * float(np.mean(np.asarray(bj.predict(model, X)) == y))
 
 
@@ -174,7 +173,7 @@ def theirs(name: str, budget: int, method: str) -> float:
 
 
 def cases(names: list[str], orders: int | None) -> Iterator[measure.Case]:
-    """All cells of some sets."""
+    """All cells of several sets."""
     for name in names:
         count = orders or (3 if name in UNBUDGETED else 1)
         for budget in (100, 500):

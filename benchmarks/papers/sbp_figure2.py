@@ -5,15 +5,15 @@
 Cotter, Shalev-Shwartz and Srebro (2012) compare the Stochastic Batch Perceptron with
 Pegasos, SDCA, SMO and the Perceptron on reuters, a9a (Adult) and MNIST, 8 against the
 rest, with the parameters of their Table 2 and without a bias, for ten epochs, and 100
-of the Perceptron on Adult. A kernel evaluation is counted as they do, n for each change
-of a coefficient, though rows that are kept are not computed again; `computed` in the
-results is what was. Errors are means over ten runs, of draws and orders; SMO has
-neither. A method may not change anything at some example: Pegasos, SDCA and the
-Perceptron stop after 10 n examples, the others after 10 n changes. `vectors` are those
-of the model at each point.
+of the Perceptron on Adult. Kernel evaluations are counted as in the paper, n for each
+change of a coefficient, although kept rows are not computed again; `computed` in the
+results counts computed values. Errors are means over ten runs with different draws and
+orders; SMO has neither. Some examples change nothing: Pegasos, SDCA and the Perceptron
+stop after 10 n examples, the others after 10 n changes. `vectors` counts those of the
+model at each point.
 
-A run of Reuters takes two and a half processor minutes, of Adult about eight, and of
-MNIST about ten.
+A run takes two and a half processor minutes on Reuters, about eight on Adult, and about
+ten on MNIST.
 """
 
 import argparse
@@ -32,7 +32,7 @@ import budgetjax as bj
 from budgetjax import datasets
 
 RESULTS = measure.RESULTS / "papers"
-# Data: the class against the rest, or None; sigma^2 and nu, of Table 2.
+# Data: the class against the rest, or None; sigma^2 and nu from Table 2.
 SETTINGS = {
     "reuters_moneyfx": (None, 0.5, 6.34e-4),
     "a9a": (None, 10.0, 1.10e-2),
@@ -40,23 +40,23 @@ SETTINGS = {
 }
 TITLES = {"reuters_moneyfx": "Reuters", "a9a": "Adult", "mnist": "MNIST, 8 vs. rest"}
 METHODS = ("SBP", "Pegasos", "SDCA", "SMO", "Perceptron")
-# Passes, where they are not ten.
+# Passes, if not ten.
 EPOCHS = {("a9a", "Perceptron"): 100}
 POINTS = 40
-# Examples to look through at once for the Perceptron's next mistake.
+# Examples searched at once for the Perceptron's next mistake.
 LOOK = 512
-# Mebibytes of kernel rows: all that are ever needed of MNIST.
+# Mebibytes of kernel rows: enough for all that MNIST needs.
 CACHE = 3000.0
 TEST_BLOCK = 1024
-# Maximum number of examples whose rows are all computed at once: those of Reuters, of
-# 8,315 features, cost more singly.
+# Maximum number of examples whose rows are all computed at once: rows of Reuters, with
+# 8,315 features, cost more one by one.
 AFFORDABLE = 10_000
 # Kernel rows by data and method.
 WHOLE: dict[tuple[str, str], Any] = {}
 
 
 class Data(NamedTuple):
-    """A problem of two classes, and the kernel values of its test part."""
+    """A problem of two classes and the kernel values of its test part."""
 
     kernel: bj.RBF
     X: np.ndarray
@@ -67,7 +67,7 @@ class Data(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def data_of(name: str) -> Data:
-    """Raw features, but for bytes, which become 0 to 1."""
+    """Raw features, except bytes, which are scaled to 0 to 1."""
     data = datasets.load(name, standardise=False)
     positive, variance, _ = SETTINGS[name]
     scale = np.float32(255 if name == "mnist" else 1)
@@ -85,7 +85,7 @@ def data_of(name: str) -> Data:
 
 
 def perceptron(name: str, run: int, data: Data) -> dict[str, Any]:
-    """The Perceptron, again and again in one order, in NumPy: mistakes are few."""
+    """The Perceptron, several passes in one order, in NumPy since mistakes are few."""
     n, begin = len(data.y), time.process_time()
     epochs = EPOCHS.get((name, "Perceptron"), 10)
     order = np.random.default_rng(run).permutation(n)
@@ -117,7 +117,7 @@ def perceptron(name: str, run: int, data: Data) -> dict[str, Any]:
 
 
 def tested(data: Data, coefficients: np.ndarray) -> tuple[float, int]:
-    """Test error and vectors; neither scale nor bias matters for the sign."""
+    """Test error and vectors; neither scale nor bias changes the sign."""
     scores = data.test @ (coefficients * data.y.astype(np.float32))
     error = float(np.mean(np.where(scores > 0, 1, -1) != data.y_test))
     return round(error, 5), int(np.count_nonzero(coefficients))
@@ -138,7 +138,7 @@ def reached(found: list[tuple], n: int, computed: int, begin: float) -> dict[str
 
 
 def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
-    """What one run has reached at growing numbers of changes."""
+    """The errors of one run at growing numbers of changes."""
     n = len(data.y)
     if method == "Perceptron":
         return perceptron(name, run, data)
@@ -158,7 +158,7 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
         "SMO": (bj.smo, {"fit_bias": False, "batch_size": 1}),
     }[method]
     if n <= AFFORDABLE:
-        # All rows, computed for the first run of a method.
+        # The first run of a method computes all rows.
         given |= {"cache_size": None, "rows": WHOLE.get((name, method))}
     else:
         given["cache_size"] = CACHE
@@ -176,7 +176,7 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
             rows.append((changes, *tested(data, np.asarray(model)), visits))
         return max(visits, changes) >= epochs * n
 
-    # Often at first, and more rarely when the curve is long.
+    # Frequent at first, and rarer when the curve is long.
     for every in (1, 4, 16, 64, 256):
         solution = bj.solve(
             algorithm,
@@ -184,7 +184,7 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
             data.y,
             state=state,
             max_steps=64 * every if every < 256 else 10**9,
-            # SMO ends by itself; the others never do.
+            # Only SMO ends by itself.
             tolerance=1e-5,
             callback_every=every,
             callback=callback,
@@ -194,23 +194,23 @@ def curve(name: str, method: str, run: int, data: Data) -> dict[str, Any]:
 
 
 def run_of(name: str, method: str, run: int) -> dict[str, Any]:
-    """The curve of one run; the data stay for the next."""
+    """The curve of one run; the data are kept for the next."""
     return curve(name, method, run, data_of(name))
 
 
 def together(rows: list[dict[str, Any]], name: str, method: str) -> dict[str, Any]:
-    """The means of all runs at points that all of them have reached."""
+    """The means of all runs at points that all have reached."""
     own = [row for row in rows if (row["data"], row["method"]) == (name, method)]
     start = max(row["changes"][0] for row in own)
     end = min(row["changes"][-1] for row in own)
     points = np.unique(np.geomspace(start, end, POINTS).astype(int))
-    # Some rows are means of earlier runs, without vectors.
+    # Some rows are means of earlier runs without vectors.
     weights = [row.get("mean of runs", 1) for row in own]
     found: dict[str, Any] = {"changes": points, "runs": sum(weights)}
     for key in ("error", "vectors"):
         if not all(key in row for row in own):
             continue
-        # Those of the last model tested at or before each point.
+        # Vectors of the last model tested at or before each point.
         values = [
             np.array(row[key])[np.searchsorted(row["changes"], points, "right") - 1]
             for row in own
@@ -220,7 +220,7 @@ def together(rows: list[dict[str, Any]], name: str, method: str) -> dict[str, An
 
 
 def share(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[float, int, int]:
-    """In how much of the range that both cover ours errs no more, in decades."""
+    """The part of the common range, in decades, where ours has no more errors."""
     pair = ours, theirs
     start = max(int(each["changes"][0]) for each in pair)
     end = min(int(each["changes"][-1]) for each in pair)
@@ -232,7 +232,7 @@ def share(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[float, int, int
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """The ends of the curves, and in how much of the range SBP is as good."""
+    """The ends of the curves, and the part of the range where SBP is as good."""
     lines = []
     for name, method in present(rows):
         own, sbp = (together(rows, name, each) for each in (method, "SBP"))
@@ -259,7 +259,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def present(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Data and methods that have been measured, of data that SBP has."""
+    """Measured data and methods, for data with results of SBP."""
     known = {(row["data"], row["method"]) for row in rows}
     return [
         (name, method)

@@ -4,11 +4,11 @@
 
 Figure 3 of Cotter, Shalev-Shwartz and Srebro (2012): k pairs of random Fourier features
 (`cos` and `sin` of the same frequency) cost k products of d numbers per training
-example, as k kernel values do. So k pairs stand beside SBP after k changes. The error
-of the features is that of the optimal linear SVM on them, whose own cost is not
-counted: `budgetjax.dcd` to a relative gap of 1 percent, C = 1, no bias. SBP's curve is
-that of `sbp_figure2`, which has to be made first. Both are means over runs, as many as
-the results hold: the paper has ten. It takes six minutes.
+example, as k kernel values do. So k pairs compare to SBP after k changes. The error of
+the features is that of the optimal linear SVM on them, whose own cost is not counted:
+`budgetjax.dcd` to a relative gap of 1 percent, C = 1, no bias. SBP's curve is that of
+`sbp_figure2`, which must run first. Both are means over all runs in the results; the
+paper has ten. It takes six minutes.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from matplotlib import pyplot
 import budgetjax as bj
 from budgetjax import datasets
 
-# Data: the class against the rest, or None; sigma^2, of Table 2.
+# Data: the class against the rest, or None; sigma^2 from Table 2.
 SETTINGS = {"reuters_moneyfx": (None, 0.5), "a9a": (None, 10.0), "mnist": (8, 25.0)}
 TITLES = {"reuters_moneyfx": "Reuters", "a9a": "Adult", "mnist": "MNIST, 8 vs. rest"}
 LIMITS = {"reuters_moneyfx": (2, 8), "a9a": (14, 26), "mnist": (0, 11)}
@@ -36,7 +36,7 @@ OUTPUT = PAPERS / "sbp_figure3.json"
 
 @functools.lru_cache(maxsize=1)
 def data_of(name: str) -> tuple[np.ndarray, ...]:
-    """Raw features, but for bytes, which become 0 to 1; labels -1 and +1."""
+    """Raw features, except bytes, which are scaled to 0 to 1; labels -1 and +1."""
     data = datasets.load(name, standardise=False)
     scale = np.float32(255 if name == "mnist" else 1)
     positive = SETTINGS[name][0]
@@ -47,7 +47,7 @@ def data_of(name: str) -> tuple[np.ndarray, ...]:
 
 
 def measured(name: str, pairs: int, run: int) -> dict[str, Any]:
-    """The test error of the linear SVM on so many pairs of features."""
+    """The test error of the linear SVM on the first `pairs` pairs of features."""
     X, y, X_test, y_test = data_of(name)
     random = np.random.default_rng(run)
     width = np.sqrt(SETTINGS[name][1])
@@ -72,7 +72,7 @@ def measured(name: str, pairs: int, run: int) -> dict[str, Any]:
 
 
 def mean_errors(rows: list[dict[str, Any]], name: str) -> dict[int, tuple[float, int]]:
-    """The mean error, and the number of runs, by pairs."""
+    """The mean error and the number of runs, by pairs."""
     found = {}
     for pairs in PAIRS:
         errors = [
@@ -84,7 +84,7 @@ def mean_errors(rows: list[dict[str, Any]], name: str) -> dict[int, tuple[float,
 
 
 def of_sbp(name: str, changes: Any) -> np.ndarray:
-    """SBP's error after so many changes, by the results of `sbp_figure2`."""
+    """SBP's error after each number of changes, from the results of `sbp_figure2`."""
     import sbp_figure2
 
     rows = json.loads((PAPERS / "sbp_figure2.json").read_text())["rows"]

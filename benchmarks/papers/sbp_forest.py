@@ -1,14 +1,14 @@
-"""Test error of SBP on Forest, one class against the rest, as seconds go by.
+"""Test error of SBP on Forest, one class against the rest, over time.
 
     python benchmarks/papers sbp_forest --minutes 20
 
 The end of Section 5 of Cotter, Shalev-Shwartz and Srebro (2012): 522,910 training and
 58,102 test rows of covtype, a Gaussian kernel with sigma^2 = 5000, lambda = 1/(10000
 n), that is C = 10,000, nu = 7.62e-10, and a bias. LIBSVM ends with 1.8 percent errors
-after 35 hours, SBP has 1.6 after a quarter of that. The paper does not say which class,
-nor how features are scaled: here class 2 against the rest, and raw numbers, with which
-a kernel so narrow separates all examples. Rows are parted at random. Seconds are
-processor seconds of the training alone; a run goes for the minutes given, on the clock.
+after 35 hours, SBP has 1.6 after a quarter of that. The paper states neither the class
+nor the scaling of features: here it is class 2 against the rest, with raw numbers, on
+which this narrow kernel separates all examples. Rows are split at random. Seconds are
+processor seconds of training alone; `--minutes` is wall time.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from budgetjax import datasets
 TRAIN = 522_910
 KERNEL = bj.RBF(1 / (2 * 5000.0))
 SLACK = 7.62e-10
-# Mebibytes of kernel rows, and steps between looks at the clock.
+# Mebibytes of kernel rows, and steps between checks of the clock.
 CACHE, STEPS = 2000, 10
 OUTPUT = measure.RESULTS / "papers" / "sbp_forest.json"
 
 
 def data_of() -> tuple[np.ndarray, ...]:
-    """Raw features less their medians, which changes no distance."""
+    """Raw features minus their medians, which changes no distance."""
     data = datasets.load("covtype", standardise=False)
     X = np.concatenate([data.X_train, data.X_test]).astype(np.float32)
     y = np.concatenate([data.y_train, data.y_test])
@@ -48,7 +48,7 @@ def data_of() -> tuple[np.ndarray, ...]:
 
 
 def curve(minutes: float) -> dict[str, Any]:
-    """Seconds, changes, vectors and test error, as it goes."""
+    """Seconds, changes, vectors and test error during the run."""
     X, y, X_test, y_test = data_of()
     algorithm, points, begin = bj.sbp, [], time.monotonic()
     state = algorithm.init(X, y, kernel=KERNEL, slack=SLACK, cache_size=CACHE)
@@ -84,7 +84,7 @@ def point(state, seconds: float, X, y, X_test, y_test) -> list[float]:
 
 
 def draw(row: dict[str, Any]) -> None:
-    """The error against changes, with the seconds told."""
+    """The error against changes, labelled with the seconds."""
     seconds, changes, _, error = np.array(row["curve"]).T
     with matplotlib.rc_context(bj.plots.STYLE):
         figure, panel = pyplot.subplots(figsize=(4.6, 3.2), layout="constrained")

@@ -4,16 +4,16 @@
 
 Cotter, Shalev-Shwartz and Srebro (2012), the end of Section 5: in a quarter of LIBSVM's
 time the Stochastic Batch Perceptron has 15.0 percent errors on Adult, where LIBSVM ends
-with 14.9, and 0.46 on MNIST, 8 against the rest, where that ends with 0.44. Kernels
-and penalties are those of their Table 2, with a bias; `a9a, C=1` is that of their
-Figure 2. SVC goes first, and its optimum gives the slack, `budgetjax.slack_of`. Ours
-are tested as they go; testing is not timed, and neither is compilation, which is told
-beside it.
+with 14.9, and 0.46 on MNIST, 8 against the rest, where that ends with 0.44. Kernels and
+penalties are those of their Table 2, with a bias; `a9a, C=1` is that of their Figure 2.
+SVC goes first, and its optimum gives the slack, `budgetjax.slack_of`. Our solvers are
+tested while they run; neither testing nor compilation is timed, and compilation is
+reported separately.
 
 Seconds are processor seconds of all threads. Errors are in percent of the test part.
-`ours / SVC` is the share of SVC's time at which ours first has an error as low as
-SVC's, `to 0.1 more` to within 0.1 points of it; `error at quarter` and `error at half`
-are what it has after these parts of SVC's time. It takes some ten minutes. Forest, the
+`ours / SVC` is the fraction of SVC's time after which our error is first as low as
+SVC's, `to 0.1 more` within 0.1 points of it; `error at quarter` and `error at half` are
+our errors after these fractions of SVC's time. It takes some ten minutes. Forest, the
 third set of the paper, is `sbp_forest`.
 """
 
@@ -37,15 +37,15 @@ SETTINGS = {
     "a9a, C=100": ("a9a", None, 100.0, 100.0),
     "mnist, C=1000": ("mnist", 8, 25.0, 1000.0),
 }
-# Each with the steps between two tests.
+# Solvers with the steps between two tests.
 METHODS = {"SBP": (bj.sbp, 10), "SMO": (bj.smo, 10)}
-# How long ours may take, as a part of SVC's time.
+# The time limit of our solvers, as a multiple of SVC's time.
 PATIENCE = 0.6
 CACHE = 2000
 
 
 def data_of(name: str, positive: int | None) -> tuple[np.ndarray, ...]:
-    """Training and test part of two classes; bytes become 0 to 1."""
+    """Training and test part with two classes; bytes are scaled to 0 to 1."""
     data = datasets.load(name, standardise=False)
     scale = np.float32(255 if name == "mnist" else 1)
     labels = [data.y_train, data.y_test]
@@ -62,7 +62,7 @@ def timed(
     data: tuple,
     limit: float,
 ) -> list[tuple[float, float, float, int]]:
-    """Seconds, test error, relative gap and vectors, as it goes."""
+    """Seconds, test error, relative gap and vectors during the run."""
     X, y, X_test, y_test = data
     curve: list[tuple[float, float, float, int]] = []
     untimed = 0.0
@@ -83,7 +83,7 @@ def timed(
     state = algorithm.init(X, y, kernel=kernel, cache_size=CACHE, **given)
     X, y = algorithm.prepare(state, X, y)
     objective = jax.jit(algorithm.objective)
-    # Steps in the memory of one state, which `solve` does without a callback only.
+    # Steps in the memory of one state, as `solve` takes them without a callback.
     steps = jax.jit(
         lambda state, X, y: jax.lax.fori_loop(
             jnp.int32(0), jnp.int32(every), lambda _, s: algorithm.step(s, X, y), state
@@ -145,7 +145,7 @@ def compare(name: str) -> dict[str, Any]:
 
 
 def first(curve: list[tuple], error: float, svc_seconds: float) -> float | str:
-    """When the error first is as low, as a part of SVC's time."""
+    """The first time the error is as low, as a fraction of SVC's time."""
     reached = [seconds for seconds, now, *_ in curve if now <= error]
     return reached[0] / svc_seconds if reached else "not reached"
 

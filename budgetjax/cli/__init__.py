@@ -1,7 +1,7 @@
 """The command line: `budgetjax train`, `predict`, `sweep`, `info`, `plot`, `export`.
 
-Modules here import what is heavy (JAX, pyarrow, matplotlib) inside the functions that
-need it, so that `--help` and a wrong option are answered at once.
+Modules here import heavy packages (JAX, pyarrow, matplotlib) inside the functions that
+need them, so that `--help` and wrong options are answered at once.
 """
 
 import signal
@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import Any
 
-# Exit code of a program that Ctrl-C ended.
+# The exit code of a program that Ctrl-C ended.
 INTERRUPTED = 130
 # Seconds until Ctrl-C is raised again.
 SOON = 0.05
@@ -25,7 +25,7 @@ def main() -> None:
     try:
         _run()
     except KeyboardInterrupt:
-        # Before a command could take it: modules are being imported.
+        # Raised during imports, before a command could handle it.
         print("\nbudgetjax: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
@@ -48,10 +48,9 @@ def _run() -> None:
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Raises Ctrl-C again where it was lost.
+    """Raises Ctrl-C again after it was lost.
 
-    Python drops what is raised inside a callback of its garbage collector, as JAX has
-    one.
+    Python drops exceptions in callbacks of its garbage collector, and JAX has one.
     """
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)

@@ -1,4 +1,4 @@
-"""The group of all commands, and how errors, warnings and Ctrl-C reach the user."""
+"""The group of all commands, which reports errors, warnings and Ctrl-C."""
 
 import errno
 import warnings
@@ -15,14 +15,14 @@ from budgetjax.cli.predict import predict
 from budgetjax.cli.sweep import sweep
 from budgetjax.cli.train import train
 
-# Errors of bad data, models, folders and a missing extra. Anything else is a bug, and
-# shows its traceback.
+# Errors from bad data, models or folders, or a missing extra. Anything else is a bug,
+# and shows its traceback.
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
-# Error of JAX when the memory ends, under its old name and its new one.
+# JAX's error for exhausted memory, under its old and new name.
 OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
-# What messages of Python begin with, which the user of a command has not called.
+# Prefixes of messages from Python functions that a user of commands does not call.
 INNER = ("fit_stream", "refit", "sweep", "read")
-# Advice of messages about arguments in Python, and the same for a command line.
+# Advice about Python arguments in messages, and the same for the command line.
 SPOKEN = {
     "'COLUMN=' in features= makes": "--one-hot COLUMN makes",
     "features= without it leaves": "--ignore COLUMN leaves",
@@ -43,7 +43,7 @@ Train, predict, look:
 Exit codes: 0 success, 1 bad data or model, 2 wrong usage, 130 Ctrl-C.
 
 Compiled programs are kept in the user's cache folder (XDG_CACHE_HOME, or ~/.cache), so
-that a command is quicker when it is run again. The environment variable BUDGETJAX_CACHE
+that a command runs faster the next time. The environment variable BUDGETJAX_CACHE
 names another folder; "off" keeps none.
 
 \b
@@ -63,14 +63,14 @@ class Group(click.Group):
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as interrupt:
-                # A command may say how to go on.
+                # A command may say how to continue.
                 how = f": {interrupt}" if str(interrupt) else ""
                 click.echo(f"\nbudgetjax: interrupted{how}", err=True)
                 ctx.exit(INTERRUPTED)
             except (*EXPECTED, RuntimeError) as error:
                 if isinstance(error, RuntimeError) and not _is_of_jax(error):
                     raise
-                # The reader of a pipe has left; click ends quietly then.
+                # The reader of a pipe has closed it; click then exits quietly.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
                 click.echo(f"budgetjax: error: {_plain(_said(error))}", err=True)
@@ -82,7 +82,7 @@ def _warned(message, category, filename, lineno, file=None, line=None) -> None:
 
 
 def _plain(text: str) -> str:
-    """A message without names of functions, and of what no terminal should be sent."""
+    """A message without function names and without unprintable characters."""
     for name in INNER:
         text = text.removeprefix(f"{name}: ")
     shown = (one if one.isprintable() else ascii(one)[1:-1] for one in text)
@@ -94,7 +94,7 @@ def _is_of_jax(error: BaseException) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    """An error in one line; the system's own say what they are about first."""
+    """An error in one line; errors of the system start with the file name."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     exhausted = _is_of_jax(error) and "memory" in str(error).lower()
@@ -115,11 +115,11 @@ def _said(error: BaseException) -> str:
 def budgetjax() -> None:
     """Kernel classifiers and regressors with a fixed number of support vectors.
 
-    A model is trained from a table of numbers, one example per row, in constant memory:
-    the file may be larger than that. Tables are CSV (.csv; with tabs .tsv), Parquet
+    A model is trained on a table of numbers, one example per row, in constant memory:
+    the file may be larger than memory. Tables are CSV (.csv; .tsv with tabs), Parquet
     (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other name), unless
-    --format says so; text may be compressed (.gz, .bz2, .xz). FILE may be a pipe or, as
-    -, standard input.
+    --format names another; text may be compressed (.gz, .bz2, .xz). FILE may be a pipe
+    or, as -, standard input.
 
     "budgetjax COMMAND --help" explains a command.
     """

@@ -1,4 +1,4 @@
-"""Files that commands write, and words of their reports."""
+"""Writes the files and reports of commands."""
 
 import csv
 import io
@@ -12,9 +12,9 @@ import numpy as np
 
 
 def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
-    """Raises unless these files can be written: before the work, not after it.
+    """Raises before the work starts if these files cannot be written.
 
-    Paths to write are by their options, and `inputs` must not be written over.
+    `outputs` maps options to paths, and `inputs` must not be overwritten.
     """
     taken = {os.path.realpath(path): path for path in inputs if path is not None}
     for option, path in outputs.items():
@@ -36,24 +36,24 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
 
 
 def write(path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file whole or not at all; a device or a pipe piece by piece."""
+    """Writes a file atomically, or a device or a pipe piece by piece."""
     from budgetjax.saving import model_files
 
     model_files.replace(None, path, parts)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Prints a line of a report; the work goes on where nobody reads it any more."""
+    """Prints a line of a report; work continues if its reader has closed the pipe."""
     try:
         click.echo(text, err=err)
     except BrokenPipeError:
         stream = sys.stderr if err else sys.stdout
-        # What is left in its buffer is an error when the process ends.
+        # The rest of its buffer would raise an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _is_special(path: str) -> bool:
-    """Whether there is a device or a pipe, such as /dev/null."""
+    """Whether the path is a device, such as /dev/null, or a pipe."""
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
@@ -63,21 +63,21 @@ def line(name: str, text: str) -> str:
 
 
 def as_csv(rows: Iterable[Iterable[Any]]) -> str:
-    """Rows of CSV; a cell is quoted only where it must be."""
+    """Rows of CSV; cells are quoted only if necessary."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def label(value: Any) -> str:
-    """A label or a number as text; whole numbers have no decimals."""
+    """A label or a number as text; integers have no decimals."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value)) if abs(value) < 2**53 else repr(float(value))
     return str(value)
 
 
 def listed(values: Sequence[Any]) -> str:
-    """Words, labels or numbers between commas; of many the first 20."""
+    """Words, labels or numbers, separated by commas; at most the first 20."""
     words = [label(value) for value in values[:20]]
     more = f", ... ({len(values):,} in all)" if len(values) > 20 else ""
     return ", ".join(words) + more

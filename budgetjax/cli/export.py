@@ -1,4 +1,4 @@
-"""`budgetjax export`: a model for machines without this package."""
+"""`budgetjax export`: exports a model for machines without this package."""
 
 import click
 
@@ -18,10 +18,10 @@ Examples:
     text="The .onnx file, for onnxruntime and others, or .stablehlo, for JAX.",
 )
 def export(model: str, output: str) -> None:
-    """Write what MODEL predicts by to a file that runs without budgetjax.
+    """Write a predictor of MODEL to a file that runs without budgetjax.
 
-    It takes raw rows and gives labels, scores and, if MODEL is calibrated,
-    probabilities; or numbers. Scaling and labels are part of it.
+    It takes raw rows and returns labels, scores and, if MODEL is calibrated,
+    probabilities; or numbers. It includes the scaling and the labels.
     """
     data.check_outputs({"--output": output}, model)
 

@@ -1,4 +1,4 @@
-"""`budgetjax info`: what a model file holds."""
+"""`budgetjax info`: describes a model file."""
 
 import json
 from typing import Any
@@ -8,9 +8,9 @@ import numpy as np
 
 from budgetjax.cli import data, targets
 
-# A name, the text of it, and, where that is not the text, its value for programs.
+# A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, Any]
-# The name of what a state counts, rows that it meets again too.
+# A state also counts rows that it learns again.
 LEARNED = {"num_seen": "rows learned"}
 
 
@@ -20,7 +20,7 @@ LEARNED = {"num_seen": "rows learned"}
     "--json", "as_json", is_flag=True, help="Write one JSON object, for programs."
 )
 def info(model: str, as_json: bool) -> None:
-    """Say what is in MODEL, one "name: value" per line.
+    """Describe MODEL, one "name: value" per line.
 
     MODEL is a file of "budgetjax train", a checkpoint, or a file of budgetjax.save.
     """
@@ -37,7 +37,7 @@ def info(model: str, as_json: bool) -> None:
 
 
 def _of_header(header: dict[str, Any]) -> list[Line]:
-    """What can be said without making the model."""
+    """The lines from the header, without loading the model."""
     about, notes = header["about"], header["notes"]
     lines: list[Line] = [
         ("type", about["type"]),
@@ -55,7 +55,7 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
 
 
 def _of_contents(path: str) -> list[Line]:
-    """What the model itself tells."""
+    """The lines from the model itself."""
     from budgetjax import models
     from budgetjax.saving import model_files
     from budgetjax.stream.model import StreamModel
@@ -65,7 +65,7 @@ def _of_contents(path: str) -> list[Line]:
     except ValueError as error:
         if "like=" not in str(error):
             raise
-        # A function of the user's own: only Python can make this model.
+        # With a function of the user, only Python can load this model.
         return [("not shown", str(error))]
     lines: list[Line] = []
     model = getattr(value, "model_", value)
@@ -96,7 +96,7 @@ def _of_contents(path: str) -> list[Line]:
 
 
 def _of_model(model: Any) -> list[Line]:
-    """Sizes and numbers of a state, or of the model of a solver."""
+    """The sizes and numbers of a state, or of the model of a solver."""
     from budgetjax.saving.names import is_record
 
     expansion = getattr(model, "expansion", None)
@@ -123,7 +123,7 @@ def _of_model(model: Any) -> list[Line]:
                 continue
             elif hasattr(part, "__array__") and np.ndim(part) == 0:
                 number = np.asarray(part)[()]
-                # The shortest decimals that give the number in its own type.
+                # The shortest decimals that identify the number in its dtype.
                 real = number.dtype.kind not in "biu"
                 number = float(str(number)) if real else int(number)
                 shown = f"{number:,.6g}" if real else f"{number:,}"
@@ -133,7 +133,7 @@ def _of_model(model: Any) -> list[Line]:
 
 
 def _is_key(part: Any) -> bool:
-    """Whether this is the key of random draws, which is no number."""
+    """Whether this is a key of random draws, not a number."""
     import jax
 
     dtype = getattr(part, "dtype", None)

@@ -1,4 +1,4 @@
-"""What is to be learned, and empty models of it."""
+"""The job of a command, and empty models for it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from budgetjax.cli import data, options, reading, targets, weights
 
 
 class Job(NamedTuple):
-    """A file to learn from, what is known of its targets, and the learners' options.
+    """A file to learn from, a summary of its targets, and the options of learners.
 
-    If it `fills`, a NaN stands for the mean of its feature.
+    If it `fills`, the mean of a feature replaces a NaN.
     """
 
     source: Any
@@ -30,7 +30,7 @@ class Job(NamedTuple):
         columns: reading.Columns,
         training: options.TrainOptions,
     ) -> "Job":
-        """What these options ask for; the classes of the file have their weights."""
+        """The job for these options, with weights of classes applied to the file."""
         source = weights.weighted(source, about, training.class_weight)
         fills = columns.missing is not None
         progress = options.shows_progress(training.quiet)
@@ -89,7 +89,8 @@ class Job(NamedTuple):
         where = self.source.name
         if not scaled:
             known = scaling.Scaling.empty(X.shape[1], fills=self.fills)
-            # What is not finite is reported, with its place, when it is learned.
+            # A value that is not finite is reported, with its place, when it is
+            # learned.
             X = known.filled(X)
             X = X[np.all(np.isfinite(X), axis=1)]
             if self.training.standardise:
@@ -103,17 +104,17 @@ class Job(NamedTuple):
 
 
 def solver(name: str) -> Any:
-    """The solver of this name, as `--learner` takes it."""
+    """The solver of this name in the spelling of `--learner`."""
     return solvers.by_name(name.replace("-", "_"))
 
 
 def takes_sparse(name: str | None) -> bool:
-    """Whether this learner, as `--learner` takes it, can have sparse rows."""
+    """Whether this learner, in the spelling of `--learner`, takes sparse rows."""
     return name is not None and solvers.SOLVERS.get(name.replace("-", "_")) == "linear"
 
 
 def words(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose words are spelled as in Python."""
+    """Settings with words in Python's spelling."""
     return {
         key: given.replace("-", "_") if isinstance(given, str) else given
         for key, given in settings.items()
@@ -121,9 +122,9 @@ def words(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
-    """An empty model, by one program, if the computer has the memory for it.
+    """An empty model, made by one program after a check of the memory.
 
-    `what` names it in the message, and `more` are the bytes that its training takes.
+    `what` names it in the message, and `more` is the number of bytes for its training.
     """
     import jax
 
@@ -134,7 +135,7 @@ def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Raises if so many bytes are more than the computer has."""
+    """Raises if the computer has less memory."""
     from budgetjax import checks
 
     if needed > (memory := checks.host_memory()):

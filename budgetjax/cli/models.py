@@ -1,4 +1,4 @@
-"""Model files, as commands use them."""
+"""Loads model files for commands."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from budgetjax.cli import reading
 
 
 class Model(NamedTuple):
-    """What a file holds, the `Labelled` that predicts, and what is known of it.
+    """The content of a file, the `Labelled` that predicts, and its properties.
 
-    A regressor has no classes. The target is the column of the training.
+    A regressor has no classes. The target is the target column of the training.
     """
 
     value: Any
@@ -23,12 +23,12 @@ class Model(NamedTuple):
 
 
 def opened(path: str) -> Model:
-    """A model of any kind that predicts, from its file."""
+    """Loads a model of any kind that predicts."""
     from budgetjax import models
     from budgetjax.saving import model_files
 
     value, notes = model_files.read(path)
-    # An estimator has the model that it has fitted.
+    # An estimator holds its fitted model.
     model = models.labelled(getattr(value, "model_", value))
     num_features = models.num_features(path, model)
     classes, target = models.labels_of(model), (notes or {}).get("target")
@@ -38,7 +38,8 @@ def opened(path: str) -> Model:
 def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
     """The rows of files for a model, as `budgetjax.stream.Batches`.
 
-    The target is the column of the training, where the file has it and none is named.
+    The target is that of the training if the file has this column and no other is
+    named.
     """
     from budgetjax import models
 
@@ -60,7 +61,7 @@ def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
 
 
 def check_probabilities(option: str, path: str, model: Model) -> None:
-    """Refuses models without probabilities, before a row is read."""
+    """Rejects models without probabilities before a row is read."""
     from budgetjax import calibration
 
     if model.classes is None:

@@ -1,4 +1,4 @@
-"""Options that several commands take, and the types of their values."""
+"""Options of several commands, and the types of their values."""
 
 import functools
 import sys
@@ -11,18 +11,18 @@ import click
 from budgetjax import online, solvers
 from budgetjax.cli.reading import FORMATS, Columns
 
-# As `--learner` takes them; the names in Python have underscores.
+# In the spelling of `--learner`; the names in Python have underscores.
 ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
 SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
-# What gives all classes the same weight.
+# The value that gives all classes the same weight.
 BALANCED = "balanced"
-# Between two lines of progress.
+# Seconds between two lines of progress.
 SECONDS = 30.0
 TARGET = "Column to predict; LIBSVM text needs none, .npy another file."
 
 
 class Numbers(click.ParamType):
-    """Numbers between commas, each of a given type: `0.1,1,10`."""
+    """Numbers separated by commas, each of a given type: `0.1,1,10`."""
 
     name = "number[,number...]"
 
@@ -51,7 +51,7 @@ class Gamma(click.ParamType):
 
 
 class Setting(click.ParamType):
-    """`NAME=VALUE`, the value a number, yes or no, or a word."""
+    """`NAME=VALUE`, where the value is a number, yes or no, or a word."""
 
     def __init__(self, several: bool = False):
         self.several = several
@@ -75,7 +75,7 @@ class Setting(click.ParamType):
 
 
 def _value(text: str) -> Any:
-    """A Python value as it is meant: a number, yes or no, else the text."""
+    """Parses a value: a number, yes or no, otherwise the text."""
     words = {"true": True, "yes": True, "false": False, "no": False}
     if text.lower() in words:
         return words[text.lower()]
@@ -100,7 +100,7 @@ class Delimiter(click.ParamType):
 
 
 class Finite(click.FloatRange):
-    """A float that is no infinity and no NaN."""
+    """A finite float."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         number = super().convert(value, param, ctx)
@@ -111,19 +111,19 @@ class Finite(click.FloatRange):
 
 POSITIVE = Finite(min=0, min_open=True)
 AT_LEAST_1 = click.IntRange(min=1)
-# Slots have numbers of 32 bits, and one is spare.
+# Slots are 32-bit integers, and one is spare.
 BUDGET = click.IntRange(min=1, max=2**31 - 2)
 
 
 def shared(*options: Callable[..., Any]) -> Callable[[Callable], Callable]:
-    """One decorator of several, in the order of the help text."""
+    """Combines decorators, in the order of the help text."""
     return lambda command: functools.reduce(
         lambda function, option: option(function), reversed(options), command
     )
 
 
 def settings(text: str, *, several: bool = False) -> Callable[[Callable], Callable]:
-    """The option of arguments of the learner, by name; `text` explains it."""
+    """The option for arguments of the learner by name; `text` explains it."""
 
     def unique(ctx: Any, param: Any, values: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -144,13 +144,13 @@ def settings(text: str, *, several: bool = False) -> Callable[[Callable], Callab
 
 
 def is_given(name: str) -> bool:
-    """Whether an option of the running command is on its command line."""
+    """Whether an option of the current command was given on the command line."""
     source = click.get_current_context().get_parameter_source(name)
     return source is not click.core.ParameterSource.DEFAULT
 
 
 def output(*ends: str, required: bool = True, text: str) -> Callable[..., Any]:
-    """The option of a file to write, whose name ends in one of `ends`."""
+    """The option for an output file, whose name ends in one of `ends`."""
 
     def check(ctx: Any, param: Any, path: str | None) -> str | None:
         if path is not None and not path.lower().endswith(ends):
@@ -165,7 +165,7 @@ def output(*ends: str, required: bool = True, text: str) -> Callable[..., Any]:
 
 
 def shows_progress(quiet: bool) -> bool:
-    """Whether to show progress: by a bar, or in lines where there is no terminal."""
+    """Whether to show progress: by a bar, or in lines without a terminal."""
     if not (quiet or sys.stderr.isatty()):
         from budgetjax import progress_bar
 
@@ -178,7 +178,7 @@ files = click.argument("file", nargs=-1, required=True, metavar="FILE...")
 
 
 class TrainOptions(NamedTuple):
-    """How `train` and `sweep` are to learn; None is the usual value."""
+    """How `train` and `sweep` learn; None is the default."""
 
     learner: str | None = None
     settings: Mapping[str, Any] = types.MappingProxyType({})
@@ -216,7 +216,7 @@ class TrainOptions(NamedTuple):
 
 
 def gather(name: str, record: Any) -> Callable[[Callable], Callable]:
-    """A decorator: the options that are fields of a record become one argument."""
+    """A decorator that collects the options that are fields of a record."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -239,18 +239,20 @@ columns = shared(
         help="A column to leave out, such as a row number.  [repeatable]",
     ),
     click.option(
-        "--format", type=click.Choice(FORMATS), help="What FILE is, whatever its name."
+        "--format",
+        type=click.Choice(FORMATS),
+        help="The format, whatever the name of FILE.",
     ),
     click.option(
         "--delimiter",
         type=Delimiter(),
-        help="What is between the cells of CSV: a character, or tab.  "
-        "[default: a comma; of .tsv a tab]",
+        help="The delimiter of CSV: a character, or tab.  "
+        "[default: a comma; a tab for .tsv]",
     ),
     click.option(
         "--decimal",
         type=Delimiter(),
-        help="What is before the decimals of numbers in CSV.  [default: a point]",
+        help="The decimal separator of numbers in CSV.  [default: a point]",
     ),
     click.option(
         "--no-header",
@@ -272,13 +274,13 @@ encoding = shared(
         "--one-hot",
         metavar="COLUMN",
         multiple=True,
-        help="A column of text, each text of which becomes a feature of 0 and 1.  "
+        help="A column of text; each of its texts becomes a feature of 0 and 1.  "
         "[repeatable]",
     ),
     click.option(
         "--missing",
         type=click.Choice(["mean"]),
-        help="What stands for a number that is missing: the mean of the column.  "
+        help="The replacement for a missing number: the mean of the column.  "
         "[default: an error]",
     ),
 )
@@ -287,24 +289,24 @@ weights = shared(
     click.option(
         "--weight",
         metavar="COLUMN",
-        help="Column of the weights of the rows, at least 0; for .npy another file. 2 "
+        help="Column of row weights, at least 0; for .npy another file. 2 "
         "counts a row twice.",
     ),
     click.option(
         "--class-weight",
         metavar="balanced|LABEL=W,...",
-        help="Weights of the classes, which multiply those of the rows; balanced: all "
+        help="Weights of the classes, which multiply row weights; balanced: all "
         "classes count the same.",
     ),
 )
 
 
 def learner(*solvers: str) -> Callable[[Callable], Callable]:
-    """The option of which learner: an online one, or one of these solvers."""
-    text = f"What learns, row by row: {', '.join(ONLINE)}"
+    """The option for the learner: an online one, or one of these solvers."""
+    text = f"The learner, row by row: {', '.join(ONLINE)}"
     if solvers:
         text += f"; or, with all rows in memory: {', '.join(solvers)}"
-    usual = "[default: pegasos before a refit, else arow; regression: sgd]"
+    usual = "[default: pegasos with a refit, else arow; regression: sgd]"
     return click.option(
         "--learner",
         type=click.Choice((*ONLINE, *solvers)),
@@ -317,7 +319,7 @@ standardise = click.option(
     "--standardise/--no-standardise",
     default=True,
     show_default=True,
-    help="Scale features to mean 0 and deviation 1, as far as they are known.",
+    help="Scale features to mean 0 and deviation 1, as known so far.",
 )
 
 regression = click.option(
@@ -329,7 +331,7 @@ seed = click.option(
     type=click.IntRange(0, 2**31 - 1),
     default=0,
     show_default=True,
-    help="Seed of algorithms that draw at random.",
+    help="Seed of random draws.",
 )
 
 quiet = click.option("--quiet", is_flag=True, help="No report and no progress.")

@@ -1,4 +1,4 @@
-"""`budgetjax plot`: a picture of a model."""
+"""`budgetjax plot`: draws a model."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from budgetjax.cli import data, options, reading, targets
 
 FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
-# Points of a curve of reliability.
+# The number of points of a reliability curve.
 BINS = 10
 EXAMPLES = """\b
 Examples:
@@ -40,12 +40,12 @@ class Shape(click.ParamType):
 @click.option(
     "--images",
     type=Shape(),
-    help="Draw the support vectors as images of so many pixels.",
+    help="Draw the support vectors as images of this shape.",
 )
 @click.option(
     "--test",
     metavar="FILE",
-    help="Draw how often predictions of FILE are right, by their probabilities.",
+    help="Draw the reliability of predicted probabilities on FILE.",
 )
 def plot(
     model: tuple[str, ...],
@@ -53,12 +53,11 @@ def plot(
     images: tuple[int, int] | None,
     test: str | None,
 ) -> None:
-    """Draw what MODEL has learned.
+    """Draw a picture of MODEL.
 
-    For a model of "budgetjax train": how the error went as rows were learned. For any
-    model with two features: what is predicted where. For several models: their errors,
-    in one picture. FILE has the target of the training, and is as for "budgetjax
-    predict".
+    For a model of "budgetjax train": its learning curve. For any model with two
+    features: its decision regions. For several models: their learning curves, in one
+    picture. FILE has the target of the training, and is as for "budgetjax predict".
     """
     if images and len(model) > 1:
         raise click.UsageError("--images is for one MODEL.")
@@ -70,7 +69,7 @@ def plot(
 
 
 def draw(output: str, figure: Callable[[], Any]) -> None:
-    """Writes a figure of matplotlib in the format that the name ends in."""
+    """Writes a figure of matplotlib in the format of the extension."""
     import io
 
     from budgetjax import checks, plots
@@ -84,7 +83,7 @@ def draw(output: str, figure: Callable[[], Any]) -> None:
 
 
 def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
-    """Images of support vectors; or learning curves, and the plane of two features."""
+    """Images of support vectors; or learning curves and decision regions."""
     from matplotlib.figure import Figure
 
     from budgetjax import plots
@@ -124,7 +123,7 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
 
 
 def _reliability(paths: tuple[str, ...], file: str) -> Any:
-    """How far the probabilities of models are what they say, on the rows of a file."""
+    """The reliability of probabilities of models on the rows of a file."""
     from matplotlib.figure import Figure
 
     from budgetjax import calibration, plots

@@ -1,4 +1,4 @@
-"""`budgetjax predict`: labels or numbers for the rows of a file."""
+"""`budgetjax predict`: predicts labels or numbers for the rows of a file."""
 
 import sys
 from collections.abc import Iterator
@@ -53,12 +53,13 @@ def predict(
     """Predict the rows of FILE with MODEL.
 
     MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
-    found by their names in training, so FILE may have others too. FILE may be several
-    tables, a folder of them, or -, the standard input, whose format --format says.
+    matched by name to those of the training, so FILE may have others too. FILE may be
+    several tables, a folder of them, or -, the standard input, with its format in
+    --format.
 
-    If FILE has targets, the accuracy is printed, or for numbers the root of the mean
-    squared error: on standard output, or on standard error if the predictions go there.
-    The target is the column of the training, or --target.
+    If FILE has targets, the accuracy is printed, or for numbers the root mean squared
+    error: on standard output, or on standard error if the predictions go to standard
+    output. The target is the column of the training, or --target.
     """
     to_file = output != STANDARD_OUTPUT
     data.check_outputs({"--output": output if to_file else None}, model, *file)
@@ -86,7 +87,7 @@ def predict(
 
 
 class _Tally:
-    """The errors of predictions, where the targets are known."""
+    """The errors of predictions, if the targets are known."""
 
     def __init__(self, file: str, model: Model, strict: bool):
         self.file, self.model, self.strict = file, model, strict
@@ -94,7 +95,7 @@ class _Tally:
         self.why = ""
 
     def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
-        """Counts rows; labels that the model has not end the count, or the run."""
+        """Counts rows; an unknown label ends the count, or the run."""
         first = self.rows
         self.rows += len(predicted)
         if y is None or self.why:
@@ -111,7 +112,7 @@ class _Tally:
         self.errors += targets.errors(predicted, y, regression=classes is None)
 
     def text(self) -> str:
-        """One line for people."""
+        """One line for humans."""
         rows = data.counted(self.rows, "row")
         if self.why:
             return f"no accuracy: {self.why}"
@@ -128,7 +129,7 @@ class _Tally:
 def _lines(
     model: Model, source: Any, tally: _Tally, more: str | None, shows: bool
 ) -> Iterator[str]:
-    """The output, in pieces; `more` is what follows a prediction."""
+    """The output, in pieces; `more` names the numbers after a prediction."""
     from budgetjax import calibration, models, progress_bar
 
     fills = models.fills(model.model)

@@ -1,4 +1,4 @@
-"""Files that commands read."""
+"""Reads the files of commands."""
 
 import contextlib
 import dataclasses
@@ -16,19 +16,19 @@ import numpy as np
 from budgetjax.cli.data import counted, listed
 
 LIBSVM = "libsvm"
-# As `--format` takes them, the keys of `readers.formats.FORMATS`.
+# The values of `--format`, the keys of `readers.formats.FORMATS`.
 TABLES = ("csv", "parquet", "arrow")
 FORMATS = (*TABLES, "npy", LIBSVM)
 STANDARD_INPUT = "-"
-# What a copy of standard input or of a pipe is called in messages, by its path.
+# The names of copies of standard input and pipes in messages, by path.
 COPIES: dict[str, str] = {}
 
-# A file, several, or a folder.
+# A file, several files, or a folder.
 Path = str | Sequence[str]
 
 
 class Columns(NamedTuple):
-    """How to read a file: the options of that, as `options.columns` explains them.
+    """Options for reading a file; `options.columns` explains them.
 
     None is the default of the reader.
     """
@@ -59,9 +59,9 @@ def source_of(paths: Sequence[str], columns: Columns) -> Path:
 
 
 def local(path: str, columns: Columns) -> str:
-    """A file that can be read repeatedly: the path, or that of a copy.
+    """A file that can be read repeatedly: the path, or the path of a copy.
 
-    Standard input, and a pipe, are copied to a temporary file that lives as long as the
+    Standard input and pipes are copied to a temporary file that lives as long as the
     command.
     """
     name = path
@@ -89,7 +89,7 @@ def _is_plain(path: str) -> bool:
 
 
 def named(text: str) -> str:
-    """A message with the names of standard input and pipes, not of their copies."""
+    """A message with the names of standard input and pipes instead of their copies."""
     for copy, name in COPIES.items():
         text = text.replace(copy, name)
     return text
@@ -106,15 +106,15 @@ def opened(
 ) -> Any:
     """A file, or several, as `budgetjax.stream.Batches`.
 
-    X has these features in their order, None for all. Those of LIBSVM text beyond
+    X has these features in their order; None takes all. Features of LIBSVM text beyond
     `num_features`, which a model has not seen, are left out. `sparse` and `text_target`
-    are for the readers.
+    are arguments of the readers.
     """
     from budgetjax.stream.readers import formats
 
     kind = format_of(path, columns)
     takes = formats.TAKES[kind]
-    # NaN is a number of an array.
+    # An array may contain NaN.
     missing = columns.missing is not None and kind != "npy"
     given = {
         ("--target", "target"): columns.target,
@@ -156,12 +156,12 @@ def opened(
 
 
 def shown(path: Path) -> str:
-    """The name of a file, or of several."""
+    """The name of a file, or the names of several."""
     return path if isinstance(path, str) else listed(path)
 
 
 def _features(path: Path, columns: Columns) -> list[str]:
-    """All columns but those that are left out, each text of some as a feature."""
+    """All columns except ignored ones; one-hot columns end in `=`."""
     known = opened(path, columns._replace(ignore=(), one_hot=())).feature_names
     named = {"--ignore": columns.ignore, "--one-hot": columns.one_hot}
     for option, chosen in named.items():
@@ -176,7 +176,7 @@ def _features(path: Path, columns: Columns) -> list[str]:
 
 
 def _number(option: str, column: str | None) -> int | None:
-    """The number of a column without a name."""
+    """The number of an unnamed column."""
     try:
         return None if column is None else int(column)
     except ValueError:
@@ -187,7 +187,7 @@ def _number(option: str, column: str | None) -> int | None:
 
 
 def names(path: Path, columns: Columns) -> Sequence[str]:
-    """The names of all columns of a file that has them."""
+    """The names of all columns of a file with named columns."""
     plain = columns._replace(target=None, weight=None, ignore=(), one_hot=())
     return opened(path, plain).feature_names
 
@@ -199,14 +199,14 @@ def like(
     num_features: int,
     **more: Any,
 ) -> Any:
-    """A file with the columns of a model, by their names where both have names.
+    """A file with the columns of a model, matched by name if both have names.
 
     `more` are arguments of `opened`.
     """
     if format_of(path, columns) not in TABLES or columns.ignore:
         features = None
     if features is not None:
-        # They are found by their names, whatever else there is.
+        # Features are matched by name, whatever other columns exist.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
         from budgetjax import models
@@ -228,18 +228,18 @@ def like(
 
 
 def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
-    """Raises unless rows are finite; gaps need not be where a model fills them."""
+    """Raises if rows are not finite, except for gaps that a model fills."""
     from budgetjax import checks
 
     if hasattr(X, "tocsr"):
-        # A model checks them.
+        # A model checks sparse rows.
         return
     rows = np.where(np.isnan(X), 0, X) if fills else X
     checks.check_finite(source.name, rows, first_row, source.feature_names)
 
 
 def check_target(path: Path, columns: Columns) -> None:
-    """Raises unless the target is named where a file needs that."""
+    """Raises if a file needs a named target and none is given."""
     kind = format_of(path, columns)
     if columns.target is not None or kind == LIBSVM:
         return
@@ -250,7 +250,7 @@ def check_target(path: Path, columns: Columns) -> None:
 
 
 def text_target(classes: np.ndarray | None) -> bool | None:
-    """How targets of a model with these classes, or of a regressor, are read."""
+    """How to read targets for a model with these classes, or for a regressor."""
     if classes is None:
         return False
     return True if classes.dtype.kind in "UO" else None

@@ -1,4 +1,4 @@
-"""`budgetjax train` with a solver, which has the whole file in memory."""
+"""`budgetjax train` with a solver, which holds the complete file in memory."""
 
 import inspect
 from typing import Any
@@ -9,19 +9,19 @@ import numpy as np
 from budgetjax.cli import data, learners, options, reading, targets
 from budgetjax.cli.learners import Job
 
-# Penalty of errors, as in `budgetjax.Solver`.
+# The penalty of errors, as in `budgetjax.Solver`.
 PENALTY = 1.0
-# Arguments of solvers that are no settings.
+# Arguments of solvers that are not settings.
 OWN = (
     *("X", "y", "kernel", "weight", "rows"),
     *("budget", "penalty", "seed", "tolerance"),
 )
-# Bytes per number while a file is read and scaled: in float64, and twice in float32.
+# Bytes per number while a file is read and scaled: once in float64, twice in float32.
 BYTES = 16
 
 
 def learned(job: Job) -> Any:
-    """The model of a solver: one for two classes, else one per class."""
+    """Trains with a solver: one model for two classes, otherwise one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
     from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
@@ -62,7 +62,7 @@ def learned(job: Job) -> Any:
 
 
 def check(learner: str) -> None:
-    """Raises if an option is given that this solver does not have."""
+    """Raises for an option that this solver does not have."""
     solver = learners.solver(learner)
     takes = inspect.signature(solver.init).parameters
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
@@ -74,7 +74,7 @@ def check(learner: str) -> None:
 
 
 def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
-    """The arguments of `solve` but for the training set."""
+    """The arguments of `solve` except the training set."""
     from budgetjax.solvers.one_versus_rest import USUAL
 
     takes = inspect.signature(solver.init).parameters
@@ -94,7 +94,7 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
 
 
 def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
-    """All rows, scaled, their targets and weights, and the scaling."""
+    """All scaled rows, their targets and weights, and the scaling."""
     from budgetjax import scaling
     from budgetjax.stream.batches import as_type
 

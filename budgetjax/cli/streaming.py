@@ -10,16 +10,16 @@ import numpy as np
 from budgetjax.cli import data, learners, targets
 from budgetjax.cli.learners import Job
 
-# Penalty of errors in the refit.
+# The penalty of errors in the refit.
 PENALTY = 10.0
-# Points of the learning curve of a small file, and the minimum number of rows of each:
-# the first of them say how to scale the features.
+# Points of the learning curve of a small file, and the minimum number of rows per
+# point: the first rows determine the scaling.
 POINTS = 100
 FEWEST_ROWS = 256
 
 
 def learned(job: Job) -> Any:
-    """The model of a stream, after the refit; Ctrl-C says how to go on."""
+    """Trains on a stream and refits; Ctrl-C tells how to continue."""
     from budgetjax import kernels
 
     source, about, training = job.source, job.about, job.training
@@ -64,7 +64,7 @@ def learned(job: Job) -> Any:
 
 
 def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
-    """The model after the stream; more epochs are one longer stream."""
+    """The model after the stream; several epochs form one longer stream."""
     from budgetjax.stream.batches import rows_of_a_batch
     from budgetjax.stream.fit import fit_stream
     from budgetjax.stream.reservoir import usual_size
@@ -78,7 +78,7 @@ def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
     longer = dataclasses.replace(
         source, read=read, num_rows=None if rows is None else epochs * rows
     )
-    # As many batches as a learning curve needs points; a large file has them anyway.
+    # One batch per point of the learning curve; a large file has enough batches anyway.
     usual = rows_of_a_batch("train", source.num_features, np.float32, None)
     size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
     return fit_stream(
@@ -97,10 +97,10 @@ def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
 
 
 def _refitted(job: Job, fitted: Any, loss: Any) -> Any:
-    """The model with the best coefficients of its support vectors."""
+    """The model after a refit."""
     from budgetjax.refitting.refit import refit
 
-    # If no row has changed the model, zeros are right.
+    # If no row has changed the model, the zero model stays.
     if int(fitted.state.expansion.num_active):
         fitted = refit(
             fitted,

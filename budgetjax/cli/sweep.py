@@ -1,4 +1,4 @@
-"""`budgetjax sweep`: which hyperparameters are best, by one pass over some rows."""
+"""`budgetjax sweep`: compares hyperparameters in one pass over some rows."""
 
 import contextlib
 import dataclasses
@@ -12,7 +12,7 @@ from budgetjax.cli import data, options, reading, streaming, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import FORMATS, draw
 
-# What is tried, in multiples of the default gamma of `train`.
+# The values of gamma to try, as multiples of the default of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ERROR, ROOT = "progressive error (%)", "root mean squared error"
 EXAMPLES = """\b
@@ -53,7 +53,7 @@ Examples:
     type=options.AT_LEAST_1,
     default=100_000,
     show_default=True,
-    help="Number of first rows of FILE to learn from; they must fit into memory.",
+    help="Learn from this number of first rows of FILE; they must fit into memory.",
 )
 @options.regression
 @click.option(
@@ -83,9 +83,9 @@ def sweep(
     """Try all combinations of hyperparameters on FILE.
 
     Every combination is a model that learns the rows one by one, all models at the same
-    time. The table is sorted by the progressive error, the share of rows that a model
-    got wrong before it learned them, or the root of the mean squared error; the best
-    model is the first.
+    time. The table is sorted by the progressive error, the rate of mistakes on rows
+    before they are learned, or for numbers the root mean squared error. The best model
+    comes first.
     """
     training.check(columns)
     regression, quiet = training.regression, training.quiet
@@ -114,7 +114,7 @@ def sweep(
         best = dict(zip(table.names, table.rows[0], strict=True))
         if not whole:
             about = targets.look(source, regression=regression)
-        # Of lists of values the best; words are not in the table.
+        # The best of each list of values; words are not in the table.
         settings = {key: best.get(key, one) for key, one in training.settings.items()}
         training = training._replace(
             learner=name, settings=settings, gamma=best["gamma"], budget=best["budget"]
@@ -138,7 +138,7 @@ def sweep(
 def _tried(
     job: Job, gamma: list[float] | None, budget: list[int]
 ) -> tuple[str, list[str], Any]:
-    """The learner, the names of what is swept, and the table of all combinations."""
+    """The learner, the names of the swept hyperparameters, and the table of results."""
     about, settings = job.about, job.training.settings
     X, y, *weight = next(job.source.read())
     choice = job.choice(refits=False)
@@ -187,7 +187,7 @@ def _tried(
 
 
 def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -> Any:
-    """The error by two of the hyperparameters, those that were swept."""
+    """The error by two of the swept hyperparameters."""
     from matplotlib.figure import Figure
 
     from budgetjax import plots
@@ -204,14 +204,14 @@ def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -
     table = table._replace(names=(*table.names, label), rows=percent)
     figure = Figure(figsize=(5.2, 3.9), layout="constrained")
     panel = figure.subplots()
-    # The second across, the first upwards; one alone is a line.
+    # The second on the x axis, the first on the y axis; a single one gives a line.
     plots.sweep(table, *swept[:2][::-1], value=label, axes=panel)
     panel.set_title(f"{title}; the best is framed")
     return figure
 
 
 def _first_rows(source: Any, rows: int) -> tuple[Any, bool]:
-    """The first rows of a file as one batch, and whether these are all."""
+    """The first rows of a file as one batch, and whether they are all its rows."""
     parts, held = [], 0
     for part in source:
         parts.append(part)
@@ -225,7 +225,7 @@ def _first_rows(source: Any, rows: int) -> tuple[Any, bool]:
 
 
 def _use_all_cores() -> None:
-    """Gives JAX one device per core of a CPU, unless it has been used already."""
+    """Gives JAX one device per CPU core, unless it has been used already."""
     import jax
 
     allowed = getattr(os, "sched_getaffinity", None)

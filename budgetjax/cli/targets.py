@@ -1,4 +1,4 @@
-"""Targets: the classes of a file, or its numbers, and how well they are predicted."""
+"""Targets: the classes or numbers of a file, and errors of their predictions."""
 
 import collections
 import contextlib
@@ -12,18 +12,19 @@ import numpy as np
 
 from budgetjax.cli import data
 
-# More numbers than these are rather the targets of a regression than classes.
+# More distinct numbers are probably targets of a regression.
 MANY_CLASSES = 100
-# Rows whose class changes so much less often than that of shuffled rows are sorted.
+# Rows count as sorted if their class changes less often than this fraction of the
+# changes in shuffled rows.
 SORTED = 0.1
 ENOUGH_ROWS = 50
 
 
 class Look(NamedTuple):
-    """What a pass over the targets tells: the classes, or None for a regression.
+    """The result of a pass over the targets: the classes, or None for a regression.
 
-    With the line of the report, a warning for the user or nothing, the mean of numbers,
-    which is the model's intercept, and how many rows each class has, if counted.
+    It also has the line of the report, a warning or an empty text, the mean of numbers,
+    which is the model's intercept, and the number of rows per class, if counted.
     """
 
     labels: np.ndarray | None
@@ -35,7 +36,7 @@ class Look(NamedTuple):
 
 
 def read(source: Any) -> Generator[np.ndarray, None, None]:
-    """The y of all batches, of which there must be some."""
+    """The y of all batches; raises if there is none."""
     from budgetjax.stream import batches
 
     rows = 0
@@ -47,7 +48,7 @@ def read(source: Any) -> Generator[np.ndarray, None, None]:
 
 
 def look(source: Any, *, regression: bool = False, classes: str | None = None) -> Look:
-    """One pass over the targets, unless the classes are given."""
+    """Makes one pass over the targets, unless the classes are given."""
     if regression:
         return _numbers(source)
     if classes is not None:
@@ -57,7 +58,7 @@ def look(source: Any, *, regression: bool = False, classes: str | None = None) -
 
 
 def _numbers(source: Any) -> Look:
-    """The targets of a regression."""
+    """The summary of the targets of a regression."""
     from budgetjax.scaling import Scaling
 
     scaling, rows = Scaling.empty(1), 0
@@ -73,7 +74,7 @@ def _numbers(source: Any) -> Look:
 
 
 def _classes(source: Any) -> Look:
-    """The classes, and how many rows each has."""
+    """The classes, and the number of rows of each."""
     from budgetjax import stream
 
     counts: collections.Counter = collections.Counter()
@@ -98,7 +99,7 @@ def _classes(source: Any) -> Look:
         raise ValueError(
             f"{source.name}: y must be classes, got {len(found):,} numbers from "
             f"{found[0]:g} to {found[-1]:g}: --regression predicts numbers (or "
-            "--classes names so many classes)"
+            "--classes names this many classes)"
         )
     doubt = ""
     by_chance = rows - sum(number**2 for number in counts.values()) / rows
@@ -113,7 +114,7 @@ def _classes(source: Any) -> Look:
 
 
 def _given(source: Any, text: str) -> np.ndarray:
-    """The labels between commas, in the type of the file's."""
+    """The labels of a comma-separated list, in the type of the file's labels."""
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read(source)) as found:
         kind = next(found).dtype.kind
@@ -137,7 +138,7 @@ def _given(source: Any, text: str) -> np.ndarray:
 
 
 def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
-    """Raises unless targets, from a row on, are of the classes, or finite if None."""
+    """Raises if targets are not among the classes, or not finite if there are none."""
     if classes is not None:
         good, expected = np.isin(y, classes), f"one of {data.listed(classes.tolist())}"
     else:
@@ -153,7 +154,7 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
 
 
 def shown_error(error: float, regression: bool) -> str:
-    """The share of mistakes, or the mean squared error, as people read it."""
+    """The rate of mistakes in percent, or the root mean squared error, as text."""
     if regression:
         return f"{np.sqrt(error):.4g} (root of the mean square)"
     return f"{100 * error:.2f}%"

@@ -1,4 +1,4 @@
-"""`budgetjax train`: from a file of examples to a model file."""
+"""`budgetjax train`: trains a model on a file of examples."""
 
 import time
 from pathlib import Path
@@ -31,7 +31,7 @@ Examples:
     type=options.BUDGET,
     default=100,
     show_default=True,
-    help="Maximum number of support vectors: more are slower, and often better. For "
+    help="Maximum number of support vectors: more are slower and often better. For "
     "budget-svm, the number of examples that count.",
 )
 @click.option(
@@ -55,18 +55,18 @@ Examples:
     "--refit/--no-refit",
     default=True,
     show_default=True,
-    help="Solve for the best coefficients of the support vectors at the end.",
+    help="Recompute the coefficients of the support vectors at the end.",
 )
 @click.option(
     "--penalty",
     type=options.POSITIVE,
     help="Penalty of errors, in the refit or of a solver; smaller gives a smoother "
-    f"model.  [default: {streaming.PENALTY:g}; of a solver {solving.PENALTY:g}]",
+    f"model.  [default: {streaming.PENALTY:g}; {solving.PENALTY:g} for a solver]",
 )
 @click.option(
     "--metric",
     is_flag=True,
-    help="Learn a linear map of the features too, in some 40 passes over the file; it "
+    help="Learn a linear map of the features too, in about 40 passes over the file; it "
     "is kept if it predicts a held-out fifth of at least 1,000 rows better.",
 )
 @options.regression
@@ -79,7 +79,7 @@ Examples:
 @click.option(
     "--checkpoint",
     metavar="FILE",
-    help="Keep the progress in FILE; the same command goes on from there.",
+    help="Keep the progress in FILE; the same command continues from there.",
 )
 @options.seed
 @options.quiet
@@ -91,18 +91,18 @@ def train(
     training: options.TrainOptions,
     test: str | None,
 ) -> None:
-    """Train a model from FILE.
+    """Train a model on FILE.
 
     One row is one example. FILE is CSV, Parquet, Arrow, .npy or LIBSVM text, by its
-    name, and is read a part at a time, so that it may be larger than the memory.
-    Several tables, or a folder of them, are one longer file. Rows should be in random
-    order: if they are sorted, the last count most, even though a sample of up to 8,192
-    rows is learned again at the end, shuffled.
+    extension, and is read in parts, so it may be larger than memory. Several tables, or
+    a folder of them, count as one longer file. Rows should be in random order: if they
+    are sorted, the last ones count most, even though a shuffled sample of up to 8,192
+    rows is learned again at the end.
 
     The learners budget-svm, kernel-pegasos, sbp, sdca and smo (support vector machines)
-    and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and solve for
-    the best model of classes, one against the rest if there are more than two. LIBSVM
-    text stays sparse for a linear one with --no-standardise.
+    and dcd, linear-pegasos and mpu (linear ones) hold all rows in memory and find the
+    best classifier, one-versus-rest for more than two classes. LIBSVM text stays sparse
+    for a linear one with --no-standardise.
     """
     started = time.perf_counter()
     learner, regression = training.learner, training.regression
@@ -154,7 +154,7 @@ def train(
 
 
 def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
-    """The share of mistakes or the mean squared error on a file, and its rows."""
+    """The rate of mistakes or the mean squared error on a file, and its rows."""
     from budgetjax import models
 
     fills = models.fills(model)

@@ -1,4 +1,4 @@
-"""Weights of classes, which multiply those of the rows."""
+"""Weights of classes, which multiply the weights of rows."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from budgetjax.cli.options import BALANCED
 def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     """The source with the weights of its classes.
 
-    They are "balanced", or "LABEL=WEIGHT,...": a class that is not named has 1. None
-    leaves the weights of the rows alone.
+    `text` is "balanced" or "LABEL=WEIGHT,...", where other classes have weight 1. None
+    keeps the weights of the rows.
     """
     if text is None:
         return source

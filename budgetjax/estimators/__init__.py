@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """An estimator, imported on first use: the command line needs none."""
+    """Imports an estimator on first use, since the command line needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from budgetjax import checks

@@ -1,4 +1,4 @@
-"""The base of all estimators: checked rows in, the predictions of a model out."""
+"""The base classes of all estimators: checked rows in, predictions out."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from budgetjax import models
 from budgetjax.estimators import inputs
 from budgetjax.models import Labelled
 
-# In the place of targets where there are none: they are 1 then.
+# Replaces the targets if there are none; they are then 1.
 OF_ONE_CLASS = object()
 
 
 class SetByFit:
-    """An attribute that `fit` sets: before, reading it raises a `NotFittedError`."""
+    """An attribute that `fit` sets; an earlier read raises a `NotFittedError`."""
 
     def __get__(self, estimator: Any, owner: type) -> Any:
         if estimator is None:
@@ -34,32 +34,32 @@ class SetByFit:
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
 
-    # For an online estimator, the model of the stream. All that is fitted reads it.
+    # For an online estimator, the model of the stream. All fitted attributes read it.
     _model: Any = SetByFit()
     n_iter_: Any = SetByFit()
     n_features_in_: Any = SetByFit()
 
     @property
     def model_(self) -> Labelled:
-        """The model that predicts, for all functions of budgetjax, of raw rows."""
+        """The model that predicts from raw rows, for all functions of budgetjax."""
         return self._model
 
     @property
     def origin_(self) -> Float[np.ndarray, " features"]:
-        """The origin, subtracted from rows before they are rounded; mostly zeros."""
+        """The origin that is subtracted from rows before rounding; mostly zeros."""
         return inputs.origin(self._model)
 
     @property
     def support_vectors_(self) -> Float[np.ndarray, "vectors features"]:
         """The support vectors, shape `(n_support_, n_features_in_)`.
 
-        Those of several models are each there once, in the order of their values.
+        The vectors of several models are merged without duplicates and sorted.
         """
         return self._support()[0]
 
     @property
     def dual_coef_(self) -> Float[np.ndarray, "columns vectors"]:
-        """Their coefficients, shape `(1, n_support_)`, or a row per class or output."""
+        """The coefficients, shape `(1, n_support_)`, or one row per class or output."""
         return self._support()[1]
 
     @property
@@ -133,7 +133,7 @@ class Estimator(BaseEstimator):
 
 
 class Classifier(ClassifierMixin, Estimator):
-    """An estimator of labels of any kind."""
+    """An estimator of labels of any type."""
 
     @property
     def classes_(self) -> Shaped[np.ndarray, " classes"]:
@@ -149,12 +149,8 @@ class Classifier(ClassifierMixin, Estimator):
           X: shape `(n, n_features_in_)`.
 
         Returns:
-          Shape `(n,)` for two classes, above 0 for the second one; else
+          Shape `(n,)` for two classes, above 0 for the second one; otherwise
           `(n, classes)`.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
         """
         X = self._rows(X)
         return models.decision_function(self.model_, X)

@@ -1,4 +1,4 @@
-"""Classifiers that solve a support vector machine, one problem per class."""
+"""Classifiers that solve support vector machines, one problem per class."""
 
 import dataclasses
 import warnings
@@ -30,11 +30,11 @@ from budgetjax.solvers.solver import Solver
 class OneVersusRest(Classifier):
     """One model per class, or one for two classes.
 
-    Not scikit-learn's own, which fits the classes apart from each other: here they
-    share kernel rows, and memory for one problem is enough.
+    Unlike scikit-learn's own one-versus-rest, which fits the classes separately, the
+    problems share kernel rows and need memory for only one.
     """
 
-    # The solver, whose arguments the parameters are.
+    # The solver; the parameters are its arguments.
     _solver: ClassVar[Solver]
 
     @property
@@ -53,18 +53,14 @@ class OneVersusRest(Classifier):
 
         Args:
           X: shape `(n, features)`, an array, a data frame or a sparse matrix.
-          y: labels of any kind, of at least two classes, shape `(n,)`.
+          y: labels of any type, at least two classes, shape `(n,)`.
           sample_weight: shape `(n,)`, at least 0; 2 counts a row twice.
 
         Returns:
           The estimator.
 
-        Raises:
-          ValueError: if the data or a parameter does not fit.
-          ImportError: if `progress` needs tqdm.
-
         Warns:
-          ConvergenceWarning: if the steps, or passes, were not enough.
+          ConvergenceWarning: if a solver did not converge.
           UserWarning: if features look unscaled.
         """
         X, y, weights = self._examples(X, y, sample_weight, first=True)
@@ -102,7 +98,7 @@ class OneVersusRest(Classifier):
         return self
 
     def _finished(self, model: Any, X: Any, y: Any, arguments: dict[str, Any]) -> Any:
-        """What is kept of a solution, given its examples and the solver's arguments."""
+        """The model to keep of a solution."""
         return model
 
 
@@ -110,42 +106,46 @@ class OneVersusRest(Classifier):
 class SBPClassifier(OneVersusRest):
     """The kernel SVM by the Stochastic Batch Perceptron, `budgetjax.sbp`.
 
-    For large training sets: it soon predicts about as well as the SVM, long before it
-    has the last digits of the solution. The number of support vectors is not bounded.
+    It is made for large training sets: it predicts about as well as the SVM long before
+    it has the last digits of the solution. The number of support vectors is not
+    bounded.
 
-    One-versus-rest for more than two classes, one problem each, which share kernel
-    rows; the machine of Crammer and Singer is one problem of all classes. Computes in
-    float32, or in float64 where X is and JAX has it switched on; X becomes dense.
+    More than two classes are handled one-versus-rest, by one problem per class with
+    shared kernel rows (the machine of Crammer and Singer is a single problem). The
+    solver computes in float32, or in float64 if X is float64 and JAX enables it; X
+    becomes dense.
 
     Args:
-      slack: mean slack of the examples, for a weight vector of norm 1, at least 0; it
-        takes the place of the penalty C of other SVMs. 0 is a hard margin. From 0.001
-        to 0.1 the best was 0.001 on digits, letter and ijcnn1, whose classes are well
-        apart, and 0.03 on a9a, whose are not.
+      slack: the mean slack of the examples for a weight vector of norm 1, at least 0,
+        in place of the penalty C of other SVMs. 0 is a hard margin. Between 0.001 and
+        0.1 the best was 0.001 on digits, letter and ijcnn1, whose classes are well
+        separated, and 0.03 on a9a, whose classes are not.
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: parameter of all but "linear". "scale" is two over the mean squared
-        distance of rows, `budgetjax.default_gamma`.
-      fit_bias: whether the model has a bias, which is not regularised.
-      tolerance: relative gap at which to stop, between the margin reached and a bound
-        on all margins. The bound is loose: from 0.2 to 1 none predicted better.
-      max_steps: maximum number of steps, of up to 64 updates each.
+      gamma: the parameter of all kernels but "linear". "scale" is two divided by the
+        mean squared distance of rows, `budgetjax.default_gamma`.
+      fit_bias: whether the model has an unregularised bias.
+      tolerance: the relative gap at which to stop, between the margin reached and a
+        bound on all margins. The bound is loose: values from 0.2 to 1 predicted equally
+        well.
+      max_steps: the maximum number of steps, with up to 64 updates each.
       cache_size: mebibytes of kernel rows to keep.
-      class_weight: weights by label, a dict, or "balanced": inversely proportional to
-        the frequencies of the classes. They multiply those of the rows.
-      random_state: seed of the draws.
-      progress: whether to show a bar.
+      class_weight: weights by label, as a dict, or "balanced": inversely proportional
+        to the frequencies of the classes. They multiply the weights of the rows.
+      random_state: the seed of the draws.
+      progress: whether to show a progress bar.
 
     Attributes:
-      models_: one `budgetjax.KernelModel` per class, or one for two classes, of rows
-        less `origin_`.
-      model_: the same as one model of raw rows, for all functions of budgetjax.
-      support_vectors_: those of all models, shape `(n_support_, n_features_in_)`.
+      models_: one `budgetjax.KernelModel` per class, or one for two classes, for rows
+        minus `origin_`.
+      model_: the same as one model for raw rows, for all functions of budgetjax.
+      support_vectors_: the support vectors of all models, shape
+        `(n_support_, n_features_in_)`.
       dual_coef_: their coefficients, shape `(models, n_support_)`.
-      n_support_: number of support vectors; rows that are equal count once.
+      n_support_: the number of support vectors; equal rows count once.
       intercept_: the biases, shape `(models,)`.
-      n_iter_: maximum number of steps over the models.
+      n_iter_: the maximum number of steps over the models.
       origin_, classes_, n_features_in_, feature_names_in_: as
         `BudgetedKernelClassifier`.
 
@@ -177,16 +177,16 @@ class SBPClassifier(OneVersusRest):
 class SMOClassifier(OneVersusRest):
     """The kernel SVM by sequential minimal optimisation, `budgetjax.smo`.
 
-    The machine of scikit-learn's `SVC`, exact up to the tolerance, for the same gamma:
-    "scale" is another number here, two over the mean squared distance of rows, which
-    does not change if all are moved. For more than two classes one-versus-rest, where
-    `SVC` has one problem per pair of classes. Precision and attributes as
-    `SBPClassifier`.
+    It solves the problem of scikit-learn's `SVC` up to the tolerance, for the same
+    gamma. Here "scale" is another number, two divided by the mean squared distance of
+    rows, which does not depend on the origin. More than two classes are handled
+    one-versus-rest, while `SVC` has one problem per pair of classes. Precision and
+    attributes are those of `SBPClassifier`.
 
     Args:
       penalty: C of the hinge loss, positive.
-      tolerance: relative duality gap at which to stop.
-      max_steps: maximum number of steps, of many changes of pairs each.
+      tolerance: the relative duality gap at which to stop.
+      max_steps: the maximum number of steps, with many pair updates each.
       kernel, gamma, fit_bias, cache_size, class_weight, progress: as `SBPClassifier`.
 
     Example:
@@ -216,25 +216,24 @@ class SMOClassifier(OneVersusRest):
 class BudgetSVC(OneVersusRest):
     """An SVM of at most `budget` support vectors, by `budgetjax.budget_svm`.
 
-    The solver looks at the `budget` examples of the largest loss only. At its optimum
-    several are equally bad, and more than `budget` have a coefficient. Then the largest
-    are kept, by `budgetjax.prune`, and all coefficients and the bias are solved for
-    anew, by `budgetjax.refit`.
+    The loss of the solver counts only the `budget` worst examples. At its optimum
+    several are tied, so more than `budget` have a coefficient. `budgetjax.prune` then
+    keeps the largest, and `budgetjax.refit` recomputes the coefficients and the bias.
 
-    One-versus-rest, with so many support vectors per model; precision and attributes as
-    `SBPClassifier`.
+    More than two classes are handled one-versus-rest, with `budget` support vectors per
+    model. Precision and attributes are those of `SBPClassifier`.
 
     Args:
-      budget: maximum number of support vectors of a model, and number of examples that
-        count, at least 1, and a whole number. The number of rows makes the ordinary
-        SVM.
+      budget: the maximum number of support vectors per model, and the number of
+        examples that count, an integer of at least 1. With the number of rows, it is
+        the ordinary SVM.
       penalty: C, positive. To compare budgets, take it proportional to `1 / budget`
-        with "l1" and to its square root with "l2". The refit has a penalty of its own.
+        with "l1" and to its square root with "l2". The refit has its own penalty.
       norm: "l1", the sum of the losses of these examples, or "l2", about the root of
-        the sum of their squares, without `sample_weight`.
+        the sum of their squares, which does not allow `sample_weight`.
       tolerance: relative duality gap at which to stop.
-      max_steps: maximum number of steps: changes of a pair of coefficients with "l1",
-        of all of them with "l2".
+      max_steps: the maximum number of steps, which change two coefficients with "l1",
+        and all of them with "l2".
       kernel, gamma, cache_size, class_weight, progress: as `SBPClassifier`.
 
     Example:
@@ -271,26 +270,27 @@ class BudgetSVC(OneVersusRest):
 class MPUClassifier(OneVersusRest):
     """The linear SVM by the Margin Perceptron with Unlearning, `budgetjax.mpu`.
 
-    For many rows, dense or sparse, which stay as they are. One-versus-rest for more
-    than two classes. It solves in float64; the model is in JAX's default precision.
-    Other attributes as `SBPClassifier`; support vectors with other kernels only.
+    It is made for many rows, dense or sparse, which are not converted. More than two
+    classes are handled one-versus-rest. It solves in float64; the model has JAX's
+    default precision. Other attributes are those of `SBPClassifier`; support vectors
+    exist with nonlinear kernels only.
 
     Args:
       penalty: C of the hinge loss, positive.
-      fit_bias: whether the model has a bias: the weight of a constant feature, which
-        is regularised.
-      bias_scale: value of that feature.
-      kernel: "linear"; or another as `SBPClassifier`: then X becomes dense, and the
-        kernel values of all pairs of rows are kept.
+      fit_bias: whether the model has a bias, the regularised weight of a constant
+        feature.
+      bias_scale: the value of that feature.
+      kernel: "linear", or another kernel as for `SBPClassifier`, which makes X dense
+        and keeps the kernel values of all pairs of rows.
       tolerance: relative gap at which to stop.
-      max_steps: maximum number of passes over all rows.
+      max_steps: the maximum number of passes over all rows.
       gamma, class_weight, random_state, progress: as `SBPClassifier`.
 
     Attributes:
-      models_: one `budgetjax.LinearModel`, or `KernelModel`, per class, or one for two
-        classes, of rows less `origin_`.
-      coef_: weights, shape `(models, n_features_in_)`, only with the linear kernel.
-      n_iter_: maximum number of passes over the models.
+      models_: one `budgetjax.LinearModel` or `KernelModel` per class, or one for two
+        classes, for rows minus `origin_`.
+      coef_: the weights, shape `(models, n_features_in_)`, only with the linear kernel.
+      n_iter_: the maximum number of passes over the models.
 
     Example:
       >>> from budgetjax.estimators import MPUClassifier

@@ -1,4 +1,4 @@
-"""Rows, labels and kernels of scikit-learn users, in the terms of the core."""
+"""Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,23 +17,23 @@ from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 
-# What `validate_data` keeps; other numbers become the first of them.
+# The dtypes that `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
-# Maximum number of rows that a warning looks at.
+# The maximum number of rows that a warning examines.
 SAMPLED_ROWS = 65_536
-# Rows are moved if 0 is further from them, in the exponent of the default kernel:
-# float32 rounds an exponent by a ten-millionth of that distance.
+# Rows are shifted if their distance from 0, in the exponent of the default kernel, is
+# larger: float32 rounds an exponent by a ten-millionth of that distance.
 FAR = 10.0
 
 
 def dtype_of(X: Any) -> np.dtype:
-    """The type to compute in: that of X where JAX has doubles on, else float32."""
+    """The dtype to compute in: float64 if X is and JAX enables it, else float32."""
     wide = X.dtype == np.float64 and jax.config.read("jax_enable_x64")
     return np.dtype(np.float64 if wide else np.float32)
 
 
 def check_range(where: str, X: Any, dtype: np.dtype) -> None:
-    """Raises if a number of X is beyond the type that is computed in."""
+    """Raises if a number of X is out of the range of the dtype for computing."""
     values = X.data if scipy.sparse.issparse(X) else X
     largest = np.finfo(dtype).max
     if not values.size or max(np.max(values), -np.min(values)) <= largest:
@@ -49,9 +49,9 @@ def check_range(where: str, X: Any, dtype: np.dtype) -> None:
 def dense(
     rows: Any, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
-    """Rows of an array or a sparse matrix, less the origin, in this type."""
+    """Rows of an array or a sparse matrix, minus the origin, in this dtype."""
     rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
-    # In float64, before digits are lost.
+    # Subtracted in float64, before digits are lost.
     rows = rows - origin[None] if np.any(origin) else rows
     return np.ascontiguousarray(rows, dtype)
 
@@ -63,11 +63,11 @@ def blocks(
     order: Int[np.ndarray, " n"],
     size: int | None = None,
 ) -> Iterator[tuple[Int[np.ndarray, " rows"], Float[np.ndarray, "size features"]]]:
-    """The rows of X less the origin, in this order, as dense blocks of one size.
+    """The rows of X minus the origin, in this order, as dense blocks of one size.
 
     Yields:
-      The numbers of the rows of a block, and the rows, filled up to `size`; None
-      chooses it.
+      The numbers of the rows of a block, and the rows, padded to `size`; None chooses
+      it.
     """
     size = size or models.block_size(*X.shape)
     for start in range(0, len(order), size):
@@ -81,8 +81,8 @@ def kernel_of(
     """The kernel of some examples; see `parameters.kernel_of`.
 
     Raises:
-      ValueError: if an argument does not fit, or gamma is "scale" where all rows are
-        equal and `more_to_come`.
+      ValueError: if an argument is invalid, or gamma is "scale", all rows are equal and
+        `more_to_come`.
     """
 
     def default():
@@ -93,7 +93,7 @@ def kernel_of(
                 f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
                 "number"
             )
-        # Where all rows are alike the kernel is 1, whatever gamma.
+        # If all rows are equal, the kernel is 1 for any gamma.
         return found or 1.0
 
     known = ("scale", "auto") if kernel == "linear" else ("scale",)
@@ -106,7 +106,7 @@ def kernel_of(
 
 
 def scale(X: Any) -> float:
-    """The default gamma; 0 where all rows are alike."""
+    """The default gamma; 0 if all rows are equal."""
     rows = _sample(X)
     if scipy.sparse.issparse(rows):
         rows = rows.astype(np.float64)
@@ -117,22 +117,22 @@ def scale(X: Any) -> float:
 
 
 def variances(X: Any) -> Float[np.ndarray, " features"]:
-    """The variance of each feature in the rows that the default gamma looks at."""
+    """The variance of each feature in the sample for the default gamma."""
     rows = _sample(X)
     rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
     return np.var(rows, axis=0, dtype=np.float64)
 
 
 def _sample(X: Any) -> Any:
-    """The rows that the default gamma looks at."""
+    """The sample of rows for the default gamma."""
     return X[scaling.sampled(X.shape[0])]
 
 
 def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
-    """The origin to subtract from rows before they are rounded.
+    """The origin to subtract from rows before rounding.
 
-    The median of every feature, under a stationary kernel and if it is far from 0; else
-    zeros: with any other kernel it would be another model.
+    It is the median of every feature if the kernel is stationary and the median is far
+    from 0, otherwise zeros: a shift would change the model under any other kernel.
     """
     nowhere = np.zeros(X.shape[1])
     if kernel is None or not kernel.stationary:
@@ -146,7 +146,7 @@ def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
 
 
 def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
-    """What subtracts the origin, if it is not 0."""
+    """A scaling that subtracts the origin; None if it is 0."""
     return Scaling.translation(origin) if np.any(origin) else None
 
 
@@ -158,7 +158,7 @@ def origin(model: Labelled) -> Float[np.ndarray, " features"]:
 
 
 def names_of(estimator: Any) -> tuple[str, ...] | None:
-    """The columns of the data frame that an estimator was fitted on, if it was one."""
+    """The columns of the data frame that an estimator was fitted on, if any."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else tuple(names.tolist())
 
@@ -183,7 +183,7 @@ def class_weights(
     counted: Shaped[np.ndarray, " counted"],
     y: Shaped[np.ndarray, " n"],
 ) -> Float[np.ndarray, " n"]:
-    """The weight of the class of each label; "balanced" over the labels counted."""
+    """The weight of each label's class; "balanced" refers to the labels `counted`."""
     by_class = compute_class_weight(class_weight, classes=classes, y=counted)
     return by_class[models.codes_of(classes, y)]
 
@@ -191,7 +191,7 @@ def class_weights(
 def warn_unscaled(
     where: str, X: Any, origin: Float[np.ndarray, " features"], stacklevel: int
 ) -> None:
-    """Warns if the features look unscaled; sparse ones are left as they are."""
+    """Warns if dense features look unscaled."""
     if not scipy.sparse.issparse(X):
         rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)]
         scaling.warn_unscaled(where, rows - origin[None], stacklevel=stacklevel)

@@ -1,4 +1,4 @@
-"""A detector of novelty with a bounded number of support vectors."""
+"""Novelty detection with a bounded number of support vectors."""
 
 import dataclasses
 from typing import Any
@@ -16,20 +16,20 @@ from budgetjax.refitting.one_class import one_class
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class BudgetedOneClass(OutlierMixin, OnlineEstimator):
-    """A detector of novelty with a bounded number of support vectors.
+    """A novelty detector with a bounded number of support vectors.
 
-    It learns rows of one kind, and scores others by how near they are to where those
-    are many: `fit` streams the rows once, by `budgetjax.sgd` with targets 1, and then
-    solves for the coefficients and the threshold, by `budgetjax.one_class`.
-    `partial_fit` streams too, and solves on a sample of the rows so far before the next
-    prediction. Memory, and time per row, are bounded by the budget.
+    It learns rows of one kind, and scores are high where such rows are dense. `fit`
+    streams the rows once through `budgetjax.sgd` with targets 1, and
+    `budgetjax.one_class` then computes the coefficients and the threshold.
+    `partial_fit` streams too, and computes them on a sample of the rows so far before
+    the next prediction. The budget bounds memory and time per row.
 
     Args:
-      budget: maximum number of support vectors.
-      rate: share of rows like those learned that are to be called outliers, above 0 and
+      budget: the maximum number of support vectors.
+      rate: the fraction of rows like those learned that count as outliers, above 0 and
         below 1.
-      gamma: parameter of the kernel. "scale" is two over the mean squared distance of
-        the first rows that come, `budgetjax.default_gamma`.
+      gamma: the parameter of the kernel. "scale" is two divided by the mean squared
+        distance of the first rows, `budgetjax.default_gamma`.
       penalty: C of `budgetjax.one_class`.
       kernel, maintenance, epochs, shuffle, capacity, random_state, progress: as
         `BudgetedKernelClassifier`.
@@ -51,7 +51,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     rate: Any = 0.05
     gamma: Any = "scale"
     penalty: Any = 1.0
-    # No parameters here: as they are by default.
+    # Not parameters of this class; they keep their defaults.
     algorithm: Any = dataclasses.field(init=False)
     regularization: Any = dataclasses.field(init=False)
     loss: Any = dataclasses.field(init=False)
@@ -61,7 +61,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
     learn_metric: Any = dataclasses.field(init=False)
 
     def _gammas(self, X: Any) -> list[Any]:
-        # No label says which is better.
+        # Without labels, none can be chosen.
         return [self.gamma]
 
     @property
@@ -70,9 +70,9 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return -float(np.asarray(self._predicting().intercept))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None):
-        """Learns from nothing: passes over the rows, coefficients and threshold.
+        """Fits a new model: passes over the rows, then coefficients and threshold.
 
-        As `BudgetedKernelClassifier.fit`, but `y` is not looked at.
+        It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
         """
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
         checks.fraction(self._where, "rate", self.rate)
@@ -80,7 +80,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None):
-        """Goes on learning; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
+        """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not hasattr(self, "_model")
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=first)
         checks.fraction(self._where, "rate", self.rate)
@@ -89,15 +89,15 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def decision_function(self, X: Any) -> Float[np.ndarray, " n"]:
-        """The scores less the threshold, doubles of shape `(n,)`, below 0 for outliers.
+        """The scores minus the threshold, float64, shape `(n,)`; below 0 for outliers.
 
-        O(n budget features).
+        The cost is O(n budget features).
         """
         X = self._rows(X)
         return models.decision_function(self.model_, X).astype(np.float64)
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " n"]:
-        """The scores, doubles of shape `(n,)`, larger for rows like those learned."""
+        """The scores, float64 of shape `(n,)`, larger for rows like those learned."""
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
@@ -105,7 +105,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _refitted(self, model: Labelled, rows: Rows, *_: Any, **__: Any) -> Labelled:
-        """The model with the best coefficients and the threshold."""
+        """The model with new coefficients and a threshold."""
         given = rows.data(models.dtype_of(model))
         found = one_class(
             *(model.model, given["X"]),

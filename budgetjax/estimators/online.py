@@ -33,27 +33,27 @@ from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
-# Minimum number of rows that the refit pads to.
+# The minimum number of rows that the refit pads to.
 FEWEST_TO_REFIT = 256
-# A refit stops when a step would gain less than this part of the objective. Smaller
-# ones take twice as long, and no accuracy changed by more than 0.1 points.
+# A refit stops when a step would gain less than this fraction of the objective. Smaller
+# values took twice as long, and changed no accuracy by more than 0.1 points.
 TOLERANCE = 1e-3
-# Factors of the default gamma to choose from where rows are few.
+# Factors of the default gamma to choose from if there are few rows.
 FACTORS = (1.0, 0.25)
-# The penalty where rows are many.
+# The penalty if there are many rows.
 PENALTY = 10.0
-# The largest slope of a loss that is not one of differences, in a stream.
+# In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
 
 
 class SeenTargets(NamedTuple):
-    """What a regressor knows of the targets so far.
+    """Statistics of a regressor's targets so far.
 
     Attributes:
-      mean: their mean, one number per column, or where it is to start.
-      total: their weight.
-      most: further from the mean they count as if they were so far.
-      unit: the deviation of the first, one number per column.
+      mean: their mean, one number per column, or its initial value.
+      total: their total weight.
+      most: the distance from the mean at which they are clipped.
+      unit: the deviation of the first ones, one number per column.
     """
 
     mean: Any
@@ -67,8 +67,8 @@ class Rows(NamedTuple):
 
     Attributes:
       X: an array or a CSR matrix.
-      origin: what is subtracted from them.
-      targets: as the state takes them.
+      origin: the origin to subtract from them.
+      targets: targets in the form that the state takes.
       weights: one per row.
     """
 
@@ -78,7 +78,7 @@ class Rows(NamedTuple):
     weights: Float[np.ndarray, " n"]
 
     def data(self, dtype: np.dtype) -> dict[str, Any]:
-        """Arguments of `refit`: few rows in few sizes, many sparse ones in batches."""
+        """Arguments of `refit`: few rows are padded, many sparse ones are batched."""
         X, origin, targets, weights = self
         n, features = X.shape
         if n > passes.BLOCK and scipy.sparse.issparse(X):
@@ -124,7 +124,7 @@ class OnlineEstimator(Estimator):
 
     # Whether a refit calibrates the scores for `predict_proba`.
     _calibrates = False
-    # A sample of a stream, and the model that has learned it.
+    # A sample of a stream, and the model after a replay of it.
     _reservoir = _solved = None
 
     @property
@@ -139,11 +139,11 @@ class OnlineEstimator(Estimator):
         return self.loss
 
     def _in_units(self, state: Any, labels: Labelled) -> Any:
-        """The state with the loss of targets in units of these labels."""
+        """The state with the loss for targets in the units of these labels."""
         return state
 
     def _of_units(self, loss: Any, labels: Labelled) -> Any:
-        """The loss of targets in units of the labels; its kinks count in these too."""
+        """The loss for targets, with its kinks, in the units of the labels."""
         return loss
 
     @property
@@ -152,7 +152,7 @@ class OnlineEstimator(Estimator):
         return self._predicting().model
 
     def _predicting(self) -> Labelled:
-        """The model that predicts, after the refit on what is kept of the parts."""
+        """The model that predicts, after the refit on the sample of a stream."""
         if self._reservoir is None:
             return self._model
         if self._solved is None:
@@ -161,7 +161,7 @@ class OnlineEstimator(Estimator):
 
     @property
     def model_(self) -> Labelled:
-        """The model that predicts, for all functions of budgetjax, of raw rows."""
+        """The model that predicts from raw rows, for all functions of budgetjax."""
         model = self._predicting()
         averages = model.model.expansion.average is not None
         return model._replace(
@@ -175,10 +175,11 @@ class OnlineEstimator(Estimator):
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
-        """How much each feature counts in a learned metric, shape `(n_features_in_,)`.
+        """The importance of features in a learned metric, shape `(n_features_in_,)`.
 
-        The variance of the feature, times the squared length of its row of the map, as
-        a part of the sum over all: its part of the mean squared distance of rows.
+        It is the variance of the feature times the squared length of its row of the
+        map, normalised to sum 1: the feature's share of the mean squared distance of
+        rows.
         """
         kernel = self.state_.kernel
         variances = getattr(self, "_variances", None)
@@ -192,7 +193,7 @@ class OnlineEstimator(Estimator):
         return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
     def _learn(self, X: Any, y: Any, weights: Any, labels: Labelled) -> None:
-        """Learns from nothing; see `fit`. `labels` has the classes or the intercept."""
+        """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
         where, n = self._where, X.shape[0]
         shuffle = bool(checks.flag(where, "shuffle", self.shuffle))
         epochs = checks.size(where, "epochs", self.epochs)
@@ -222,9 +223,9 @@ class OnlineEstimator(Estimator):
     ) -> None:
         """Learns a part of a stream; see `partial_fit`.
 
-        A refit takes `y`, labels as the learner takes them or real targets; the stream
-        takes `targets`, the same, or less the mean so far. `labels` has the classes, or
-        the intercept after this part.
+        A refit takes `y`, the learner's labels or real targets. The stream takes
+        `targets`, the same minus the mean so far for real targets. `labels` has the
+        classes, or the intercept after this part.
         """
         first = not hasattr(self, "_model")
         if first:
@@ -254,7 +255,7 @@ class OnlineEstimator(Estimator):
         return int(random.randint(2**31 - 1)), random
 
     def _checked_refit(self, num_features: int) -> bool:
-        """Whether to refit; its parameters are checked before a stream is read."""
+        """Whether to refit, after a check of its parameters before a stream is read."""
         where = self._where
         refits = bool(checks.flag(where, "refit", self.refit))
         moves = checks.flag(where, "move_vectors", self.move_vectors)
@@ -276,18 +277,18 @@ class OnlineEstimator(Estimator):
         return False
 
     def _penalties(self, rows: int) -> Shaped[np.ndarray, " penalties"]:
-        """Penalties to choose from for so many rows."""
+        """The penalties to choose from for this number of rows."""
         given = self.penalty
         if _is_auto(given):
             given = held_out.PENALTIES if rows <= held_out.FEW_TO_PENALISE else PENALTY
         return np.atleast_1d(np.asarray(given, object))
 
     def _gammas(self, X: Any) -> list[Any]:
-        """Parameters of the kernel to choose from, the usual one first."""
+        """The values of gamma to choose from, the default first."""
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
-        # Vectors that move do best under a narrower kernel than those that stay.
+        # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
         few = X.shape[0] <= held_out.FEW and chooses
         usual = inputs.scale(X) if named and few else 0.0
@@ -303,7 +304,7 @@ class OnlineEstimator(Estimator):
         refits: bool,
         first: bool = False,
     ) -> Labelled:
-        """A model with an empty state; `first` if more rows are to come."""
+        """A model with an empty state; `first` is True if more rows will follow."""
         where, dtype = self._where, inputs.dtype_of(X)
         options = {} if self.options is None else self.options
         settings = {
@@ -336,7 +337,7 @@ class OnlineEstimator(Estimator):
             **arguments,
         )
         state = self._in_units(state, labels)
-        # All classes are as probable until a refit calibrates the scores.
+        # All classes are equally probable until a refit calibrates the scores.
         factor = 0.0 if refits and self._calibrates else None
         return labels._replace(
             model=state,
@@ -365,16 +366,16 @@ class OnlineEstimator(Estimator):
         return state
 
     def _replayed(self, model: Labelled, kept: Reservoir) -> Labelled:
-        """The model after the rows that were kept, in random order, and the refit."""
+        """The model after a replay of the kept rows, in random order, and the refit."""
         X, y, weights, _ = kept.rows()
         if not len(y):
             return model
-        # Labels are kept as the learner takes them.
+        # Labels are kept in the form that the learner takes.
         y = models.coded(self._where, model, y) if model.classes is None else y
         rows = Rows(X, np.zeros(X.shape[1]), y, weights)
         algorithm = registry.of_state(self._where, model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
-        # Before a prediction there is no time to try whether a metric is better.
+        # A prediction should not wait for a trial of a metric.
         metric = False if self.learn_metric == "auto" else self.learn_metric
         return self._refitted(model._replace(model=state), rows, kept.seed, metric)
 
@@ -389,13 +390,14 @@ class OnlineEstimator(Estimator):
         """The model, or the best of its rivals, with the best coefficients."""
         state = model.model
         if not int(state.expansion.num_active):
-            # No example has changed the model: zeros are right.
+            # No example has changed the model, so the zero model stays.
             return model
-        # Threads that wait for each other make small factorisations ten times slower on
-        # a busy machine; the large products are XLA's.
+        # Waiting threads make small factorisations ten times slower on a busy machine;
+        # XLA computes the large products.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
             found = refit(
-                # Rows are moved and targets centred: not by this model once more.
+                # Rows are shifted and targets centred already, so the model must not do
+                # it again.
                 Labelled(state),
                 **rows.data(models.dtype_of(model)),
                 loss=self._of_units(self._losses.refit, model),
@@ -421,73 +423,72 @@ def _is_auto(given: Any) -> bool:
 class BudgetedKernelClassifier(Classifier, OnlineEstimator):
     """A kernel classifier with a bounded number of support vectors.
 
-    `fit` streams the rows once and then solves for the best coefficients of the support
-    vectors that the stream has chosen, by `budgetjax.refit`. `partial_fit` streams too,
-    and solves on a sample of the rows so far before the next prediction. Memory, and
-    time per row, are bounded by the budget. Standardise features of different units
-    first.
+    `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
+    the support vectors that the stream chose. `partial_fit` streams too, and refits on
+    a sample of the rows so far before the next prediction. The budget bounds memory and
+    time per row. Standardise features with different units first.
 
-    Computes in float32, or in float64 where X is and JAX has it switched on.
+    It computes in float32, or in float64 if X is float64 and JAX enables it.
 
     Args:
-      budget: maximum number of support vectors.
-      algorithm: name of the algorithm that streams: "arow", which alone is a good model
-        after one pass and slow for large budgets, "pegasos", "sgd", "norma",
+      budget: the maximum number of support vectors.
+      algorithm: the name of the streaming algorithm: "arow", which is good after one
+        pass without a refit but slow for large budgets; "pegasos", "sgd", "norma",
         "passive_aggressive", "alma", "perceptron", "projectron", "forgetron" (two
-        classes), or, on features of the kernel, "nystrom" and "fourier". None is
-        "pegasos" before a refit, after which it is as good, else "arow".
+        classes); or, on features of the kernel, "nystrom" and "fourier". None is
+        "pegasos" with a refit, after which it is as good as "arow", and "arow" without
+        one.
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
-      gamma: parameter of all but "linear". "scale" is two over the mean squared
-        distance of the first rows that come, `budgetjax.default_gamma`. "auto" is
-        "scale" too, but where `fit` has at most 2,000 rows and a refit that does not
-        move vectors: then it is that or a quarter of it, whichever predicts held-out
-        rows better.
-      maintenance: strategy for a full budget, or its name, such as "merge", "project"
-        or "remove_oldest". None merges with a Gaussian kernel and projects with any
-        other. After a refit, whose coefficients are large and balance each other,
-        removal does harm.
+      gamma: the parameter of all kernels but "linear". "scale" is two divided by the
+        mean squared distance of the first rows, `budgetjax.default_gamma`. "auto" is
+        "scale", except in `fit` with at most 2,000 rows and a refit that does not move
+        vectors: it is then "scale" or a quarter of it, whichever predicts held-out rows
+        better.
+      maintenance: the strategy for a full budget, or its name, such as "merge",
+        "project" or "remove_oldest". None merges with a Gaussian kernel and projects
+        with any other. Removal does harm after a refit, whose coefficients are large
+        and balance each other.
       regularization: lambda of the algorithm; None is 0.0001 for "pegasos" and "norma",
-        0 for "sgd". Others have none.
-      loss: "hinge" (None), or "logistic". The stream has it where the algorithm has a
-        choice ("sgd", "norma", "nystrom", "fourier"), and the refit, where the hinge is
-        squared.
-      options: more arguments of the algorithm's `init`, a dict such as
+        and 0 for "sgd". The others have none.
+      loss: "hinge" (None), or "logistic", for algorithms with a choice ("sgd", "norma",
+        "nystrom", "fourier") and for the refit, which squares the hinge.
+      options: further arguments of the algorithm's `init`, a dict such as
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
-      refit: whether to solve for the coefficients.
+      refit: whether to refit the coefficients.
       penalty: C of the refit, or a list of several to choose from on held-out rows.
         "auto" chooses from 0.01, 0.1, 1 and 10 for at most 5,000 rows, which may be
-        noise; it is 10 for more.
-      move_vectors: whether the refit moves the support vectors too. It is slower, and
-        gains most for small budgets.
+        noisy, and is 10 for more.
+      move_vectors: whether the refit moves the support vectors too. This is slower, and
+        helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
-        tries one in `fit`, from 1,000 rows on.
+        tries a matrix in `fit`, from 1,000 rows on.
       epochs: passes of `fit` over the rows.
-      shuffle: whether each pass of `fit` is in a new random order.
+      shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
-        are compiled for a capacity: with one for all, a search over budgets compiles
+        are compiled per capacity: with a common one, a search over budgets compiles
         once, and each budget takes the time of the largest.
-      random_state: seed of the orders and of algorithms that draw.
-      progress: whether to show a bar.
-      class_weight: weights by label, a dict, or "balanced": inversely proportional to
-        the frequencies of the classes. They multiply those of the rows.
+      random_state: the seed of the orders and of random draws.
+      progress: whether to show a progress bar.
+      class_weight: weights by label, as a dict, or "balanced": inversely proportional
+        to the frequencies of the classes. They multiply the weights of the rows.
 
     Attributes:
-      state_: state of the algorithm, for all functions of budgetjax, on rows less
+      state_: the state of the algorithm, for all functions of budgetjax, for rows minus
         `origin_`.
       model_: the same for raw rows, with the labels.
-      origin_: what is subtracted from rows before float32 rounds them, shape
-        `(n_features_in_,)`: zeros, unless the first rows lie far from 0 and the kernel
-        is one of differences; then their median.
+      origin_: the origin that is subtracted from rows before float32 rounds them, shape
+        `(n_features_in_,)`: the median of the first rows if they lie far from 0 and the
+        kernel is stationary, otherwise zeros.
       support_vectors_: shape `(n_support_, n_features_in_)`.
       dual_coef_: their coefficients, shape `(1, n_support_)`, or one row per class.
-      n_support_: number of support vectors.
-      feature_importances_: how much each feature counts, if a metric was learned.
+      n_support_: the number of support vectors.
+      feature_importances_: the importance of each feature, if a metric was learned.
       classes_: the labels, in order.
       n_iter_: passes over the rows.
-      n_features_in_: number of features.
+      n_features_in_: the number of features.
       feature_names_in_: their names, if X was a data frame.
 
     Example:
@@ -512,20 +513,16 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> "BudgetedKernelClassifier":
-        """Learns from nothing: passes over the rows, and the refit.
+        """Fits a new model: passes over the rows, then the refit.
 
         Args:
-          X: shape `(n, features)`, an array, a data frame or a sparse matrix, which is
-            made dense a block at a time.
-          y: labels of any kind, of at least two classes, shape `(n,)`.
+          X: shape `(n, features)`, an array, a data frame or a sparse matrix, which
+            becomes dense block by block.
+          y: labels of any type, at least two classes, shape `(n,)`.
           sample_weight: factors of the losses of the rows, at least 0, shape `(n,)`.
 
         Returns:
           The estimator.
-
-        Raises:
-          ValueError: if the data or a parameter does not fit.
-          ImportError: if `progress` needs tqdm.
 
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
@@ -539,29 +536,29 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> "BudgetedKernelClassifier":
-        """Goes on learning: one pass over these rows in their order.
+        """Continues to learn: one pass over these rows in their order.
 
-        With `refit=True` up to 8,192 rows are kept, at most 4 million numbers, a
-        uniform sample of all that have come. The model that predicts has learned these
-        once more, in another order, and has the best coefficients for them, so that
-        sorted streams are learned about as well as shuffled ones. The first prediction
-        after a part takes the time for that, and drift is not followed. With
-        `refit=False`, and a number as `gamma`, any division of the same rows gives the
-        model of `fit` with `shuffle=False` and one epoch.
+        With `refit=True`, a uniform sample of all rows so far is kept, up to 8,192 rows
+        and about 4 million numbers. The model that predicts has learned the sample
+        again, in another order, and is refitted to it, so sorted streams are learned
+        about as well as shuffled ones. The first prediction after a part takes the time
+        for that, and the model does not follow drift. With `refit=False` and a number
+        as `gamma`, any division of the same rows gives the model of `fit` with
+        `shuffle=False` and one epoch.
 
-        After `fit` it goes on from there, one pass without a refit.
+        After `fit` it continues from that model, in one pass without a refit.
 
         Args:
-          X: as for `fit`; programs are compiled for a few numbers of rows only.
+          X: as for `fit`; programs are compiled for only a few numbers of rows.
           y: labels.
-          classes: all labels that will come, needed in the first call.
+          classes: all labels that will occur, required in the first call.
           sample_weight: as for `fit`.
 
         Returns:
           The estimator.
 
         Raises:
-          ValueError: if something does not fit; the model is as before.
+          ValueError: if an argument is invalid; the model does not change.
         """
         where, first = self._where, not hasattr(self, "_model")
         if first and classes is None:
@@ -595,14 +592,14 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
     def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
         """The probability of each class, after a refit or with `loss="logistic"`.
 
-        The softmax of the scores times a factor, for two classes the sigmoid, so that
+        It is the softmax, for two classes the sigmoid, of the scores times a factor, so
         the most probable class is the predicted one. The refit fits the factor on rows
         that it holds out as for several penalties; without a refit it is 1. Weights of
-        rows and classes count: probabilities are those of data in which a row of weight
-        2 stands twice, so with `class_weight="balanced"` of data with equally many rows
-        of each class.
+        rows and classes count: probabilities refer to data in which a row of weight 2
+        occurs twice, so with `class_weight="balanced"` to data with equally many rows
+        per class.
 
-        `partial_fit` after `fit` goes on with the factor of `fit`.
+        `partial_fit` after `fit` keeps the factor of `fit`.
 
         Args:
           X: shape `(n, n_features_in_)`.
@@ -612,15 +609,13 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
         Raises:
           AttributeError: with `refit=False` and another loss.
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
         """
         X = self._rows(X)
         return calibration.probabilities(self.model_, X)
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
-        """The logarithms of `predict_proba`, finite ones, shape `(n, classes)`."""
+        """The logarithms of `predict_proba`, always finite, shape `(n, classes)`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
 
@@ -628,33 +623,33 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     """Kernel regression with a bounded number of support vectors.
 
-    It learns as `BudgetedKernelClassifier`, and has its parameters and attributes but
-    for these. Targets can be in any unit, each output in its own: the mean of those so
-    far is subtracted, and they are divided by the deviation of those that came first.
-    Several outputs, or quantiles, share the support vectors.
+    It learns as `BudgetedKernelClassifier`, and has the same parameters and attributes
+    except for these. Targets may have any unit, each output its own: the mean so far is
+    subtracted, and they are divided by the deviation of the first ones. Several
+    outputs, or quantiles, share the support vectors.
 
     Args:
       algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
         "fourier". See its `init`, such as `budgetjax.sgd.init`.
-      loss: "squared" (None); "huber", squared up to 1.35 deviations of most errors and
-        linear beyond, as `HuberRegressor`; "absolute"; "poisson", of counts and other
-        targets of at least 0, or "gamma", of those above 0, whose scores are
-        logarithms; or a function as for `budgetjax.sgd.init`, such as
-        `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit have it.
-        Learning rates are those of targets of deviation 1, or for "poisson" and "gamma"
-        of mean 1, and so are penalties for these and for losses with kinks, such as
-        "absolute". A function of more than the error has targets as they are.
+      loss: "squared" (None); "huber", squared up to 1.35 robust deviations of the
+        errors and linear beyond, as in `HuberRegressor`; "absolute"; "poisson", for
+        counts and other targets of at least 0, or "gamma", for targets above 0, whose
+        scores are logarithms; or a function as for `budgetjax.sgd.init`, such as
+        `budgetjax.losses.epsilon_insensitive(0.1)`. The stream and the refit both use
+        it. Learning rates refer to targets with deviation 1, or for "poisson" and
+        "gamma" with mean 1; so do penalties for these and for losses with kinks, such
+        as "absolute". A function of more than the error gets unscaled targets.
       quantile: a level above 0 and below 1, such as 0.9, to predict that quantile of
-        the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, one
-        column of predictions each. These never cross: each row's are sorted. `loss` is
-        None then.
+        the targets instead of their mean; or several, such as `[0.1, 0.5, 0.9]`, with
+        one column of predictions each. The predictions of each row are sorted, so they
+        never cross. `loss` must be None.
 
     Attributes:
-      unit_: what the scores of `state_` are multiplied by: the deviation of the first
-        targets; one number, or one per output or quantile.
-      intercept_: what is added to them then: the mean of the targets, and what the
-        refit adds to it; as many numbers. Predictions of "poisson" and "gamma" are exp
-        of that.
+      unit_: the factor of the scores of `state_`, the deviation of the first targets:
+        one number, or one per output or quantile.
+      intercept_: the term added afterwards, the mean of the targets plus a correction
+        by the refit, with the same shape. For "poisson" and "gamma", predictions are
+        the exponential of the result.
 
     Example:
       >>> import numpy as np
@@ -702,18 +697,18 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
     @property
     def intercept_(self) -> float | Float[np.ndarray, " outputs"]:
-        """What is added to the scores of the state, times `unit_`."""
+        """The term added to the scores of the state times `unit_`."""
         return self._predicting().intercept
 
     @property
     def unit_(self) -> float | Float[np.ndarray, " outputs"]:
-        """What the scores of the state are multiplied by."""
+        """The factor of the scores of the state."""
         return self._model.unit
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> "BudgetedKernelRegressor":
-        """Learns from nothing; see `BudgetedKernelClassifier.fit`.
+        """Fits a new model; see `BudgetedKernelClassifier.fit`.
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
@@ -726,10 +721,10 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None
     ) -> "BudgetedKernelRegressor":
-        """Goes on learning; see `BudgetedKernelClassifier.partial_fit`.
+        """Continues to learn; see `BudgetedKernelClassifier.partial_fit`.
 
-        The mean of the targets so far is subtracted, so that `fit`, which knows the
-        mean of all, gives another model than the same rows in parts.
+        The mean of the targets so far is subtracted, so the model differs from that of
+        `fit`, which subtracts the mean of all targets.
         """
         first = not hasattr(self, "_model")
         X, y, weights = self._targeted(X, y, sample_weight, first=first)
@@ -749,14 +744,14 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         weights: Float[np.ndarray, " n"],
         before: SeenTargets | None,
     ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
-        """Targets as the state takes them, the labels, and what later targets need."""
+        """The targets of the state, the labels, and statistics for later targets."""
         loss = self._losses.stream
         if before is None:
             before = _first_seen(y[weights > 0], loss)
         targets, seen = _centre(y, weights, before)
         intercept = seen.mean
         if losses.inverse_link(loss) == losses.EXP:
-            # In the space of scores. Where all have been 0, any is as good.
+            # In the space of scores. If all targets are 0, any value serves.
             mean = np.where(seen.mean > 0, seen.mean, 1.0)[()]
             targets, intercept = y / mean, np.log(mean)
         return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
@@ -775,18 +770,14 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
 
     def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
-        """The target of each row, O(n budget features).
+        """The predicted target of each row; O(n budget features).
 
         Args:
           X: shape `(n, n_features_in_)`.
 
         Returns:
-          Doubles, shape `(n,)`, or `(n, outputs)`, or `(n, quantiles)`, in the order of
-          `quantile`, none below one of a smaller level.
-
-        Raises:
-          NotFittedError: before `fit`.
-          ValueError: if X does not fit.
+          float64, shape `(n,)`, `(n, outputs)`, or `(n, quantiles)` in the order of
+          `quantile`, never decreasing with the level.
         """
         X = self._rows(X)
         found = models.predict(self.model_, X).astype(np.float64)
@@ -795,13 +786,13 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return found
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R^2, the mean over outputs; or for some losses the mean of their D^2.
+        """R^2, averaged over outputs; for some losses the mean of their D^2.
 
-        D^2 is the part of the loss of the best constant that the model saves: the
-        pinball loss of quantiles, `sklearn.metrics.d2_pinball_score`, or the deviance
-        of the Poisson or gamma distribution, `d2_tweedie_score`.
+        D^2 is the fraction of the best constant's loss that the model saves: of the
+        pinball loss for quantiles, `sklearn.metrics.d2_pinball_score`, or of the
+        deviance of the Poisson or gamma distribution, `d2_tweedie_score`.
 
-        `y` and `sample_weight` are as for `fit`. At most 1, which is best.
+        `y` and `sample_weight` are as for `fit`. The best value is 1.
         """
         loss = losses.unwrap(self._losses.stream)
         powers = {losses.poisson: 1, losses.gamma: 2}
@@ -825,7 +816,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     def _targeted(
         self, X: Any, y: Any, sample_weight: Any, *, first: bool
     ) -> tuple[Any, Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
-        """Rows, targets in double precision, once per quantile, and weights."""
+        """Rows, targets in float64, repeated per quantile, and weights."""
         more = {"y_numeric": True, "multi_output": self.quantile is None}
         X, y, weights = self._examples(X, y, sample_weight, first=first, **more)
         y = y.astype(np.float64)
@@ -836,7 +827,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
 
 def _first_seen(y: Float[np.ndarray, "n ..."], loss: Any) -> SeenTargets:
-    """What is known of targets before they are learned, some of which these are."""
+    """The statistics of targets before the first is learned, from a sample of them."""
     shape = y.shape[1:]
     if not losses.of_differences(loss, shape):
         most = np.inf if losses.inverse_link(loss) == losses.EXP else 0.0
@@ -850,14 +841,14 @@ def _first_seen(y: Float[np.ndarray, "n ..."], loss: Any) -> SeenTargets:
 def _centre(
     y: Float[np.ndarray, "n ..."], weights: Float[np.ndarray, " n"], before: SeenTargets
 ) -> tuple[Float[np.ndarray, "n ..."], SeenTargets]:
-    """Targets less the mean of all up to and including each, in their unit.
+    """Targets minus their running mean, which includes each, in their unit.
 
-    And what is known after them.
+    The second result holds the statistics after them.
     """
     totals = before.total + np.cumsum(weights)
-    # One column of them at a time: per row, not per output.
+    # One weight per row, shared by its outputs.
     weights, sums = (one.reshape(-1, *[1] * (y.ndim - 1)) for one in (weights, totals))
-    # The mean moves by a part of the distance: a large offset takes no digits.
+    # The mean moves by a fraction of the distance, so a large offset costs no digits.
     away = np.clip(y - before.mean, -before.most, before.most)
     moved = np.cumsum(weights * away, axis=0) / np.where(sums > 0, sums, 1)
     means = before.mean + moved

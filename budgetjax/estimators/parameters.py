@@ -1,7 +1,7 @@
-"""An algorithm and the arguments of its `init`, from what a user has chosen.
+"""An algorithm and the arguments of its `init`, from the choices of a user.
 
-Estimators and the command line share this, so that both have the same defaults. It
-needs no scikit-learn.
+Estimators and the command line share this module, and so have the same defaults. It
+does not need scikit-learn.
 """
 
 import inspect
@@ -18,20 +18,19 @@ from budgetjax.online.maintenance import STRATEGIES
 
 
 class Loss(NamedTuple):
-    """A loss: as the stream takes it, and as the refit does."""
+    """A loss, in the form for the stream and in the form for the refit."""
 
     stream: Callable[..., Any]
     refit: Any
 
 
 class Family(NamedTuple):
-    """What classifiers, or regressors, can choose from.
+    """The choices of classifiers or of regressors.
 
     Attributes:
-      losses: losses by name; the first is that of algorithms which have one of their
-        own.
+      losses: losses by name; the first is the loss of algorithms with a fixed one.
       targets: whether targets are real numbers, and a loss can be any function.
-      usual: the default algorithm before a refit, and without one.
+      usual: the default algorithms with and without a refit.
     """
 
     losses: dict[str, Loss]
@@ -40,7 +39,7 @@ class Family(NamedTuple):
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """The names of those that learn such targets: any loss, or labels."""
+        """The names of the algorithms that learn such targets."""
         named = {name: registry.named("", name) for name in registry.names()}
         return tuple(
             name
@@ -55,7 +54,7 @@ CLASSIFIER = Family(
         "logistic": Loss(losses.logistic, "logistic"),
     },
     targets=False,
-    # After a refit Pegasos is as good as AROW, whose rounds are O(B^2). Without one
+    # With a refit, Pegasos is as good as AROW, whose rounds are O(B^2). Without one,
     # AROW is better by 2 to 10 points.
     usual=("pegasos", "arow"),
 )
@@ -77,7 +76,7 @@ def family_of(regression: bool) -> Family:
     return REGRESSOR if regression else CLASSIFIER
 
 
-# Arguments of `init` that are no settings: they follow from the data and the model.
+# Arguments of `init` that follow from the data and the model, not from settings.
 OWN = (
     *("kernel", "num_features", "num_classes", "num_outputs"),
     *("budget", "capacity", "seed", "dtype"),
@@ -85,12 +84,13 @@ OWN = (
 
 
 class Choice(NamedTuple):
-    """What a user has chosen.
+    """The choices of a user.
 
     Attributes:
       algorithm: for example `budgetjax.arow`.
-      arguments: for its `init`, all but kernel, number of features, budget and dtype.
-      refit_loss: for `budgetjax.refit`.
+      arguments: the arguments of its `init` except kernel, number of features, budget
+        and dtype.
+      refit_loss: the loss for `budgetjax.refit`.
     """
 
     algorithm: Algorithm
@@ -111,18 +111,18 @@ def chosen(
     """The algorithm of this name with these settings.
 
     Args:
-      where: name of the caller, for error messages.
-      name: name of the algorithm; None for the usual one.
+      where: the name of the caller, for error messages.
+      name: the name of the algorithm; None for the default one.
       settings: arguments of `init` by name; None is the default. A maintenance strategy
-        and a loss can be named, and the loss is the refit's too.
+        and a loss may be given by name, and the refit has the same loss.
       num_classes: None for real targets.
-      num_outputs: number of real targets per example.
-      seed: seed of algorithms that draw.
+      num_outputs: the number of real targets per example.
+      seed: the seed of random draws.
       refits: whether a refit follows.
 
     Raises:
       ValueError: if the algorithm does not learn such targets, has no such setting, or
-        nothing would come of one.
+        a setting would have no effect.
     """
     family = family_of(num_classes is None)
     name = family.usual[not refits] if name is None else name
@@ -192,13 +192,13 @@ def kernel_of(
     unset: str | None,
     default: Callable[[], float],
 ) -> Kernel:
-    """A kernel from its name, or the kernel given.
+    """A kernel by its name, or the kernel itself.
 
-    Its gamma is a number, or `unset` for the default one. It is checked for "linear"
-    too, which has none, as in scikit-learn, so that one search tries several kernels.
+    Its gamma is a number, or `unset` for the default. It is checked for "linear" too,
+    which has none, so that one search can try several kernels, as in scikit-learn.
 
     Raises:
-      ValueError: if one does not fit, or there is a gamma beside a kernel of its own.
+      ValueError: if an argument is invalid, or a gamma comes with a kernel object.
     """
     names = (*NAMED, "linear")
     by_name = isinstance(kernel, str)
@@ -211,7 +211,7 @@ def kernel_of(
     if not by_name:
         if not usual or gamma != unset:
             raise ValueError(
-                f"{where}: gamma must be {unset!r} beside a kernel, which has its own "
+                f"{where}: gamma must be {unset!r} with a kernel, which has its own "
                 f"parameters, got gamma={gamma!r} with kernel={kernel!r}"
             )
         return kernel

@@ -19,13 +19,13 @@ from budgetjax.online.maintenance.strategy import again
 from budgetjax.shapes import Basis, Flag, Weights
 from budgetjax.support_set import Average, Edits, Newcomer
 
-# So that an editor knows the arguments of an `init`, and the fields of its state.
+# Let an editor know the arguments of an `init` and the fields of its state.
 Arguments = ParamSpec("Arguments")
 State = TypeVar("State")
 
 
 def no_decay(state: Any, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
-    """Rounds alone never shrink a model."""
+    """The `decay` of an algorithm whose model idle rounds do not shrink."""
     return jnp.zeros(ahead.shape, state.expansion.scale.dtype)
 
 
@@ -35,20 +35,20 @@ def basis(state: Any) -> Basis:
 
 
 def with_weights(state: Any, root: Basis, weights: Weights) -> Any:
-    """The coefficients, and nothing that depends on them."""
+    """Replaces the coefficients, and nothing that depends on them."""
     coefficients = jnp.matmul(root, weights.T, precision="highest")
     expansion = support_set.with_coefficients(state.expansion, coefficients)
     return state._replace(expansion=expansion)
 
 
 def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
-    """The vectors, and nothing that depends on them."""
+    """Replaces the vectors, and nothing that depends on them."""
     expansion = support_set.with_vectors(state.expansion, vectors)
     return state._replace(expansion=expansion)
 
 
 def restarted(state: Any) -> Any:
-    """The strategy of maintenance as it starts from the support set as it is."""
+    """Restarts the maintenance strategy from the current support set."""
     strategy = getattr(state, "maintenance", None)
     if strategy is None:
         return state
@@ -57,7 +57,7 @@ def restarted(state: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnums=0)
 def clear(algorithm: "Algorithm", state: Any) -> Any:
-    """The state before its first example, with all that its `init` was given."""
+    """The state before its first example, with the arguments of its `init`."""
     counters = ("num_seen", "num_mistakes", "num_updates")
     names = ("expansion", *counters, *(algorithm.memory or ()))
     zeros = {name: jax.tree.map(jnp.zeros_like, getattr(state, name)) for name in names}
@@ -72,7 +72,7 @@ def clear(algorithm: "Algorithm", state: Any) -> Any:
 
 @jax.jit
 def resume(state: Any, other: Any) -> Any:
-    """Another state of the algorithm that goes on from the rounds of this one."""
+    """Another state of the algorithm, with the counters and the clock of this one."""
     passed = state.num_seen.low - other.num_seen.low
     expansion = other.expansion
     ages = jnp.where(expansion.mask, expansion.ages + passed, support_set.FREE)
@@ -91,18 +91,18 @@ class Algorithm(Generic[Arguments, State]):
 
     A state is a `NamedTuple` with the fields `algorithm`, its name; `kernel`, with
     parameters of the state's dtype; `expansion`, the support set; three counters (see
-    `budgetjax.counter`): `num_seen`, rounds so far; `num_mistakes`, those whose margin
-    was at most 0, or whose score had not the sign of a real target; `num_updates`,
-    those that changed the model; and what the algorithm needs besides. The docstring
-    of its class explains the latter. Two more have a meaning: with a `loss` that is
-    not one of labels, a column takes any real target; a `maintenance` starts anew when
-    a refit replaces the coefficients.
+    `budgetjax.counter`): `num_seen`, rounds so far; `num_mistakes`, rounds with a
+    margin of at most 0, or, for a real target, a score of the wrong sign;
+    `num_updates`, rounds that changed the model; and fields of its own, which the
+    docstring of its class explains. Two of these have a fixed meaning: a `loss` that
+    does not take labels makes the targets real numbers; a `maintenance` is restarted
+    when a refit replaces the coefficients.
 
-    A conservative algorithm gives `violates` and `update`; one that changes its model
-    in every round gives a `block` of its own.
+    A conservative algorithm defines `violates` and `update`; an algorithm that changes
+    its model in every round defines its own `block`.
 
-    Every `init` raises a `ValueError` that names the argument that does not fit. It
-    takes the kernel and, of these, what applies:
+    Every `init` raises a `ValueError` that names the invalid argument. It takes the
+    kernel and those of the following arguments that apply:
 
     * `num_features`: d, the length of an example.
     * `budget`: B, the maximum number of support vectors; may be traced if `capacity` is
@@ -110,14 +110,15 @@ class Algorithm(Generic[Arguments, State]):
     * `num_classes`: 2 for labels -1 and +1, with one column of coefficients; C for
       labels `0 .. C-1`, with one column per class; None for real targets.
     * `num_outputs`: real targets per example, with one column each; all columns share
-      the support vectors, and the values of the loss are summed over them.
-    * `maintenance`: what a full budget does, such as `budgetjax.RemoveOldest()`. None
-      merges with a Gaussian kernel and projects with any other.
-    * `average`: True to keep the average of all iterates beside the last one, or the
-      first round of the average; see `budgetjax.averaged`.
-    * `seed`: an integer, or a key of `jax.random`, for what is drawn at random.
-    * `capacity`: slots to allocate, at least the budget; None for the budget. One
-      capacity for several budgets lets `jax.vmap` sweep them.
+      the support vectors, and the loss is summed over the columns.
+    * `maintenance`: the strategy that makes room in a full budget, such as
+      `budgetjax.RemoveOldest()`. None merges with a Gaussian kernel and projects with
+      any other.
+    * `average`: True to keep the average of all iterates as well as the last one, or
+      the round at which averaging starts; see `budgetjax.averaged`.
+    * `seed`: an integer, or a key of `jax.random`, for random draws.
+    * `capacity`: slots to allocate, at least the budget; None for the budget. Budgets
+      that share a capacity can be swept by `jax.vmap`.
     * `dtype`: the float type of vectors, coefficients and kernel parameters.
 
     Attributes:
@@ -125,30 +126,31 @@ class Algorithm(Generic[Arguments, State]):
       init: `init(kernel, *, num_features, budget, num_classes, ...) -> state`, an empty
         model, which scores 0 everywhere.
       violates: `violates(state, score, y) -> bool`, whether this round must change the
-        model. It sees the score of the example, shape `(columns,)`, and is cheap.
+        model, from the score of the example alone, shape `(columns,)`. It must be
+        cheap.
       update: `update(state, score, y, newcomer) -> (state, edits)`, the change.
-        The kernel row of the example comes with `newcomer`. `update` reads the support
-        set, which has this round's decay already, and leaves it alone: what it would
-        write there is in `edits`.
+        `newcomer` holds the kernel row of the example. `update` reads the support set,
+        which has this round's decay already, but does not write it: it returns its
+        changes in `edits`.
       decay: `decay(state, ahead) -> logarithms` of the factors by which idle rounds
-        shrink all coefficients; `ahead` counts them, shape `(n,)`, ascending.
+        shrink all coefficients; `ahead` counts these rounds, shape `(n,)`, ascending.
       block: `block(algorithm, state, X, y, weights, axis) -> (state, scores)`, examples
         in order; see `budgetjax.online.conservative`.
       basis: `basis(state) -> root`, the features `root^T k(x)` on which a refit solves
         for weights.
       with_weights: `with_weights(state, root, weights) -> state`, the state with the
         coefficients `root weights^T`.
-      with_vectors: `with_vectors(state, vectors) -> state`, the state with its support
-        vectors moved, slot by slot, and with what it keeps of their span. None where
-        they cannot move.
-      restarted: `restarted(state) -> state`, after either: what it remembers of
-        coefficients and kernel values besides, computed anew.
-      memory: the fields of its own that are zeros in an empty state and change with the
-        examples; `restarted` computes the rest. None where labels move no support
-        vector, so that those of all examples are fair to held-out ones.
+      with_vectors: `with_vectors(state, vectors) -> state`, the state with new support
+        vectors, slot by slot, and a recomputed span. None if they cannot move.
+      restarted: `restarted(state) -> state`, called after either: recomputes all other
+        fields that depend on coefficients and kernel values.
+      memory: its own fields that are zero in an empty state and change with the
+        examples; `restarted` computes the rest. None if the support vectors do not
+        depend on labels, so that they may be chosen from all examples, held-out ones
+        too.
       safe_margin: `safe_margin(state) -> margin`, a number for a state that is not
-        traced: an example with at least this margin does not violate, which a caller
-        can tell without a compiled program. None where more than the margin decides.
+        traced: an example with at least this margin does not violate, so a caller needs
+        no compiled program to tell. None if more than the margin decides.
     """
 
     name: str
@@ -170,25 +172,26 @@ class Algorithm(Generic[Arguments, State]):
     def step(
         self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
     ) -> State:
-        """The state after one example: a block of one.
+        """The state after one example, a block of length one.
 
-        Pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`, where values are
-        traced and not checked; elsewhere a call is one compiled program.
+        The function is pure, and made for `jax.jit`, `jax.vmap` and `jax.lax.scan`,
+        where values are traced and not checked. Elsewhere a call runs one compiled
+        program.
 
         Args:
           state: a state of this algorithm.
           x: the example, shape `(num_features,)`.
           y: the label, -1 or +1, or an integer in `0 .. num_classes-1`; for a regressor
-            a real number, or shape `(num_outputs,)`.
+            a real number, or an array of shape `(num_outputs,)`.
           weight: a factor of the update, at least 0. An example of weight 0 changes
-            nothing, the clock included. None is 1.
+            nothing, not even the clock. None is 1.
 
         Returns:
           The new state.
 
         Raises:
-          ValueError: if the state is of another algorithm, or a shape, a label or the
-            weight is not what it needs.
+          ValueError: if the state belongs to another algorithm, or a shape, a label or
+            the weight is invalid.
         """
         checks.check_algorithm("step", self, state)
         x, y, weight = examples.example("step", state, x, y, weight)
@@ -202,7 +205,7 @@ class Algorithm(Generic[Arguments, State]):
         weights: Float[Array, " size"],
         axis: str | None = None,
     ) -> tuple[Any, Float[Array, "size columns"]]:
-        """The state after a block of examples in order, and the score of each before.
+        """The state after a block of examples in order, and the score of each by then.
 
         Args:
           state: a state of this algorithm.
@@ -221,10 +224,10 @@ def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array
 
 
 def settled(state: Any) -> Any:
-    """The state with room for 2^30 rounds more in its counters and ages.
+    """The state with room for 2^30 more rounds in its counters and ages.
 
-    Ages count from the higher word of `num_seen`. After two more of its units they are
-    as low as they can be, and the order of such old support vectors is forgotten.
+    Ages count from the higher word of `num_seen`. Two units later they reach their
+    minimum, and the order of such old support vectors is forgotten.
     """
     expansion, seen = state.expansion, state.num_seen
     passed = seen.low - seen.settled().low
@@ -250,9 +253,9 @@ def start(
     num_outputs: int | None = None,
     average: bool | int = False,
 ) -> dict[str, Any]:
-    """The fields that all states share, of an empty model; errors name `where`.
+    """The fields that all states share, for an empty model; errors name `where`.
 
-    `num_outputs` is None where an algorithm takes labels only.
+    `num_outputs` is None if an algorithm takes labels only.
     """
     kind = checks.float_dtype(where, dtype)
     expansion = support_set.empty(
@@ -290,7 +293,7 @@ def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -
 
 
 def _averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | None:
-    """The meaning of `average=` in an `init`: False, True, or the first round of it."""
+    """Parses `average=` of an `init`: False, True, or the first averaged round."""
     if isinstance(average, bool) and not average:
         return None
     first = 1 if isinstance(average, bool) else average

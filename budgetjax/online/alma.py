@@ -25,9 +25,8 @@ class State(NamedTuple):
     """The state of an approximate large margin algorithm.
 
     Attributes:
-      maintenance: the strategy, with what it remembers.
       squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
-      alpha: how near to the largest margin it comes.
+      alpha: sets how close the margin comes to the largest one.
       num_updates: rounds that changed the model, k - 1.
     """
 
@@ -58,27 +57,27 @@ def init(
 ) -> State:
     r"""The approximate large margin algorithm, ALMA with the 2-norm, on a budget.
 
-    A Perceptron whose margin and step shrink with the number of updates, so that it
-    comes near the hyperplane of the largest margin, and never changes a model that is
-    there. With k - 1 updates before, an example of a margin of at most
+    ALMA is a Perceptron whose required margin and step shrink with the number of
+    updates, so that it approaches the hyperplane of the largest margin. After k - 1
+    updates, an example with a margin of at most
     :math:`(1 - \alpha) \frac{\sqrt 8}{\alpha \sqrt k}` enters with the coefficient
-    :math:`y \sqrt{2 / k}`; if that makes B + 1 vectors, ``maintenance`` makes them B;
-    and the model is scaled into the ball :math:`\|w\| \le 1`.
+    :math:`y \sqrt{2 / k}`; if there are now B + 1 vectors, ``maintenance`` reduces them
+    to B; then the model is scaled into the ball :math:`\|w\| \le 1`.
 
     With C > 2 classes the margin is :math:`(f^{(y)} - f^{(r)}) / \sqrt 2` with the best
-    other class r, and the coefficients are :math:`\pm 1 / \sqrt k` in columns y and r:
-    that is the same algorithm for the vector of all classes.
+    other class r, and the coefficients are :math:`\pm 1 / \sqrt k` in columns y and r,
+    which is the same algorithm for the vector of all classes.
 
-    Cost: O(B (d + C)) per example; an update adds the cost of the maintenance, and two
+    Cost: O(B (d + C)) per example; an update adds the cost of the maintenance and two
     to four kernel rows.
 
     Args:
-      kernel: with :math:`k(x, x) = 1`: one of differences, such as `RBF`, or
-        `Normalized` of any.
+      kernel: a kernel with :math:`k(x, x) = 1`: stationary, such as `RBF`, or
+        `Normalized` of any kernel.
       num_features, budget, num_classes, maintenance, seed, capacity, dtype: as in every
         `init`; see `budgetjax.Algorithm`.
-      alpha: above 0, at most 1: without a budget the margin comes within a part
-        :math:`1 - \alpha` of the largest; 1 updates on mistakes only.
+      alpha: above 0, at most 1: without a budget the margin reaches :math:`\alpha`
+        times the largest; 1 updates on mistakes only.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -126,20 +125,20 @@ def _length(columns: int) -> float:
 
 
 def _threshold(state: State) -> Scalar:
-    """The margin, of scores, up to which an example changes the model."""
+    """The margin up to which an example changes the model."""
     gamma = THRESHOLD / (state.alpha * _root(state))
     return (1 - state.alpha) * gamma * _length(state.expansion.num_columns)
 
 
 def violates(state: State, score: Score, y: Label) -> Flag:
-    """True on a margin of at most `(1 - alpha) gamma_k`."""
+    """True if the margin is at most `(1 - alpha) gamma_k`."""
     return losses.margin(score, y) <= _threshold(state)
 
 
 def update(
     state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
-    """The example enters; the strategy makes room; the model goes into the ball."""
+    """The example enters, the strategy makes room, the ball bounds the model."""
     expansion = state.expansion
     eta = STEP / (_root(state) * _length(score.shape[0]))
     direction = newcomer.weight * eta * losses.direction(score, y)
@@ -157,7 +156,7 @@ def update(
 
 
 def restarted(state: State) -> State:
-    """The strategy, and the squared norm."""
+    """Restarts the strategy and recomputes the squared norm."""
     state = algorithm.restarted(state)
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
     return state._replace(squared_norm=norm)

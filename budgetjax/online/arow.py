@@ -20,8 +20,9 @@ from budgetjax.online.span import Span
 from budgetjax.shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
 
-# Lambda of the Pegasos that chooses the support vectors. Larger ones let fewer examples
-# move them early, smaller ones late; 1e-3 to 1e-5 differ by half a point at most.
+# Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
+# examples move them early, smaller values late; 1e-3 to 1e-5 differ by at most half a
+# point.
 REGULARIZATION = 1e-4
 
 
@@ -30,13 +31,13 @@ class State(NamedTuple):
 
     Attributes:
       expansion: the support set. Its coefficients are those of the mean weights.
-      maintenance: the strategy, with what it remembers, or None if the support vectors
-        are landmarks that stay.
-      counts: the coefficients of Pegasos, unscaled, by which `maintenance` decides,
+      maintenance: the strategy, with its memory, or None if the support vectors are
+        fixed landmarks.
+      counts: the unscaled coefficients of Pegasos, which `maintenance` uses to decide,
         shape `(rows, columns)`, or None.
       span: the span of the support vectors, with an orthonormal basis.
       certainty: I - S, with S the covariance of the weights in that basis, shape
-        `(rows, rows)`: 0 where nothing is known.
+        `(rows, rows)`: 0 for unknown directions.
       confidence: r.
       drift: the share of S that an update forgets.
       moves: allowed moves per B and per doubling of the stream.
@@ -80,28 +81,28 @@ def init(
     r"""AROW on a budget: second-order learning in the span of the support vectors.
 
     The weights of the model, in the span of the support vectors, have a mean and a
-    covariance S, which is I where nothing is known. With orthonormal features
+    covariance S, which is I before any example. With orthonormal features
     :math:`p(x) = R \, k(Z, x)`, :math:`R K_{ZZ} R^T = I`, and the margin :math:`m` of
     the mean, :math:`y f(x)` or :math:`f^{(y)} - f^{(q)}` with the best other class q,
     an example with :math:`m < 1` makes two steps:
 
-    1. The support vectors move. A Pegasos on a budget runs along on these examples. If
-       its own margin is at most 1 too, the example enters its support set, and
+    1. The support vectors move. A Pegasos on a budget learns from these examples too.
+       If its own margin is at most 1 too, the example enters its support set, and
        ``maintenance`` makes room. Mean and covariance follow by the projection P onto
-       the new span: :math:`S \leftarrow P S P^T + I - P P^T`. By round t the support
-       vectors have moved in at most :math:`B + B \cdot` ``moves``
-       :math:`\log_2(1 + t/B)` rounds: they come to rest, and the weights converge.
+       the new span: :math:`S \leftarrow P S P^T + I - P P^T`. Up to round t, the
+       support vectors move in at most :math:`B + B \cdot` ``moves``
+       :math:`\log_2(1 + t/B)` rounds. They therefore come to rest, and the weights
+       converge.
     2. The weights learn, if the margin is still below 1. With :math:`s = S p`,
        :math:`v = p^T s`, :math:`\beta = 1 / (c \, v + r)` and c = 1, or 2 with more
-       than two classes, the mean moves by :math:`(1 - m) \beta s` in column y and
-       against it in column q (by :math:`y (1 - m) \beta s` in the binary case), and
-       :math:`S \leftarrow S - \beta s s^T`.
+       than two classes, the mean changes by :math:`(1 - m) \beta s` in column y and by
+       the negative of it in column q (by :math:`y (1 - m) \beta s` in the binary case),
+       and :math:`S \leftarrow S - \beta s s^T`.
 
-    With ``drift``, :math:`S \leftarrow (1 - \delta) S + \delta I` goes before step 2:
-    what was learned long ago becomes uncertain again, and the model follows a stream
-    that drifts.
+    With ``drift``, :math:`S \leftarrow (1 - \delta) S + \delta I` precedes step 2: old
+    knowledge becomes uncertain again, and the model follows a drifting stream.
 
-    An example of weight w has the noise r / w, and enters Pegasos with w.
+    An example of weight w has the noise r / w, and enters Pegasos with weight w.
 
     Cost: O(B (d + C)) per example; a margin below 1 adds O(B (B + d + C)). Memory:
     three B x B matrices.
@@ -109,7 +110,8 @@ def init(
     Args:
       kernel, num_features, budget, num_classes, maintenance, seed, capacity, dtype: as
         in every `init`; see `budgetjax.Algorithm`.
-      confidence: r, positive: how noisy a label is. Larger is slower and steadier.
+      confidence: r, positive: the noise of a label. A larger r learns more slowly and
+        steadily.
       drift: :math:`\delta`, at least 0 and below 1. On electricity prices in time
         order 0.01 raised the accuracy of predictions with 100 vectors from 84.2 to 92.8
         percent. It pays where the stream never rests: on one that does not drift 0 is
@@ -120,7 +122,8 @@ def init(
       moves: rounds that may move support vectors, per B and per doubling of the
         stream's length; at least 0.
       landmarks: fixed support vectors, shape `(m, num_features)` with m at most B, as
-        for `budgetjax.nystrom.init`. Then there is no step 1, and no `maintenance`.
+        for `budgetjax.nystrom.init`. With landmarks there is no step 1 and no
+        `maintenance`.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -135,10 +138,10 @@ def init(
       Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget", for the
       support vectors; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
-    Differences from the papers: the weights live in the span of support vectors that
-    move; one covariance serves all classes; K has a ridge of 0.001 of its diagonal (see
-    `budgetjax/online/span.py`). The rounds of Pegasos are the updates of the model, its
-    lambda is 0.0001.
+    Differences from the papers: the weights live in the span of moving support vectors;
+    all classes share one covariance; K has a ridge of 0.001 of its diagonal (see
+    `budgetjax/online/span.py`). Pegasos counts the updates of the model as its rounds;
+    its lambda is 0.0001.
     """
     where = "arow.init"
     sizes = num_features, budget, num_classes, capacity, dtype
@@ -205,9 +208,9 @@ class Moved(NamedTuple):
       model: the model on the new support vectors.
       maintenance: the strategy.
       counts: the coefficients of Pegasos.
-      kernel_row: `k(x_j, x)` for the new support vectors; 0 where a slot is free.
+      kernel_row: `k(x_j, x)` for the new support vectors; 0 for free slots.
       rows: the slots that changed; their terms are arbitrary.
-      spreads: the coefficients on the others of each vector that left.
+      spreads: for each vector that left, the coefficients that the others receive.
     """
 
     model: Model
@@ -225,15 +228,16 @@ def update(
     moved, num_moves = _moved(state, y, newcomer)
     model, kernel_row = moved.model, moved.kernel_row
 
-    # The loss of the mean as it is now, after the move.
+    # The loss of the mean after the move.
     now = jnp.matmul(kernel_row, model.terms, precision="highest")
     loss = jnp.maximum(1 - losses.margin(now, y), 0)
     root = model.span.root
     p = jnp.matmul(root, kernel_row, precision="highest")
-    # The drift forgets a share of what is known, I - S.
+    # The drift forgets a share of the knowledge, I - S.
     kept = 1 - state.drift
     s = p - kept * jnp.matmul(model.certainty, p, precision="highest")
-    # S is at most I: so it is where rounding has made K, and with it S, not positive.
+    # Since S <= I, v >= s^T s; rounding can break this when it makes K, and so S,
+    # indefinite.
     v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
     columns = 1 if score.shape[0] == 1 else 2
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
@@ -265,7 +269,7 @@ def update(
 
 
 def _moved(state: State, y: Label, newcomer: Newcomer) -> tuple[Moved, Index]:
-    """Step 1, where it is allowed and asked for, and the number of moves."""
+    """Step 1, if it is allowed and needed, and the number of moves."""
     expansion = state.expansion
     kernel_row = jnp.where(expansion.mask, newcomer.kernel_row, 0)
     model = Model(state.span, state.certainty, expansion.terms, expansion.mask)
@@ -278,7 +282,7 @@ def _moved(state: State, y: Label, newcomer: Newcomer) -> tuple[Moved, Index]:
     budget = expansion.budget.astype(counts.dtype)
     doublings = jnp.log2(1 + (state.num_seen.real(budget.dtype) + 1) / budget)
     allowed = budget * (1 + state.moves * doublings)
-    # Pegasos divides the counts by lambda t, here with t its own rounds.
+    # Pegasos divides the counts by lambda t, where t counts its own rounds.
     limit = REGULARIZATION * state.num_updates.real(budget.dtype)
     moves = (state.num_moves.astype(budget.dtype) + 1 <= allowed) & (
         losses.margin(counts, y) <= limit
@@ -310,7 +314,7 @@ def _move(
     newcomer: Newcomer,
     kernel_row: PerRow,
 ) -> Moved:
-    """The example enters Pegasos; the model follows, one slot after the other."""
+    """The example enters Pegasos, and the model follows, one slot after the other."""
     kernel, expansion = state.kernel, state.expansion
     assert state.maintenance is not None, "fixed landmarks never move"
     assert state.counts is not None, "fixed landmarks never move"
@@ -333,7 +337,7 @@ def _move(
         jnp.arange(len(rows), dtype=jnp.int32),
     )
 
-    # A loop, and not one after the other: a compiler makes some sixty kernels of each.
+    # A loop, since the compiler makes some sixty kernels of each exchange.
     def exchange(carry, exchanged):
         model, kernel_rows = carry
         slot, kernel_self, column, i = exchanged
@@ -363,9 +367,10 @@ def _exchanged(
     kernel_self: Scalar,
     num_active: Index,
 ) -> tuple[Model, Spread]:
-    """The model projected onto the span with another vector in a slot; O(B^2 + B C).
+    """Replaces the vector in a slot and projects the model; O(B^2 + B C).
 
-    The second result is the share of the leaving term that each other vector receives.
+    The second result holds the share of the leaving term that each other vector
+    receives.
     """
     spare = model.mask.shape[0] - 1
     place = jnp.where(slot == NOWHERE, spare, slot)
@@ -397,7 +402,7 @@ def _exchanged(
 
 
 def restarted(state: State) -> State:
-    """The strategy, which goes by the coefficients of the Pegasos beside the model."""
+    """Restarts the strategy, which uses the coefficients of Pegasos."""
     if state.maintenance is None or state.counts is None:
         return state
     pegasos = _pegasos(state.expansion, state.counts)
@@ -405,7 +410,7 @@ def restarted(state: State) -> State:
 
 
 def _pegasos(expansion: Expansion, counts: Float[Array, "rows columns"]) -> Expansion:
-    """The support set with the coefficients of the Pegasos beside the model."""
+    """The support set with the coefficients of Pegasos."""
     return expansion._replace(terms=counts, scale=jnp.ones_like(expansion.scale))
 
 

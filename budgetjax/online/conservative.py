@@ -1,7 +1,7 @@
-"""A block of examples at once, from violation to violation: every conservative learner.
+"""Runs conservative learners on a block of examples, from violation to violation.
 
-Most rounds of such a learner change nothing but the clock, so a loop over violations is
-shorter than one over examples, and two matrix products serve all other rounds::
+Most rounds of such a learner change only the clock, so a loop over violations is
+shorter than a loop over examples, and two matrix products score all other rounds::
 
     before the loop    kernel_rows = k(block, support set)      T x B, one product
                        gram        = k(block, block)            T x T, one product
@@ -18,24 +18,25 @@ shorter than one over examples, and two matrix products serve all other rounds::
 
     after the loop     write the last edits; decay to the end of the block
 
-The decay of rounds in which nothing happens is a number per round, known before the
-loop: it multiplies scores where they are looked at, and never the coefficients.
+The decay of idle rounds is one number per round, known before the loop. It multiplies
+scores when they are read, and never the coefficients.
 
-Edits are pending for one turn for the compiler's sake. An update reads the support set
-(kernel rows, norms of coefficients), and then writes a row of it. In one turn of a
-loop, a read after which the same array is written in place makes XLA copy the whole
-array, for it cannot order the two: B x d numbers per violation. If a turn begins with
-the write, before anything is read, all is in place; `tests/test_compilation.py` holds
-the compiled loops to no copy of such an array. For the same reason a write that may not
-happen is not a branch or a select over the array: its row goes to a spare slot.
+Edits stay pending for one turn for the sake of the compiler. An update reads the
+support set (kernel rows, norms of coefficients) and then writes a row of it. If one
+turn of a loop reads an array and then writes it, XLA cannot order the two and copies
+the whole array: B x d numbers per violation. If the turn begins with the write, before
+any read, everything happens in place; `tests/test_compilation.py` checks that the
+compiled loops copy no such array. For the same reason a conditional write is neither a
+branch nor a select over the array: if the condition is false, the row goes to a spare
+slot.
 
-Many models under `jax.vmap` share one loop with one condition, that any of them has a
+Many models under `jax.vmap` share one loop, which runs while any of them has a
 violation left; a model that has none writes to its spare slot meanwhile.
 
-A step is a block of one. Its loop has one turn at most, and is a branch instead.
+A step is a block of length one. Its loop has at most one turn, and is a branch instead.
 
-With delayed maintenance a loop over violations ends where the support set is full, and
-goes on after room has been made for several, in a loop around it.
+With delayed maintenance, the loop over violations stops when the support set is full.
+An outer loop makes room for several vectors and starts it again.
 """
 
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
 
 
 class Block(NamedTuple):
-    """A block of examples, and all that is known before its first round.
+    """A block of examples, and everything known before its first round.
 
     Attributes:
       X: the examples, shape `(size, num_features)`.
@@ -59,10 +60,10 @@ class Block(NamedTuple):
       squares: `||x||^2`, shape `(size,)`.
       selves: `k(x, x)`, shape `(size,)`.
       gram: `k(x_i, x_j)`, shape `(size, size)`.
-      clocks: rounds seen before each example, and at the end, by the lower word of
-        `num_seen`: `ticks = size + 1`.
-      decay: the logarithm of what the rounds so far alone multiply the model of the
-        block's start by, shape `(ticks,)`.
+      clocks: rounds seen before each example and after the last, as the lower word of
+        `num_seen`; shape `(ticks,)`, `ticks = size + 1`.
+      decay: the logarithm of the factor by which idle rounds shrink the model since the
+        start of the block, shape `(ticks,)`.
       averaged: which rounds are in an average of iterates, shape `(size,)`, or None.
     """
 
@@ -81,17 +82,18 @@ class Loop(NamedTuple):
     """The carry of the loop over violations.
 
     Attributes:
-      state: the state without the pending edits. Its scale is that after round `last`;
-        later decay is in `Block`.
+      state: the state without the pending edits. Its scale is the one after round
+        `last`; later decay is in `Block`.
       kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
         `(size, rows)`, without the pending edits.
       raw: unscaled scores of the model with the pending edits, shape `(size, columns)`;
-        those of the examples that are past are stale.
-      scores: scores, each of the model that saw the example, shape `(size, columns)`.
-      next: the example that violates next, or the size of the block.
-      last: the example whose edits are pending; -1 if none ever were.
-      edits: the pending edits. What they say of example `last` itself is looked up.
-      columns: kernel columns of the pending rows, but for the last of them.
+        those of past examples are stale.
+      scores: scores, each from the model that saw the example, shape `(size, columns)`.
+      next: the next example that violates, or the size of the block.
+      last: the example whose edits are pending; -1 before the first violation.
+      edits: the pending edits, without the values of example `last`, which are looked
+        up.
+      columns: kernel columns of the pending rows except the last.
     """
 
     state: Any
@@ -112,15 +114,15 @@ def block(
     weights: PerExample,
     axis: str | None = None,
 ) -> tuple[Any, Scores]:
-    """The examples of a block in order: one round of a conservative learner each.
+    """Feeds the examples of a block to a conservative learner in order, one round each.
 
-    The scores of the whole block are two matrix products. They are right up to the
-    first example that must change the model. That example makes its update, the change
-    is pushed into the scores after it with rows of the kernel matrices, and the next
-    violation is looked for: one iteration of the loop is one change of the model.
+    Two matrix products score the whole block. The scores are right up to the first
+    example that must change the model. One iteration of the loop makes this update,
+    adds its effect to the later scores by means of rows of the kernel matrices, and
+    finds the next violation.
 
-    Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation beside
-    its maintenance.
+    Cost: O(B d + T d) per example for blocks of T, and O(T + B) per violation, plus its
+    maintenance.
 
     Args:
       algorithm: the algorithm.
@@ -129,9 +131,9 @@ def block(
       y: labels, shape `(size,)`.
       weights: factors of the updates, 0 where an example is to be skipped, shape
         `(size,)`.
-      axis: the name of a `jax.vmap` over models, or None. They then go through one loop
-        in lockstep, until the last has no violation left; a finished model writes
-        nowhere. With one loop condition per model, `vmap` would copy every model's
+      axis: the name of a `jax.vmap` over models, or None. The models go through one
+        loop in lockstep until none has a violation left; a finished model writes
+        nothing. With one loop condition per model, `vmap` would copy every model's
         arrays in every iteration.
 
     Returns:
@@ -143,7 +145,7 @@ def block(
     ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
     clocks = state.num_seen.low + ahead
     decay = algorithm.decay(state, ahead)
-    # Before any round there is no decay, but it may correct a rounding of the scale.
+    # The decay before the first round is 0, up to a correction of the scale's rounding.
     expansion = support_set.faded(state.expansion)
     scale = decayed_scale(expansion.scale, decay[0])
     state = state._replace(expansion=expansion._replace(scale=scale))
@@ -197,7 +199,7 @@ def block(
         return jax.lax.while_loop(lambda loop: any_model(ready(loop)), violation, loop)
 
     def with_room(loop):
-        """The loop with room for a newcomer, if one waits for it."""
+        """The loop with room for a newcomer, if one is waiting."""
         wanted = alive(loop) & _full(loop)
         return sharding.cond(
             any_model(wanted),
@@ -226,9 +228,9 @@ def _full(loop: Loop) -> Flag:
 
 
 def _with_room(algorithm: Any, block: Block, loop: Loop, wanted: Flag) -> Loop:
-    """The loop with nothing pending, and with free slots where they are wanted.
+    """The loop with nothing pending, and with free slots where `wanted`.
 
-    The kernel rows are computed anew, which costs what it costs to begin a block.
+    The kernel rows are recomputed, which costs as much as starting a block.
     """
     state = loop.state
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
@@ -251,10 +253,10 @@ def _with_room(algorithm: Any, block: Block, loop: Loop, wanted: Flag) -> Loop:
 
 
 def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
-    """The loop after a block of one example, which is at most one violation.
+    """The loop after a block of one example, which has at most one violation.
 
-    A branch, which returns no array of the support set: a loop would carry what the
-    state holds beside it, and the compiler would copy that.
+    A branch is used, which returns no array of the support set. A loop would carry the
+    other arrays of the state, and the compiler would copy them.
     """
 
     def changed():
@@ -288,7 +290,7 @@ def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
 def _finished(
     block: Block, state: Any, loop: Loop, y: Targets, present: Bool[Array, " size"]
 ) -> tuple[Any, Scores]:
-    """The state after the last violation and the rounds behind it, and the scores."""
+    """The state after the rounds that follow the last violation, and the scores."""
     size = y.shape[0]
     edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
@@ -308,16 +310,16 @@ def _finished(
 
 
 def running_sums(values: Shaped[Array, " n"]) -> Shaped[Array, " n"]:
-    """The sum up to each, for a block: O(n^2), and one kernel to compile, not ten."""
+    """Inclusive prefix sums of a block: O(n^2), but one kernel to compile, not ten."""
     index = jnp.arange(values.shape[0], dtype=jnp.int32)
     before = index[:, None] >= index[None]
     return jnp.sum(jnp.where(before, values[None], 0), axis=1, dtype=values.dtype)
 
 
 def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"]:
-    """The scale after a decay, given by its logarithm.
+    """The scale after a decay by `exp(decay)`.
 
-    Never so small that what an update divides by it overflows.
+    It is never so small that an update that is divided by it overflows.
     """
     limits = jnp.finfo(scale.dtype)
     least = max(float(limits.tiny), min(2.0**-40, limits.tiny / limits.eps**2))
@@ -325,7 +327,7 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
 
 
 def complete(expansion: Expansion, edits: Edits) -> Edits:
-    """The edits of an update, which bring the sums of an average up to date too."""
+    """The edits of an update, which also bring the sums of an average up to date."""
     average = expansion.average
     return edits if average is None else edits._replace(accrued=average.since)
 
@@ -359,11 +361,11 @@ def _since(block: Block, state: Any, last: Index, i: Index | int) -> Scalar:
 
 
 def _violation(algorithm: Any, block: Block, loop: Loop) -> Loop:
-    """One change of the model, and the next example that asks for one.
+    """Makes one change of the model, and finds the next violation.
 
-    The edits of the last violation are written here, before anything is read. If they
-    were written where they are made, they would meet reads of the same arrays, and the
-    compiler would copy the arrays to keep the two apart.
+    The edits of the last violation are written here, before any read. If the turn that
+    computes them wrote them too, it would also read the same arrays, and the compiler
+    would copy these to keep the two apart.
     """
     edits, columns = _complete(block, loop.edits, loop.columns, loop.last)
     kernel_rows = loop.kernel_rows
@@ -385,8 +387,8 @@ def _violation(algorithm: Any, block: Block, loop: Loop) -> Loop:
 def _only_if(alive: Flag, new: Loop, old: Loop) -> Loop:
     """The loop after a violation, or, if there was none, with nothing pending.
 
-    The large arrays are those of `new` in both cases: they have taken the edits of the
-    last violation.
+    The large arrays are those of `new` in both cases: they hold the edits of the last
+    violation.
     """
     chosen = jax.tree.map(
         lambda after, before: jnp.where(alive, after, before),
@@ -422,14 +424,14 @@ def _only_if(alive: Flag, new: Loop, old: Loop) -> Loop:
 def _look(
     algorithm: Any, block: Block, state: Any, raw: Scores, scores: Scores, start: Index
 ) -> tuple[Scores, Index]:
-    """The scores with those from `start` on renewed, and the first that violates.
+    """The scores, recomputed from `start` on, and the first example that violates.
 
-    The model last changed in the round before `start`. Every example is tested by its
+    The model last changed in the round before `start`. Every example is tested at its
     own clock.
     """
     index = jnp.arange(raw.shape[0], dtype=jnp.int32)
     later = index >= start
-    # Before `start` are stale scores only, and no decay.
+    # Scores before `start` are stale, and are not decayed.
     decay = jnp.minimum(block.decay[:-1] - block.decay[start], 0)
     scales = decayed_scale(state.expansion.scale, decay)
     scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
@@ -451,10 +453,10 @@ def _update(
     i: Index,
     last: Index,
 ) -> tuple[Any, Edits, tuple[PerExample, ...]]:
-    """The update of example `i`: the state but for the support set, and the edits.
+    """The update of example `i`: the state except the support set, and the edits.
 
-    With the kernel columns, against the block, of all their rows but the last, which is
-    the example.
+    The third result holds the kernel columns, against the block, of all edited rows
+    except the last, which is the example.
     """
     clock, expansion = block.clocks[i], state.expansion
     newcomer = Newcomer(
@@ -495,7 +497,7 @@ def _update(
 
 
 def _without_example(edits: Edits) -> Edits:
-    """The edits without what `_complete` looks up."""
+    """The edits without the values that `_complete` looks up."""
     own = edits.rows[-1]._replace(vector=None, square=None, age=None)
     return edits._replace(rows=(*edits.rows[:-1], own))
 
@@ -503,7 +505,7 @@ def _without_example(edits: Edits) -> Edits:
 def _complete(
     block: Block, edits: Edits, columns: tuple[PerExample, ...], i: Index
 ) -> tuple[Edits, tuple[PerExample, ...]]:
-    """The edits and kernel columns with those of example `i` itself."""
+    """Adds the values and the kernel column of example `i` itself."""
     own = edits.rows[-1]
     own = Row(own.slot, block.X[i], block.squares[i], own.term, block.clocks[i] + 1)
     return edits._replace(rows=(*edits.rows[:-1], own)), (*columns, block.gram[i])

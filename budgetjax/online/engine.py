@@ -1,4 +1,4 @@
-"""Driving a learner over a stream."""
+"""Drives a learner over a stream."""
 
 import functools
 from typing import Any
@@ -26,8 +26,8 @@ def run(
 ) -> tuple[State, Any]:
     """Feeds a stream to a learner, one example after the other, in one compiled loop.
 
-    The same as calling `algorithm.step` on every row in turn, up to the rounding of
-    sums. Nothing the caller holds is donated, so a run can be repeated.
+    The result is that of calling `algorithm.step` on every row in turn, up to the
+    rounding of sums. No argument is donated, so a run can be repeated.
 
     A block of examples is scored by two matrix products, and the loop goes from one
     example that changes the model to the next (see `budgetjax.online.conservative`).
@@ -40,17 +40,17 @@ def run(
       state: a state of that algorithm; it stays valid.
       X: examples, shape `(n, num_features)`.
       y: labels, shape `(n,)`: -1 and +1, or integers in `0 .. num_classes-1`; for a
-        regressor real numbers, shape `(n, num_outputs)` where it has several outputs,
-        or `(n,)` for the same target of all.
-      weight: factors of the updates, shape `(n,)`, at least 0; booleans too. A row of
-        weight 0 is scored, and otherwise as if it were not there. None is 1 for all.
+        regressor real numbers, shape `(n, num_outputs)` for several outputs, or `(n,)`
+        if all share one target.
+      weight: factors of the updates, shape `(n,)`, at least 0; booleans are allowed. A
+        row of weight 0 is scored and otherwise ignored. None is 1 for all.
       block_size: examples per block; 1 is the plain scan of `step`. None chooses.
-      keep_scores: whether to return the scores, which for many classes take more memory
+      keep_scores: whether to return the scores. With many classes they take more memory
         than the rows.
 
     Returns:
-      The state after the stream, and the scores `f_t(x_t)`, each of the model before it
-      saw the example: shape `(n,)` for one column, else `(n, columns)`; None with
+      The state after the stream, and the scores `f_t(x_t)`, each from the model before
+      it saw the example: shape `(n,)` for one column, else `(n, columns)`; None with
       `keep_scores=False`.
 
     Raises:
@@ -58,8 +58,8 @@ def run(
         is not one of the model's, a weight is negative, or kernel values overflow.
         Inside `jit` or `vmap`, where values are traced, only shapes and types are
         checked.
-      OverflowError: if the model is unbudgeted and was full when another example
-        should have entered.
+      OverflowError: if the model is unbudgeted and had no slot left for another
+        example.
     """
     checks.check_algorithm("run", algorithm, state)
     X, y, weights = examples.stream("run", state, X, y, weight)
@@ -73,12 +73,12 @@ def run(
 def block_length(where: str, block_size: int | None) -> int:
     """Examples per block, the best for this backend if None.
 
-    Long blocks make few large matrix products, and every violation touches all that is
-    left of its block. On a CPU 48 took at most a twentieth more time than the best of
-    8 to 96, for budgets from 50 to 500 of Pegasos with merging and removal and of
-    Projectron on ijcnn1, checkerboard and covtype; AROW's best is 16, by a tenth. On an
-    accelerator an operation of the loop is a launch, whatever its length, so blocks are
-    longer there; that is not measured.
+    Long blocks make few large matrix products, but every violation touches the rest of
+    its block. On a CPU, 48 took at most 5 percent more time than the best of 8 to 96,
+    for Pegasos with merging and removal and for Projectron with budgets of 50 to 500 on
+    ijcnn1, checkerboard and covtype; for AROW 16 is the best, by 10 percent. On an
+    accelerator each operation of the loop is one launch, whatever its length, so blocks
+    are longer there; that is not measured.
     """
     if block_size is not None:
         return checks.size(where, "block_size", block_size)
@@ -113,7 +113,7 @@ def check_result(
 def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
     """Why a model of these examples is not finite, and what to do.
 
-    `first_row` is the number of the first.
+    `first_row` is the number of the first example.
     """
     rows = np.asarray(X, np.float64)
     spread = np.sqrt(np.sum(np.var(rows, axis=0)))
@@ -142,7 +142,7 @@ def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
 
 @jax.jit
 def diagonal(kernel: Any, X: Float[Array, "n features"]) -> Float[Array, " n"]:
-    """`k(x, x)` of rows, not finite either where a squared norm is not."""
+    """`k(x, x)` of rows; not finite if a squared norm is not."""
     norms = kernels.squared_norms(X)
     return kernel.diag(X, norms) + norms * 0
 
@@ -170,9 +170,9 @@ def run_checked(
     size: int,
     keeps: bool = True,
 ) -> tuple[Any, Array]:
-    """`run` on what `stream` gives, in blocks of so many examples.
+    """`run` on the output of `examples.stream`, in blocks of `size` examples.
 
-    If scores are not kept, returns 0 in their place, or NaN for a non-finite model.
+    If scores are not kept, the second result is 0, or NaN for a non-finite model.
     """
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
@@ -211,13 +211,13 @@ def next_block(
     size: int,
     axis: str | None = None,
 ) -> tuple[Any, Float[Array, "size columns"], Integer[Array, ""], Bool[Array, " size"]]:
-    """Learns the `size` examples from `start` on, or what is left of the stream.
+    """Learns the `size` examples from `start` on, or the rest of the stream.
 
-    A last block starts early enough to be whole, so that all blocks are one program;
-    its head has been seen and weighs nothing.
+    The last block starts early enough to be full, so that all blocks share one program;
+    its head has been seen already and has weight 0.
 
     Returns:
-      The state, the scores of the block, where it starts, and which of it are new.
+      The state, the scores of the block, where it starts, and which rows are new.
     """
     size = min(size, X.shape[0])
     at = jnp.minimum(start, X.shape[0] - size)
@@ -239,12 +239,12 @@ def learn(
     size: int,
     axis: str | None,
 ) -> tuple[Any, Shaped[Array, " blocks"], Integer[Array, " blocks"]]:
-    """`run` without its scores: the state, and after every block what it counted.
+    """`run` without its scores: the state, and the error counts after every block.
 
     Returns:
-      The state after the stream, and, by the end of every block in this stream, the
-      mistakes made, or for a regressor the squared errors, over all outputs a mean, and
-      the examples seen.
+      The state after the stream, and, at the end of every block, two sums since the
+      start of this stream: mistakes (for a regressor squared errors, averaged over the
+      outputs) and examples.
     """
     regression = models.is_regressor(state)
 

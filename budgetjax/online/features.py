@@ -1,8 +1,8 @@
-"""Linear learning on features of a kernel: what `fourier` and `nystrom` are made of.
+"""Linear learning on features of a kernel, shared by `fourier` and `nystrom`.
 
-The model is `f(x) = W^T p(x)` with fixed, or growing, features `p`. An optimiser may
-change all weights every round, so there is nothing to skip: a block's features are one
-matrix product, and the loop goes over its examples.
+The model is `f(x) = W^T p(x)` with fixed or growing features `p`. An optimiser may
+change all weights in every round, so no round can be skipped: one matrix product
+computes the features of a block, and a loop goes over its examples.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ _SGD = optax.sgd(0.2)
 
 
 def default_update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """The update of the default optimiser, by a name, so that states can be pickled."""
+    """The update of the default optimiser; named, so that states can be pickled."""
     return _SGD.update(updates, state, params)
 
 
-# The default of both learners: one object, so one program.
+# Both learners share one default object, and so one compiled program.
 OPTIMIZER = optax.GradientTransformation(_SGD.init, default_update)
 
 
@@ -38,19 +38,19 @@ class State(NamedTuple):
     """The state of a linear learner on features of a kernel.
 
     Attributes:
-      kernel: what the features are made of.
-      expansion: the model as other learners have it, `f(x) = sum_j a_j k(x_j, x)`: what
-        predicts. After every call it is what `weights` say.
+      kernel: the kernel of the features.
+      expansion: the model as a kernel expansion, `f(x) = sum_j a_j k(x_j, x)`, for
+        predictions. It agrees with `weights` after every call.
       root: `R`, shape `(rows, rows)`: the features are `R k(x)`; or None if they are
         `k(x)` itself.
-      tolerance: how far from the span of the landmarks, as a part of `k(x, x)`, an
-        example must be to become one.
+      tolerance: the squared distance from the span of the landmarks, as a fraction of
+        `k(x, x)`, above which an example becomes a landmark.
       loss: a function of scores and target, a `jax.tree_util.Partial`.
       weights: `W`, shape `(rows, columns)`.
       sums: the sum of the weights of all rounds in the average, or None.
       optimizer: the update of an optax optimiser, a `jax.tree_util.Partial`.
-      optimizer_state: what it remembers.
-      num_updates: rounds with a gradient.
+      optimizer_state: the state of the optimiser.
+      num_updates: rounds with a nonzero gradient.
     """
 
     algorithm: Name
@@ -80,7 +80,7 @@ def start(
     root: Float[Array, "rows rows"] | None = None,
     tolerance: ArrayLike = 0.0,
 ) -> State:
-    """A model of weights 0 from the fields of `algorithm.start`."""
+    """A model with zero weights, from the fields of `algorithm.start`."""
     optimizer = OPTIMIZER if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
         raise ValueError(
@@ -90,7 +90,7 @@ def start(
     expansion = shared["expansion"]
     dtype, columns = expansion.vectors.dtype, expansion.num_columns
     weights = jnp.zeros((expansion.ages.shape[0], columns), dtype)
-    # Numbers that an optimiser keeps may be weakly typed; no leaf of a state is.
+    # An optimiser may keep weakly typed numbers, but no leaf of a state may be one.
     memory = jax.tree.map(
         lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), optimizer.init(weights)
     )
@@ -150,25 +150,25 @@ def learn(
 
 
 def moved(gradient: Score) -> Flag:
-    """Whether the loss asks for a change."""
+    """Whether the gradient is nonzero."""
     return jnp.any(gradient != 0)
 
 
 def expanded(state: State) -> State:
-    """The state with its expansion as the weights say: `W^T R k(x)`; O(B^2 C)."""
+    """The state with its expansion set from the weights: `W^T R k(x)`; O(B^2 C)."""
     terms = state.weights
     if state.sums is not None:
         terms = jnp.concatenate([terms, state.sums], axis=1)
     if state.root is not None:
-        # As rows, which a CPU multiplies eight times faster than columns; without the
-        # barrier the compiler takes both transpositions away.
+        # A CPU multiplies rows eight times faster than columns. Without the barrier the
+        # compiler removes both transpositions.
         rows = jax.lax.optimization_barrier(terms.T)
         terms = jnp.matmul(rows, state.root, precision="highest").T
     return state._replace(expansion=state.expansion._replace(terms=terms))
 
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:
-    """The weights, and the expansion as they say; sums of an average begin anew."""
+    """Replaces the weights and the expansion, and restarts the sums of an average."""
     expansion = support_set.with_coefficients(
         state.expansion, jnp.matmul(root, weights.T, precision="highest")
     )

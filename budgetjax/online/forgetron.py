@@ -19,9 +19,9 @@ class State(NamedTuple):
     """The state of a Forgetron.
 
     Attributes:
-      expansion: the support set; the coefficient of a vector is `sigma_i y_i`.
-      slack: `15/32 M - Q`, the damage that the next removals may do. Not `M` and `Q`
-        themselves: float32 cannot count beyond 2^24 mistakes.
+      expansion: the support set; coefficients are `sigma_i y_i`.
+      slack: `15/32 M - Q`, the damage that later removals may do. The difference is
+        kept, not `M` and `Q`, since float32 cannot count beyond 2^24 mistakes.
     """
 
     algorithm: Name
@@ -50,7 +50,7 @@ def init(
 
     1. :math:`M \leftarrow M + 1`, and :math:`x_t` enters with :math:`\sigma_t = 1`.
     2. If there are now B + 1 vectors, let r be the oldest, :math:`\mu = y_r f'(x_r)`
-       the margin it has with :math:`x_t` in the model, and
+       its margin with :math:`x_t` in the model, and
 
        .. math:: \Psi(\phi) = (\sigma_r \phi)^2 + 2 \sigma_r \phi (1 - \phi \mu).
 
@@ -70,15 +70,15 @@ def init(
 
     An example of weight w enters with :math:`\sigma_t = w`, and
     :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example
-    among light ones leaves when B of these have come, and is mistaken again.
+    leaves after B light ones, and may then be misclassified again.
 
     Cost: O(B d) per example; a mistake adds a second kernel row, O(B d).
 
     Args:
       num_features, budget, capacity, dtype: as in every `init`; see
         `budgetjax.Algorithm`.
-      kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, which `Normalized` of
-        any kernel has.
+      kernel: any kernel; the bound needs :math:`k(x, x) \le 1`, as with `Normalized` of
+        any kernel.
       num_classes: 2, labels -1 and +1.
 
     Example:
@@ -95,7 +95,8 @@ def init(
       on a fixed budget", Fig. 1 and Theorem 2.
       https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
 
-    Differences from the paper: none. The maximum of step (2) is taken in closed form.
+    Differences from the paper: none. The largest :math:`\phi` of step 2 is computed in
+    closed form.
     """
     where = "forgetron.init"
     if num_classes != 2:
@@ -141,7 +142,7 @@ def update(
     phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
     damage = jnp.where(full, a * phi * phi + b * phi, 0)
 
-    # Every sigma shrinks by phi, the new one too: it enters before the shrinking.
+    # Every sigma shrinks by phi, the new one too, since it enters before.
     newcomer = newcomer._replace(coefficients=own / expansion.scale)
     slot = jnp.where(full, oldest, expansion.num_active)
     row = support_set.row(expansion, newcomer, slot)

@@ -20,8 +20,7 @@ from budgetjax.support_set import FREE
 class Waves(Kernel):
     """`sqrt(2 / B) cos(<x, w_j> - phase_j)`: a feature, written as a kernel.
 
-    The frequencies `w_j` stand where other models have support vectors, and there are
-    as many as phases.
+    The frequencies `w_j` take the place of support vectors; each has one phase.
 
     Attributes:
       phases: shape `(rows,)`.
@@ -67,7 +66,8 @@ def init(
         \omega_2^T x, \ldots), \qquad E[p(x)^T p(z)] = k(x, z),
 
     and every round makes one step of the optimiser on the loss of :math:`W^T p(x_t)`.
-    The features do not depend on the data: a cheap rival of support vectors.
+    The features do not depend on the data; they are a cheap alternative to support
+    vectors.
 
     Cost: O(B (d + C)) per example.
 
@@ -75,12 +75,13 @@ def init(
       num_features, num_classes, num_outputs, average, capacity, dtype: as in every
         `init`; see `budgetjax.Algorithm`.
       kernel: an `RBF` or `Laplacian`.
-      budget: B, the number of random features, even; may be traced where `capacity` is
-        given.
+      budget: B, the number of random features, an even number; may be traced if
+        `capacity` is given.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
-      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the program: give
-        the same one again, or loops are compiled again.
-      seed: for the draw of the frequencies.
+      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the compiled
+        program: pass the same object each time, since a new one compiles the loops
+        again.
+      seed: the seed for drawing the frequencies.
 
     Returns:
       A model that scores 0 everywhere. It has no support vectors.
@@ -116,7 +117,7 @@ def init(
     slots = jnp.arange(rows, dtype=jnp.int32)
     active = slots < expansion.budget
     key = jax.random.key(jnp.asarray(checks.seed(where, seed), jnp.int32))
-    # Each frequency has a draw of its own, so that the first are those of any budget.
+    # Each frequency has its own key, so the first ones are the same for any budget.
     draw = jax.random.normal if isinstance(kernel, RBF) else jax.random.cauchy
     drawn = jax.vmap(
         lambda pair: draw(jax.random.fold_in(key, pair), (num_features,), kind)
@@ -146,7 +147,7 @@ def block(
     weights: Float[Array, " size"],
     axis: str | None,
 ) -> tuple[State, Float[Array, "size columns"]]:
-    """The examples in order, each a step of the optimiser."""
+    """Takes one optimiser step per example, in order."""
     expansion = state.expansion
     waves = state.kernel.gram(X, expansion.vectors)
     waves = jnp.where(expansion.mask[None], waves, 0)
@@ -161,7 +162,7 @@ def block(
 
 
 def basis(state: State) -> Float[Array, "rows rows"]:
-    """The features themselves, as they are."""
+    """The identity: the features themselves."""
     return jnp.diag(state.expansion.mask.astype(state.weights.dtype))
 
 

@@ -1,4 +1,4 @@
-"""Kernel gradient descent on a budget: what `sgd`, `pegasos` and `norma` share."""
+"""Kernel gradient descent on a budget, shared by `sgd`, `pegasos` and `norma`."""
 
 import math
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from budgetjax.online.maintenance import Maintenance, started
 from budgetjax.shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.support_set import Edits, Expansion, Newcomer
 
-# The logarithm of the factor of a round that forgets the model, which must not be 0:
-# what later rounds add is divided by it.
+# The logarithm of the shrinking factor of a round that forgets the model. The factor
+# must not be 0, since later updates are divided by it.
 FORGOTTEN = -40 * math.log(2)
 
 
@@ -31,8 +31,8 @@ class Ball(NamedTuple):
     """The memory of the projection onto the ball `||w|| <= 1 / sqrt(lambda)`.
 
     Attributes:
-      unit: a new coefficient, unscaled: `1 / (lambda t)` by the scale. It changes with
-        a projection only, so that equal coefficients are equal to the last bit.
+      unit: a new coefficient, unscaled: `1 / (lambda t)` divided by the scale. Only a
+        projection changes it, so equal coefficients are equal to the last bit.
       squared_norm: `||sum_j u_j phi(x_j)||^2` of the stored coefficients.
     """
 
@@ -41,16 +41,15 @@ class Ball(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state of a learner by gradient descent.
+    """The state of a gradient descent learner.
 
     Attributes:
-      expansion: the support set, with sums if iterates are averaged.
-      maintenance: the strategy, with what it remembers.
+      expansion: the support set, with running sums if iterates are averaged.
       loss: a function of scores and target, a `jax.tree_util.Partial`.
       learning_rate: a number, a schedule, or None for `1 / (regularization * t)`.
       regularization: lambda.
       ball: the memory of `project_to_ball`, or None.
-      num_updates: rounds with a gradient.
+      num_updates: rounds with a nonzero gradient.
     """
 
     algorithm: Name
@@ -81,14 +80,14 @@ def start(
     seed: ArrayLike = 0,
     project_to_ball: bool = False,
 ) -> State:
-    """An empty model of any of these learners from the fields of `algorithm.start`."""
+    """An empty model of any of these learners, from the fields of `algorithm.start`."""
     expansion = shared["expansion"]
     kind = expansion.vectors.dtype
     strength = checks.as_leaf(
         where, "regularization", regularization, kind, checks.non_negative
     )
     if learning_rate is None:
-        # Then the scale of the model is the step size; see `decay`.
+        # The scale of the model is then the step size; see `decay`.
         shared["expansion"] = expansion._replace(scale=1 / strength)
     project = checks.flag(where, "project_to_ball", project_to_ball)
     return State(
@@ -102,12 +101,12 @@ def start(
 
 
 def usual_rate(num_classes: int | None) -> float:
-    """The learning rate where none is given, for targets of deviation 1."""
+    """The default learning rate, for targets of standard deviation 1."""
     return 0.3 if num_classes is None else 1.0
 
 
 def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
-    """A learning rate as a part of a state."""
+    """A learning rate as part of a state."""
     if given is None:
         return given
     if callable(given):
@@ -154,7 +153,7 @@ def update(
         edits = edits._replace(shrink=jnp.ones_like(expansion.scale))
         edits, fold = support_set.folded(expansion, edits)
     else:
-        # ||w|| passes the limit in rounds with an update only: the others shrink it.
+        # Only an update can take ||w|| beyond the limit; other rounds shrink it.
         limit = 1 / jnp.sqrt(state.regularization)
         edits, squared_norm, shrink, fold = support_set.into_ball(
             state.kernel, expansion, ball.squared_norm, edits, limit
@@ -164,7 +163,7 @@ def update(
 
 
 def _unit(state: State) -> Scalar:
-    """The learning rate by the scale; exact where it is a rounding of 1."""
+    """The learning rate divided by the scale, without rounding if that is 1."""
     if state.learning_rate is not None:
         seen = state.num_seen.real(_wide(state))
         return _rate(state, seen) / state.expansion.scale
@@ -173,12 +172,12 @@ def _unit(state: State) -> Scalar:
 
 
 def _wide(state: State) -> np.dtype:
-    """The type of a number of rounds: a half cannot hold a hundred thousand."""
+    """The dtype for numbers of rounds: float16 cannot hold 100,000."""
     return np.promote_types(state.regularization.dtype, jnp.float32)
 
 
 def _rate(state: State, seen: Scalar) -> Scalar:
-    """The learning rate, a number or a schedule, after so many rounds."""
+    """The learning rate, a number or a schedule, after `seen` rounds."""
     given = state.learning_rate
     if isinstance(given, Partial):
         return jnp.asarray(given(seen), state.regularization.dtype)
@@ -187,11 +186,11 @@ def _rate(state: State, seen: Scalar) -> Scalar:
 
 
 def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
-    """The logarithm of the product of `1 - eta_t lambda` over the rounds to come.
+    """The logarithm of the product of `1 - eta_t lambda` over the rounds ahead.
 
     With `eta_t = 1 / (lambda t)` the product of all `1 - 1/t` is `1/t`: the scale,
-    which starts at `1 / lambda`, is then the step size itself. It is computed from t
-    and not as that product, which would lose a block of rounds after the first 10^9.
+    which starts at `1 / lambda`, is then the step size itself. It is computed from t,
+    since the product would lose a block of rounds after the first 10^9.
     """
     seen = state.num_seen.real(_wide(state))
     if state.learning_rate is None:
@@ -208,10 +207,10 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
 
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:
-    """The coefficients, with a scale that is not small.
+    """Replaces the coefficients, with a scale that is not small.
 
-    Without a ball and a learning rate the scale is the step size, and stays as it is;
-    else it may have decayed far since the last update.
+    Without a ball and a learning rate, the scale is the step size and does not change.
+    Otherwise it may have decayed far since the last update.
     """
     ball, expansion = state.ball, state.expansion
     if ball is not None or state.learning_rate is not None:
@@ -224,7 +223,7 @@ def with_weights(state: State, root: Basis, weights: Weights) -> State:
 
 
 def restarted(state: State) -> State:
-    """The strategy, and the squared norm of the ball."""
+    """Restarts the strategy and recomputes the squared norm of the ball."""
     state = algorithm.restarted(state)
     if state.ball is None:
         return state
@@ -233,7 +232,7 @@ def restarted(state: State) -> State:
 
 
 def learner(name: str, init: Callable[Arguments, State]) -> Algorithm[Arguments, State]:
-    """The algorithm with this name and `init`."""
+    """A gradient descent algorithm with this name and `init`."""
     return Algorithm(
         name,
         init,

@@ -1,4 +1,4 @@
-"""Support vectors that are known before the stream."""
+"""Support vectors that are fixed before the stream."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,7 @@ from budgetjax.support_set import Expansion
 def given(
     where: str, kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
 ) -> tuple[Expansion, Span]:
-    """An empty expansion with these landmarks, coefficients 0, and their span.
+    """The expansion with these landmarks and coefficients 0, and their span.
 
     Args:
       where: the caller's name, for error messages.

@@ -1,4 +1,4 @@
-"""NORMA, gradient descent that forgets the oldest; see `init`."""
+"""NORMA, gradient descent that drops the oldest support vector; see `init`."""
 
 from collections.abc import Callable
 
@@ -27,12 +27,12 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> gradient_descent.State:
-    r"""NORMA: gradient descent at a constant rate, from which the oldest vector leaves.
+    r"""NORMA: gradient descent at a constant rate that drops the oldest support vector.
 
     Every round shrinks all coefficients by :math:`1 - \eta \lambda`, and an example
-    enters with :math:`-\eta \, \partial \ell / \partial f`, so a vector of age a weighs
-    :math:`(1 - \eta \lambda)^a` of what it did, and the oldest is the smallest. A model
-    that forgets follows a stream that drifts.
+    enters with :math:`-\eta \, \partial \ell / \partial f`, so a vector of age a keeps
+    a share :math:`(1 - \eta \lambda)^a` of its coefficient, and the oldest is the
+    smallest. A model that forgets can follow a drifting stream.
 
     Cost: O(B (d + C)) per example.
 
@@ -57,7 +57,7 @@ def init(
       https://doi.org/10.1109/TSP.2004.830991
 
     Differences from the paper: the margin of the loss is fixed (the paper's :math:`\nu`
-    trick adapts it), and there is no constant b beside the kernel expansion.
+    trick adapts it), and the model has no constant term b.
     """
     where = "norma.init"
     if learning_rate is None:

@@ -35,11 +35,11 @@ def init(
     r"""Online learning on Nyström features: the span of at most B landmarks.
 
     With landmarks Z and :math:`R^T R = K_{ZZ}^{-1}` the features are
-    :math:`p(x) = R \, k(Z, x)`, whose inner products are those of the projections onto
-    the landmarks' span, and every round makes one step of the optimiser on the loss of
-    :math:`W^T p(x_t)`. Examples with a gradient become landmarks, until there are B,
-    unless the landmarks before span them already: R is the inverse of a Cholesky
-    factor, so a landmark adds a feature and leaves the others as they are.
+    :math:`p(x) = R \, k(Z, x)`, whose inner products equal those of the projections
+    onto the span of the landmarks. Every round makes one step of the optimiser on the
+    loss of :math:`W^T p(x_t)`. An example with a nonzero gradient becomes a landmark,
+    until there are B, unless earlier landmarks nearly span it. R is the inverse of a
+    Cholesky factor, so a new landmark adds a feature and does not change the others.
 
     Cost: O(B (d + B + C)) per example.
 
@@ -49,13 +49,14 @@ def init(
       kernel: any positive definite kernel.
       budget: B, the maximum number of landmarks, which are its support vectors.
       loss: a function of `(scores, y)`, as for `budgetjax.sgd.init`.
-      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the program: give
-        the same one again, or loops are compiled again.
-      landmarks: shape `(m, num_features)` with m at most B, where they are known:
-        the centres of scikit-learn's `MiniBatchKMeans` are good ones. None takes them
-        from the stream.
-      tolerance: an example becomes a landmark if its distance from the span of the
-        others, squared, is above this part of k(x, x).
+      optimizer: from optax; None is `optax.sgd(0.2)`. It is part of the compiled
+        program: pass the same object each time, since a new one compiles the loops
+        again.
+      landmarks: fixed landmarks, shape `(m, num_features)` with m at most B, such as
+        the centres of scikit-learn's `MiniBatchKMeans`. None takes them from the
+        stream.
+      tolerance: an example becomes a landmark if its squared distance from the span of
+        the others is above this fraction of k(x, x).
 
     Returns:
       A model that scores 0 everywhere. Its support vectors are the landmarks.
@@ -74,10 +75,11 @@ def init(
       machines", for the features.
       https://papers.nips.cc/paper/1866-using-the-nystrom-method-to-speed-up-kernel-machines
 
-    Differences from the paper: any optimiser; the basis is a Cholesky factor's, which
-    the eigenvectors' is a rotation of, so learning on features starts with the first
-    landmark, not with the last; and nearly dependent landmarks are not taken. Landmarks
-    that are given have a ridge of 0.001 of the diagonal of their kernel matrix.
+    Differences from the paper: any optimiser; the basis comes from a Cholesky factor,
+    not from eigenvectors (one is a rotation of the other), so learning on features
+    starts with the first landmark, not with the last; nearly dependent landmarks are
+    skipped. The kernel matrix of landmarks passed by the caller has a ridge of 0.001 of
+    its diagonal.
     """
     where = "nystrom.init"
     sizes = num_features, budget, num_classes, capacity, dtype
@@ -105,7 +107,7 @@ def block(
     weights: Float[Array, " size"],
     axis: str | None,
 ) -> tuple[State, Float[Array, "size columns"]]:
-    """The examples in order; each may become a landmark, and is a step."""
+    """Takes one optimiser step per example, in order; each may become a landmark."""
     kernel, expansion = state.kernel, state.expansion
     squares = kernels.squared_norms(X)
     gram = kernel.gram(X, X, squares, squares)
@@ -127,7 +129,8 @@ def block(
             & (beyond > state.tolerance * selves[i])
         )
         slot = jnp.where(enters, expansion.num_active, NOWHERE)
-        # p(x) of one more landmark: what k(x_t, x) is beyond the others' features.
+        # The new feature: the part of k(x_t, x) outside the span of the other
+        # landmarks.
         length = jnp.sqrt(jnp.where(enters, beyond, 1))
 
         def added():
@@ -167,7 +170,7 @@ def basis(state: State) -> Float[Array, "rows rows"]:
 
 
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
-    """The landmarks and their features."""
+    """Replaces the landmarks and recomputes their features."""
     expansion = support_set.with_vectors(state.expansion, vectors)
     assert state.root is not None, "landmarks have a root, frequencies have none"
     root = span.moved(state.root, state.kernel, expansion).root

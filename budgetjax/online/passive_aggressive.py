@@ -21,10 +21,9 @@ class State(NamedTuple):
     """The state of a passive-aggressive learner.
 
     Attributes:
-      expansion: the support set; a coefficient is `tau y` until it is merged.
-      maintenance: the strategy, with what it remembers.
-      largest_step: the maximum of tau: C for PA-I, else the largest number.
-      damping: what is added to `k(x, x)`: 1 / (2 C) of PA-II, else 0.
+      expansion: the support set; a coefficient is `tau y` until maintenance changes it.
+      largest_step: the maximum of tau: C for PA-I, otherwise the largest finite number.
+      damping: the term added to `k(x, x)`: 1 / (2 C) for PA-II, otherwise 0.
       num_updates: rounds whose margin was below 1.
     """
 
@@ -57,22 +56,21 @@ def init(
 ) -> State:
     r"""Passive-aggressive learning on a budget: PA, PA-I and PA-II.
 
-    An example with a margin of at least 1 changes nothing; any other makes the smallest
-    change that gives it a margin of 1. With the loss
+    An example with a margin of at least 1 changes nothing. With the loss
     :math:`\ell_t = \max(0, 1 - y_t f_t(x_t))`, it enters with the coefficient
-    :math:`\tau_t y_t`, where
+    :math:`\tau_t y_t`, where :math:`\tau` is
 
-    * PA: :math:`\tau = \ell / k(x, x)`, the smallest change of the model that brings
-      the loss to 0;
-    * PA-I: :math:`\tau = \min(C, \ell / k(x, x))`, the minimum of
+    * PA: :math:`\ell / k(x, x)`, the smallest change of the model that brings the loss
+      to 0;
+    * PA-I: :math:`\min(C, \ell / k(x, x))`, the minimizer of
       :math:`\frac12 \|w - w_t\|^2 + C \ell`;
-    * PA-II: :math:`\tau = \ell / (k(x, x) + \frac{1}{2C})`, that of
+    * PA-II: :math:`\ell / (k(x, x) + \frac{1}{2C})`, the minimizer of
       :math:`\frac12 \|w - w_t\|^2 + C \ell^2`.
 
     With more classes the margin is :math:`f^{(y)} - f^{(r)}` with the best other class
     r, the coefficients are :math:`+\tau` and :math:`-\tau` in columns y and r, and
-    :math:`k(x, x)` counts twice. If that makes B + 1 vectors, ``maintenance`` makes
-    them B. The joint updates of Wang and Vucetic are strategies here:
+    :math:`k(x, x)` counts twice. If there are now B + 1 vectors, ``maintenance``
+    reduces them to B. The joint updates of Wang and Vucetic are strategies here:
     `ProjectOntoNewcomer` is BPA-S, `ProjectOntoNearest` BPA-NN, and
     ``Project(best=True)`` BPA-P.
 
@@ -82,7 +80,7 @@ def init(
       kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
         dtype: as in every `init`; see `budgetjax.Algorithm`.
       variant: "PA", "PA-I" or "PA-II".
-      penalty: C, a positive number; without effect on "PA".
+      penalty: C, a positive number; "PA" does not use it.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -127,7 +125,7 @@ def update(
     """The example enters with tau; the strategy makes room for it."""
     columns = 1 if score.shape[0] == 1 else 2
     curvature = columns * newcomer.kernel_self + state.damping
-    # A kernel may be 0 at x: then no coefficient changes the margin.
+    # If the kernel is 0 at x, no coefficient changes the margin.
     step = (1 - losses.margin(score, y)) / jnp.where(curvature > 0, curvature, 1)
     tau = jnp.minimum(state.largest_step, jnp.where(curvature > 0, step, 0))
     direction = newcomer.weight * tau * losses.direction(score, y)

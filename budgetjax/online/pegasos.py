@@ -38,12 +38,12 @@ def init(
     2. If the margin of the old model was below 1, :math:`x_t` enters with
        :math:`\eta_t y_t`, or :math:`+\eta_t` in column :math:`y_t` and
        :math:`-\eta_t` in column :math:`r_t`.
-    3. If that makes B + 1 vectors, ``maintenance`` makes them B.
+    3. If there are now B + 1 vectors, ``maintenance`` reduces them to B.
     4. With ``project_to_ball``, :math:`w` is scaled into
        :math:`\|w\| \le 1 / \sqrt\lambda`.
 
     Cost: O(B (d + C)) per example; a margin below 1 adds the cost of the maintenance,
-    and the ball two to four kernel rows.
+    and the ball adds two to four kernel rows.
 
     Args:
       kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
@@ -66,9 +66,9 @@ def init(
       Shalev-Shwartz, Singer and Srebro (2007), "Pegasos: primal estimated sub-gradient
       solver for SVM", for the binary case. https://doi.org/10.1145/1273496.1273598
 
-    Differences from the papers: decay is kept in one scalar and a coefficient is never
-    multiplied, so that equal coefficients stay equal and ties go to the oldest. The
-    projection onto the ball is off unless asked for.
+    Differences from the papers: decay is kept in one scalar and coefficients are never
+    multiplied, so equal coefficients stay equal and ties go to the oldest. The
+    projection onto the ball is off by default.
     """
     where = "pegasos.init"
     sizes = num_features, budget, num_classes, capacity, dtype

@@ -21,9 +21,8 @@ class State(NamedTuple):
 
     Attributes:
       expansion: the support set; coefficients are `y`, or +1 and -1 in two columns.
-      maintenance: the strategy, with what it remembers.
       margin: the beta of the Margin Perceptron.
-      num_updates: rounds that changed the model, or, unbudgeted, would have.
+      num_updates: rounds that changed the model; if unbudgeted, also refused examples.
     """
 
     algorithm: Name
@@ -58,10 +57,10 @@ def init(
     inserts :math:`x_t` with the coefficient :math:`y_t`. With C > 2 classes the margin
     is :math:`f^{(y)} - f^{(r)}`, where :math:`r = \arg\max_{i \neq y} f^{(i)}`, and the
     coefficients are +1 in column :math:`y_t` and -1 in column :math:`r_t`. If the
-    budget is full, ``maintenance`` says which support vector leaves:
+    budget is full, ``maintenance`` decides which support vector leaves:
 
-    * None: `Merge`, or `Project` where the kernel is not Gaussian.
-    * `Unbudgeted`: none. The example is refused and counted in
+    * None: `Merge`, or `Project` if the kernel is not Gaussian.
+    * `Unbudgeted`: none leaves. The example is refused and counted in
       ``state.maintenance.num_refused``; `budgetjax.run` raises after the stream.
     * `RemoveOldest`: the remove-oldest Perceptron.
     * `RemoveRandom`: the Randomized Budget Perceptron.
@@ -72,8 +71,8 @@ def init(
 
     Args:
       kernel, num_features, budget, num_classes, maintenance, average, seed, capacity,
-        dtype: as in every `init`; see `budgetjax.Algorithm`. With `average` it is the
-        averaged Perceptron: a bound on its mistakes becomes one on the risk.
+        dtype: as in every `init`; see `budgetjax.Algorithm`. With `average` this is the
+        averaged Perceptron, for which a mistake bound becomes a bound on the risk.
       margin: beta, at least 0; 0 updates on mistakes only.
 
     Example:
@@ -96,8 +95,8 @@ def init(
       Freund and Schapire (1999), "Large margin classification using the Perceptron
       algorithm", for the average. https://doi.org/10.1023/A:1007662407062
 
-    Differences from the papers: none in the binary case; the multi-class update is that
-    of multi-class Pegasos without its decay.
+    Differences from the papers: none in the binary case; the multi-class update is the
+    one of multi-class Pegasos, without decay.
     """
     where = "perceptron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
@@ -110,7 +109,7 @@ def init(
 
 
 def violates(state: State, score: Score, y: Label) -> Flag:
-    """True on a margin of at most beta."""
+    """True if the margin is at most beta."""
     return losses.margin(score, y) <= state.margin
 
 

@@ -52,11 +52,11 @@ def init(
     capacity: int | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> State:
-    r"""Projectron and Projectron++: mistakes near the support vectors are projected.
+    r"""Projectron and Projectron++, which project mistakes onto the support vectors.
 
     Round t, with the kernel matrix K of the support vectors, :math:`k_t` the kernel row
     of :math:`x_t`, and the projection :math:`d = K^{-1} k_t` of :math:`\phi(x_t)` onto
-    their span, at the distance :math:`\delta`:
+    their span, and its distance :math:`\delta`:
 
     1. On a mistake, :math:`y_t f_t(x_t) \le 0`: if :math:`\delta \le \eta`
        (``threshold``), or the budget is full, the coefficients change by
@@ -76,10 +76,10 @@ def init(
       num_features, num_classes, capacity, dtype: as in every `init`; see
         `budgetjax.Algorithm`.
       kernel: any positive definite kernel.
-      budget: B, the maximum number of support vectors, none of which ever leaves.
+      budget: B, the maximum number of support vectors; they never leave.
       threshold: eta, at least 0, in units of :math:`\sqrt{k(x, x)}`. With 0 the model
         is the Perceptron until the budget is full, and makes no margin updates.
-      margin_updates: also learn where the margin is too small.
+      margin_updates: also learn from correct predictions whose margin is below 1.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -95,7 +95,7 @@ def init(
 
     Differences from the paper: the budget; and K has a ridge of 0.001 of its diagonal
     (see `budgetjax/online/span.py`), so :math:`\delta` is the distance to the
-    projection that is made, which is larger than the least one, by about 0.001 for a
+    regularized projection. It is larger than the exact distance, by about 0.001 for a
     duplicate.
     """
     where = "projectron.init"

@@ -1,4 +1,4 @@
-"""Algorithms by name: what estimators, refits, model files and commands go by."""
+"""Algorithms by name, for estimators, refits, model files and commands."""
 
 import importlib
 from typing import Any
@@ -12,15 +12,15 @@ _registered: dict[str, Algorithm] = {}
 
 
 def register(algorithm: Algorithm) -> None:
-    """Makes an algorithm of your own known by its name, to `refit` and estimators.
+    """Registers your own algorithm by its name, for `refit` and the estimators.
 
-    Model files know its states too, if `init` is annotated with what it returns.
+    Model files can hold its states too, if `init` has a return annotation.
 
     Args:
-      algorithm: a record whose name is none of this package's.
+      algorithm: a record whose name no algorithm of this package has.
 
     Raises:
-      ValueError: if it is no `Algorithm`, or the name is taken.
+      ValueError: if it is not an `Algorithm`, or the name is taken.
 
     Example:
       >>> import budgetjax as bj

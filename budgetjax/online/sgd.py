@@ -37,27 +37,26 @@ def init(
     1. All coefficients shrink by :math:`\max(0, 1 - \eta_t \lambda)`.
     2. Where the loss has a gradient, :math:`x_t` enters with the coefficients
        :math:`-\eta_t \, \partial \ell / \partial f`, one per column.
-    3. If that makes B + 1 vectors, ``maintenance`` makes them B.
+    3. If there are now B + 1 vectors, ``maintenance`` reduces them to B.
 
-    A loss of your own whose targets are labels says so by
-    `budgetjax.losses.of_labels`.
+    If your own loss takes labels, mark it with `budgetjax.losses.of_labels`.
 
-    Cost: O(B (d + C)) per example; a gradient adds the cost of the maintenance, which
-    under a squared loss is in every round.
+    Cost: O(B (d + C)) per example; a nonzero gradient adds the cost of the maintenance,
+    which a squared loss pays in every round.
 
     Args:
       kernel, num_features, budget, num_classes, num_outputs, maintenance, average,
         seed, capacity, dtype: as in every `init`; see `budgetjax.Algorithm`.
       loss: a function of `(scores, y)`, differentiable in the scores, which have shape
-        `(C,)` for more than two classes and `()` else: from `optax.losses`,
+        `(C,)` for more than two classes and `()` otherwise: from `optax.losses`,
         `budgetjax.losses`, or your own. With several real outputs, scores and targets
-        have shape `(num_outputs,)`, and its values are summed. It is part of the
-        program: give the same function again, not a new `lambda`, or loops are compiled
-        again. Numbers that may change go into a `jax.tree_util.Partial`. None is the
-        hinge, or the squared error for real targets.
+        have shape `(num_outputs,)`, and the values of the loss are summed. The loss is
+        part of the compiled program: pass the same function each time, since a new
+        `lambda` compiles the loops again. Put numbers that may change into a
+        `jax.tree_util.Partial`. None is the hinge loss, or the squared error for real
+        targets.
       learning_rate: eta, a positive number, or an optax schedule: a function of the
-        number of rounds before this one, which comes as a float. None is 1, or 0.3
-        for real targets.
+        number of rounds before this one, a float. None is 1, or 0.3 for real targets.
       regularization: lambda, at least 0.
 
     Example:

@@ -1,24 +1,25 @@
 r"""The span of the support vectors: projections onto it, kept up to date.
 
-With the kernel matrix `K` of the support vectors, which has a ridge, the projection of
-`phi(x)` onto their span has the coefficients `K^-1 k(x)`. What is kept across rounds is
-a square root of that inverse, any matrix `R` with `R K R^T = I`: then `K^-1 = R^T R`,
-and `R k(x)` are the coordinates of the projection in an orthonormal basis.
+With the kernel matrix `K` of the support vectors, including a ridge, the projection of
+`phi(x)` onto their span has the coefficients `K^-1 k(x)`. A square root of that inverse
+is kept across rounds: any matrix `R` with `R K R^T = I`: then `K^-1 = R^T R`, and
+`R k(x)` are the coordinates of the projection in an orthonormal basis.
 
-One vector replaced by another is one change of rank one, `R + u z^T`: the unit vector
-`u` along column `p` of `R` is the direction of the span that only the leaving vector
-`p` reaches, and takes up the new one. O(B^2), and no factor is triangular, so none is
-rotated back.
+Replacing one vector by another is a rank-one change, `R + u z^T`: the unit vector `u`
+along column `p` of `R` is the direction of the span that only the leaving vector `p`
+reaches, and it takes up the new vector. The change costs O(B^2), and since no factor is
+triangular, none must be rotated back.
 
 The eigenvalues of a kernel matrix fall below the precision of float32. Three things
 keep `R` accurate, however long the stream:
 
-- The ridge bounds the condition number of `K` by `B / ridge`, also with duplicates.
-  That of `R` is its square root only, and `R^T R` is positive whatever was rounded.
-- `K` is kept too, and with every change the new direction of `R` is made orthonormal to
-  the others under `K` again, and one more row in turn: an error is forgotten after B
+- The ridge bounds the condition number of `K` by `B / ridge`, also with duplicates. The
+  condition number of `R` is only the square root of that, and `R^T R` is positive
+  semidefinite despite rounding.
+- `K` is kept too. Every change makes the new direction of `R`, and one more row in
+  turn, orthonormal to the others under `K` again, so an error disappears after B
   changes.
-- A solution that becomes coefficients is refined once by its residual.
+- One step of iterative refinement improves a solution that becomes coefficients.
 """
 
 from typing import Any, NamedTuple
@@ -34,9 +35,9 @@ from budgetjax.support_set import NOWHERE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
-# The least eigenvalue that is no rounding, relative to the largest.
+# Eigenvalues below this, relative to the largest, are rounding errors.
 SMALLEST = 1e-6
-# By how much the ridge grows where it is too small.
+# The factor by which the ridge grows while it is too small.
 LARGER = 10.0
 
 
@@ -44,11 +45,12 @@ class Span(NamedTuple):
     """The kernel matrix of the support vectors and a root of its inverse.
 
     Attributes:
-      gram: `K + RIDGE diag(K)`, shape `(rows, rows)`, arbitrary where a slot is free.
-      selves: the diagonal of `gram` where a slot is active, shape `(rows,)`: a compiler
-        that reads it there, and then writes to the matrix, copies the matrix.
+      gram: `K + RIDGE diag(K)`, shape `(rows, rows)`, arbitrary for free slots.
+      selves: the diagonal of `gram` for active slots, shape `(rows,)`. It is stored
+        apart because reading it from the matrix before a write makes the compiler copy
+        the matrix.
       root: `R`, shape `(rows, rows)`, zero in the rows and columns of free slots.
-      turn: how many changes there were: which row is made orthonormal next.
+      turn: the number of changes, which picks the row to be orthonormalised next.
     """
 
     gram: PerPair
@@ -58,7 +60,7 @@ class Span(NamedTuple):
 
 
 def empty(where: str, rows: int, dtype) -> Span:
-    """The span of no vectors; `where` names the caller if it is too large."""
+    """The span of no vectors; `where` is the caller's name, for error messages."""
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
     checks.check_memory(where, rows - 1, (matrix, matrix))
     gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
@@ -68,7 +70,7 @@ def empty(where: str, rows: int, dtype) -> Span:
 def of(kernel: Kernel, expansion: Expansion) -> Span:
     """The span of these support vectors; O(B^2 (d + B)).
 
-    The root is the inverse of a Cholesky factor, and not finite where there is none.
+    The root is the inverse of a Cholesky factor, and not finite if there is none.
     """
     mask = expansion.mask
     gram, factor = factored(support_set.gram(kernel, expansion), mask)
@@ -81,10 +83,10 @@ def of(kernel: Kernel, expansion: Expansion) -> Span:
 def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     """The kernel matrix with its ridge, and its lower Cholesky factor; O(B^3).
 
-    The squares of data far from 0 are rounded, and their kernel matrix may have
-    negative eigenvalues in float32: the ridge grows until there is a factor. It is not
-    finite where none is found: where a kernel is 0 at all vectors, or not positive
-    definite. The factor is that of the rows in the mask, and of the unit matrix.
+    For data far from 0, rounded squared norms may give the kernel matrix negative
+    eigenvalues in float32, so the ridge grows until a factor exists. If none is found
+    (the kernel is 0 at all vectors, or not positive definite), the factor is not
+    finite. Rows outside the mask are those of the unit matrix.
     """
     diagonal = jnp.diagonal(gram)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
@@ -93,7 +95,7 @@ def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
         ridge, *_ = carry
         first = ridge == 0
         ridge = jnp.where(first, RIDGE, ridge * LARGER)
-        # What is needed then is of the size of a rounding, not of a vector's own.
+        # A larger ridge has to exceed the rounding error, not a vector's own norm.
         extra = jnp.where(first, diagonal, jnp.max(diagonal))
         ridged = gram + ridge * jnp.diag(extra)
         both = mask[:, None] & mask[None]
@@ -110,16 +112,16 @@ def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
 
 
 def moved(root: PerPair, kernel: Kernel, expansion: Expansion) -> Span:
-    """The span of moved vectors, in a basis near to the old; O(B^2 (d + B)).
+    """The span of moved vectors, in a basis close to the old one; O(B^2 (d + B)).
 
-    The root is `(R K R^T)^(-1/2) R` with the old root R, so what refers to the basis,
-    as weights and a covariance, may stay as it is.
+    The root is `(R K R^T)^(-1/2) R` with the old root R, so values in terms of the
+    basis, such as weights or a covariance, need not change.
     """
     gram = of(kernel, expansion).gram
     mask = expansion.mask
     free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
     w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
-    # A kernel that is not positive definite, or what rounding has left of one.
+    # The kernel, or its rounded matrix, may not be positive definite.
     w = jnp.maximum(w, SMALLEST * w[-1])
     turn = _times(V / jnp.sqrt(w)[None], V.T)
     kept = mask[:, None] & mask[None]
@@ -130,7 +132,7 @@ def moved(root: PerPair, kernel: Kernel, expansion: Expansion) -> Span:
 def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
     """The state of a learner with these vectors and their span.
 
-    What refers to the basis, as a covariance, refers to one near to the old.
+    The new basis is close to the old one, so a covariance in terms of it is kept.
     """
     expansion = support_set.with_vectors(state.expansion, vectors)
     basis = moved(state.span.root, state.kernel, expansion)
@@ -142,12 +144,12 @@ def _times(left: Array, right: Array) -> Array:
 
 
 def solve(span: Span, kernel_row: PerRow) -> PerRow:
-    """The coefficients of the projection of `phi(x)`, 0 where free; O(B^2)."""
+    """The coefficients of the projection of `phi(x)`, 0 for free slots; O(B^2)."""
     return _times(_times(span.root, kernel_row), span.root)
 
 
 def refined(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> PerRow:
-    """The solution, closer by its residual; O(B^2)."""
+    """The solution after one step of iterative refinement; O(B^2)."""
     residual = kernel_row - _times(span.gram, solution)
     return solution + solve(span, jnp.where(mask, residual, 0))
 
@@ -155,7 +157,7 @@ def refined(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> Per
 def beyond(kernel_row: PerRow, kernel_self: Scalar, solution: PerRow) -> Scalar:
     """The squared distance of `phi(x)` from the span, with the ridge.
 
-    At least what the ridge alone leaves, and not 0 where a kernel is 0 at `x`.
+    It is at least the part due to the ridge, and not 0 even if the kernel is 0 at `x`.
     """
     inside = jnp.dot(kernel_row, solution, precision="highest")
     floor = jnp.maximum(RIDGE * kernel_self, jnp.finfo(inside.dtype).tiny)
@@ -166,7 +168,7 @@ class Leaving(NamedTuple):
     """A vector that leaves.
 
     Attributes:
-      direction: `u`, shape `(rows,)`: of a free slot, the slot's own.
+      direction: `u`, shape `(rows,)`; the unit vector of the slot if it is free.
       reach: `u^T R`, shape `(rows,)`, 0 for a free slot.
       pivot: the square root of the inverse's diagonal entry, 0 for a free slot.
     """
@@ -177,7 +179,7 @@ class Leaving(NamedTuple):
 
 
 def leaving(span: Span, slot: Index) -> Leaving:
-    """The vector in a slot, about to leave; O(B^2)."""
+    """The vector in a slot that is about to leave; O(B^2)."""
     column = span.root[:, slot]
     pivot = jnp.sqrt(jnp.sum(column * column))
     free = (jnp.arange(column.shape[0], dtype=jnp.int32) == slot).astype(column.dtype)
@@ -194,22 +196,21 @@ def replaced(
     kernel_self: Scalar,
     num_active: Index,
 ) -> Span:
-    """The span with a newcomer in a slot, free or not; O(B^2).
+    """The span with a newcomer in a slot, which may be free; O(B^2).
 
-    Two directions of `R` are made orthonormal under `K` again. One is the newcomer's:
-    dividing what is beyond the span by its small length has magnified the errors of
-    all. The other is a row, in turn. With `E = R K R^T - I`, a direction `u`, of length
-    1, loses its parts along the others, `E u`, and its own is scaled away to first
-    order.
+    Two directions of `R` are made orthonormal under `K` again. One is the newcomer's,
+    since the division by its small distance from the span has magnified all errors. The
+    other is one row, in turn. With `E = R K R^T - I`, a unit direction `u` loses its
+    components along the others, `E u`, and its own length is corrected to first order.
 
     Args:
       span: the span before.
-      slot: where the newcomer goes. `NOWHERE` leaves the vectors as they are.
-      gone: what is in the slot, of `leaving`.
-      solution: the newcomer's projection onto the span before.
-      kernel_row: `k(x_j, x)` of the newcomer, 0 where free.
+      slot: the newcomer's slot. `NOWHERE` leaves the vectors unchanged.
+      gone: the vector in the slot, from `leaving`.
+      solution: the newcomer's projection onto the old span.
+      kernel_row: `k(x_j, x)` of the newcomer, 0 for free slots.
       kernel_self: `k(x, x)`.
-      num_active: how many vectors there are.
+      num_active: the number of vectors.
     """
     here, _, others = _apart(slot, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
@@ -217,8 +218,8 @@ def replaced(
     selves = jnp.where(here, (1 + RIDGE) * kernel_self, span.selves)
     gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
 
-    # The root with the newcomer is S + u z^T, S that without column `slot`. The matrix
-    # itself is read and written once, at the end.
+    # The root with the newcomer is S + u z^T, where S is the root without column
+    # `slot`. The matrix itself is read and written once, at the end.
     entered = slot != NOWHERE
     u, stays = gone.direction, jnp.where(here, 0, gone.reach)
     own = bounded(selves, left * jnp.where(here, 1, -others))
@@ -227,14 +228,14 @@ def replaced(
     i = turn % jnp.maximum(num_active, 1)
     row = jnp.where(here, 0, span.root[i]) + u[i] * z
     first = stays + jnp.sum(u * u) * z
-    # Orthogonal to the first, or what both reach would be taken out twice.
+    # Orthogonal to the first, or the part that both reach would be removed twice.
     other = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
     length = jnp.sqrt(jnp.sum(other * other))
     length = jnp.where(length > 0.1, length, jnp.inf)
     both = jnp.stack([u, other / length])
     reach = jnp.stack([first, (row - u[i] * first) / length])
 
-    # Pairs of rows, never of columns, which a CPU multiplies eight times slower.
+    # Pairs of rows: a CPU multiplies pairs of columns eight times more slowly.
     image = _times(reach, gram)
     away = jnp.where(here[None], 0, image)
     errors = jnp.stack([_times(span.root, away[0]), _times(span.root, away[1])])
@@ -251,27 +252,27 @@ def replaced(
 def with_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
     """`matrix + u v^T + ...` for pairs u, v; O(B^2).
 
-    The vectors are computed before, and not anew for every element, as a compiler might
-    that fuses all; and the products are added to the matrix at once, which takes a
-    third of the time that one after the other takes on a CPU.
+    The barrier computes the vectors first; a compiler that fuses everything might
+    recompute them for every element. All products are added to the matrix at once,
+    which on a CPU takes a third of the time of adding one after the other.
     """
     pairs = jax.lax.optimization_barrier(pairs)
     return matrix + sum(u[:, None] * v[None] for u, v in pairs)
 
 
 def bounded(selves: PerRow, z: Float[Array, "*n rows"]) -> Float[Array, "*n rows"]:
-    """Coefficients of a vector of length 1, no larger than the ridge lets them be.
+    """Coefficients of a vector of length 1, within the bound that the ridge implies.
 
-    With `z K z^T = 1` the ridge of K, a part of the diagonal `selves`, alone gives them
-    a largest size. A kernel matrix that rounding has made not positive would let them
-    grow for ever.
+    With `z K z^T = 1`, the ridge of K, a fraction of the diagonal `selves`, bounds
+    them. If rounding made the kernel matrix indefinite, they would otherwise grow
+    without bound.
     """
     squares = _times(z * z, selves)[..., None]
     return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
 
 
 def _apart(slot: Index, gone: Leaving, solution: PerRow) -> tuple[Mask, Scalar, PerRow]:
-    """Where the slot is, what is along `u`, and the projection onto all others."""
+    """The slot's mask, the component along `u`, and the projection onto all others."""
     here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
     own = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
@@ -287,8 +288,8 @@ def cosine(
 ) -> Scalar:
     """The cosine of the angle between `u` before and after the newcomer enters; O(B).
 
-    The projection from the old span onto the new one shortens `u` by it, and leaves
-    all directions orthogonal to `u` alone. 0 if the slot was free.
+    The projection from the old span onto the new one shortens `u` by this factor, and
+    does not change directions orthogonal to `u`. It is 0 if the slot was free.
     """
     here, own, others = _apart(slot, gone, solution)
     kernel_row = jnp.where(here, 0, kernel_row)
@@ -298,15 +299,15 @@ def cosine(
 def shares(slot: Index, gone: Leaving, solution: PerRow, beyond: Scalar) -> PerRow:
     """The projection of the vector that leaves a slot onto all others; O(B).
 
-    The newcomer is one of them: its share stands in the slot. In the inverse of the
-    kernel matrix of all, a bordered matrix, it is the column of the one that leaves, by
-    its diagonal entry.
+    The newcomer is one of them, and its share is in the slot. The projection is the
+    column of the leaving vector in the inverse of the bordered kernel matrix of all
+    vectors, divided by the diagonal entry.
 
     Args:
-      slot: of the one that leaves; what is given for a free slot is arbitrary.
-      gone: what is in the slot, of `leaving`.
-      solution: the newcomer's projection onto the span before.
-      beyond: what that projection leaves, of `beyond`.
+      slot: the slot of the leaving vector; the result is arbitrary for a free slot.
+      gone: the vector in the slot, from `leaving`.
+      solution: the newcomer's projection onto the old span.
+      beyond: the squared distance of the newcomer from that span, from `beyond`.
     """
     here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     column = gone.reach * gone.pivot + solution * (solution[slot] / beyond)
@@ -317,7 +318,7 @@ def shares(slot: Index, gone: Leaving, solution: PerRow, beyond: Scalar) -> PerR
 def crossed(
     matrix: PerPair, slot: Index | int, row: PerRow, diagonal: Scalar
 ) -> PerPair:
-    """A symmetric matrix with one row and column set; `NOWHERE` is the spare one."""
+    """A symmetric matrix with one row and column set; `NOWHERE` sets the spare one."""
     index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
     row = row.at[index].set(diagonal)
     matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)

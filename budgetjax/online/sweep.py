@@ -1,4 +1,4 @@
-"""Many models at once on one stream, and the grid they come from."""
+"""Many models on one stream, and grids of hyperparameters."""
 
 import functools
 import html
@@ -28,8 +28,8 @@ class Sweep(NamedTuple):
     Attributes:
       states: the final states, stacked along their first axis.
       rounds: examples seen at each point of the curves, shape `(points,)`.
-      errors: the progressive error of every model, mistakes so far by examples so far,
-        or for regressors the mean squared error, shape `(models, points)`.
+      errors: the progressive error of every model, shape `(models, points)`: the rate
+        of mistakes so far, or for regressors the mean squared error so far.
     """
 
     states: Any
@@ -54,21 +54,21 @@ def sweep(
     devices: Sequence[Any] | None = None,
     block_size: int | None = None,
 ) -> Sweep:
-    """Feeds one stream to many models, each as if it were alone.
+    """Feeds one stream to many models, which learn independently.
 
-    Scores are not kept: memory is that of the models and of one model's block.
+    Scores are not kept: the memory is that of the models and their blocks.
 
-    The models of a device run side by side, in lockstep from violation to violation, or
-    on a CPU, where each keeps a matrix over pairs of support vectors, one after the
-    other. Side by side was as fast or faster for all others: for 64 models with budgets
-    of 100 on ijcnn1 and two CPU cores 0.26 and 0.84 microseconds per model and example,
-    removing and merging; one after the other 0.39 and 0.84; models run singly 0.70 and
-    1.45 (`python benchmarks/speed.py --sweep`). Matrices leave the cache: six models
-    that project, with budgets of 500 on letter, took 19 seconds side by side, 10 one
-    after the other.
+    The models of a device run side by side, in lockstep from violation to violation. On
+    a CPU, models that keep a matrix over pairs of support vectors run one after the
+    other, since together the matrices do not fit the cache: six models that project,
+    with budgets of 500 on letter, took 19 seconds side by side and 10 in turn. For all
+    others, side by side was at least as fast: 64 models with budgets of 100 on ijcnn1
+    and two CPU cores took 0.26 (removal) and 0.84 (merging) microseconds per model and
+    example side by side, 0.39 and 0.84 in turn, and 0.70 and 1.45 in separate calls of
+    `run` (`python benchmarks/speed.py --sweep`).
 
-    To use the cores of a CPU, give JAX one device per core before anything else is done
-    with it: `jax.config.update("jax_num_cpu_devices", cores)`.
+    To use all cores of a CPU, give JAX one device per core before its first use:
+    `jax.config.update("jax_num_cpu_devices", cores)`.
 
     Args:
       algorithm: for example `budgetjax.pegasos`.
@@ -76,9 +76,9 @@ def sweep(
       X: examples, shape `(n, num_features)`, n at least 1.
       y: labels, shape `(n,)`.
       weight: shape `(n,)`, as for `budgetjax.run`.
-      devices: the models are spread over these; None takes all of the backend, those of
-        other processes too. Every process then gives the same states and rows, and gets
-        the results of all models.
+      devices: the devices that share the models; None takes all devices of the backend,
+        including those of other processes. Every process must then pass the same states
+        and rows, and gets the results of all models.
       block_size: as for `budgetjax.run`; a point of the curve is the end of a block.
 
     Returns:
@@ -116,14 +116,15 @@ def sweep(
     chosen = tuple(jax.devices() if devices is None else devices)[:models]
     if not chosen:
         raise ValueError("sweep: devices must not be empty, got ()")
-    # Every device takes as many models; the last one is repeated to fill them.
+    # Every device takes the same number of models; copies of the last one fill the
+    # rest.
     spare = -models % len(chosen)
     index = np.minimum(np.arange(models + spare), models - 1)
     padded = jax.tree.map(lambda leaf: leaf[index], states) if spare else states
     given = (padded, X, y, weights)
     shared = any(device.process_index != jax.process_index() for device in chosen)
     if shared:
-        # Values that all processes have, and not arrays of one of them.
+        # Host values, which all processes have, not arrays of one process.
         given = jax.device_get(given)
     found = _sharded(algorithm, chosen, side_by_side(states), size, *given)
     if shared:
@@ -149,7 +150,7 @@ def sweep(
 
 
 def side_by_side(states: Any) -> bool:
-    """Whether models run at the same time: not where matrices would leave the cache."""
+    """Whether models run side by side: not if their matrices overflow the cache."""
     rows = states.expansion.vectors.shape[1]
     pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
     return not (pairs and jax.default_backend() == "cpu")
@@ -161,7 +162,7 @@ def _sharded(algorithm, devices, together, size, states, X, y, weights):
 
     def local(states, X, y, weights):
         def learn(state):
-            # Without an axis to agree over, every model has a loop of its own.
+            # Without an axis to agree over, every model has its own loop.
             axis = MODELS if together else None
             return engine.learn(algorithm, state, X, y, weights, size, axis)
 
@@ -180,7 +181,7 @@ def _sharded(algorithm, devices, together, size, states, X, y, weights):
 
 
 class Grid(NamedTuple):
-    """Every combination of some hyperparameters, one per model.
+    """Every combination of hyperparameter values, one per model.
 
     Attributes:
       names: the names of the hyperparameters.
@@ -194,11 +195,12 @@ class Grid(NamedTuple):
         """Stacked states: `jax.vmap` of `init`, which takes the names as keywords.
 
         Raises:
-          ValueError: what `init` raises for a value, which `jax.vmap` alone would hide;
-            or if the models together are larger than the memory.
+          ValueError: if `init` raises it for a value, which `jax.vmap` alone would
+            hide, or if the models do not fit into memory.
         """
         one: Any = ()
-        # What `init` checks are ranges: their ends tell, and a NaN is found as either.
+        # `init` checks ranges, so the ends of each axis suffice; a NaN counts as an
+        # end.
         ends = [(np.argmin(column), np.argmax(column)) for column in self.columns]
         for i in np.unique(ends):
             known = {
@@ -214,7 +216,7 @@ class Grid(NamedTuple):
         )(*self.columns)
 
     def table(self, **results: Any) -> "Table":
-        """The grid beside results of its models, least first by the first result.
+        """The grid with results of its models, in ascending order of the first result.
 
         Args:
           **results: arrays of shape `(models,)`, for example `error=result.error`.
@@ -235,16 +237,16 @@ class Grid(NamedTuple):
 
 
 def _plain(column: Shaped[np.ndarray, " models"]) -> list[Any]:
-    """Python's numbers, a float32 with the digits that it prints."""
+    """Python numbers; a float32 keeps the digits that it prints."""
     if column.dtype == np.float32:
         return [float(str(value)) for value in column]
     return column.tolist()
 
 
 class Table(NamedTuple):
-    """Named columns; it prints aligned.
+    """A table of named columns, which prints aligned.
 
-    `pandas.DataFrame(table.rows, columns=table.names)` makes it a frame.
+    `pandas.DataFrame(table.rows, columns=table.names)` converts it to a data frame.
 
     Attributes:
       names: one per column.
@@ -265,7 +267,7 @@ class Table(NamedTuple):
         )
 
     def _repr_html_(self) -> str:
-        """The table as notebooks show it."""
+        """The table in HTML, for notebooks."""
         lines = [("th", self.names), *(("td", map(_shown, row)) for row in self.rows)]
         cells = (
             "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in line)
@@ -279,13 +281,10 @@ def _shown(value: Any) -> str:
 
 
 def grid(**axes: Any) -> Grid:
-    """Every combination of the values of some hyperparameters.
+    """Every combination of the values of the given hyperparameters.
 
     Args:
       **axes: for example `gamma=[0.1, 1.0], budget=[50, 100]`; the last varies fastest.
-
-    Raises:
-      ValueError: if there is no axis, or one is empty or not a list of numbers.
     """
     if not axes:
         raise ValueError("grid: at least one axis is needed, got none")

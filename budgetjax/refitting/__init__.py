@@ -1,1 +1,1 @@
-"""The coefficients of chosen support vectors, solved anew; and the vectors moved."""
+"""Recomputes the coefficients of support vectors, and moves the vectors."""

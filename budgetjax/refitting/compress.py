@@ -1,4 +1,4 @@
-"""Fewer support vectors for a trained model: the reduced set; see `compress`."""
+"""Reduced sets: fewer support vectors for a trained model; see `compress`."""
 
 import functools
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.moving_vectors import unit_of
 from budgetjax.scaling import Scaling
 
-# A vector whose part outside the span of the others is below this share of it is in it.
+# A vector is in the span of others if its squared residual is below this fraction.
 IN_SPAN = 1e-5
-# What is added to the diagonal of a kernel matrix, as a part of its largest number.
+# The ridge of a kernel matrix, as a fraction of its largest diagonal entry.
 RIDGE = 1e-5
 # The first rate of Adam, for vectors in units of the deviation of their features; it
 # falls to 0 along a cosine.
@@ -28,35 +28,35 @@ RATE = 0.03
 def compress(
     model: Any, budget: int, *, steps: int = 200, progress: bool = False
 ) -> KernelModel | Labelled:
-    r"""A model of few support vectors that is near a model of many.
+    r"""A model with few support vectors that approximates a model with many.
 
     Minimises :math:`\|f - g\|^2` in the kernel's space over functions g of B support
-    vectors, without looking at data. First B of the vectors of f are chosen, each the
-    one that takes most from what is left; then gradient steps move all B at once. The
-    coefficients are those of the projection of f onto the span throughout.
+    vectors, without data. First, B vectors of f are chosen greedily, each with the
+    largest reduction of the residual; then gradient steps move all B together. The
+    coefficients always are those of the projection of f onto the span.
 
-    It needs no data, so it is for models whose examples are gone, and for those that
-    others have trained. With 200 vectors in place of the 2,879, 1,321 and 1,580 of an
-    `SVC` it decided letter, usps and ijcnn1 1.3, 0.2 and 0.1 points worse.
+    It needs no data, so it works for models whose examples are gone or that others
+    trained. With 200 vectors in place of the 2,879, 1,321 and 1,580 of an `SVC`, the
+    accuracy on letter, usps and ijcnn1 was 1.3, 0.2 and 0.1 points lower.
 
     Cost: O(n B (d + B)) for n vectors, and O(n B (d + C) + B^3) per step. Memory: a few
     matrices of n x B numbers.
 
     Args:
       model: a model with support vectors: a `KernelModel`, the state of an online
-        learner, a `Labelled` or `StreamModel`, a fitted estimator of ours, or of
-        scikit-learn a fitted `SVR`, or a fitted `SVC` for two classes.
-      budget: B, at least 1; a model that has no more stays as it is.
-      steps: gradient steps; 0 keeps vectors of the model.
-      progress: show a bar, with the norm of what is lost as a part of that of f.
+        learner, a `Labelled` or `StreamModel`, a fitted estimator of this package, or a
+        fitted `SVR` or two-class `SVC` of scikit-learn.
+      budget: B, at least 1; a model with at most B vectors is returned unchanged.
+      steps: the number of gradient steps; 0 keeps vectors of the model.
+      progress: show a bar with `||f - g||` as a fraction of `||f||`.
 
     Returns:
-      A `KernelModel`; in a `Labelled` if the model has labels or a scaling. It
-        predicts what the model does: labels, values, or several of them.
+      A `KernelModel`; in a `Labelled` if the model has labels or a scaling. It predicts
+        the same kind of targets: labels, or one or more values.
 
     Raises:
-      ValueError: if the model has no support vectors, or is an `SVC` of more than two
-        classes, which votes between pairs of them; or a number does not fit.
+      ValueError: if the model has no support vectors, or is an `SVC` for more than two
+        classes, which votes between pairs of classes; or a number is out of range.
 
     Example:
       >>> import budgetjax as bj
@@ -74,13 +74,13 @@ def compress(
       radial basis function networks", for the choice.
       https://doi.org/10.1109/72.80341
 
-    Differences from the papers: the vectors begin among those of the model and not one
-    by one from a fixed-point search, and move together, by Adam.
+    Differences from the papers: the vectors start as vectors of the model, not one by
+    one from a fixed-point search, and Adam moves them together.
     """
     where = "compress"
     budget = checks.size(where, "budget", budget)
     steps = checks.size(where, "steps", steps, at_least=0)
-    # An estimator of ours has coefficients of the name that those of an SVC have.
+    # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
     checks.on_host(where, model)
     given = models.inner(_of_scikit_learn(where, model))
@@ -108,7 +108,7 @@ def compress(
 
 
 def _of_scikit_learn(where: str, model: Any) -> Any:
-    """The model of a fitted `SVC` or `SVR`; anything else as it is."""
+    """The model of a fitted `SVC` or `SVR`; any other object unchanged."""
     if not hasattr(model, "support_vectors_"):
         return model
     from sklearn.base import is_regressor
@@ -134,7 +134,7 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
     dense = getattr(model.support_vectors_, "toarray", lambda: model.support_vectors_)
     vectors, scaling = np.asarray(dense()), None
     if model.kernel == "rbf":
-        # Far from 0 float32 would lose the digits by which they differ.
+        # Far from 0, float32 would lose the digits in which they differ.
         scaling = Scaling.translation(np.median(vectors, axis=0))
         vectors = scaling.apply(vectors)
     found = KernelModel(
@@ -151,11 +151,11 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
 def _chosen(
     kernel: Kernel, X: Float[Array, "n d"], values: Float[Array, "n columns"], size: int
 ) -> Array:
-    """The places of the vectors that take most of `||f||^2`, one after the other.
+    """The indices of the vectors that reduce `||f||^2` most, chosen one by one.
 
-    The steps of a pivoted Cholesky factorisation of the kernel matrix, whose pivot is
-    the vector of the largest gain, `|r(x)|^2 / k'(x, x)`: of the values of what is left
-    of f, and the kernel of what is left of the space. -1 where nothing is left to take.
+    The steps are those of a pivoted Cholesky factorisation of the kernel matrix. The
+    pivot is the vector with the largest gain, `|r(x)|^2 / k'(x, x)`, for the residual r
+    of f and the kernel k' of the residual space. An index is -1 if no vector is left.
     """
     squares = kernels.squared_norms(X)
     selves = kernel.diag(X, squares)
@@ -196,7 +196,7 @@ def _projected(
 
 @jax.jit
 def _coefficients(*given: Any) -> Float[Array, "m columns"]:
-    """Those of the projection of f onto the span of the vectors."""
+    """The coefficients of the projection of f onto the span of the vectors."""
     values, factor = _projected(*given)
     return jax.scipy.linalg.cho_solve((factor, True), values)
 
@@ -222,7 +222,7 @@ def _moved(
     steps: int,
     report: Callable[..., object],
 ) -> Float[Array, "m d"]:
-    """Vectors of the largest projection that was met of f, whose norm^2 is `whole`."""
+    """The vectors with the largest projection of f so far; `whole` is `||f||^2`."""
     unit = jnp.asarray(unit_of(np.asarray(X)))
     optimizer = optax.adam(optax.cosine_decay_schedule(RATE, steps))
     moving = vectors / unit
@@ -240,9 +240,9 @@ def _moved(
 def _step(
     update: Callable[..., Any], moving: Array, memory: optax.OptState, *given: Any
 ) -> tuple[Array, optax.OptState, Float[Array, ""]]:
-    """Vectors after one step, and the squared norm of the projection before it."""
+    """The vectors after one step, and the squared norm of the projection before it."""
     kept, slopes = jax.value_and_grad(_kept)(moving, *given)
-    # Optimisers of optax mix types of numbers.
+    # Optimisers of optax mix dtypes.
     with jax.numpy_dtype_promotion("standard"):
         changes, new = update(-slopes, memory, moving)
     new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, memory)

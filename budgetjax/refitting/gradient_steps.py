@@ -1,4 +1,4 @@
-"""Steps of Adam on minibatches: they move support vectors, and learn a metric."""
+"""Steps of Adam on minibatches, which move support vectors and learn a metric."""
 
 import functools
 import operator
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from budgetjax.refitting.passes import Block
 
 # `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
-# `first` is where its first example stands in its block: a random number.
+# `first` is the index of its first example in its block, a random number.
 Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
 
 
@@ -30,23 +30,22 @@ def minimised(
     report: Callable[[float], object],
     judge: Callable[[Any], float] | None = None,
 ) -> tuple[Any, int]:
-    """The parameters after some passes, or the best of those after each pass.
+    """The parameters after the last pass, or after the best one.
 
     Args:
-      objective: a function that is the same object in every call, or it is compiled
-        anew.
+      objective: a function; a new function object is compiled anew.
       parameters: a tree of arrays in units in which steps of `rate` are small.
       fixed: a tree of arrays for `objective`.
       blocks: reads the same blocks every time.
       batch: examples per step.
       rate: the first rate of Adam; it falls to 0 along a cosine.
       epochs: passes over the blocks.
-      seed: seed of the order of examples in a block.
+      seed: the seed of the order of examples in a block.
       report: called with the mean objective of every pass.
-      judge: the error of parameters, by which the best are kept; None keeps the last.
+      judge: the error of parameters, for keeping the best; None keeps the last.
 
     Returns:
-      The parameters, and the passes that they took.
+      The parameters, and the number of passes to reach them.
     """
     counts = [block.weights.shape[0] for block in blocks()]
     optimizer = _adam(rate, epochs * sum(-(-count // batch) for count in counts))
@@ -56,7 +55,7 @@ def minimised(
     for epoch in range(epochs):
         total = 0.0
         for block in blocks():
-            # The last batch of a block is filled up with other rows of it.
+            # Other rows of the block fill its last batch.
             size = block.weights.shape[0]
             order = np.resize(random.permutation(size), -(-size // batch) * batch)
             order = order.reshape(-1, batch).astype(np.int32)
@@ -73,7 +72,7 @@ def minimised(
 
 @functools.cache
 def _adam(rate: float, steps: int) -> optax.GradientTransformation:
-    """Adam, the same object for as many steps: `_steps` is compiled once."""
+    """Adam; the same object for the same number of steps, so `_steps` compiles once."""
     return optax.adam(optax.cosine_decay_schedule(rate, steps))
 
 
@@ -93,7 +92,7 @@ def _steps(
         parameters, memory = carry
         batch = rows[0], *(array[rows] for array in block)
         value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
-        # Optimisers of optax mix types of numbers.
+        # Optimisers of optax mix dtypes.
         with jax.numpy_dtype_promotion("standard"):
             changes, new = update(slopes, memory, parameters)
             moved = jax.tree.map(operator.add, parameters, changes)

@@ -1,4 +1,4 @@
-"""Examples held out of a refit: they choose penalty and metric, and calibrate."""
+"""Held-out examples of a refit, which choose the penalty and metric and calibrate."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,29 +17,30 @@ from budgetjax.refitting.passes import Block
 from budgetjax.refitting.problem import Problem
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
-# A function from rows to scores, of one model or more.
+# A function from rows to the scores of one or more models.
 Scores = Callable[[np.ndarray], Any]
-# Examples are dealt to so many folds; the rest learns what one of them judges.
+# The number of folds.
 FOLDS = 5
-# Every fold of at most so many examples judges, else one: a fifth of few says little.
+# Up to this many examples, all folds judge; beyond, one fold suffices.
 FEW = 2000
-# A larger penalty may err by so many standard deviations more than the best: with few
-# rows the differences say little, and a small one learns too little.
+# A larger penalty is preferred if its error exceeds the best by at most this many
+# standard deviations: with few rows differences say little, and a small penalty
+# underfits.
 LEEWAY = 0.3
-# Rows to stream at once: one program, however many there are.
+# Rows to stream at once: one program for any number of rows.
 AT_ONCE = 256
-# Penalties that estimators choose from for so many examples, which may be noise.
+# Up to this many examples, which may be noisy, estimators choose among these penalties.
 FEW_TO_PENALISE = 5000
 PENALTIES = (0.01, 0.1, 1.0, 10.0)
 
 
 class Fold(NamedTuple):
-    """Examples that judge, and a state whose vectors only the others have chosen.
+    """Held-out examples, and a state whose vectors were chosen without them.
 
     Attributes:
-      problem: what is solved.
-      learn: reads all blocks, with weights of the examples that are not held out.
-      held: the same, with weights of the others.
+      problem: the problem of the refit.
+      learn: reads all blocks, with weights for the training examples only.
+      held: reads all blocks, with weights for the held-out examples only.
       state: a state with support vectors.
       basis: their features.
     """
@@ -53,9 +54,9 @@ class Fold(NamedTuple):
     def errors(
         self, scores_of: Scores
     ) -> tuple[Float[np.ndarray, " models"], Float[np.ndarray, "models models"]]:
-        """The mistakes of one model or more, or for regression their losses.
+        """The mistakes, or for regression the losses, of one or more models.
 
-        And the sums of the products of those of two models, for `chance`.
+        The second result sums the products of the errors of two models, for `chance`.
         """
         total, products = np.zeros(1), np.zeros((1, 1))
         for block in self.held():
@@ -67,7 +68,7 @@ class Fold(NamedTuple):
     def _mistakes(
         self, block: Block, scores_of: Scores
     ) -> Shaped[np.ndarray, "size models"]:
-        """The largest of several scores of a classifier decides."""
+        """Mistakes or losses per example; the argmax decides among several scores."""
         loss = self.problem.loss
         scores, (_, columns) = np.asarray(scores_of(block.X)), block.targets.shape
         scores = scores.reshape(len(scores), -1, columns)
@@ -82,10 +83,10 @@ class Fold(NamedTuple):
         return np.sum(np.asarray(found), axis=2)
 
     def prefers(self, old: Scores, new: Scores) -> bool:
-        """Whether the new model has less error than the old one, and not by chance.
+        """Whether the new model has a significantly smaller error than the old one.
 
-        By more than one and a half standard deviations of the difference; of mistakes
-        this is the test of McNemar.
+        The difference must exceed 1.5 of its standard deviations; for mistakes this is
+        McNemar's test.
         """
 
         def both(X: np.ndarray) -> np.ndarray:
@@ -96,7 +97,7 @@ class Fold(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A fold, and the scores of a model that has not learned what it holds out."""
+    """A fold, and the scores of a model that did not learn its held-out examples."""
 
     fold: Fold
     scores: Scores
@@ -105,9 +106,9 @@ class Judged(NamedTuple):
 def part(
     blocks: Callable[[], Iterator[Block]], seed: int, fold: int, keep: bool
 ) -> Iterator[Block]:
-    """The blocks with weights of the examples of a fold only, or of the others.
+    """The blocks, with weights for only the examples of a fold, or only the others.
 
-    Of few examples each fold has its share of each class, or of large targets.
+    Folds are stratified within each block by class, or by target.
     """
     random = np.random.default_rng(seed)
     for block in blocks():
@@ -126,9 +127,9 @@ def stream(
     blocks: Callable[[], Iterator[Block]],
     seed: int,
 ) -> Any:
-    """The state as it would be had it learned these only.
+    """The state after a stream of only these examples.
 
-    At most the rows of a reservoir, in random order: sorted ones are no harm.
+    At most a reservoir of rows is used, in random order, so sorted examples do no harm.
     """
     if algorithm.memory is None:
         return state
@@ -155,7 +156,7 @@ def replay(
     y: Shaped[np.ndarray, "n ..."],
     weights: Float[np.ndarray, " n"],
 ) -> Any:
-    """The state after these rows, in blocks of one size."""
+    """The state after these rows, learned in blocks of one size."""
     for first in range(0, len(y), AT_ONCE):
         part = slice(first, first + AT_ONCE)
         given = models.padded(X[part], AT_ONCE), models.padded(y[part], AT_ONCE, 1)
@@ -167,13 +168,13 @@ def replay(
 def chance(
     products: Float[np.ndarray, "models models"], one: int
 ) -> Float[np.ndarray, " models"]:
-    """The deviation of the difference of each error to that of one model."""
+    """The standard deviation of each error's difference from that of one model."""
     squares = np.diagonal(products)
     return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 
 
 def calibration_of(judged: Iterable[Judged]) -> float:
-    """The calibration of scores of held-out examples, of one model per fold."""
+    """The calibration from scores of held-out examples, with one model per fold."""
     scores, codes, weights = [], [], []
     for fold, scores_of in judged:
         for block in fold.held():

@@ -4,13 +4,14 @@ The kernel becomes `k(x M, z M)`, and gradient steps minimise
 
     sum_i loss(f(x_i), y_i) + ||w||^2 / (2 STRENGTH C) + PRIOR u^2 / 2 ||M - M_0||^2
 
-over the vectors, the weights of the features of the first vectors, from 0, and M, from
-the identity or the principal directions; u is 1 for labels and SCORES for numbers.
-For labels the loss is the logistic one, over all classes at once, which pulls on every
-example: the squared hinge of one class against the rest gave a point less on letter.
+over the vectors, the weights of the features of the initial vectors, starting from 0,
+and M, starting from the identity or the principal directions; u is 1 for labels and
+SCORES for numbers. For labels the loss is the logistic one over all classes, which
+depends on every example: the one-versus-rest squared hinge was a point less accurate on
+letter.
 
-The passes over four fifths of the examples end where the others are predicted best;
-half as many over all follow, at the first rate again.
+The passes over four fifths of the examples stop at the best predictions of the others.
+Half that number of passes over all examples follow, starting again at the first rate.
 """
 
 import functools
@@ -31,28 +32,29 @@ from budgetjax.refitting.newton import of_problems
 from budgetjax.refitting.passes import Block
 from budgetjax.refitting.problem import Problem
 
-# Examples per step. Twice as many as for moving vectors take half of the time.
+# Examples per step: twice the number for moving vectors, in half of the time.
 BATCH = 256
-# The first rate of Adam. Vectors, in units of the deviation of their features, move by
-# this part of it, and the entries of the map by that part over the root of the number
-# of features: so many move a point together.
+# The first rate of Adam, and factors of it: for vectors, in units of the deviation of
+# their features, and for the entries of the map, divided by the root of the number of
+# features, since all of them move a point together.
 RATE, VECTOR_RATE, MAP_RATE = 0.1, 0.3, 1.2
-# Weights of so many orthonormal features and so many steps move by the rate; of more by
-# the root less.
+# Up to this many orthonormal features and steps, weights move by the rate; beyond, by
+# the rate divided by the root of the ratio.
 FEATURES, STEPS = 100, 1000
-# The unit of scores of numbers, whose deviation is 1: in it they are as far from 0 as
-# the scores of classes.
+# The unit of scores of numbers, whose deviation is 1. It gives them the magnitude of
+# scores of classes.
 SCORES = 0.1
-# The logistic loss needs larger weights than the squared hinge: letter gains a point.
+# The logistic loss needs larger weights than the squared hinge: a point on letter.
 STRENGTH = 10.0
-# The weight of the map's distance from its start, in examples: without it 256 features
-# of usps are learned by heart.
+# The weight of the map's distance from its start, in examples. Without it, the map
+# overfits the 256 features of usps.
 PRIOR = 10.0
-# Fewer steps than that leave the metric where it was: small data are passed over often.
+# Fewer steps hardly change the metric, so small data take more epochs.
 FEWEST_STEPS = 600
-# More features are mapped to so many: as accurate, and a larger map takes most time.
+# More features are mapped to this number: a larger map is slower and no more accurate.
 WIDEST = 64
-# Examples whose principal directions start a map to fewer features.
+# The number of examples for the principal directions that start a map to fewer
+# features.
 DIRECTIONS_OF = 4096
 
 
@@ -62,10 +64,10 @@ def start(
     vectors: Float[Array | np.ndarray, "rows d"],
     blocks: Callable[[], Iterable[Block]],
 ) -> np.ndarray:
-    """The first map: that of a mapped kernel, the identity, or principal directions.
+    """The initial map: that of a mapped kernel, the identity, or principal directions.
 
     Directions are scaled so that the mean squared distance of examples stays the same.
-    The average outer product of the gradients of a refit is no better a start.
+    The average outer product of the gradients of a refit is not a better start.
     """
     if isinstance(kernel, Mapped):
         return np.asarray(kernel.matrix)
@@ -88,13 +90,14 @@ def start(
 def learn(
     problem: Problem, fold: Fold, penalty: float, rival: Scores | None
 ) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
-    """The state of a fold with a learned metric and its vectors, and weights.
+    """Learns a metric: the state of a fold with its new vectors, weights, and scores.
 
-    The weights are for the root of the fold's basis. The third are the scores of the
-    model that has not learned the held-out examples. None if the rival's are as good.
+    The weights refer to the root of the fold's basis. The scores are those of the model
+    that did not learn the held-out examples. The result is None if the rival is as
+    good.
 
-    Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 C) per step, for a
-    map to r features; a factor per feature is r = d without the products d r.
+    Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 C) per step, for a map to
+    r features. One factor per feature counts as r = d without the term d r.
     """
     loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
     expansion = fold.state.expansion

@@ -1,11 +1,12 @@
-"""Support vectors that move: gradient steps on them and their coefficients together.
+"""Gradient steps on support vectors and their coefficients together.
 
-The objective of `budgetjax.refit`, as a function of the support vectors too:
+They minimise the objective of `budgetjax.refit`, as a function of the support vectors
+too:
 
     1/2 ||w||^2 + C sum_i loss(f(x_i), t_i),  ||w||^2 = sum over columns of a^T K a,
 
-with the coefficients `a = root w` for the root of the first vectors, in which the
-problem is well conditioned.
+with the coefficients `a = root w` for the root of the initial vectors, which makes the
+problem well conditioned.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ from budgetjax.refitting.problem import Problem
 # Examples per step.
 BATCH = 128
 # The first rate of Adam, for vectors in units of the deviation of their features. A
-# third of it or three times as much gains less, but always more than half.
+# third of it, or three times it, gains less, but always more than half as much.
 RATE = 0.03
 
 
@@ -37,11 +38,11 @@ def move(
     weights: Float[np.ndarray, "columns features"],
     penalty: float,
 ) -> Float[Array, "rows d"]:
-    """Support vectors of a smaller objective; O(n B (d + C)) per epoch.
+    """Support vectors with a smaller objective; O(n B (d + C)) per epoch.
 
     Args:
-      problem: whose loss and numbers are taken.
-      basis: the features, with the support vectors to begin with.
+      problem: the problem, for its loss and settings.
+      basis: the features, with the initial support vectors.
       blocks: reads the same blocks every time.
       weights: the solution for these support vectors.
       penalty: C.
@@ -71,7 +72,7 @@ def move(
 def unit_of(vectors: Float[np.ndarray, "active d"]) -> np.floating:
     """The root mean variance of the features that vary."""
     variances = np.var(vectors.astype(np.float64), axis=0)
-    # What varies by no more than it is rounded is constant.
+    # A feature that varies only by rounding is constant.
     rounding = np.finfo(vectors.dtype).eps * np.abs(vectors).max(axis=0)
     varying = variances > rounding**2
     mean = np.mean(variances[varying]) if np.any(varying) else np.ones(())
@@ -81,7 +82,7 @@ def unit_of(vectors: Float[np.ndarray, "active d"]) -> np.floating:
 def _objective(
     parameters: Any, fixed: Any, first: Array, X: Array, targets: Array, weights: Array
 ) -> Float[Array, ""]:
-    """The objective of a batch, per row and penalty."""
+    """The objective of a batch, divided by rows and penalty."""
     vectors, feature_weights = parameters
     loss, basis, unit, strength = fixed
     norm, scores = norm_and_scores(basis, vectors * unit, feature_weights, X, first)
@@ -92,7 +93,7 @@ def _objective(
 def values(
     loss: Partial, scores: Float[Array, "n columns"], targets: Float[Array, "n columns"]
 ) -> Float[Array, "n columns"]:
-    """The losses, by the numbers of each column; see `newton.of_problems`."""
+    """The losses, with parameters per column; see `newton.of_problems`."""
     each = jax.vmap(lambda loss, score, target: loss(score, target))
     return jax.vmap(each, (None, 0, 0))(loss, scores, targets)
 
@@ -106,8 +107,8 @@ def norm_and_scores(
 ) -> tuple[Float[Array, ""], Float[Array, "n columns"]]:
     """`||w||^2` and the scores with moved vectors and coefficients `root w`.
 
-    Of more vectors than examples the products of so many, from `first` on around, with
-    all stand for the norm, in proportion; in the mean over `first` they are it.
+    With more vectors than examples, the products of a cyclic window of vectors, from
+    `first` on, with all vectors estimate the norm; the mean over `first` is exact.
     """
     moving = support_set.with_vectors(basis.expansion, vectors)
     weights, bias = jnp.split(weights, [basis.root.shape[1]], axis=1)

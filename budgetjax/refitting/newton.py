@@ -1,17 +1,17 @@
-r"""Newton's method for linear models on the features of a kernel, in passes over data.
+r"""Newton's method for linear models on features of a kernel, in passes over data.
 
-Many problems at once, one per class and penalty, all with the same features
-`p(x) = root^T k(Z, x)`. Problem c has weights `w`, penalty `C` and targets `t`, and
+It solves many problems at once, one per class and penalty, all with the same features
+`p(x) = root^T k(Z, x)`. A problem has weights `w`, a penalty `C` and targets `t`, and
 minimises
 
     1/2 ||w||^2 + C sum_i loss(w^T p(x_i), t_i).
 
 A pass sums value, gradient and Hessian over blocks of examples, so the data may be
-larger than memory. With the squared hinge loss only examples within the margin have a
-curvature, and only they cost more than a score: the finite Newton method of Keerthi and
-DeCoste (2005), "A modified finite Newton method for fast solution of large scale linear
-SVMs", https://jmlr.org/papers/v6/keerthi05a.html, with a halving of steps in place of
-its line search.
+larger than memory. With the squared hinge loss, only examples within the margin have a
+curvature, and only they cost more than a score. This is the finite Newton method of
+Keerthi and DeCoste (2005), "A modified finite Newton method for fast solution of large
+scale linear SVMs", https://jmlr.org/papers/v6/keerthi05a.html, with step halving in
+place of its line search.
 """
 
 import functools
@@ -29,18 +29,18 @@ from budgetjax.kernels import Kernel
 from budgetjax.refitting.passes import Block
 from budgetjax.support_set import Expansion
 
-# Examples whose outer products are summed by one matrix product.
+# The number of examples whose outer products one matrix product sums.
 CHUNK = 128
-# Examples with less than this part of a problem's largest curvature are left out of
-# the Hessian, not of the gradient: the steps differ a little, not where they lead. Of
-# losses whose curvatures are of all sizes, as those of exp, none may be.
+# The Hessian, but not the gradient, leaves out examples whose curvature is below this
+# fraction of the problem's largest: the steps differ a little, the solution does not.
+# Losses with curvatures of all magnitudes, such as those with exp, need all examples.
 NEGLIGIBLE = 1e-3
-# This part of a Hessian's diagonal is added to it.
+# The ridge of a Hessian, as a fraction of its diagonal.
 RIDGE = 1e-6
-# Newton steps per block of data that are read once, at most, and the change of all
-# weights, as a part of them, below which no more are made.
+# For data that are read once: the maximum number of Newton steps per block, and the
+# relative change of the weights at which they stop.
 STEPS, SETTLED = 8, 1e-2
-# A step that must lower the value may raise it by this part of its terms, a rounding.
+# A step counts as a descent if the value rises by at most this fraction of its terms.
 ROUNDING = 1e-7
 
 
@@ -51,8 +51,7 @@ class Basis(NamedTuple):
       kernel: k.
       expansion: the support vectors Z.
       root: the features are `root^T k(Z, x)`, shape `(rows, features)`.
-      constant: one feature more, the same for all points, whose weight is a bias; or
-        None.
+      constant: the value of a constant feature, whose weight gives a bias; or None.
     """
 
     kernel: Kernel
@@ -83,12 +82,12 @@ def _times(left: Array, right: Array) -> Array:
 def features(
     basis: Basis, X: Float[Array | np.ndarray, "size d"]
 ) -> Float[Array, "size features"]:
-    """`p(x)` of every row, in a program of its own: the others need no kernel."""
+    """`p(x)` of every row, in its own program; the others do not depend on kernels."""
     X = jnp.asarray(X)
     rows = support_set.kernel_rows(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)
     )
-    # Free slots hold arbitrary vectors, and a root has zeros there: but not times NaN.
+    # Free slots hold arbitrary vectors, and the root's zeros do not cancel a NaN.
     found = _times(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
     if basis.constant is None:
         return found
@@ -96,9 +95,9 @@ def features(
 
 
 def of_problems(loss: Callable[..., Array], problems: int, dtype: Any) -> Partial:
-    """A loss with a number of its own for every problem, where it has numbers.
+    """A loss whose parameters are given per problem.
 
-    Those of columns, shape `(columns,)`, come again for every penalty.
+    Parameters per column, shape `(columns,)`, are repeated for every penalty.
     """
     loss = loss if isinstance(loss, Partial) else Partial(loss)
     return jax.tree.map(lambda leaf: np.resize(leaf, problems).astype(dtype), loss)
@@ -120,8 +119,8 @@ def _slopes(
     """The first and second derivatives of the losses of a block.
 
     Returns:
-      The sums of the losses, of their absolute values, and of these up to 1 each; the
-      gradient of the first; and the second derivative of each loss.
+      The sums of the losses, of their absolute values, and of these clipped at 1; the
+      gradient of the first sum; and the second derivative of each loss.
     """
     found = _times(features, weights.T)
     targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
@@ -147,11 +146,11 @@ def _curved(
     curvatures: Float[np.ndarray, " size"],
     negligible: float = NEGLIGIBLE,
 ) -> Float[Array | np.ndarray, "features features"]:
-    """The Hessian and `sum_i c_i p_i p_i^T`, over examples with a curvature."""
-    # Not 0 times infinity, where a loss has overflown.
+    """The Hessian plus `sum_i c_i p_i p_i^T`, over examples with a curvature."""
+    # Avoids 0 times infinity after an overflow of a loss.
     least = negligible * np.max(curvatures) if negligible else 0
     rows = np.flatnonzero(curvatures > least)
-    # Chunks are whole: behind the curved ones comes the first example, with nothing.
+    # Chunks are full: the first example, with height 0, pads the last.
     room = len(curvatures) + CHUNK
     order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
     order[: len(rows)], heights[: len(rows)] = rows, curvatures[rows]
@@ -166,7 +165,7 @@ def _outer(
     heights: Float[Array, " room"],
     count: Integer[Array, ""],
 ) -> Float[Array, "features features"]:
-    """The matrix and `sum_i h_i p_i p_i^T` over the first so many rows in an order."""
+    """The matrix plus `sum_i h_i p_i p_i^T` over the first `count` rows of an order."""
 
     def body(carry: tuple[Integer[Array, ""], Array]):
         start, hessian = carry
@@ -194,7 +193,7 @@ def _steps(
     hessians: Iterable[Float[Array | np.ndarray, "features features"]],
     gradients: Float[np.ndarray, "problems features"],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The steps of all problems, one by one, and the diagonals of the Hessians."""
+    """The steps of all problems, and the diagonals of the Hessians."""
     pairs = zip(hessians, gradients, strict=True)
     steps, curved = zip(*(_step(*pair) for pair in pairs), strict=True)
     return np.stack(steps), np.stack(curved)
@@ -213,7 +212,7 @@ def _moments(
     targets: Float[Array, "size classes"],
     counts: Float[Array, " size"],
 ) -> Moments:
-    """`sum_i p_i p_i^T` and `sum_i t_i p_i`, with one more block."""
+    """Adds a block to `sum_i p_i p_i^T` and `sum_i t_i p_i`."""
     gram, products = moments
     weighted = counts[:, None] * features
     return gram + _times(weighted.T, features), products + _times(targets.T, weighted)
@@ -243,8 +242,8 @@ def least_squares(
 ) -> tuple[Float[np.ndarray, "problems features"], int]:
     """The weights for the loss `(score - target)^2`, and the number of rows.
 
-    They are a good start for other losses. One pass; all columns of a penalty share one
-    matrix.
+    They are a good start for other losses. The cost is one pass; all columns of a
+    penalty share one matrix.
     """
     gram, products, rows = moments(basis, blocks, columns)
     found = []
@@ -268,30 +267,29 @@ def minimise(
 ) -> tuple[Float[np.ndarray, "problems features"], np.ndarray, np.ndarray]:
     """The minimum of every problem, in passes over the blocks.
 
-    Each problem makes a full Newton step where that does not raise its objective, and
-    else, as where a loss overflows, comes back half of the way; a start that overflows
-    gives way to 0. It has converged when the next step would gain less than `tolerance`
-    of its objective, with the absolute values of losses, and those up to 1 only: what
-    outliers cost is none of it.
+    Each problem makes a full Newton step. If a step raised the objective, or a loss
+    overflowed, the step is halved; a start that overflows is replaced by 0. A problem
+    has converged when the next step would gain less than `tolerance` of its objective,
+    in which absolute losses are clipped at 1, so that outliers do not count.
 
-    Cost: a pass takes O(n B (d + B + C)), and O(B^2) per example within the margin and
-    class; the steps O(problems B^3).
+    Cost: a pass takes O(n B (d + B + C)), and O(B^2) per class and example within the
+    margin; the steps take O(problems B^3).
 
     Args:
       loss: a convex function of a score and a target, both scalars, with a derivative;
-        a `Partial` may have numbers per column.
+        a `Partial` may have parameters per column.
       basis: the features.
       blocks: reads the same blocks, of one size, every time.
       weights: the weights to start from.
-      penalties: C of each problem; problems of one penalty stand together, in the order
-        of the columns of targets.
-      max_passes, tolerance: when to stop.
-      negligible: curvatures below this part of the largest are left out.
+      penalties: C of each problem; problems with the same penalty are adjacent, in the
+        order of the columns of targets.
+      max_passes, tolerance: the criteria for stopping.
+      negligible: curvatures below this fraction of the largest are left out.
       report: called with a message after every pass.
 
     Returns:
-      The weights, shape `(problems, features)`; the objective there, and whether it has
-      converged, both of shape `(problems,)`.
+      The weights, shape `(problems, features)`; the objectives, and whether each
+      problem has converged, both of shape `(problems,)`.
     """
     problems, width = weights.shape
     each = of_problems(loss, problems, weights.dtype)
@@ -302,7 +300,7 @@ def minimise(
         hessians: list[Any] = [
             np.zeros((width, width), weights.dtype) for _ in range(problems)
         ]
-        # The few numbers that decide are summed in double precision.
+        # The few numbers that decide are accumulated in double precision.
         totals = np.tile(np.sum(weights.astype(np.float64) ** 2, axis=1) / 2, (3, 1))
         for block in blocks():
             found = features(basis, block.X)
@@ -314,7 +312,7 @@ def minimise(
             gradient = gradient + slopes
             for i in np.flatnonzero(~converged):
                 hessians[i] = _curved(hessians[i], found, curvatures[i], negligible)
-        # Losses may be negative: what they are rounded to goes by their size.
+        # Losses may be negative, so their absolute values bound the rounding errors.
         total, rounded, size = totals
         step, curved = _steps(hessians, gradient)
         gain = np.sum(step * gradient, axis=1) / 2
@@ -343,10 +341,10 @@ def one_pass(
     penalties: Float[np.ndarray, " problems"],
     report: Callable[[str], object] = lambda text: None,
 ) -> Float[np.ndarray, "problems features"]:
-    """Nearly the minimum of every problem, from data that can be read once only.
+    """Nearly the minimum of every problem, from data that can be read only once.
 
-    The losses of past blocks are kept as their quadratic approximations at the weights
-    of that time. With these Newton's method solves for each new block.
+    Past blocks are represented by quadratic approximations of their losses at the
+    weights of that time. Newton's method adds the losses of each new block.
 
     Args:
       loss, basis, penalties: as for `minimise`.
@@ -363,7 +361,8 @@ def one_pass(
             last = weights
             given = _slopes(each, found, *block[1:], weights, penalties)
             _, slopes, curvatures = (np.asarray(array) for array in given)
-            # g + H (v - w) = 0 at v: the quadratic function pulls to H w - g.
+            # At the minimum v of the approximation, g + H (v - w) = 0, so H v = H w -
+            # g.
             hessians = [
                 np.asarray(_curved(np.zeros_like(before), found, row))
                 for before, row in zip(past, curvatures, strict=True)

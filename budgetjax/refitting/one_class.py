@@ -1,4 +1,4 @@
-"""A model of one class, by which others are novel; see `one_class`."""
+"""A model of one class, for novelty detection; see `one_class`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -21,17 +21,18 @@ def one_class(
     rate: float = 0.05,
     penalty: float = 1.0,
 ) -> Any:
-    r"""Coefficients and a threshold by which examples unlike these score below 0.
+    r"""Novelty detection: examples unlike the given ones score below 0.
 
-    Keeps the support vectors of a model, and solves for the coefficients of least
-    :math:`\tfrac12 \|f\|^2 + \tfrac C2 \sum_i (f(x_i) - 1)^2`: a score near 1 where
-    examples are many and alike, and near 0 far from all of them. The threshold is such
-    that `rate` of the examples score below it, each by a model that has not seen it:
-    the coefficients without one example follow from its leverage, as in ridge
-    regression. So about as many new examples of the same kind score below 0.
+    The support vectors of the model are kept, and the coefficients minimise
+    :math:`\tfrac12 \|f\|^2 + \tfrac C2 \sum_i (f(x_i) - 1)^2`: the score is close to 1
+    in dense regions, and to 0 far from all examples. The threshold is the `rate`
+    quantile of leave-one-out scores, which follow from the leverages, as in ridge
+    regression. About the same fraction of new examples of the same kind therefore
+    scores below 0.
 
-    A stream of targets 1 under a squared loss chooses good support vectors, as below.
-    The hinge loss, with which it is the one-class SVM, has enough of them too soon.
+    A stream with targets 1 and a squared loss chooses good support vectors, as in the
+    example. With the hinge loss, as in the one-class SVM, it stops adding them too
+    soon.
 
     Cost: two passes, O(n B (d + B)), and O(B^3). Memory: B^2 numbers, and one per
     example.
@@ -40,19 +41,19 @@ def one_class(
       state: the state of any online algorithm with one column of coefficients; or the
         result of `fit_stream`, for raw rows.
       X: examples of the class, shape `(n, num_features)`; or batches as for `refit`,
-        whose targets are not looked at.
+        whose targets are ignored.
       weight: shape `(n,)`, at least 0; 2 counts an example twice.
-      rate: share of examples to score below 0, between 0 and 1.
-      penalty: C, above 0. A larger one told other classes apart about as well, and
-        more new examples of the same class fell below 0.
+      rate: the fraction of examples that score below 0, between 0 and 1.
+      penalty: C, above 0. In experiments, a larger C separated other classes about as
+        well, but more new examples of the same class scored below 0.
 
     Returns:
-      A `Labelled`, or the model given, with new coefficients and minus the threshold as
-      its intercept. `decision_function` is below 0 for what is novel.
+      A `Labelled`, or the given model, with new coefficients and minus the threshold as
+      its intercept. `decision_function` is below 0 for novel examples.
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has several
-        columns or no support vectors, or batches can be read once only.
+        columns or no support vectors, or batches can be read only once.
 
     Example:
       >>> import budgetjax as bj, numpy as np
@@ -68,11 +69,10 @@ def one_class(
 
     References:
       Kemmler, Rodner, Wacker and Denzler (2013), "One-class classification with
-      Gaussian processes", the mean as a score.
-      https://doi.org/10.1016/j.patcog.2013.06.005
-      Schoelkopf, Platt, Shawe-Taylor, Smola and Williamson (2001), "Estimating the
-      support of a high-dimensional distribution", for the one-class SVM.
-      https://doi.org/10.1162/089976601750264965
+      Gaussian processes", for the mean as a score.
+      https://doi.org/10.1016/j.patcog.2013.06.005 Schoelkopf, Platt, Shawe-Taylor,
+      Smola and Williamson (2001), "Estimating the support of a high-dimensional
+      distribution", for the one-class SVM. https://doi.org/10.1162/089976601750264965
 
     Differences from the papers: the span of a budget of support vectors, and a
     threshold by scores that leave one out.
@@ -88,11 +88,11 @@ def one_class(
             f"{where}: state must have one column of coefficients, got "
             f"{inner.expansion.num_columns}"
         )
-    # What it adds to scores is found anew.
+    # The old intercept is removed.
     known = models.labelled(state)
     model = models.with_intercept(state, -known.intercept / known.unit)
     rows, targets = _targets(where, X)
-    # Their targets are no labels of a classifier.
+    # The targets are not labels of a classifier.
     takes = models.labelled(model)._replace(classes=None)
     read, again = passes.data(where, takes, rows, targets, weight, of_labels=False)
     if not again:

@@ -10,25 +10,24 @@ from jaxtyping import Float
 from budgetjax import examples, models, scaling
 from budgetjax.stream.batches import Batches, in_order
 
-# Examples to a block: large enough for matrix products, small beside the data.
+# Examples per block: enough for matrix products, few compared to the data.
 BLOCK = 4096
-# Batches of so many bytes are kept for the next pass; more are read in every pass.
+# Batches of up to this many bytes in all are kept; more are read again in every pass.
 HELD = 256 * 2**20
 
-# So many rows tell the deviation of targets, and of what a model leaves of them.
+# The number of rows that determine the deviations of targets and residuals.
 DEVIATED = 65_536
-# Targets of robust losses are as near as that to their median, in deviations: beyond
-# what float32 tells from a score, nothing but the side counts.
+# Targets of robust losses are clipped at this distance from their median, in
+# deviations: beyond the resolution of float32, only the side counts.
 FARTHEST = 1e4
-# Least squares, from which robust losses start, see them this near, and so does the
-# mean of a stream of them.
+# The same for least squares, from which robust losses start, and for means of a stream.
 NEAR = 5.0
 
 Arrays = tuple[np.ndarray, ...]
 
 
 class Block(NamedTuple):
-    """Examples in memory of the host: a block at a time goes to the device.
+    """Examples in host memory; one block at a time goes to the device.
 
     Attributes:
       X: shape `(size, num_features)`.
@@ -50,10 +49,11 @@ def data(
     Args:
       model: a state, or a model that has one and takes raw rows.
       X, y, weight: as for `refit`.
-      of_labels: whether targets of a single column must be -1 or +1.
+      of_labels: whether targets with a single column must be -1 or +1.
 
     Raises:
-      ValueError: if they do not fit the model. Batches are checked as they are read.
+      ValueError: if the data do not fit the model. Batches are checked when they are
+        read.
     """
     again, size, batches = True, BLOCK, []
     if y is not None:
@@ -66,7 +66,7 @@ def data(
         )
     elif hasattr(X, "ndim") or not isinstance(X, Iterable):
         raise ValueError(
-            f"{where}: y must be given beside X, or X be batches (X, y) or "
+            f"{where}: y must be given with X, or X must be batches (X, y) or "
             f"(X, y, weight), got y=None and X of type {type(X).__name__}"
         )
     else:
@@ -98,13 +98,13 @@ def data(
 
 
 class Units(NamedTuple):
-    """The units of the targets, in which they are learned: `(t - origin) / unit`.
+    """The units in which targets are learned: `(t - origin) / unit`.
 
     Attributes:
       origin: one number per column.
-      unit: the same.
-      centre: that of the targets in these units; 0 unless the origin has to be.
-      most: the largest distance from there.
+      unit: one number per column.
+      centre: the centre of the targets in these units, 0 unless the origin must be 0.
+      most: the maximum distance from the centre.
     """
 
     origin: Float[np.ndarray, " columns"]
@@ -114,18 +114,18 @@ class Units(NamedTuple):
 
     @classmethod
     def of_ones(cls, columns: int) -> "Units":
-        """Those of targets that stay as they are."""
+        """The units of targets that are not transformed."""
         return cls(np.zeros(columns), np.ones(columns), np.zeros(columns), np.inf)
 
     @classmethod
     def of(cls, blocks: Iterable[Block], robust: bool, shifts: bool) -> "Units":
-        """The deviations of the first targets, from their centres if these shift.
+        """Units from the deviations of the first targets and, with `shifts`, centres.
 
-        Constant targets have none to go by.
+        Constant targets have the unit 1.
         """
         found = first(blocks, lambda block: block.targets)
         centre, deviation = scaling.centre_and_deviation(found, robust=robust)
-        # Equal targets leave a rounding.
+        # The deviation of equal targets may be a rounding error.
         unit = np.where(deviation > 1e-12 * np.abs(centre), deviation, 1.0)
         nothing, most = np.zeros_like(unit), FARTHEST if robust else np.inf
         if shifts:
@@ -138,7 +138,7 @@ class Units(NamedTuple):
         return self._within(self.most, block, targets)
 
     def near(self, block: Block) -> Block:
-        """The examples in these units, without the outliers of a robust loss."""
+        """The examples, in these units, with the outliers of a robust loss clipped."""
         return self._within(min(self.most, NEAR), block, block.targets)
 
     def _within(self, most: float, block: Block, targets: np.ndarray) -> Block:
@@ -150,7 +150,7 @@ class Units(NamedTuple):
 def first(
     blocks: Iterable[Block], numbers: Callable[[Block], np.ndarray]
 ) -> np.ndarray:
-    """Numbers of the first examples of a weight, as many as tell a deviation."""
+    """Values of the first examples with a weight, enough to determine a deviation."""
     found, count = [], 0
     for block in blocks:
         rows = np.flatnonzero(block.weights > 0)
@@ -162,7 +162,7 @@ def first(
 
 
 class _Kept:
-    """Batches that are read anew each time, unless they fit in memory."""
+    """Batches that are read again each time, unless they fit into memory."""
 
     def __init__(self, read: Callable[[], Iterator[Arrays]]):
         self.read = read
@@ -185,7 +185,7 @@ class _Kept:
 
 
 def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
-    """One of every so many examples, in blocks of the same size: no other programs."""
+    """Every `every`-th example, in blocks of the same size, for the same programs."""
     blocks = iter(blocks)
     first = next(blocks)
     thinned = (
@@ -196,7 +196,7 @@ def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
 
 
 def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
-    """Examples, targets and weights in the terms of the state in a model."""
+    """Examples, targets and weights in the form that the state in a model takes."""
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         kind = type(batch).__name__
         got = f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
@@ -220,7 +220,7 @@ def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
 
 
 def _of_one_size(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
-    """Batches of one size; the last is filled with rows that it has, of weight 0."""
+    """Batches of one size; the last is padded with its own rows, with weight 0."""
     for *arrays, weights in examples.regrouped(batches, size):
         if len(weights) < size:
             at = np.arange(size) % len(weights)

@@ -1,4 +1,4 @@
-"""What the phases of a refit share."""
+"""The arguments and data that the phases of a refit share."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -13,18 +13,18 @@ from budgetjax.refitting.passes import Block, Units
 
 
 class Problem(NamedTuple):
-    """The arguments of a refit, checked, and its examples.
+    """The checked arguments of a refit, and its examples.
 
     Attributes:
-      algorithm: that of the state.
+      algorithm: the algorithm of the state.
       loss: a function of a score and a target, both scalars, in these units.
-      link: what the scores mean.
-      blocks: reads all examples; `again` says whether it can be called twice.
-      units: those of the targets.
-      near: makes the targets of a block those of least squares, as a start.
+      link: the meaning of the scores.
+      blocks: reads all examples; `again` is True if it can be called twice.
+      units: the units of the targets.
+      near: converts the targets of a block to those of the initial least squares.
       negligible: as for `newton.minimise`.
       constant: the feature of a bias, or None.
-      streams: whether folds choose vectors of their own.
+      streams: whether folds choose their own vectors.
       penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
       report: called with a message after every pass.
     """

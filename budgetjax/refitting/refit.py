@@ -26,26 +26,26 @@ from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.passes import Block, Units
 from budgetjax.refitting.problem import Problem
 
-# Default relative gain at which a problem is solved.
+# The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
-# Maximum number of passes of Newton's method.
+# The maximum number of passes of Newton's method.
 MAX_PASSES = 100
-# Kinks of a loss are rounded over these parts of the deviation of what a model leaves
-# of the targets, first that of least squares, one after the other: the last at once
-# takes half as many passes again. Quantiles are no better with a fifth of it.
+# Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
+# one after the other, starting from those of least squares. Starting with the last
+# takes 50 percent more passes. A fifth of it does not improve quantiles.
 WIDTHS = (0.4, 0.1, 0.05)
-# The least target that has a logarithm, where all are 0.
+# The smallest target for a logarithm, if all targets are 0.
 LEAST = 1e-30
-# Fewer examples than these tell a metric from noise badly.
+# Fewer examples hardly distinguish a metric from noise.
 ENOUGH_FOR_METRIC = 1000
-# The first Newton steps see one of so many examples, up to a larger tolerance, if these
-# are at least so many times the features: the solution for fewer is a worse start.
+# The first Newton steps use every SAMPLE-th example, up to a larger tolerance, if that
+# leaves at least ENOUGH examples per feature: fewer give a worse start.
 SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 
 
 @losses.of_labels
 def squared_hinge(score: Array, target: Array) -> Array:
-    """`max(0, 1 - score target)^2`, as scikit-learn's `LinearSVC`."""
+    """`max(0, 1 - score target)^2`, the loss of scikit-learn's `LinearSVC`."""
     return jnp.maximum(1 - score * target, 0) ** 2
 
 
@@ -76,91 +76,92 @@ def refit(
     seed: int | Array = 0,
     progress: bool = False,
 ) -> Any:
-    r"""The best coefficients for the support vectors of a model.
+    r"""Recomputes the coefficients of a model: the best ones for its support vectors.
 
-    A stream chooses good support vectors, and leaves poor coefficients. This keeps the
-    vectors :math:`z_1 \dots z_B` and minimises, for every column of coefficients,
+    A stream chooses good support vectors, but leaves poor coefficients. A refit keeps
+    the vectors :math:`z_1 \dots z_B` and minimises, for every column of coefficients,
 
     .. math:: \tfrac12 \|f\|^2 + C \sum_i \ell(f(x_i), t_i), \qquad
        f = \sum_j a_j k(z_j, \cdot),
 
-    over the examples given: those of the stream again, a part of them, or new ones. A
+    over the given examples: those of the stream, a part of them, or new ones. A
     classifier with more than two classes has one problem per class, with targets +1 for
-    the class and -1 for the others (one-versus-rest); else the target is y. It is
-    solved in orthonormal coordinates of the span of the :math:`z_j`, by Newton's
-    method; eigenvalues of the kernel matrix that are rounding errors are left out, so
-    duplicates among the vectors do no harm.
+    the class and -1 for the others (one-versus-rest); otherwise the target is y.
+    Newton's method solves the problems in orthonormal coordinates of the span of the
+    :math:`z_j`. Eigenvalues of the kernel matrix that are rounding errors are left out,
+    so duplicate vectors do no harm.
 
-    The result is a state of the same algorithm, which goes on learning from the new
-    coefficients. An average of iterates starts anew.
+    The result is a state of the same algorithm, which can continue to learn from the
+    new coefficients. An average of iterates restarts.
 
-    Cost: 10 to 30 passes, each O(n B (d + B + C)), O(B^2) per example and class within
-    the margin, and O(C B^3); the same, and a stream of at most 8,192 examples, for each
-    fold that chooses or calibrates. Memory: C B^2 numbers per penalty, and blocks of
-    4096 examples; arrays are held whole, batches up to 256 MiB.
+    Cost: 10 to 30 passes, each O(n B (d + B + C)) plus O(B^2) per class and example
+    within the margin, and O(C B^3); the same, and a stream of at most 8,192 examples,
+    for each fold that chooses or calibrates. Memory: C B^2 numbers per penalty, and
+    blocks of 4096 examples; arrays are held completely, batches up to 256 MiB.
 
     Args:
       state: the state of any online algorithm with support vectors, a single model; or
-        the result of `fit_stream`, for raw rows and their labels. The intercept of such
-        a regressor is solved for too, from the mean of the targets. Or the
-        `KernelModel` of a solver, such as one after `budgetjax.prune`: then the bias is
-        solved for as well, and the result is a `KernelModel`.
+        the result of `fit_stream`, for raw rows and their labels, where the intercept
+        of a regressor is recomputed too, from the mean of the targets; or the
+        `KernelModel` of a solver, also after `budgetjax.prune`, where the bias is
+        recomputed too and the result is a `KernelModel`.
       X: examples, shape `(n, num_features)`; or batches, an iterable of `(X, y)` or
-        `(X, y, weight)`, which are read in every pass if they do not fit: a list, or an
-        object whose `__iter__` reads a file anew. From a generator, which can be read
-        once only, the solution is approximate: the objective is some percent too large.
+        `(X, y, weight)`, which are read in every pass if they do not fit into memory: a
+        list, or an object whose `__iter__` reads a file again. A generator, which can
+        be read only once, gives an approximate solution: the objective is a few percent
+        too large.
       y: labels or targets, shape `(n,)`, or `(n, num_outputs)` for a model with several
-        real outputs, or None where X is batches.
+        real outputs; None if X is batches.
       weight: shape `(n,)`, a factor of the loss of each example, at least 0.
-      loss: "squared_hinge" or "logistic", of labels; "squared", which is kernel ridge
-        regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), of any
-        target that the model takes; "poisson" or "gamma", of a model whose scores are
+      loss: "squared_hinge" or "logistic", for labels; "squared", which is kernel ridge
+        regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), for any
+        target that the model takes; "poisson" or "gamma", for a model whose scores are
         logarithms; or a convex function of a score and a target, both scalars, with a
-        continuous derivative (`losses.of_labels` says that targets are labels).
-        Another function object is compiled anew; the numbers of a
+        continuous derivative (mark it with `losses.of_labels` if targets are labels). A
+        new function object is compiled anew; the parameters of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
-        Kinks, as of quantiles, are rounded by `losses.smoothed`, over a twentieth of
-        the deviation of most errors. What depends on `score - target` only is solved in
-        units of the deviation of the targets, so that units do not matter.
+        `losses.smoothed` smooths kinks, such as those of quantiles, over 5 percent of
+        the deviation of the errors. Losses that depend only on `score - target` are
+        solved in units of the deviation of the targets, so units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
-        examples, and the one of fewest mistakes on the others, or for regression least
-        loss, is solved again with all; of those that chance may have made as good it is
-        the largest. Up to 2,000 examples are all held out once, in five folds. What
-        chooses has support vectors of its own, from a stream of at most 8,192 of the
-        four fifths. 10 is near the best for clean labels; noise needs less.
+        examples. The penalty with the fewest mistakes on the others, or for regression
+        the least loss, is solved again on all examples; among penalties that chance may
+        separate, the largest is chosen. With up to 2,000 examples, each is held out
+        once, in five folds. The models that choose have their own support vectors, from
+        a stream of at most 8,192 of the four fifths. 10 is close to the best for clean
+        labels; noise needs less.
       move_vectors: move the support vectors too, by steps of Adam on the same
-        objective. It gains most for small budgets. A metric moves them in any case:
-        with one of "auto" this changes nothing.
+        objective, which helps most for small budgets. Learning a metric moves them in
+        any case.
       learn_metric: learn a linear map M of the features together with the vectors and
         coefficients: the kernel becomes `Mapped(kernel, M)`. True for a matrix, to at
-        most 64 features; a whole number for one to so many; "diagonal" for one factor
-        per feature. "auto" learns a matrix where it makes fewer mistakes than new
-        coefficients alone on a fifth of the examples, of which there must be 1,000. A
-        classifier then has the logistic loss over all classes.
-      epochs: passes of these steps, and of those of the metric.
-      tolerance: a problem is solved when a step would gain less than this part of its
-        objective.
-      calibrate: whether to fit what `budgetjax.probabilities` needs, on scores of
-        examples that are held out as for several penalties. With `weight` the
-        probabilities are those of the weighted examples.
-      rivals: other states that have learned the same stream, such as with kernels of
-        other widths: the one of least error on held-out examples is refitted. A metric
-        in one, and vectors after `budgetjax.compress`, have seen all examples, and so
-        make too few mistakes there.
-      seed: seed of the choice of held-out examples, and of the order of steps, or a
+        most 64 features; an integer for a matrix to that number of features; "diagonal"
+        for one factor per feature. With at least 1,000 examples, "auto" keeps a learned
+        matrix if it makes fewer mistakes on a fifth of them than new coefficients
+        alone. With a metric, a classifier has the logistic loss over all classes.
+      epochs: passes of Adam, for vectors or for the metric.
+      tolerance: a problem is solved when a step would gain less than this fraction of
+        its objective.
+      calibrate: whether to fit the calibration for `budgetjax.probabilities`, on scores
+        of examples that are held out as for several penalties. With `weight`, the
+        probabilities refer to the weighted examples.
+      rivals: other states that learned the same stream, for example with other kernel
+        widths: the state with the least error on held-out examples is refitted. A
+        learned metric, or vectors from `budgetjax.compress`, depend on all examples, so
+        they make too few mistakes there.
+      seed: the seed of the choice of held-out examples and of the order of steps, or a
         key of `jax.random`.
-      progress: show a bar, with the objective.
+      progress: show a progress bar with the objective.
 
     Returns:
-      The state, or model, with new coefficients, and new vectors if they move; in a
-      `Labelled` with `calibrate`.
+      The state, or model, with new coefficients, and new vectors if they move; with
+      `calibrate`, in a `Labelled`.
 
     Raises:
       ValueError: if the examples or numbers do not fit the model, it has no support
-        vectors, there are no examples, or several penalties, moving vectors, a metric,
-        a calibration or a loss with kinks are asked for with batches that can be read
-        once only; or a calibration of a regressor.
-      ImportError: if `progress` needs tqdm.
+        vectors, there are no examples, or batches that can be read only once come with
+        several penalties, moving vectors, a metric, a calibration or a loss with kinks;
+        or a regressor comes with `calibrate`.
 
     Warns:
       UserWarning: if 100 passes were not enough.
@@ -189,8 +190,8 @@ def refit(
       Zheng (2011), "Gradient descent algorithms for quantile regression with smooth
       approximation", for kinks: https://doi.org/10.1007/s13042-011-0031-2.
 
-    Differences from the papers: many problems share each pass; the first steps see
-    every eighth example; steps are halved where they fail.
+    Differences from the papers: many problems share each pass; the first steps use
+    every eighth example; steps that fail are halved.
     """
     where = "refit"
     checks.on_host(where, state, X, y, weight, penalty)
@@ -214,7 +215,7 @@ def refit(
             )
     dtype, of_labels = state.expansion.vectors.dtype, losses.takes_labels(function)
     blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
-    # What predicts raw targets has an intercept, which is learned too.
+    # A model that predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
     problem = Problem(
         algorithm=algorithm,
@@ -223,11 +224,11 @@ def refit(
         blocks=blocks,
         again=again,
         units=Units.of_ones(models.num_columns(state)),
-        # Where nothing is known of a loss, 0 is the start.
+        # For an unknown loss, 0 is the start.
         near=functools.partial(_times, int(of_labels or not is_regressor)),
         negligible=newton.NEGLIGIBLE if of_labels else 0.0,
         constant=jnp.ones((), dtype) if shifts else None,
-        # Vectors of a solver are rows, that no label has moved.
+        # A solver's vectors are rows of the data, which no label has changed.
         streams=not of_solver,
         penalties=_penalties(where, penalty, dtype),
         moves=moves,
@@ -253,12 +254,12 @@ def refit(
         found, judged = _solution(problem, state, rivals, judges)
     factor = held_out.calibration_of(judged) if calibrate else None
     is_bare, model = model is state, _with_solution(problem, model, found)
-    # The calibration of other coefficients says nothing.
+    # The calibration of the old coefficients does not apply.
     return models.with_calibration(model, factor) if calibrate or not is_bare else model
 
 
 def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
-    """The algorithm of a single state, whose coefficients can be solved for."""
+    """The algorithm of a state, after a check that the state can be refitted."""
     algorithm = registry.of_state(where, state)
     checks.matrix_dtype(where, state.expansion.vectors.dtype)
     checked_metric(where, learn_metric, models.num_features(where, state))
@@ -270,7 +271,7 @@ def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm
 def _moves(
     where: str, algorithm: Algorithm, move_vectors: Any, learn_metric: Any
 ) -> bool:
-    """Whether vectors move without a metric, where they can."""
+    """Whether vectors move without a metric, after checks of both arguments."""
     moves = bool(checks.flag(where, "move_vectors", move_vectors))
     learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
@@ -290,7 +291,7 @@ def _moves(
 def _with_state(
     where: str, model: Any, known: KernelModel, learn_metric: Any, loss: Any
 ) -> tuple[Any, Any]:
-    """The model of a solver with an online state of its vectors inside, and this."""
+    """The model of a solver with an online state of its vectors inside; the state."""
     if learn_metric is not False:
         raise ValueError(
             f"{where}: learn_metric must be False for the model of a solver, got "
@@ -321,12 +322,12 @@ def _with_state(
     return models.with_innermost(whole, state), state
 
 
-# A state, its features, and the weights of these, a row per column of coefficients.
+# A state, its features, and their weights, one row per column of coefficients.
 Solution = tuple[Any, Basis, Float[np.ndarray, "columns features"]]
 
 
 def _in_units(problem: Problem) -> Problem:
-    """The same problem, in which rates, roundings and several outputs count alike."""
+    """The problem in units in which rates, tolerances and outputs are comparable."""
     loss, read = problem.loss, problem.blocks
     if problem.link == losses.EXP:
         mean = np.mean(passes.first(read(), lambda block: block.targets), axis=0)
@@ -347,7 +348,7 @@ def _in_units(problem: Problem) -> Problem:
 def _solution(
     problem: Problem, state: Any, rivals: Sequence[Any], judges: bool
 ) -> tuple[Solution, list[Judged]]:
-    """The best of the states, and the models that calibrate if it `judges` any."""
+    """The best of the states, refitted, and the models for the calibration."""
     rows = sum(np.sum(block.weights > 0) for block in problem.blocks()) if judges else 0
     deal = functools.partial(
         _folds, problem, held_out.FOLDS if rows <= held_out.FEW else 1
@@ -374,7 +375,7 @@ def _solution(
         learned, weights, scores = found
         state, judged = resume(state, learned), [Judged(folds[0], scores)]
         if losses.takes_labels(problem.loss):
-            # The logistic loss has these weights, for the root of the first vectors.
+            # The weights of the logistic loss refer to the root of the initial vectors.
             return (state, folds[0].basis, weights), judged
     if problem.moves and problem.calibrates:
         own = [_fit(problem, penalty, fold.state, fold.learn) for fold in folds]
@@ -386,7 +387,7 @@ def _solution(
 
 
 def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
-    """The model with this state inside, and the weights and the bias in both."""
+    """The model with the state of the solution inside, and its weights and bias."""
     state, basis, weights = solution
     weights = (weights * problem.units.unit[:, None]).astype(weights.dtype)
     shift = np.zeros(0)
@@ -404,13 +405,13 @@ def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
 
 
 def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:
-    """A penalty for every problem: each for all columns of coefficients."""
+    """The penalty of every problem: each penalty is repeated for all columns."""
     each = np.repeat(penalties, basis.expansion.num_columns)
     return each.astype(basis.root.dtype)
 
 
 def _folds(problem: Problem, number: int, state: Any) -> list[Fold]:
-    """Folds, with vectors that a stream of what each learns has chosen."""
+    """Folds, each with the vectors that a stream of its training examples chooses."""
     found = []
     for i in range(number):
         deal = functools.partial(held_out.part, problem.blocks, problem.seed, i)
@@ -423,9 +424,9 @@ def _folds(problem: Problem, number: int, state: Any) -> list[Fold]:
 
 
 def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], float]:
-    """The penalty of least error on held-out examples, its models, and the error.
+    """The penalty with the least held-out error, its models, and the error.
 
-    Of the penalties that chance may have made as good it is the largest.
+    Among penalties that chance may separate, the largest is chosen.
     """
     penalties, size = problem.penalties, len(problem.penalties)
     errors, products, found = np.zeros(size), np.zeros((size, size)), []
@@ -447,7 +448,7 @@ def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], f
 def _fit(
     problem: Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
 ) -> Solution:
-    """The solution for a state, with vectors of a smaller objective if they move."""
+    """The solution for a state, with moved vectors if the problem moves them."""
     basis = problem.basis(state)
     if not problem.again:
         each = _per_column(basis, [penalty])
@@ -468,7 +469,7 @@ def _solved(
     blocks: Callable[[], Iterator[Block]],
     penalties: list[float],
 ) -> Float[np.ndarray, "problems features"]:
-    """The weights of least objective."""
+    """The weights that minimise the objective."""
     minimise = functools.partial(
         newton.minimise,
         basis=basis,
@@ -522,7 +523,7 @@ def _times(factor: int, block: Block) -> Block:
 
 
 def _logarithms(mean: Float[np.ndarray, " columns"], block: Block) -> Block:
-    """The examples with logarithms of the targets, each on its way to their mean."""
+    """The examples with logarithms of the targets, each averaged with their mean."""
     targets = np.log(np.maximum((block.targets + mean) / 2, LEAST))
     return block._replace(targets=targets)
 
@@ -532,7 +533,7 @@ def _unexplained(
     blocks: Iterator[Block],
     weights: Float[np.ndarray, "problems features"],
 ) -> Float[np.ndarray, " problems"]:
-    """The deviation of targets less scores, as of most of the first rows."""
+    """The robust deviation of the residuals of the first rows."""
 
     def away(block: Block) -> np.ndarray:
         scores = newton.scores(basis, weights, block.X)
@@ -540,7 +541,7 @@ def _unexplained(
 
     left = passes.first(blocks, away)
     _, deviation = scaling.centre_and_deviation(left, robust=True)
-    # Of targets of deviation 1: those that a model hits leave none to go by.
+    # The deviation of the targets is 1; a perfect fit has no residuals to measure.
     return np.maximum(deviation, 1e-3)
 
 
@@ -551,7 +552,7 @@ def with_weights(
     basis: Basis,
     weights: Float[np.ndarray, "problems features"],
 ) -> Any:
-    """The state with these weights, ready to go on learning."""
+    """The state with these weights, ready to continue learning."""
     state, finite = _weighed(algorithm, state, basis.root, weights)
     if not bool(finite):
         raise ValueError(
@@ -572,13 +573,13 @@ def with_weights(
 def _weighed(
     algorithm: Algorithm, state: Any, root: Array, weights: Array
 ) -> tuple[Any, Bool[Array, ""]]:
-    """The state with these weights, but for its average; and whether all are finite."""
+    """The state with these weights and its old average; and whether all are finite."""
     state = algorithm.restarted(algorithm.with_weights(state, root, weights))
     return state, jnp.all(jnp.isfinite(state.expansion.terms))
 
 
 def checked_metric(where: str, given: Any, width: int) -> None:
-    """Refuses what is no form of a metric of so many features."""
+    """Raises if this is not a form of a metric for `width` features."""
     if isinstance(given, bool | np.bool_) or given in ("auto", "diagonal"):
         return
     if not isinstance(given, int | np.integer) or not 1 <= given <= width:
@@ -589,7 +590,7 @@ def checked_metric(where: str, given: Any, width: int) -> None:
 
 
 def _loss(where: str, loss: str | Callable[..., Any], state: Any) -> Callable[..., Any]:
-    """The loss of this name, or the function itself, if it fits the state."""
+    """The loss of this name, or the function itself, if valid for the state."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
     columns, link = models.num_columns(state), models.inverse_link(state)
     row = jax.ShapeDtypeStruct((1, columns), jnp.float32)
@@ -625,7 +626,7 @@ def _loss(where: str, loss: str | Callable[..., Any], state: Any) -> Callable[..
 
 
 def _penalties(where: str, penalty: Any, dtype) -> list[float]:
-    """One penalty or more."""
+    """The list of penalties, of one or more."""
     given = np.atleast_1d(np.asarray(penalty, object))
     if given.ndim != 1 or not given.size:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Predictors for machines without this package; see `export`."""
+"""Exports predictors for machines without this package; see `export`."""
 
 import os
 import sys
@@ -11,33 +11,32 @@ FORMATS = {".onnx": onnx_graph.serialized, ".stablehlo": stablehlo.archive}
 
 
 def export(path: str | os.PathLike[str], model: Any) -> None:
-    """Writes what predicts to a file that runs without budgetjax.
+    """Writes a predictor to a file that runs without budgetjax.
 
-    The scaling of rows, the labels and the calibration are part of it. It takes raw
-    rows X, shape `(n, num_features)` for any n, and gives, by name:
+    It includes the scaling of rows, the labels and the calibration. It takes raw rows
+    X, shape `(n, num_features)` for any n, and returns, by name:
 
-    - of a classifier `label`, shape `(n,)`; `scores`, as `budgetjax.decision_function`;
-      and, if it is calibrated or has learned with the logistic loss, `probabilities`,
-      shape `(n, classes)`;
-    - of a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`.
+    - for a classifier `label`, shape `(n,)`; `scores`, as
+      `budgetjax.decision_function`; and, if it is calibrated or was trained with the
+      logistic loss, `probabilities`, shape `(n, classes)`;
+    - for a regressor `variable`, its values, shape `(n,)` or `(n, num_outputs)`.
 
-    These are the names of skl2onnx. Rows are not checked: a NaN gives anything. A call
-    makes a matrix of n rows and a column per support vector, so many rows are best
-    given in parts.
+    These are the names of skl2onnx. Rows are not checked: a NaN gives an arbitrary
+    result. A call allocates a matrix with n rows and one column per support vector, so
+    pass many rows in parts.
 
-    Rows have the type of the model, float32 unless it has learned in float64. If the
-    model has a scaling, and float32 would round rows by more than a ten-thousandth of
-    their distance from its mean, as it does a time in milliseconds, they are float64,
-    from which the mean is subtracted first. The file says which, and other rows are
-    refused.
+    Rows have the dtype of the model, float32 unless it was trained in float64. If the
+    model has a scaling, and float32 would round rows by more than 1e-4 of their
+    distance from its mean (as for times in milliseconds), they are float64, and the
+    mean is subtracted first. The file states the dtype, and rejects others.
 
-    A file `NAME.onnx` is read by onnxruntime and others (opset 21, IR version 10); its
-    labels are int64, booleans, doubles or text. The kernel must be one of budgetjax, or
-    made of these.
+    Runtimes such as onnxruntime read a file `NAME.onnx` (opset 21, IR version 10); its
+    labels are int64, booleans, float64 or text. The kernel must be composed of kernels
+    of budgetjax.
 
-    A file `NAME.stablehlo` needs JAX alone, on a CPU, CUDA or a TPU, and holds any
-    kernel. It is a zip archive of `program`, by `jax.export`, whose `label` is an index
-    of `classes` in `about.json`:
+    A file `NAME.stablehlo` needs only JAX, on a CPU, CUDA or a TPU, and supports any
+    kernel. It is a zip archive with `program`, written by `jax.export`, whose `label`
+    is an index into `classes` in `about.json`:
 
     .. code-block:: python
 
@@ -49,19 +48,19 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
             found = program.call(X.astype(about["dtype"]))
         labels = [about["classes"][i] for i in found["label"]]
 
-    JAX reads such programs for half a year at least after the version that wrote them.
+    JAX reads such programs for at least six months after the version that wrote them.
 
     Args:
       path: the file, `NAME.onnx` or `NAME.stablehlo`, which is replaced if it exists.
       model: a model as for `budgetjax.decision_function`; a fitted estimator of
-        `budgetjax.estimators`, also in a pipeline of scikit-learn behind a
-        `StandardScaler`. Of `BudgetedOneClass` the values are its scores, below 0 for
+        `budgetjax.estimators`, also after a `StandardScaler` in a pipeline of
+        scikit-learn. For a `BudgetedOneClass`, the values are its scores, below 0 for
         outliers.
 
     Raises:
-      ValueError: if the name ends otherwise; the model is no single one, or not fitted;
-        labels are neither numbers nor text; or ONNX has no such kernel.
-      OSError: if the file cannot be written; what was there before is unchanged.
+      ValueError: if the extension is another; the model is not a single, fitted one;
+        labels are neither numbers nor text; or the kernel cannot be written as ONNX.
+      OSError: if the file cannot be written; an existing file is unchanged.
       ImportError: if onnx, or flatbuffers for StableHLO, is not installed.
 
     Example:

@@ -1,6 +1,6 @@
-"""Types of states and models, known to `jax.export`, which serializes their structure.
+"""Registers types of states and models with `jax.export`, which serializes them.
 
-Types and functions have the names of model files.
+Types and functions have the same names as in model files.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from budgetjax.solvers import SOLVERS
 
 def register_types() -> None:
     """Registers all types that can be in a state or a model."""
-    # Those of estimators are in neither, and need scikit-learn.
+    # The types of estimators do not occur in either, and need scikit-learn.
     own = (name for name, at in names.TYPES.items() if not at.startswith("estimators"))
     known = (*own, *registry.names(), *SOLVERS, *names.OPTAX_STATES)
     kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}

@@ -31,30 +31,29 @@ NO_DIGEST = b"0" * 64
 
 
 def save(path: str | os.PathLike[str], model: Any) -> None:
-    """Writes a model to a file, whole or not at all.
+    """Writes a model to a file, atomically.
 
     The file is in the safetensors format: the arrays, and a header in JSON that holds
     the structure, the names of the algorithm, kernel and maintenance, the labels, and
-    the versions of budgetjax and JAX. There is no pickle in it. A state is complete, so
-    learning goes on from the file as if it had never stopped, bit for bit.
+    the versions of budgetjax and JAX. It contains no pickle. A state is complete, so
+    learning continues from the file as if it had never stopped, bit for bit.
 
-    Until it is complete and on the disk, the file has another name: at any moment, a
-    loss of power included, there is the old file or the new one.
+    Until it is complete and on disk, the file has another name: at any moment, even
+    after a power failure, either the old file or the new one exists.
 
     Args:
-      path: the file, by custom `NAME.safetensors`, which is replaced if it exists.
+      path: the file, usually `NAME.safetensors`, which is replaced if it exists.
       model: the state of any algorithm, also stacked for a sweep; a `KernelModel`,
         `LinearModel`, `Labelled`, `Solution` or `StreamModel`; or an estimator of
         `budgetjax.estimators`, fitted or not.
 
     Raises:
       ValueError: if a part of the model is neither an array of numbers, bools or text,
-        nor a number, text, tuple, list, dict, named tuple or dataclass; for instance a
-        `RandomState`, or a value that is traced inside `jit` or `vmap`.
+        nor a number, text, tuple, list, dict, named tuple or dataclass; for example a
+        `RandomState`, or a traced value inside `jit` or `vmap`.
       OSError: if the file cannot be written: the disk is full, or the folder does not
-        exist or is not writable. What was there before is unchanged, and nothing else
-        is left behind.
-      ImportError: if safetensors is not installed.
+        exist or is not writable. An existing file is unchanged, and no other file is
+        left behind.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp, pathlib, tempfile
@@ -68,30 +67,28 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
 
 
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
-    """Reads a model that `save` has written.
+    """Reads a model that `save` wrote.
 
-    The model comes back equal, bit for bit: arrays of JAX as arrays of JAX on the
-    default device, NumPy arrays as NumPy arrays. Nothing in the file is run, so a file
-    from a stranger can do no harm: types and functions are looked up by their names
-    among those of budgetjax and optax, and other names are refused.
+    The model is equal bit for bit: JAX arrays return as JAX arrays on the default
+    device, NumPy arrays as NumPy arrays. Nothing in the file is executed, so an
+    untrusted file is safe to load: types and functions are looked up by name among
+    those of budgetjax and optax, and other names are rejected.
 
     Args:
       path: the file.
-      like: a state made by the same `init` with the same arguments, for a model with a
-        function of your own, as a loss, a learning-rate schedule or an optimiser other
-        than the default, or with a kernel or a strategy of your own. The file has only
-        their names, and `like` gives them; all else is as in the file. For an
-        estimator, one with the same parameters. None for all other models.
+      like: for a model with your own loss, learning-rate schedule, kernel or strategy,
+        or an optimiser other than the default: a state from the same `init` with the
+        same arguments, or an estimator with the same parameters. The file has only the
+        names of these objects, and `like` provides them; everything else comes from the
+        file. None for all other models.
 
     Returns:
       The model that was saved.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if it is no model file, or is truncated or altered by as little as a
+      ValueError: if the file is not a model file, is truncated or altered by a single
         bit, or comes from a newer budgetjax; if a name in it is neither known nor in
-        `like`; or if it holds 64-bit arrays of JAX and x64 is switched off.
-      OSError: if the file cannot be read.
+        `like`; or if it holds 64-bit JAX arrays and x64 is off.
       ImportError: if safetensors is not installed, or the file holds an estimator and
         scikit-learn is not installed.
 
@@ -118,12 +115,12 @@ def write(
     *,
     where: str | None = None,
 ) -> None:
-    """Writes a model as `save` does, with notes beside it: anything that JSON holds."""
+    """Writes a model as `save` does, with notes: any value that JSON can hold."""
     numpy_files = checks.needs(where or "a model file", "safetensors.numpy")
     name = os.fspath(path)
     node, tensors = trees.encode(where or name, model)
     about = {
-        # First, so that these are the first 64 zeros of the file.
+        # This comes first, so that its 64 zeros are the first in the file.
         "digest": NO_DIGEST.decode(),
         "format": FORMAT,
         "budgetjax": _version(),
@@ -144,7 +141,7 @@ def read(
     check: Callable[[dict[str, Any]], None] = lambda notes: None,
     where: str | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """The model in a file, as `load` gives it, and the notes of `write`.
+    """The model in a file, as `load` returns it, and the notes of `write`.
 
     `check` sees the notes before the model is made, and may raise.
     """
@@ -164,7 +161,7 @@ def read(
     except Exception as error:
         if isinstance(error, ValueError) and str(error).startswith(where):
             raise
-        # The digest is right, so this was made by hand, or by another version.
+        # The digest is right, so the file was made by hand or by another version.
         raise ValueError(
             f"{where}: the structure of the model must be readable, got {error!r}"
         ) from error
@@ -172,10 +169,10 @@ def read(
 
 
 def header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header of a model file, without making the model; errors are as of `load`.
+    """The header of a model file, without the model; errors are those of `load`.
 
-    It has the keys `about`, what `_about` says, and `budgetjax` and `jax`, the versions
-    that wrote it.
+    It has the keys `about`, the result of `_about`, and `budgetjax` and `jax`, the
+    versions that wrote it.
     """
     return _checked(os.fspath(path), path)[0]
 
@@ -185,7 +182,7 @@ def _version() -> str:
 
 
 def _about(model: Any) -> dict[str, Any]:
-    """A description of a model, for people."""
+    """A description of a model, for humans."""
     about: dict[str, Any] = {"type": names.name_of(model) or own_name(type(model))}
     predicts = getattr(model, "model_", model)
     state = models.innermost(predicts)
@@ -202,7 +199,7 @@ def _about(model: Any) -> dict[str, Any]:
 
 
 def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], bytes]:
-    """The header and the bytes of a file, if it is a model file, and whole."""
+    """The header and the bytes of a file, after checks that it is an intact model."""
     try:
         data = pathlib.Path(path).read_bytes()
     except IsADirectoryError as error:
@@ -232,8 +229,8 @@ def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], 
 def replace(where: str | None, path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
-    A device such as /dev/null is written to as it is. A pipe is not: nobody may ever
-    read from it.
+    It writes directly to a device such as /dev/null. It rejects a pipe, which may never
+    have a reader.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(4)}.tmp")

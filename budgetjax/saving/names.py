@@ -1,7 +1,7 @@
-"""Names of types and functions in model files, which stay when code moves.
+"""Names of types and functions in model files, which do not change when code moves.
 
-A state has the name of its algorithm, a registered class its own name, and a type of
-optax its public name there.
+A state has the name of its algorithm, a registered class has its own name, and a type
+of optax has its public name.
 """
 
 import dataclasses
@@ -17,8 +17,7 @@ from budgetjax.online import features, registry
 from budgetjax.online.maintenance import STRATEGIES
 
 ESTIMATORS = "budgetjax.estimators"
-# The modules in which classes are looked up by their names, but for the strategies of
-# maintenance.
+# The modules of classes by name, except for maintenance strategies.
 MODULES = {
     "kernels": (
         "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
@@ -87,7 +86,7 @@ def is_record(kind: Any) -> bool:
     if not isinstance(kind, type):
         return False
     named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
-    # Estimators are dataclasses too, with parameters and with what they have learned.
+    # Estimators are dataclasses too, but hold more than their fields.
     return named_tuple or (dataclasses.is_dataclass(kind) and not is_estimator(kind))
 
 
@@ -99,7 +98,7 @@ def fields_of(kind: Any) -> tuple[str, ...]:
 
 
 def parts_of(record: Any) -> dict[str, Any]:
-    """The fields of a record, leaves and static ones alike."""
+    """The fields of a record, both leaves and static ones."""
     fields = fields_of(type(record))
     # A field of a tuple may have the name of a method.
     if isinstance(record, tuple):

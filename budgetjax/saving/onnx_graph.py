@@ -1,4 +1,4 @@
-"""A predictor as a graph of ONNX, which any of its runtimes runs; see `export`."""
+"""A predictor as an ONNX graph, for any ONNX runtime; see `export`."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from budgetjax.models import KernelModel
 from budgetjax.online.fourier import Waves
 from budgetjax.saving.predictor import Predictor, label_array
 
-# Of 2024: the graph needs nothing newer, and older runtimes read it.
+# Versions of 2024: the graph needs nothing newer, and older runtimes read it.
 OPSET, IR_VERSION = 21, 10
 
 
@@ -57,7 +57,7 @@ def serialized(where: str, predictor: Predictor, version: str) -> bytes:
 
 
 class Graph:
-    """A graph that grows: a call adds an operation and gives the name of its result."""
+    """A graph under construction: a call adds an operation and returns its name."""
 
     def __init__(self, where: str, onnx: Any, dtype: np.dtype):
         self.where, self.onnx, self.dtype = where, onnx, dtype
@@ -66,7 +66,7 @@ class Graph:
     def __call__(
         self, operation: str, *inputs: Any, name: str = "", **attributes: Any
     ) -> str:
-        """Adds an operation; inputs are names, or numbers in the type of the rows."""
+        """Adds an operation; inputs are names, or numbers in the dtype of the rows."""
         name = name or f"{operation}_{len(self.nodes)}"
         names = [
             one if isinstance(one, str) else self.constant(np.asarray(one, self.dtype))
@@ -77,7 +77,7 @@ class Graph:
         return name
 
     def constant(self, value: np.ndarray) -> str:
-        """Adds an array in its own type."""
+        """Adds an array in its own dtype."""
         name = f"constant_{len(self.constants)}"
         tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name)
         # `ascontiguousarray` makes a scalar a row.
@@ -87,7 +87,7 @@ class Graph:
         return name
 
     def axes(self, *numbers: int) -> str:
-        """Adds numbers of axes, or indices."""
+        """Adds an array of axis numbers or indices."""
         return self.constant(np.array(numbers, np.int64))
 
     def value(self, name: str, dtype: Any, shape: list[Any]) -> Any:
@@ -96,12 +96,12 @@ class Graph:
         return self.onnx.helper.make_tensor_value_info(name, kind, shape)
 
     def output(self, name: str, dtype: Any, *columns: int) -> None:
-        """Announces a result."""
+        """Declares an output."""
         self.outputs.append(self.value(name, dtype, ["rows", *columns]))
 
 
 def _outputs(graph: Graph, predictor: Predictor) -> None:
-    """The scores, and what follows from them."""
+    """Adds the scores, and the outputs that follow from them."""
     X, dtype, units = "X", predictor.dtype, predictor.units
     if units is not None:
         mean, rest = map(graph.constant, (units.mean, units.rest))
@@ -182,7 +182,7 @@ def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
 
 
 def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
-    """`k(x, x)` of every row, one column, or a number where all have the same."""
+    """`k(x, x)` of every row, in one column, or a number if it is the same for all."""
     kind = type(kernel)
     if isinstance(kernel, Stationary):
         return 1.0
@@ -214,7 +214,7 @@ def _differences(graph: Graph, X: str, Z: np.ndarray) -> str:
 def _distances(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> tuple[str, str]:
     """`||x - z||^2`, and `||x||^2 + ||z||^2`, about the mean of the vectors.
 
-    Far from 0 float32 loses the digits of the expanded ones; see `budgetjax.RBF`.
+    Far from 0, float32 loses the digits of expanded distances; see `budgetjax.RBF`.
     """
     centre = np.mean(Z, axis=0).astype(graph.dtype)
     X, Z = graph("Sub", X, centre), Z - centre
@@ -240,7 +240,7 @@ def _laplacian(graph: Graph, kernel: Laplacian, X: str, Z: np.ndarray) -> str:
 
 def _matern(graph: Graph, kernel: Matern, X: str, Z: np.ndarray) -> str:
     squares, sums = _distances(graph, kernel, X, Z)
-    # Of equal points a rounding is left, as in `budgetjax.Matern`.
+    # For equal points a rounding error is left, as in `budgetjax.Matern`.
     rounding = graph("Mul", sums, 4 * float(np.finfo(graph.dtype).eps))
     roots = graph("Where", graph("Greater", squares, rounding), squares, 0)
     factor = (2 * kernel.nu) ** 0.5 / _number(kernel.length_scale)

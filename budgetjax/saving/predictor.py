@@ -1,4 +1,4 @@
-"""What a model of any kind predicts by: the numbers that an exported file has."""
+"""The numbers by which a model predicts, for an exported file."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from budgetjax.kernels import Linear, Mapped
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.scaling import Scaling
 
-# Rows are doubles where rounding would move them by more than this part of their
+# Rows are float64 if rounding would change them by more than this fraction of their
 # distance from the mean.
 ROUNDING = 1e-4
 
@@ -18,9 +18,9 @@ ROUNDING = 1e-4
 class Units(NamedTuple):
     """The scaling of rows, `((x - mean) - rest) * factor`, each shape `(features,)`.
 
-    The mean is the sum of two numbers of the type of the rows, so that the second takes
-    the digits that the type has not; the factor has the type of the model. With `fills`
-    a NaN in X is the mean.
+    The mean is the sum of two numbers in the dtype of the rows, where the second holds
+    the digits beyond that dtype; the factor has the dtype of the model. With `fills`,
+    the mean replaces a NaN in X.
     """
 
     mean: np.ndarray
@@ -30,17 +30,17 @@ class Units(NamedTuple):
 
 
 class Predictor(NamedTuple):
-    """A model of raw rows, with all that its predictions need.
+    """A model of raw rows, with everything that its predictions need.
 
     Attributes:
-      parts: models of scaled rows, whose scores stand side by side.
-      intercept: what is added to the scores, shape `(columns,)`.
+      parts: models of scaled rows, whose scores are concatenated.
+      intercept: the term added to the scores, shape `(columns,)`.
       labels: the labels in the order of the scores; None for a regressor.
       exponentiates: whether values are the exponentials of the scores.
-      factor: what makes probabilities of the scores, or None.
-      ranks: the place of each column among the sorted ones, where columns are
-        quantiles, which do not cross; or None.
-      dtype: type of all numbers but the rows and their mean.
+      factor: the factor of the scores for probabilities, or None.
+      ranks: the rank of each column among the sorted ones if columns are quantiles,
+        which must not cross; or None.
+      dtype: the dtype of all numbers except the rows and their mean.
     """
 
     parts: tuple[KernelModel, ...]
@@ -56,7 +56,7 @@ class Predictor(NamedTuple):
 
     @property
     def row_dtype(self) -> np.dtype:
-        """The type of the rows: `dtype`, or doubles where it would round them off."""
+        """The dtype of the rows: `dtype`, or float64 if that would round too much."""
         return self.dtype if self.units is None else self.units.mean.dtype
 
     @property
@@ -66,10 +66,11 @@ class Predictor(NamedTuple):
 
 
 def predictor(where: str, model: Any) -> Predictor:
-    """What a model, or a fitted estimator, predicts by.
+    """The predictor of a model or a fitted estimator.
 
     Raises:
-      ValueError: if it is an estimator that is not fitted, no model, or many.
+      ValueError: if it is an estimator that is not fitted, not a model, or several
+        models.
     """
     model, before = _after_scalers(where, model)
     if hasattr(model, "get_params") and not hasattr(model, "model_"):
@@ -97,7 +98,7 @@ def predictor(where: str, model: Any) -> Predictor:
         models.labels_of(model),
         models.inverse_link(model) == losses.EXP,
         calibration.factor_of(model),
-        # As the estimator sorts them.
+        # The estimator sorts them in the same way.
         np.argsort(np.argsort(levels)) if levels.ndim and columns > 1 else None,
         model.feature_names,
         num_features,
@@ -106,7 +107,7 @@ def predictor(where: str, model: Any) -> Predictor:
 
 
 def _after_scalers(where: str, model: Any) -> tuple[Any, list[Any]]:
-    """The last step of a pipeline of scikit-learn, and the scalers before it."""
+    """The last step of a scikit-learn pipeline, and the scalers before it."""
     steps = [step for _, step in getattr(model, "steps", [("", model)])]
     before = [step for step in steps[:-1] if step not in (None, "passthrough")]
     for step in before:
@@ -121,7 +122,7 @@ def _after_scalers(where: str, model: Any) -> tuple[Any, list[Any]]:
 
 
 def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
-    """The model of rows before a `StandardScaler`: two scalings are one."""
+    """The model for rows before a `StandardScaler`: the two scalings become one."""
     zeros, ones = np.zeros(scaler.n_features_in_), np.ones(scaler.n_features_in_)
     mean = scaler.mean_ if scaler.with_mean else zeros
     deviation = scaler.scale_ if scaler.with_std else ones
@@ -129,7 +130,7 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
     names = getattr(scaler, "feature_names_in_", None)
     return model._replace(
         scaling=own._replace(
-            # As each scaler says alone what is constant.
+            # Each scaler has already decided which features are constant.
             num_rows=0,
             mean=mean + deviation * own.mean,
             variance=np.where(own.constant, 0, deviation**2 * own.variance),
@@ -141,10 +142,10 @@ def _behind(scaler: Any, model: models.Labelled) -> models.Labelled:
 def _row_dtype(
     scaling: Scaling, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> np.dtype:
-    """The type of rows: that of the model, or doubles where it would round them off."""
+    """The dtype of rows: that of the model, or float64 if that would round too much."""
     kernel, vectors = parts[0].kernel, parts[0].vectors.astype(np.float64)
     if not kernel.stationary:
-        # Weights or the like: standardised rows have a deviation of 1.
+        # Vectors are not rows here; standardised rows have a deviation of 1.
         vectors = np.ones((1, len(scaling.mean)))
     elif isinstance(kernel, Mapped) and kernel.mapped_vectors:
         vectors = vectors @ np.linalg.pinv(np.asarray(kernel.matrix))
@@ -173,9 +174,9 @@ def _units(
 
 
 def _terms(model: Any) -> KernelModel:
-    """The terms that are not 0, and at least one, with one column per score.
+    """The nonzero terms, at least one, with one column per score.
 
-    A linear model is one vector, its weights, under the linear kernel.
+    A linear model becomes one vector, its weights, under the linear kernel.
     """
     if isinstance(model, LinearModel):
         weights, one = np.asarray(model.weights)[None], np.ones((1, 1))
@@ -201,7 +202,7 @@ def _terms(model: Any) -> KernelModel:
 
 
 def _together(parts: tuple[KernelModel, ...]) -> tuple[KernelModel, ...]:
-    """Models of one kernel as one, in which equal vectors are one row."""
+    """Joins models with the same kernel, and merges equal vectors."""
     kernel, *others = (part.kernel for part in parts)
     if not others or not all(_same(kernel, other) for other in others):
         return parts
@@ -228,7 +229,7 @@ def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
 
 
 def label_array(where: str, labels: np.ndarray) -> np.ndarray:
-    """Labels as int64, booleans, doubles, or text in an array of objects."""
+    """Labels as int64, booleans, float64, or text in an array of objects."""
     values = labels.tolist()
     if all(isinstance(one, str) for one in values):
         return np.array(values, object)

@@ -1,4 +1,4 @@
-"""A predictor as a program of StableHLO, which JAX alone runs; see `export`."""
+"""A predictor as a StableHLO program, which needs only JAX; see `export`."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def archive(where: str, predictor: Predictor, version: str) -> bytes:
     (rows,) = jax.export.symbolic_shape("rows")
     program = jax.jit(lambda X: _outputs(predictor, X))
     wide = predictor.row_dtype == np.float64
-    # Without it JAX makes floats of the doubles that rows may need.
+    # Otherwise JAX would cast float64 rows to float32.
     with jax.enable_x64(wide or jax.config.read("jax_enable_x64")):
         shape = rows, predictor.num_features
         given = jax.ShapeDtypeStruct(shape, predictor.row_dtype)
@@ -45,7 +45,7 @@ def archive(where: str, predictor: Predictor, version: str) -> bytes:
 
 
 def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
-    """The scores, and what follows from them, by the names of the outputs."""
+    """The scores and the outputs that follow from them, by name."""
     units = predictor.units
     if units is not None:
         if units.fills:
@@ -70,9 +70,9 @@ def _outputs(predictor: Predictor, X: Float[Array, "n d"]) -> dict[str, Array]:
 
 
 def _scores(part: KernelModel, X: Float[Array, "n d"]) -> Float[Array, "n columns"]:
-    """The scores of scaled rows, about the mean of the vectors where that is allowed.
+    """The scores of scaled rows, centred at the mean of the vectors if allowed.
 
-    Far from 0 float32 loses the digits of distances; see `budgetjax.RBF`.
+    Far from 0, float32 loses the digits of distances; see `budgetjax.RBF`.
     """
     kernel, vectors = part.kernel, np.asarray(part.vectors)
     while isinstance(kernel, Mapped) and kernel.mapped_vectors:

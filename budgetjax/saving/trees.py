@@ -1,8 +1,8 @@
-"""Trees as JSON and tensors: what a model file holds, and no code.
+"""Trees as JSON and tensors, the content of a model file, without code.
 
 The structure of a tree is JSON, and its arrays are tensors named by their places. The
-JSON names types and functions, which are looked up in `budgetjax.saving.names` and
-nowhere else: nothing that a file names is imported, and nothing in it is run.
+JSON names types and functions, which are looked up only in `budgetjax.saving.names`:
+nothing that a file names is imported, and nothing in it is executed.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from jax.tree_util import Partial
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, is_record, own_name
 
-# Types of tensors that both JAX and safetensors have.
+# The dtypes that both JAX and safetensors have.
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
@@ -28,10 +28,10 @@ SCALARS = (type(None), bool, int, float, str)
 def encode(
     where: str, tree: Any, own: dict[str, Any] | None = None
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """A tree as JSON and tensors; `own` gets what has no registered name, by place.
+    """A tree as JSON and tensors; `own` collects unregistered objects by place.
 
     Raises:
-      ValueError: if the tree holds what `budgetjax.save` does not take.
+      ValueError: if the tree holds something that `budgetjax.save` does not take.
     """
     encoder = _Encoder(where, {}, {} if own is None else own)
     return encoder.encode("", tree), encoder.tensors
@@ -137,7 +137,7 @@ class _Encoder(NamedTuple):
 
 
 def _learned(name: str) -> bool:
-    """Whether this is the name of an attribute that an estimator has learned."""
+    """Whether this is the name of a fitted attribute of an estimator."""
     return not name.startswith("__") and (name.startswith("_") or name.endswith("_"))
 
 
@@ -147,10 +147,10 @@ def shown(at: str) -> str:
 
 
 class Decoder(NamedTuple):
-    """What a tree is made from: the bytes of tensors, by name.
+    """Decodes a tree, from the bytes of tensors by name.
 
-    `written_by` is the version of budgetjax that wrote them, and `own` are functions
-    and types without a registered name, by place.
+    `written_by` is the version of budgetjax that wrote them, and `own` has the
+    unregistered functions and types by place.
     """
 
     where: str
@@ -220,9 +220,9 @@ class Decoder(NamedTuple):
         return ValueError(f"{self.where}: {shown(at)} must {wanted}, got {got}")
 
     def array(self, node: dict[str, Any], at: str) -> Any:
-        """A tensor, as the kind of array that it was."""
+        """A tensor, as its original kind of array."""
         kind, dtype = node["array"], jnp.dtype(node["dtype"])
-        # A copy, which can be written to and does not hold the whole file.
+        # A copy, which is writable and does not hold the whole file.
         array = np.frombuffer(self.tensors[shown(at)], dtype).copy()
         array = array.reshape(node["shape"])
         if kind.startswith("NumPy"):

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-# The registry, by the floor of each.
+# The registry: the folder of each solver.
 SOLVERS = {
     "budget_svm": "kernel",
     "kernel_pegasos": "kernel",
@@ -17,5 +17,5 @@ SOLVERS = {
 
 
 def by_name(name: str) -> Any:
-    """The solver of this name, whose module is imported then."""
+    """Imports the solver of this name."""
     return getattr(importlib.import_module(f"{__name__}.{SOLVERS[name]}.{name}"), name)

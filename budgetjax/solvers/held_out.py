@@ -1,4 +1,4 @@
-"""When to stop, by held-out examples; see `held_out_stop`."""
+"""Early stopping by held-out examples; see `held_out_stop`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,27 +21,25 @@ def held_out_stop(
 ) -> Callable[[Any, Record], bool]:
     """A callback for `solve` that ends a run when its held-out error settles.
 
-    A small duality gap is often more than predictions need, and stochastic solvers
-    never have one. This one predicts the held-out rows at every record, and stops when
-    so many records in a row have brought no lower error. The solution is that of the
-    last record, not of the lowest error, which its own noise would choose.
+    Good predictions often need no small duality gap, and stochastic solvers never reach
+    one. The callback predicts the held-out rows at every record, and stops after
+    `patience` records without a lower error. The solution is that of the last record,
+    not of the lowest error, since noise would choose that one.
 
-    Cost: the scores of the held-out rows per record, O(m d) each with m support
+    Cost: the scores of the held-out rows at every record, O(m d) per row with m support
     vectors.
 
     Args:
       solver: the solver of the run.
-      X: its training set, as it is given to `solve`.
+      X: its training set, as passed to `solve`.
       y: the labels of the training set.
-      X_held: rows that are not in it, shape `(n, d)`.
+      X_held: rows that are not in the training set, shape `(n, d)`.
       y_held: their labels, -1 and +1, shape `(n,)`.
-      patience: records without a lower error after which to stop, at least 1.
+      patience: the number of records without a lower error after which to stop, at
+        least 1.
 
     Returns:
-      A function of a state and a `Record`, for one run: another needs another.
-
-    Raises:
-      ValueError: if `patience` or the held-out labels do not fit.
+      A function of a state and a `Record`. It serves one run only.
 
     Example:
       >>> import budgetjax as bj

@@ -1,4 +1,4 @@
-"""Solvers of two classes on several: one problem per class against the rest."""
+"""One-versus-rest: solvers of two classes applied to several."""
 
 import inspect
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from jaxtyping import Int32, Shaped
 from budgetjax import models
 from budgetjax.solvers.solver import Solution, Solver, solve
 
-# Arguments by the solver, where `init` and `solve` have no default for classifiers.
+# Arguments per solver for which `init` and `solve` have no default for classifiers.
 USUAL: dict[str, dict[str, Any]] = {
     "sbp": {"slack": 0.003, "tolerance": 1.0},
     "mpu": {"tolerance": 1e-4},
@@ -28,15 +28,15 @@ def one_versus_rest(
 ) -> tuple[Solution, ...]:
     """The solution of each class against the rest, or one for two classes.
 
-    The problems share kernel rows, which know nothing of classes. Memory is that of
-    one: the solutions have no states.
+    The problems share kernel rows, which do not depend on labels. The solutions have no
+    states, so the memory is that of one problem.
 
     Args:
       solver: for example `budgetjax.smo`.
       X: the training set, shape `(n, d)`; see `Solver`.
-      y: labels of any kind, shape `(n,)`.
-      classes: the labels, at least two; of two, the second is +1.
-      random: source of the seeds of solvers that draw.
+      y: labels of any type, shape `(n,)`.
+      classes: the labels, at least two; with two, the second is +1.
+      random: the source of seeds for solvers that draw.
       **arguments: arguments of `solve`.
     """
     takes = inspect.signature(solver.init).parameters
@@ -47,7 +47,7 @@ def one_versus_rest(
         solution = solve(solver, X, signs, **arguments)
         if "rows" in takes:
             arguments["rows"] = solution.state.rows
-        # One state has as many kernel rows as fit.
+        # The cached kernel rows of one state may fill the memory.
         found.append(solution._replace(state=None))
     return tuple(found)
 
@@ -55,13 +55,13 @@ def one_versus_rest(
 def signs_of(
     y: Shaped[np.ndarray, " n"], classes: Shaped[np.ndarray, " classes"]
 ) -> Iterator[Int32[np.ndarray, " n"]]:
-    """The labels of each problem: +1 for a class, or for the second of two."""
+    """The labels of each problem: +1 for its class, or for the second of two."""
     for label in classes[1:] if len(classes) == 2 else classes:
         yield np.where(y == label, 1, -1).astype(np.int32)
 
 
 def joined(solutions: tuple[Solution, ...]) -> Any:
-    """What a `Labelled` holds: the model of two classes, or one model per class."""
+    """The model of a `Labelled`: one for two classes, otherwise one per class."""
     first, *others = (solution.model for solution in solutions)
     return (first, *others) if others else first
 
@@ -69,7 +69,7 @@ def joined(solutions: tuple[Solution, ...]) -> Any:
 def unfinished(
     solutions: tuple[Solution, ...], classes: Shaped[np.ndarray, " classes"]
 ) -> str | None:
-    """What to say of solutions that are not close enough, or None."""
+    """A warning about solutions that are not close enough, or None."""
     late = [i for i, one in enumerate(solutions) if not one.converged]
     if not late:
         return None

@@ -1,4 +1,4 @@
-"""Solvers of a whole training set: their record, and `solve`, which drives them."""
+"""The record of a solver on a whole training set, and `solve`, which drives it."""
 
 import contextlib
 import dataclasses
@@ -17,18 +17,18 @@ from budgetjax import checks, progress_bar, sharding, shown
 from budgetjax.solvers.linear.rows import sparse_rows
 from budgetjax.solvers.training_set import Scalar, Vector
 
-# So that an editor knows the arguments of an `init`, and the fields of its state.
+# Let an editor know the arguments of an `init` and the fields of its state.
 Arguments = ParamSpec("Arguments")
 State = TypeVar("State")
 
 
 class Objective(NamedTuple):
-    """What a state has reached.
+    """The objective values of a state.
 
     Attributes:
-      primal: value of the problem at the state's model.
-      dual: bound on that of all models: below `primal` where the problem is to
-        minimise, above it where it is to maximise.
+      primal: the value of the problem at the state's model.
+      dual: a bound on the value of all models: below `primal` for a minimisation, above
+        it for a maximisation.
     """
 
     primal: Scalar
@@ -40,65 +40,67 @@ class Objective(NamedTuple):
 class Solver(Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
 
-    A state is a `NamedTuple`, complete but for the training set, which all functions
-    take with it. `algorithm` is the solver's name, `key` the source of what it draws,
-    and arguments of `init` keep their names; sizes and flags are structure, not
-    leaves. A kernel solver's state also has
+    A state is a `NamedTuple` that holds everything but the training set, which all
+    functions take with it. `algorithm` is the solver's name, `key` is the source of
+    random draws, and arguments of `init` keep their names; sizes and flags are
+    structure, not leaves. A kernel solver's state also has
 
-    - `rows`: the kernel, and its known rows.
+    - `rows`: the kernel, and its cached rows.
     - `coefficients`: alpha, shape `(n,)`.
     - `responses`: `Q alpha`, that is `y_i f(x_i)` without the bias, shape `(n,)`.
-    - `num_updates`: how often a coefficient, or a pair of them, has changed.
-    - `digest`: identifies `y`.
+    - `num_updates`: the number of changes of a coefficient, or of a pair of them.
+    - `digest`: a digest of `y`.
 
-    and that of a linear solver
+    A linear solver's state also has
 
-    - `weights`: `w`: the features', and the constant's if there is one.
-    - `problem`: what it knows of the patterns, the weights of the examples for one.
-    - `num_visits`, and `settled`, whether the last pass over all patterns has changed
-      nothing; not with `linear_pegasos`, whose steps are no passes.
+    - `weights`: `w`, of the features and, with a bias, of the constant.
+    - `problem`: properties of the patterns, such as the weights of the examples.
+    - `num_visits`, and `settled`, whether the last pass over all patterns changed
+      nothing; `linear_pegasos`, which makes no passes, has neither.
 
-    Every `init` returns the state of the zero model, with linear solvers in JAX's
-    default precision, and raises a `ValueError` if an argument does not fit. It takes
-    the training set and, by name, some of these:
+    Every `init` returns the state of the zero model, for linear solvers in JAX's
+    default precision, and raises a `ValueError` if an argument is invalid. It takes the
+    training set and, by name, some of these arguments:
 
-    - `X`: examples, shape `(n, d)`; float64 stays so. Linear solvers also take a matrix
-      of `scipy.sparse` or `budgetjax.sparse_rows`, and leave numbers in their type.
-    - `y`: labels, -1 and +1, both, shape `(n,)`.
+    - `X`: examples, shape `(n, d)`; float64 stays float64. Linear solvers also take a
+      matrix of `scipy.sparse` or `budgetjax.sparse_rows`, and keep the dtype of
+      numbers.
+    - `y`: labels, -1 and +1, both present, shape `(n,)`.
     - `penalty`: C, positive.
-    - `weight`: weight of each example, above 0, shape `(n,)`; 2 counts it twice.
-    - `fit_bias`: whether to add a bias. In kernel solvers it is not regularised. In
-      linear ones it is the weight of a constant feature of the value `bias_scale`, rho,
+    - `weight`: the weight of each example, above 0, shape `(n,)`; 2 counts it twice.
+    - `fit_bias`: whether to add a bias. Kernel solvers do not regularise it. In linear
+      solvers it is the weight of a constant feature with the value `bias_scale`, rho,
       and part of the norm like all weights.
-    - `seed`: seed of the random draws or orders: an integer, or a key of `jax.random`.
+    - `seed`: the seed of random draws or orders, an integer or a key of `jax.random`.
     - `kernel`: positive definite.
     - `batch_size`: examples per step.
-    - `cache_size`: mebibytes for kernel rows, which are kept for the next time they are
-      needed, at least two batches of them. Up to 4,096 examples all kernel values are
-      computed at the start, if they fit; None does so for any number.
-    - `rows`: `rows` of another state with this kernel, `X` and `batch_size`, to share.
+    - `cache_size`: mebibytes for cached kernel rows, at least two batches of them. Up
+      to 4,096 examples, all kernel values are computed at the start if they fit; None
+      does so for any number of examples.
+    - `rows`: `rows` of another state with the same kernel, `X` and `batch_size`, to
+      share.
 
     Attributes:
       name: the solver's name.
-      init: `init(X, y, ...) -> state`, the state of the zero model, with all arguments
-        checked.
-      prepare: `prepare(state, X, y) -> (X, y)`, the training set of the state as the
-        other functions take it: arrays of floats, or patterns for linear solvers.
+      init: `init(X, y, ...) -> state`, the state of the zero model, after checks of all
+        arguments.
+      prepare: `prepare(state, X, y) -> (X, y)`, the training set of the state in the
+        form that the other functions take: arrays of floats, or patterns for linear
+        solvers.
       step: `step(state, X, y) -> state`, for `jax.jit` and loops: a batch of updates,
         or, for a linear solver, a pass over the patterns.
       objective: `objective(state, X, y) -> Objective`.
       model: `model(state, X, y)`, a `KernelModel` or a `LinearModel`. The number of
         vectors of a kernel model depends on values, so this cannot be traced.
-      work: `work(state) -> int`, kernel values computed since `init`, or patterns
-        visited.
+      work: `work(state) -> int`, x
       vectors: `vectors(state)`, the number of examples with a coefficient.
-      settled: `settled(state) -> bool`, whether nothing is left to change.
-      warm: `warm(state, X, before) -> state`, a start from where a run with another
-        penalty ended; None starts from zero.
+      settled: `settled(state) -> bool`, whether the state can change no further.
+      warm: `warm(state, X, before) -> state`, a start from the end of a run with
+        another penalty; None starts from zero.
       linear: whether rows may be sparse; `solve` then computes in float64, whatever
-        JAX's default precision is.
-      max_steps: default of `solve`.
-      callback_every: default of `solve`.
+        JAX's default precision.
+      max_steps: the default of `solve`.
+      callback_every: the default of `solve`.
     """
 
     name: str
@@ -122,16 +124,17 @@ class Solver(Generic[Arguments, State]):
 
 
 class Record(NamedTuple):
-    """What a run has reached, as its callback sees it.
+    """The progress of a run, as its callback sees it.
 
     Attributes:
-      step: steps made in this run.
+      step: the number of steps in this run.
       primal: see `Objective`.
       dual: see `Objective`.
-      gap: relative gap, `|primal - dual|` over the smaller of the two; infinite while
-        that is not above 0.
+      gap: the relative gap, `|primal - dual|` divided by the smaller of the two;
+        infinite unless that is positive.
       work: kernel values computed, or patterns visited, since `init`.
-      vectors: examples with a coefficient, the support vectors of a kernel model.
+      vectors: the number of examples with a coefficient, the support vectors of a
+        kernel model.
     """
 
     step: int
@@ -154,13 +157,14 @@ class History(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What `solve` returns.
+    """The result of `solve`.
 
     Attributes:
       model: the classifier, a `KernelModel` or a `LinearModel`.
       history: the records of the run, the first of its start.
-      state: the last state, from which `solve` can go on.
-      converged: whether the gap is at most `tolerance`, or nothing was left to change.
+      state: the last state, from which `solve` can continue.
+      converged: whether the gap is at most `tolerance`, or the state could change no
+        further.
     """
 
     model: Any
@@ -185,32 +189,32 @@ def solve(
     progress: bool = False,
     **arguments: Any,
 ) -> Any:
-    """Solves a problem on a whole training set, until its relative gap is small.
+    """Solves a problem on a whole training set until its relative gap is small.
 
     Args:
       solver: for example `budgetjax.smo` or `budgetjax.mpu`.
-      X: the training set, shape `(n, d)`; see `Solver`. Kernel solvers run on all
-        devices that it is sharded over by rows.
+      X: the training set, shape `(n, d)`; see `Solver`. If its rows are sharded, kernel
+        solvers run on all devices.
       y: labels, -1 and +1, shape `(n,)`.
-      state: state of this solver on this training set to go on from. It stays valid.
-      max_steps: maximum number of steps; None is the solver's default.
-      tolerance: relative gap at which to stop. None makes all steps.
+      state: a state of this solver on this training set to continue from. It stays
+        valid.
+      max_steps: the maximum number of steps; None is the solver's default.
+      tolerance: the relative gap at which to stop. None makes all steps.
       callback: called as `callback(state, record)` with each `Record`; the run ends
-        when it returns True. It may keep the state, so a run with a callback needs the
-        memory of two.
+        when it returns True. It may keep the state, so a run with a callback needs
+        memory for two.
       callback_every: steps per record; None is the solver's default.
-      progress: whether to show a bar, with the gap.
+      progress: whether to show a progress bar with the gap.
       **arguments: arguments of the solver's `init`: `kernel`, `penalty` and so on. A
-        sequence of penalties is solved one by one, on the same kernel rows, and by some
-        solvers each from the solution of the one before: give them in order.
+        sequence of penalties is solved one by one, with shared kernel rows; some
+        solvers start from the solution for the previous penalty, so pass them in order.
 
     Returns:
-      A `Solution`; for several penalties a tuple of them.
+      A `Solution`, or a tuple of them for several penalties.
 
     Raises:
-      ValueError: if an argument is out of its range, the state is not of this solver
-        and training set, or the objective is not finite.
-      ImportError: if `progress` needs tqdm.
+      ValueError: if an argument is out of range, the state belongs to another solver or
+        training set, or the objective is not finite.
 
     Example:
       >>> import budgetjax as bj
@@ -241,8 +245,8 @@ def solve(
     if state is not None:
         checks.check_algorithm(where, solver, state)
         for name in arguments:
-            raise ValueError(f"{where}: a state has its {name}, got another with it")
-    # Some solvers have thresholds of their own that follow from it.
+            raise ValueError(f"{where}: {name} must not come with a state, got one")
+    # Some solvers derive their own thresholds from it.
     elif tolerance and "tolerance" in inspect.signature(solver.init).parameters:
         arguments["tolerance"] = tolerance
     penalty = arguments.get("penalty")
@@ -274,9 +278,9 @@ def solve(
 def dual_of_best_multiple(
     coefficients: Vector, limits: Vector, squared_norm: Scalar
 ) -> Scalar:
-    """The largest dual value of a multiple of dual coefficients, within their limits.
+    """The largest dual value of a multiple of the coefficients, within their limits.
 
-    The dual of the hinge loss is their sum less half the squared norm of their model.
+    The dual of the hinge loss is their sum minus half the squared norm of the model.
     """
     total = jnp.sum(coefficients)
     largest = jnp.max(coefficients / limits)
@@ -306,7 +310,7 @@ def _solve(
     X: Any,
     y: Any,
 ) -> Solution:
-    """The solution of one problem, on a training set that is prepared.
+    """The solution of one problem, on a prepared training set.
 
     The state is donated.
     """
@@ -339,7 +343,7 @@ def _copied(state: Any) -> Any:
 
 
 def _ours(state: Any) -> Any:
-    """A copy of a state that nobody else holds, but for its kernel rows, which stay."""
+    """A private copy of a state; it reuses the state's kernel rows."""
     rows = getattr(state, "rows", None)
     if rows is None:
         return _copied(state)

@@ -1,4 +1,4 @@
-"""Checks of a training set of two classes, with which every solver begins."""
+"""Checks of a training set of two classes, for all solvers."""
 
 import zlib
 from typing import Any
@@ -21,14 +21,14 @@ Matrix = Float[Array, "n d"]
 def training_set(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
 ) -> tuple[Matrix, Vector]:
-    """Examples and labels of a kernel solver, checked, in one float type."""
+    """Checks the examples and labels of a kernel solver and gives them one dtype."""
     check_kernel(where, "kernel", kernel)
     X = features(where, X)
     return X, signs(where, y, X.shape[0], X.dtype)
 
 
 def features(where: str, X: Any) -> Matrix:
-    """Dense, finite rows; floats keep their type, other numbers get JAX's default."""
+    """Dense, finite rows; floats keep their dtype, other numbers get JAX's default."""
     X = checks.array(where, "X", X)
     check_shape(where, X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
@@ -38,7 +38,7 @@ def features(where: str, X: Any) -> Matrix:
 
 
 def check_shape(where: str, shape: tuple[int, ...]) -> None:
-    """Raises unless this is the shape of a matrix with rows and columns."""
+    """Raises if this is not the shape of a nonempty matrix."""
     if len(shape) != 2 or 0 in shape:
         raise ValueError(
             f"{where}: X must have shape (n, d), n and d above 0, got {shape}"
@@ -46,7 +46,7 @@ def check_shape(where: str, shape: tuple[int, ...]) -> None:
 
 
 def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
-    """The labels if they are -1 and +1, both, of this number, else a `ValueError`."""
+    """The labels, after a check that they are -1 and +1, one per row, both present."""
     y = _one_per_row(where, "y", y, number, "label")
     labels = checks.concrete(y)
     if labels is not None:
@@ -64,7 +64,7 @@ def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
 
 
 def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
-    """The weights of the examples if they are above 0, else a `ValueError`."""
+    """The weights of the examples, after a check that they are above 0."""
     if weight is None:
         return None
     weight = _one_per_row(where, "weight", weight, len(y), "number")
@@ -111,9 +111,9 @@ def drawn(
 
 
 def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]:
-    """A checksum of these values, in their order, and of a kernel; 0 if traced."""
+    """A checksum of ordered values and of a kernel; 0 if traced."""
     value = zlib.crc32(type(kernel).__name__.encode())
-    # Parameters of a kernel may meanwhile be arrays of another precision.
+    # Parameters of a kernel may have been cast to another precision.
     numbers = [checks.concrete(leaf) for leaf in jax.tree.leaves(kernel)]
     numbers = [None if leaf is None else leaf.astype(np.float32) for leaf in numbers]
     for known in (checks.concrete(array), *numbers):
@@ -130,7 +130,7 @@ def check_same(
     array: Any,
     kernel: Kernel | None = None,
 ) -> None:
-    """Raises if the digest is another, unless one of the two was traced."""
+    """Raises if the digest differs, unless one of the two was traced."""
     stored, given = checks.concrete(known), int(digest(array, kernel))
     if stored is not None and stored and given and given != stored:
         raise ValueError(
@@ -140,7 +140,7 @@ def check_same(
 
 
 def prepare(state: Any, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
-    """The training set of a kernel solver's state, as arrays, else a `ValueError`."""
+    """The training set of a kernel solver's state as arrays, after checks."""
     where = "solve"
     X, y = training_set(where, state.rows.kernel, X, y)
     n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype

@@ -1,4 +1,4 @@
-"""Batches of examples: from a source, of one size, and read ahead."""
+"""Batches of examples from a source, with a common size and read-ahead."""
 
 import dataclasses
 import queue
@@ -12,10 +12,10 @@ from jax.typing import DTypeLike
 
 from budgetjax import checks, examples, models
 
-# Bytes of a batch: small beside the data, large enough that its overhead is nothing.
+# Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
 MOST_ROWS = 65_536
-# Beyond this many distinct ones, targets are no labels.
+# Targets with more distinct values are not labels.
 MOST_CLASSES = 10_000
 # Seconds to wait for the reader thread to exit.
 PATIENCE = 1.0
@@ -26,19 +26,19 @@ class Batches:
     """Examples in batches, from a source that can be read repeatedly.
 
     The readers of `budgetjax.stream` return it. Iterating reads the source from its
-    start. A batch is a tuple of NumPy arrays: `(X, y)`, or `(X, y, weight)`, or, where
-    the source has no targets, `(X,)`. X has shape `(n, num_features)`, in the
-    precision of the file, float32 or float64, unless the reader is given a `dtype`; y,
-    of shape `(n,)`, holds int64, float64, booleans, or Python strings in an object
-    array; weight has shape `(n,)`. Each batch has its own arrays.
+    start. A batch is a tuple of NumPy arrays: `(X, y)`, `(X, y, weight)`, or, if the
+    source has no targets, `(X,)`. X has shape `(n, num_features)` and the precision of
+    the file, float32 or float64, or the `dtype` of the reader; y, of shape `(n,)`,
+    holds int64, float64, booleans, or Python strings in an object array; weight has
+    shape `(n,)`. Each batch has its own arrays.
 
     Attributes:
-      name: name of the source, for messages.
-      num_features: number of columns of X.
-      read: function that starts to read: an iterator over the batches.
-      num_rows: number of rows, where it is known without reading them.
-      feature_names: names of the columns of X, where they have any.
-      read_targets: function that reads y alone, where that is faster than `read`.
+      name: the name of the source, for messages.
+      num_features: the number of columns of X.
+      read: a function that starts to read and returns an iterator over the batches.
+      num_rows: the number of rows, if known without reading them.
+      feature_names: the names of the columns of X, if they have any.
+      read_targets: a function that reads only y, if that is faster than `read`.
 
     Example:
       >>> import numpy as np
@@ -63,7 +63,7 @@ class Batches:
 def rows_of_a_batch(
     where: str, num_features: int, dtype: DTypeLike, batch_rows: int | None
 ) -> int:
-    """`batch_rows`, or the rows that take some 4 MiB, at most 65,536."""
+    """`batch_rows`, or the rows that fit in about 4 MiB, at most 65,536."""
     if batch_rows is not None:
         return checks.size(where, "batch_rows", batch_rows)
     bytes_per_row = max(1, num_features) * np.dtype(dtype).itemsize
@@ -71,7 +71,7 @@ def rows_of_a_batch(
 
 
 def labels(batches: Iterable[Any]) -> np.ndarray:
-    """The classes in a source, in one pass over it.
+    """Finds the classes in a source, in one pass over it.
 
     Only the target column of a file is read.
 
@@ -80,13 +80,12 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
         read repeatedly.
 
     Returns:
-      The distinct targets, sorted, of shape `(C,)`: int64, float64, booleans or
-      strings.
+      The sorted distinct targets, shape `(C,)`: int64, float64, booleans or strings.
 
     Raises:
-      ValueError: if there are no rows or no targets, the source can be read once only,
+      ValueError: if there are no rows or no targets, the source can be read only once,
         a target is NaN, some are numbers and others strings, or there are more than
-        10,000 of them, which are no labels.
+        10,000 of them, too many for labels.
 
     Example:
       >>> import numpy as np
@@ -121,7 +120,7 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
 
 
 def targets_of(batches: Iterable[Any]) -> Iterator[Any]:
-    """The y of all batches, by the shortest way."""
+    """The y of all batches, read the fastest way."""
     if isinstance(batches, Batches) and batches.read_targets is not None:
         yield from batches.read_targets()
         return
@@ -137,21 +136,21 @@ def in_rows(
     outputs: tuple[int, ...] = (),
     names: tuple[str, ...] | None = None,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Batches of any lengths as batches of one length; the last may be shorter.
+    """Regroups batches of any lengths to one length; the last may be shorter.
 
-    Numbers are copied, so that a source may fill the same arrays again. Sparse matrices
-    of SciPy become dense, piece by piece. Weights are 1 where a batch has none, `width`
-    None is that of the first batch, `outputs` is the shape of one target, and `names`
-    are the columns in their order, for data frames and tables of Arrow.
+    Numbers are copied, so a source may reuse its arrays. Sparse matrices of SciPy
+    become dense piece by piece. Weights are 1 if a batch has none, `width` None is the
+    width of the first batch, `outputs` is the shape of one target, and `names` is the
+    order of the columns, for data frames and Arrow tables.
 
     Yields:
       `(X, y, weight)` of shapes `(n, num_features)`, `(n, *outputs)` and `(n,)`; y is
       int64, float64, booleans or strings.
 
     Raises:
-      ValueError: if a batch is no such tuple, its lengths differ, the number of columns
-        changes, or a value is no number or beyond the range of `dtype`; with the source
-        and the row.
+      ValueError: if a batch is not such a tuple, its lengths differ, the number of
+        columns changes, or a value is not a number or out of the range of `dtype`. The
+        message names the source and the row.
     """
     where = name_of(batches)
     rows = checks.size(where, "rows", rows)
@@ -182,7 +181,7 @@ def name_of(batches: Any) -> str:
 
 
 def in_order(batches: Batches, known: tuple[str, ...] | None) -> Batches:
-    """The source with the known columns, in their order, if its columns have names."""
+    """The source with the known columns in their order, if its columns have names."""
     names = batches.feature_names
     if known is None or names in (None, known):
         return batches
@@ -219,7 +218,7 @@ def _checked(
     outputs: tuple[int, ...],
     names: tuple[str, ...] | None,
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """The parts of a batch as arrays of fitting shapes."""
+    """The parts of a batch as arrays, after checks of their shapes."""
     X, y, weight = _examples(where, i, batch)
     y = targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
@@ -250,7 +249,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
-    """Whether targets are text, all of them or none; None while there are none."""
+    """Whether targets are text; raises on a mixture; None before the first target."""
     if not len(y):
         return text
     new = y.dtype.kind in "UO"
@@ -271,10 +270,10 @@ def as_type(
     row: int,
     columns: tuple[str, ...] | None = None,
 ) -> np.ndarray:
-    """A copy of numbers in another float type, if they are in its range.
+    """A copy of numbers in another float dtype, after a check of their range.
 
-    Errors name the source and the numbers; the first row has the number `row`, and the
-    columns, or the only one, have these names, if any.
+    Errors name the source and the numbers; `row` is the number of the first row, and
+    `columns` are the names of the columns, or of the only one.
     """
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -293,10 +292,10 @@ def as_type(
 
 
 def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
-    """Targets as int64, float64, booleans or strings, in an array of their own.
+    """A copy of targets as int64, float64, booleans or strings.
 
-    With `outputs` each row has so many, or one that becomes so many. The first has
-    the row number `row`.
+    With `outputs`, each row has that number of targets, or one that is repeated. `row`
+    is the number of the first row.
     """
     y = np.asarray(y)
     if outputs and y.shape[1:] == outputs and y.ndim == 2:
@@ -330,7 +329,7 @@ def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.n
 
 
 def _of_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
-    """Python objects: strings as they are, numbers in an array of numbers."""
+    """Converts Python objects: strings stay, numbers become an array of numbers."""
     kinds = set(map(type, y))
     if all(issubclass(kind, str) for kind in kinds):
         return y
@@ -348,12 +347,12 @@ def _of_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
 
 
 def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, None]:
-    """The same items, read ahead by a thread.
+    """The same items, which a thread reads ahead.
 
-    Reading overlaps with the work on what was read. An error in reading is raised in
-    its place, after the items before it. When the consumer stops, so does the thread,
-    after its current item. At most `depth` items are held, beside the one in use and
-    the one being read.
+    Reading overlaps with the work on earlier items. A read error is raised in its
+    place, after the items before it. When the consumer stops, the thread stops after
+    its current item. At most `depth` items are held, besides the one in use and the one
+    being read.
     """
     depth = checks.size("prefetched", "depth", depth)
     items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
@@ -373,7 +372,7 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
                 close = getattr(source, "close", None)
                 if close is not None:
                     close()
-        except BaseException as error:  # it belongs to whoever reads
+        except BaseException as error:  # the consumer raises it
             failed = error
         items.put((end, failed))
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a run on a stream: its position, written to disk and read again."""
+"""Checkpoints of a run on a stream: its position, written to and read from disk."""
 
 import hashlib
 import json
@@ -12,14 +12,14 @@ from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
 AGAIN = "delete it to start anew"
-# Where starting anew would write over a file of another kind.
+# For a file of another kind, which a new start would overwrite.
 ELSEWHERE = "give another path"
 
 
 class Position(NamedTuple):
-    """The model between two batches, and how much of the source it has learned.
+    """The model between two batches, and its position in the source.
 
-    `last` are the examples of the last batch, or their digest, if there is one.
+    `last` holds the examples of the last batch, or their digest.
     """
 
     model: StreamModel
@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A file, and the beginning that a run must share to continue from it.
+    """A file, and the settings that a run must share to continue from it.
 
     `start` is the digest of the model at the start.
     """
@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
 
 
 def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
-    """Replaces the position in a file, whole or not at all."""
+    """Replaces the position in a file atomically."""
     notes = {
         "start": checkpoint.start,
         "batch_rows": checkpoint.batch_rows,
@@ -83,7 +83,7 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
 
 
 def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
-    """Raises unless the run in the file is this one."""
+    """Raises if the file belongs to another run."""
     path = checkpoint.path
     if "batch_rows" not in notes:
         raise ValueError(
@@ -105,7 +105,7 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
 
 
 def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
-    """The checkpoint of a run with this file, rows per batch and beginning."""
+    """The checkpoint of a run with this file, rows per batch and initial values."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
     node, tensors = trees.encode(where, begin)
@@ -115,7 +115,7 @@ def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
 
 
 def digest_of(arrays: Iterable[np.ndarray] | str) -> str:
-    """The SHA-256 of some arrays; a digest is returned as it is."""
+    """The SHA-256 of some arrays; a digest is returned unchanged."""
     if isinstance(arrays, str):
         return arrays
     found = hashlib.sha256()

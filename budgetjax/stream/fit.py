@@ -1,4 +1,4 @@
-"""Learning from a stream of batches; see `fit_stream`."""
+"""Learns from a stream of batches; see `fit_stream`."""
 
 import contextlib
 import itertools
@@ -43,67 +43,67 @@ def fit_stream(
     every: int = 100,
     resume: bool = True,
 ) -> StreamModel:
-    """One pass over batches, such as those of a file, in constant memory.
+    """Makes one pass over batches, such as those of a file, in constant memory.
 
-    Equal to `budgetjax.run` on all rows, up to the rounding of sums. The batches may
-    have any lengths: they are joined and split to one length, so that one program is
-    compiled, and the result does not depend on them. A thread reads and scales ahead
-    while the batch before is learned.
+    The result is that of `budgetjax.run` on all rows, up to the rounding of sums. The
+    batches may have any lengths: they are regrouped to one length, so one program is
+    compiled and the result does not depend on their lengths. A thread reads and scales
+    the next batches while one is learned.
 
-    With `checkpoint`, the state of the learner, the scaling and the place in the stream
-    are written to a file at intervals. If the process ends, in whichever way, the same
-    call continues from there to the same result, bit by bit: it reads the learned rows
-    and drops them. When a run fails, or Ctrl-C interrupts it, its last whole batch is
-    written first.
+    With `checkpoint`, the state of the learner, the scaling and the position in the
+    stream are written to a file at intervals. If the process ends for any reason, the
+    same call continues from there to the same result, bit by bit: it reads the rows
+    already learned and drops them. When a run fails, or Ctrl-C interrupts it, the model
+    after its last complete batch is written first.
 
     Args:
-      algorithm: online algorithm, for example `budgetjax.arow`.
-      state: state of that algorithm; or a `StreamModel` to continue, with its classes,
-        scaling and curve.
+      algorithm: an online algorithm, for example `budgetjax.arow`.
+      state: a state of that algorithm; or a `StreamModel` to continue, with its
+        classes, scaling and curve.
       batches: from a reader of `budgetjax.stream`, or any iterable of `(X, y)` or
         `(X, y, weight)`: X of shape `(n, num_features)`, dense, a sparse matrix of
-        SciPy, or a data frame or Arrow table, whose columns go by the names that the
-        model knows, or else the first batch has; y and weight of shape `(n,)`, as for
+        SciPy, or a data frame or Arrow table, whose columns are matched by name to
+        those of the model or of the first batch; y and weight of shape `(n,)`, as for
         `budgetjax.run`; y of shape `(n, num_outputs)` for several real outputs.
       classes: all labels, in the order of the learner's columns: numbers or strings.
-        The first of two is its -1. None if the labels are the learner's own, -1 and +1
-        or `0 .. C-1`, and for regressors.
-      intercept: number subtracted from real targets before they are learned, and added
-        to predictions: their mean, for targets far from 0. Shape `(num_outputs,)` for
-        several outputs.
+        The first of two becomes -1. None if the labels are -1 and +1 or `0 .. C-1`, and
+        for regressors.
+      intercept: a number subtracted from real targets before they are learned, and
+        added to predictions. Use the mean of targets that are far from 0. Shape
+        `(num_outputs,)` for several outputs.
       standardise: whether to subtract the mean of every feature and divide by its
-        standard deviation, over all rows up to and including the batch. The support
-        vectors are mapped to the new units with every batch. Rows of weight 0 do not
-        count, other weights do not matter.
-      fill_missing: whether a NaN in X, which is an error else, stands for the mean of
-        its feature over the rows before, and in predictions over all rows; only with
-        `standardise`.
-      reservoir: number of rows of a uniform sample of the stream, such as 8,192. They
-        are learned again at the end, in random order: without it, a sorted stream
-        yields a model of its last rows. Checkpoints hold the sample, and the model
-        before the end. None keeps no rows.
-      batch_rows: rows to learn at once, between two points of the curve. None is as
-        many as take some 4 MiB, at most 65,536.
-      progress: whether to show a bar, with rows per second, the progressive error and
-        the number of support vectors.
-      checkpoint: path of a file, which is written at the start, after every `every`
+        standard deviation, over all rows up to and including the batch. Every batch
+        maps the support vectors to the new units. Rows of weight 0 do not count; other
+        weights have no effect.
+      fill_missing: whether a NaN in X is replaced by the mean of its feature over the
+        earlier rows, and in predictions over all rows; only with `standardise`.
+        Otherwise a NaN is an error.
+      reservoir: the size of a uniform sample of the stream, such as 8,192. Its rows are
+        learned again at the end, in random order: without it, a sorted stream yields a
+        model of its last rows. Checkpoints hold the sample and the model before this
+        replay. None keeps no rows.
+      batch_rows: rows to learn at once, between two points of the curve. None chooses
+        about 4 MiB of them, at most 65,536.
+      progress: whether to show a progress bar with rows per second, the progressive
+        error and the number of support vectors.
+      checkpoint: the path of a file, which is written at the start, after every `every`
         batches, and at the end.
-      every: number of batches between two checkpoints.
-      resume: whether to continue from the checkpoint, if there is one; False starts
-        anew, and writes over it. The source must then begin as it did. A run that had
-        ended gives its result.
+      every: the number of batches between two checkpoints.
+      resume: whether to continue from the checkpoint, if there is one. The source must
+        then start with the same rows; a completed run returns its result. False starts
+        over and overwrites the checkpoint.
 
     Returns:
       A `StreamModel`, which predicts the labels of raw rows.
 
     Raises:
-      ValueError: if an argument does not fit, or the checkpoint belongs to another run.
-      StreamError: if the source cannot be read, or a batch not be learned: a value is
-        not finite, a label unknown, the width of a row another, kernel values overflow,
-        a model without maintenance is full. The message names the source and the row,
-        counted from 0. `error.model` is the model before that batch.
-      CheckpointError: if the checkpoint cannot be written or read, for want of space or
-        permission. The last good one is unharmed, and `error.model` is the model.
+      ValueError: if an argument is invalid, or the checkpoint belongs to another run.
+      StreamError: if the source cannot be read, or a batch cannot be learned: a value
+        is not finite, a label is unknown, the width of a row differs, kernel values
+        overflow, or a model without maintenance is full. The message names the source
+        and the row, counted from 0. `error.model` is the model before that batch.
+      CheckpointError: if the checkpoint cannot be written or read, for lack of space or
+        permission. The last good checkpoint is intact, and `error.model` is the model.
       ImportError: if `progress` needs tqdm, or `checkpoint` safetensors.
 
     Warns:
@@ -177,7 +177,7 @@ def fit_stream(
 
 
 def _check_batches(batches: Any) -> None:
-    """Raises unless it may be an iterable of batches."""
+    """Raises if this cannot be an iterable of batches."""
     single = hasattr(batches, "dtype") or hasattr(batches, "tocsr")
     if isinstance(batches, tuple) and batches:
         single = single or hasattr(batches[0], "dtype")
@@ -193,7 +193,7 @@ def _check_batches(batches: Any) -> None:
 def _with_names(
     model: StreamModel, batches: Iterable[Any]
 ) -> tuple[StreamModel, Iterable[Any]]:
-    """The model with the names of the columns, and the batches in its order of them."""
+    """The model with the names of the columns, and the batches in that order."""
     features = models.num_features(WHERE, model.state)
     known, found = model.model.feature_names, None
     if isinstance(batches, Batches):
@@ -252,7 +252,7 @@ def _begin(
     dtype = np.dtype(expansion.vectors.dtype)
     empty = Reservoir.empty(
         features,
-        # As rows are before they are scaled.
+        # The dtype of rows before scaling.
         dtype if model.scaling is None else np.dtype(np.float64),
         models.target_dtype(model.state),
         models.target_shape(model.state),
@@ -264,7 +264,7 @@ def _begin(
 def _check_continued(
     model: StreamModel, classes: Any, intercept: np.ndarray, standardise: bool
 ) -> None:
-    """Raises unless these arguments fit the model to continue."""
+    """Raises if these arguments do not fit the model to continue."""
     before = model.model.intercept
     if np.any(intercept) and not np.array_equal(intercept, before):
         raise ValueError(
@@ -285,7 +285,7 @@ def _check_continued(
 
 
 def _known(state: Any, classes: Any) -> np.ndarray | None:
-    """The classes, if they are as many labels as the learner has."""
+    """The classes, after a check that the learner has one label per class."""
     if classes is None:
         return None
     expected = max(2, state.expansion.num_columns)
@@ -305,19 +305,19 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
         )
     if len(known) != expected:
         raise ValueError(
-            f"{WHERE}: classes must be {expected}, as many as the learner's, got "
+            f"{WHERE}: classes must be {expected}, the learner's number, got "
             f"{len(known)}: {listed(known)}"
         )
     return known
 
 
 class Batch(NamedTuple):
-    """Examples in the types of the learner.
+    """Examples in the dtypes of the learner.
 
     X has the shape `(batch_rows, num_features)`, and the weights are 0 from `rows` on.
-    `first` is the number of the first row in the source, `scaling` that by all rows up
-    to the last, `given` are the examples before scaling and filling up, and `doubt` is
-    the message of a warning.
+    `first` is the number of the first row in the source, `scaling` is computed from all
+    rows up to the last, `given` holds the examples before scaling and padding, and
+    `doubt` is the message of a warning.
     """
 
     X: np.ndarray
@@ -333,7 +333,7 @@ class Batch(NamedTuple):
 def _fill(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
 ) -> Batch:
-    """Examples, filled up to `size` rows with rows of weight 0."""
+    """Examples, padded to `size` rows with rows of weight 0."""
     weight = models.padded(weight.astype(X.dtype), size)
     return Batch(
         models.padded(X, size), models.padded(y, size, 1), weight, len(y), first, **more
@@ -347,7 +347,7 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
     width = model.state.expansion.vectors.shape[1]
     names = model.model.feature_names
     read = 0
-    # Before they are scaled, features may need more digits than after.
+    # Features may need more digits before scaling than after.
     wide = dtype if scaling is None else np.float64
     outputs = models.target_shape(model.state)
     ready = source.in_rows(batches, rows, wide, width, outputs, names)
@@ -355,7 +355,7 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
         first, read = index * rows, index + 1
         if read < start.batches:
             continue
-        # What is kept has gaps still: at the end other means will fill them.
+        # Rows are kept with gaps, since other means fill these at the end.
         raw = X
         X = X if scaling is None else scaling.filled(X)
         checks.check_finite(name, X, first, names)
@@ -389,7 +389,7 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
 
 
 def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
-    """The targets in the labels and type of the learner."""
+    """The targets in the labels and dtype of the learner."""
     if model.classes is not None:
         y = models.coded(name, model.model, y, first)
     elif y.dtype.kind in "UO":
@@ -449,9 +449,9 @@ def _after(
 def _replayed(
     algorithm: Algorithm, model: StreamModel, size: int, name: str
 ) -> StreamModel:
-    """The model after the rows of its reservoir, which it then no longer has.
+    """The model after a replay of its reservoir, which is then dropped.
 
-    Errors on these rows do not count in the curve: the model has met them before.
+    Errors on these rows do not count in the curve, since the model saw them before.
     """
     if model.reservoir is None:
         return model
@@ -474,7 +474,7 @@ def _learned(
     algorithm: Algorithm, state: Any, batch: Batch, where: str
 ) -> tuple[Any, Array]:
     """The state after a batch, and the scores of its rows."""
-    # What is on the device in the state's types needs no program that puts it there.
+    # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
     size = engine.block_length(WHERE, None)
     new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
@@ -482,7 +482,7 @@ def _learned(
     good = np.isfinite(values + np.asarray(engine.diagonal(state.kernel, X)))
     terms = np.asarray(new.expansion.terms)[:-1]
     if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
-        # A support vector with a finite score can break those of later rows.
+        # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
         why = engine.cause(state, X[:stop], batch.first)
         raise ValueError(f"{where}: the model must stay finite: {why}")

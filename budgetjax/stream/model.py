@@ -1,4 +1,4 @@
-"""Models learned from streams: they take raw rows, and have a learning curve."""
+"""Models learned from streams, which take raw rows and have a learning curve."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
 
-# Maximum number of points of a curve, beyond which every other one is dropped.
+# The maximum number of points of a curve; beyond it every other one is dropped.
 MOST_POINTS = 1000
 
 
@@ -18,16 +18,17 @@ class StreamModel(NamedTuple):
     """A model of raw rows, learned from a stream, with its learning curve.
 
     Attributes:
-      model: state of the learner, which sees scaled rows and its own labels, with the
-        scaling, the classes and the names of the columns.
-      rows: number of rows read at each point of the learning curve, shape `(points,)`,
-        at most 1,000 points; the last is the end.
-      errors: progressive error up to there, each row predicted before it is learned:
-        the share of mistakes, or for a regressor the mean squared error, over its
-        outputs too, shape `(points,)`.
-      num_scored: number of rows with a weight above 0, over which the errors are means.
-      total_error: sum of their errors.
-      reservoir: sample of the rows, while a stream that keeps one has not ended.
+      model: the state of the learner, which takes scaled rows and its own labels, with
+        the scaling, the classes and the names of the columns.
+      rows: the number of rows read at each point of the learning curve, shape
+        `(points,)`, at most 1,000 points; the last point is the end.
+      errors: the progressive error at each point, where each row is predicted before it
+        is learned: the rate of mistakes, or for a regressor the mean squared error over
+        rows and outputs, shape `(points,)`.
+      num_scored: the number of rows with a weight above 0, over which the errors are
+        averaged.
+      total_error: the sum of their errors.
+      reservoir: the sample of rows, until the end of a stream that keeps one.
     """
 
     model: Labelled
@@ -62,12 +63,12 @@ class StreamModel(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The progressive error of the whole stream; NaN before there is a row."""
+        """The progressive error of the whole stream; NaN before the first row."""
         return float(self.errors[-1]) if len(self.errors) else float("nan")
 
 
 class _WithModel(Exception):
-    """An error after which there is a model."""
+    """An error that carries a model."""
 
     model: StreamModel
 
@@ -80,7 +81,7 @@ class StreamError(_WithModel, ValueError):
     """A batch could not be read or learned.
 
     Attributes:
-      model: `StreamModel` before that batch, which can predict and go on.
+      model: the `StreamModel` before that batch, which can predict and continue.
     """
 
 
@@ -88,7 +89,7 @@ class CheckpointError(_WithModel, OSError):
     """A checkpoint could not be written or read.
 
     Attributes:
-      model: `StreamModel` to write, or to begin with.
+      model: the `StreamModel` to write, or to start with.
     """
 
 
@@ -104,13 +105,13 @@ def extended(
     num_scored = model.num_scored + scored
     total = model.total_error + error
     numbers, errors = model.rows, model.errors
-    # What is left of a thinned curve is this far apart, and so is what comes.
+    # New points are as far apart as those of the thinned curve.
     if len(numbers) and numbers[-1] - (numbers[-2:-1].sum()) < numbers[0]:
         numbers, errors = numbers[:-1], errors[:-1]
     if len(numbers) == MOST_POINTS:
         numbers, errors = numbers[1::2], errors[1::2]
     return model._replace(
-        # A calibration is that of the scores before.
+        # A calibration applies to the old scores.
         model=model.model._replace(model=state, scaling=scaling, calibration=None),
         rows=np.append(numbers, model.num_rows + rows),
         errors=np.append(errors, total / max(num_scored, 1)),

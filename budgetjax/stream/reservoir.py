@@ -1,11 +1,12 @@
-"""A uniform sample of a stream, in memory that does not grow."""
+"""A uniform sample of a stream, in constant memory."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
 
-# Usual size: at most so many rows and numbers, and at least so many rows.
+# The default size: at most MOST_ROWS rows and MOST_NUMBERS values, at least FEWEST_ROWS
+# rows.
 MOST_ROWS, MOST_NUMBERS, FEWEST_ROWS = 8192, 2**22, 1024
 
 
@@ -17,7 +18,7 @@ def usual_size(num_features: int) -> int:
 class Rows(NamedTuple):
     """Rows of a stream with weights above 0, each with a number, uniform in `[0, 1)`.
 
-    Targets are labels of the algorithm, or have the shape `(n,)` or `(n, num_outputs)`.
+    Targets are labels of the algorithm, or have shape `(n,)` or `(n, num_outputs)`.
     """
 
     X: Float[np.ndarray, "n features"]
@@ -26,7 +27,7 @@ class Rows(NamedTuple):
     numbers: Float[np.ndarray, " n"]
 
     def joined(self, other: "Rows") -> "Rows":
-        """These rows and others, in the types of these."""
+        """These rows and others, in the dtypes of these."""
         return Rows(
             *(
                 np.concatenate([one, more.astype(one.dtype, copy=False)])
@@ -35,21 +36,20 @@ class Rows(NamedTuple):
         )
 
     def least(self, size: int) -> "Rows":
-        """At most `size` rows with the smallest numbers, in their order."""
+        """At most `size` rows with the smallest numbers, in ascending order."""
         order = np.argsort(self.numbers, kind="stable")[:size]
         return Rows(*(each[order] for each in self))
 
 
 class Reservoir(NamedTuple):
-    """The rows with the smallest random numbers among all of a stream.
+    """The rows of a stream with the smallest random numbers.
 
-    Every row of the stream is equally likely to be here, and any division of the stream
+    Every row of the stream is equally likely to be kept, and any division of the stream
     into batches keeps the same rows. A batch costs its random numbers and a copy of
     `recent`.
 
-    There are `num_rows` rows so far. At most `size` of them are `kept`, in the order of
-    their numbers, and at most half as many later ones, which may belong to these, are
-    `recent`.
+    Of `num_rows` rows so far, at most `size` are `kept`, sorted by their numbers. Up to
+    half as many later rows, which may replace some of them, are `recent`.
     """
 
     kept: Rows
@@ -86,7 +86,7 @@ class Reservoir(NamedTuple):
     ) -> "Reservoir":
         """The reservoir after more rows; rows of weight 0 do not count."""
         present = np.flatnonzero(weights > 0)
-        # One number is drawn per row: those of the rows before are skipped.
+        # One number is drawn per row; those of earlier rows are skipped.
         draws = np.random.PCG64(self.seed).advance(self.num_rows)
         numbers = np.random.Generator(draws).random(len(present))
         kept, recent = self.kept, self.recent

@@ -1,10 +1,10 @@
-"""Support vectors in the units of a running scaling, as it changes.
+"""Keeps support vectors in the units of a running scaling.
 
-A row that is standardised early is divided by the deviations of that time. When they
-change, the support vectors are mapped to the new ones, an affine map of B vectors, so
-that they stay the same raw rows. If only means change and the kernel is one of
-differences, the function of raw rows stays the same; if deviations change, the kernel
-sees other distances, and the kernel matrices that learners keep are computed anew.
+An early row is divided by the deviations of that time. When the scaling changes, an
+affine map takes the B support vectors to the new units, so that they remain the same
+raw rows. If only means change and the kernel is stationary, the function of raw rows
+does not change; if deviations change, distances change, and the kernel matrices that
+learners keep are recomputed.
 """
 
 import functools
@@ -21,9 +21,9 @@ from budgetjax.scaling import Scaling
 def mapped(algorithm: Algorithm, state: Any, old: Scaling, new: Scaling) -> Any:
     """The state with its support vectors in the units of another scaling.
 
-    O(B d), and O(B^2 (d + B)) for learners that keep a kernel matrix or a span, whose
-    basis becomes a nearby one that is orthonormal under the new kernel matrix. The
-    frequencies of `budgetjax.fourier` are not rows, and stay.
+    The cost is O(B d), or O(B^2 (d + B)) for learners with a kernel matrix or a span,
+    whose basis becomes a close one that is orthonormal under the new kernel matrix. The
+    frequencies of `budgetjax.fourier` are not rows and do not change.
     """
     mask = np.asarray(state.expansion.mask)
     if algorithm.with_vectors is None or not np.any(mask):

@@ -23,7 +23,7 @@ from budgetjax.online.maintenance.removal import (
 )
 from budgetjax.online.maintenance.strategy import Maintenance
 
-# By the names that estimators and the command line use.
+# Strategies by the names that estimators and the command line use.
 STRATEGIES = {
     "delayed_project": DelayedProject,
     "merge": Merge,
@@ -44,9 +44,9 @@ STRATEGIES = {
 def started(
     where: str, strategy: Maintenance | None, shared: dict[str, Any], seed: ArrayLike
 ) -> Maintenance:
-    """The strategy as a part of a state with these fields; errors name `where`.
+    """Starts the strategy of a state with these fields; errors name `where`.
 
-    None merges, or projects where the kernel is not Gaussian and nothing can be merged.
+    None merges, or projects if the kernel is not Gaussian, since nothing can be merged.
     """
     kernel, expansion = shared["kernel"], shared["expansion"]
     if strategy is None:
@@ -59,7 +59,8 @@ def started(
     seed = checks.seed(where, seed)
     rows = expansion.ages.shape[0]
     if rows * rows > checks.SMALL // 8:
-        # Before a matrix of all pairs is asked for; tracing alone takes time.
+        # Checked before a matrix of all pairs is allocated. Small ones skip the slow
+        # tracing.
         arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)
         checks.check_memory(where, rows - 1, arrays)
     return strategy.start(kernel, expansion, seed)

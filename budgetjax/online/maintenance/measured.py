@@ -1,4 +1,4 @@
-"""A strategy that measures what another one loses; see `Measured`."""
+"""A strategy that measures the degradation by another one; see `Measured`."""
 
 import dataclasses
 from typing import Any
@@ -12,17 +12,16 @@ from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
 class Measured(Maintenance):
-    r"""A strategy, and how much it degrades the model.
+    r"""A wrapper that measures how much a strategy degrades the model.
 
-    Adds O(d + C) to a removal or a merge, and O(B^2 (d + C)) to a projection.
+    It adds O(d + C) to a removal or a merge, and O(B^2 (d + C)) to a projection.
 
-    In every round in which a full budget makes room, the model that has taken the
-    newcomer in loses :math:`\Delta_t`. Its norm in the kernel's space is the weight
-    degradation, and :math:`E_t = \Delta_t / \eta_t`, by the step :math:`\eta_t`, the
-    error of the gradient that maintenance amounts to: the mean of its norm bounds how
-    far Pegasos on a budget ends from the optimum. It is at most 1 when a vector leaves
-    under a kernel with :math:`k(x, x) = 1` and two classes, and :math:`\sqrt 2` with
-    more.
+    When a full budget makes room, the model (with the newcomer) loses :math:`\Delta_t`.
+    The norm of this in the kernel's space is the weight degradation. With the step
+    :math:`\eta_t`, maintenance amounts to an error :math:`E_t = \Delta_t / \eta_t` of
+    the gradient, whose mean norm bounds how far Pegasos on a budget ends from the
+    optimum. If :math:`k(x, x) = 1`, removing a vector makes this norm at most 1 with
+    two classes, and at most :math:`\sqrt 2` with more.
 
     Wrapping changes nothing about learning and costs nothing when unused.
 
@@ -41,14 +40,14 @@ class Measured(Maintenance):
     sections 3 and 4; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Args:
-      strategy: any other that makes room for one newcomer at a time.
+      strategy: any strategy that makes room for one newcomer at a time.
 
     Attributes:
       num_losses: rounds in which a full budget made room.
       degradation: the sum of :math:`\|\Delta_t\|`.
       gradient_error: the sum of :math:`\|E_t\|`; :math:`\eta_t` is the learning rate,
-        and the scale of the model for algorithms without one. A projection onto a ball
-        follows the maintenance, as in Algorithm 1, and does not count.
+        or the scale of the model for algorithms without one. A projection onto a ball
+        follows the maintenance, as in Algorithm 1, and is not included.
     """
 
     strategy: Any
@@ -65,7 +64,7 @@ class Measured(Maintenance):
 
     @property
     def seed(self) -> Any:
-        """That of the strategy, if it draws."""
+        """The seed of the strategy, if it has one."""
         return getattr(self.strategy, "seed", 0)
 
     def start(self, kernel, expansion, seed):
@@ -92,7 +91,7 @@ class Measured(Maintenance):
 def _lost(
     kernel: Kernel, expansion: Expansion, newcomer: Newcomer, edits: Edits
 ) -> Float[Array, ""]:
-    """The norm of what the edits change, less the newcomer, unscaled."""
+    """The unscaled norm of the change by the edits, without the newcomer."""
     columns = expansion.num_columns
     coefficients = expansion.coefficients
     points, squares, changes = [newcomer.vector[None]], [newcomer.square[None]], []

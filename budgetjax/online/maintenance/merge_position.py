@@ -1,11 +1,10 @@
-"""Where to merge two vectors of a Gaussian kernel, and what it loses.
+"""Where to merge two vectors of a Gaussian kernel, and the loss of a merge.
 
 The smaller vector `m` is given by `||a_m||^2`, its partner `n` by `||a_n||^2`, the pair
-by `<a_m, a_n>`, `kappa = k(x_m, x_n)` and `-log kappa`: nothing else enters.
+by `<a_m, a_n>`, `kappa = k(x_m, x_n)` and `-log kappa`.
 
-All partners are ranked by the loss at two points that need no search, and nine Newton
-steps then place the best one. `benchmarks/merging.py` holds this beside the
-alternatives.
+All partners are ranked by the loss at two points that need no search; nine Newton steps
+then place the best one. `benchmarks/merging.py` compares this with the alternatives.
 """
 
 from typing import Any
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-# Steps of Newton's method that place a merge.
+# The number of Newton steps that place a merge.
 STEPS = 9
 
 
@@ -25,13 +24,14 @@ def least_loss(
     kappa: Float[Array, "*n"],
     decay: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    """About the least loss of merging `m` with each partner, to rank them by.
+    """Approximates the least loss of merging `m` with each partner, to rank them.
 
-    The lesser of the losses at two points. One is that of one step of Newton's method
-    as in `position`, from `x = 1`, where `rho` is `kappa`; pairs at an obtuse angle are
-    taken for orthogonal. The other is `x_n` itself, `h = 0`. Both can be had, so a
-    partner may be ranked too low, never too high: by 1e-5 of `||a_m||^2` at most where
-    kappa is above 0.8 and the angle is not obtuse, and by 0.05 everywhere.
+    The result is the smaller of the losses at two points. One is reached by a step of
+    Newton's method as in `position`, from `x = 1`, where `rho` is `kappa`; pairs at an
+    obtuse angle are treated as orthogonal. The other is `x_n` itself, `h = 0`. Both
+    points are feasible, so the true least loss is never above this one. It is lower by
+    at most 1e-5 of `||a_m||^2` if kappa is above 0.8 and the angle is not obtuse, and
+    by at most 0.05 of it in general.
     """
     r, c = _relative(m_length, n_lengths, products)
     x = _newton(r, jnp.maximum(c, 0), decay, jnp.ones_like(r), kappa)[0]
@@ -46,20 +46,21 @@ def position(
     product: Float[Array, "*n"],
     decay: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    r"""The `h` in `[0, 1/2]` at which merging `m` with a partner loses least.
+    r"""The `h` in `[0, 1/2]` that minimises the loss of merging `m` with a partner.
 
     With `p = kappa^((1-h)^2)` and `q = kappa^(h^2)` the objective is
     `g(h) = ||a_m||^2 p^2 + 2 <a_m, a_n> p q + ||a_n||^2 q^2`. Since `m` is the smaller,
     `g(h) - g(1-h) = (||a_m||^2 - ||a_n||^2) (p^2 - q^2) >= 0` on `[0, 1/2]`, so the
-    global maximum lies there, and it is the only local one there. In `x = 1 - 2h` and
-    `rho = p / q = kappa^x`, `g'(h) = 0` reads
+    global maximum lies there, and it is the only local one there. With `x = 1 - 2h` and
+    `rho = p / q = kappa^x`, the equation `g'(h) = 0` reads
 
       `x = (r - rho^2) / (r + 2 c rho + rho^2)`,
 
-    with `r = ||a_n||^2 / ||a_m||^2` and `c = <a_m, a_n> / ||a_m||^2`: for equal signs
-    the mean-field equation `x = tanh((log(r)/2 + x log(1/kappa)) / 2)`. Newton's method
-    descends to the root from `x = 1`; a step that leaves the bracket becomes a
-    bisection. Nine steps give the objective to 5e-8 for every kappa, length and angle.
+    with `r = ||a_n||^2 / ||a_m||^2` and `c = <a_m, a_n> / ||a_m||^2`; for equal signs
+    it is the mean-field equation `x = tanh((log(r)/2 + x log(1/kappa)) / 2)`. Newton's
+    method descends to the root from `x = 1`; a step that leaves the bracket becomes a
+    bisection. Nine steps give the objective within 5e-8 for every kappa, length and
+    angle.
 
     Args:
       m_length: `||a_m||^2`.
@@ -68,7 +69,7 @@ def position(
       decay: `-log k(x_m, x_n)`.
     """
     r, c = _relative(m_length, n_length, product)
-    # The root by this holds what `1 - x` has lost.
+    # This form keeps the digits that `1 - x` would lose.
     rho = jnp.exp(-decay * _root(r, c, decay))
     denominator = jnp.maximum(r + rho * (2 * c + rho), jnp.finfo(r.dtype).tiny)
     return jnp.clip(rho * (rho + c) / denominator, 0, 0.5)
@@ -81,7 +82,8 @@ def _relative(
 ) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
     """`r` and `c` of `position`, bounded so that their products are finite.
 
-    `m` is the smaller, so `r >= 1`. A free slot, of length 0, may have any.
+    `m` is the smaller, so `r >= 1`. The values for free slots, of length 0, are
+    arbitrary.
     """
     limits = jnp.finfo(n_lengths.dtype)
     largest = float(limits.max) ** 0.5 / 16
@@ -105,9 +107,9 @@ def _newton(r, c, decay, x, rho):
 def _root(r, c, decay):
     """Newton's method from `x = 1`, kept in a shrinking bracket of the root.
 
-    At the root the sign of the gap is a rounding, and a compiler that computes the gap
-    twice may round it in two ways: a step that leaves the bracket by so little is no
-    reason for a bisection, which would lose the root.
+    At the root the sign of the gap is decided by rounding, and a compiler that computes
+    the gap twice may round it differently. A step that leaves the bracket by so little
+    must not cause a bisection, which would lose the root.
     """
     slack = 16 * float(jnp.finfo(r.dtype).eps)
 
@@ -119,7 +121,7 @@ def _root(r, c, decay):
         inside = (step >= low - slack) & (step <= high + slack)
         return jnp.where(inside, step, (low + high) / 2), low, high
 
-    # A loop, and not steps written out: a compiler makes a few kernels of each step.
+    # A loop, since the compiler makes a few kernels of each unrolled step.
     one = jnp.ones_like(r)
     bracket = one, jnp.zeros_like(one), one
     return jax.lax.fori_loop(0, STEPS, narrower, bracket)[0]
@@ -133,7 +135,7 @@ def loss(
     decay: Float[Array, "*n"],
     h: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    r"""The squared norm that merging at `h` loses of the two terms.
+    r"""The loss of merging at `h`: the squared norm lost from the two terms.
 
     `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, summed term by term as
     `||a_m||^2 (1 - p^2) + ||a_n||^2 (1 - q^2) + 2 <a_m, a_n> (kappa - p q)`: the loss
@@ -148,10 +150,10 @@ def loss(
 
 
 def _apart(arrays: Any) -> Any:
-    """The arrays, each to be computed in a loop of its own on CPUs.
+    """Makes a CPU compute each of the arrays in its own loop.
 
-    In one loop over the partners, 200 instructions that wait for one another, a CPU
-    does not get on to the next partners meanwhile: that took twice as long.
+    One loop over the partners has 200 dependent instructions, too many for a CPU to
+    start on the next partners meanwhile, and took twice as long.
     """
     on_cpu = jax.default_backend() == "cpu"
     return jax.lax.optimization_barrier(arrays) if on_cpu else arrays

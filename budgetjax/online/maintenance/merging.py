@@ -1,4 +1,4 @@
-"""Maintenance by merging: two or more vectors of a Gaussian kernel become one."""
+"""Maintenance by merging: two or more vectors become one, under a Gaussian kernel."""
 
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ from budgetjax.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
 
 
 def _gaussian(name: str, kernel: Kernel) -> None:
-    """Raises for a kernel under which a merged vector is not between the two."""
+    """Raises if the kernel is not Gaussian."""
     if not kernel.gaussian:
         raise ValueError(
-            f"{name}: kernel must be Gaussian (RBF), because only there the merged "
-            f"vector lies between the two, got {type(kernel).__name__}"
+            f"{name}: kernel must be Gaussian (RBF), because only then does a "
+            f"merged vector lie between the two, got {type(kernel).__name__}"
         )
 
 
@@ -33,25 +33,25 @@ class Merge(Maintenance):
 
       `z = h x_m + (1 - h) x_n`, `a_z = a_m kappa^((1-h)^2) + a_n kappa^(h^2)`,
 
-    where `h` in `[0, 1]` maximises `||a_z||^2`. What is lost is
-    `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, and the partner of least
-    loss is taken. `m` has the smallest norm of all, the newcomer included; `z` takes
-    the insertion age of its partner.
+    where `h` in `[0, 1]` maximises `||a_z||^2`. The loss is
+    `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, and the partner with the
+    least loss is chosen. `m` has the smallest norm of all vectors, including the
+    newcomer; `z` takes the insertion age of its partner.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.3, equations (18) to (22); see
     https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
-    Differences from the paper: partners are ranked by the lesser of what is lost at two
-    values of h that need no search, which finds the same partner but in rare cases. In
-    the binary case only vectors of the same sign are merged, unless there is none. With
-    more classes h is that of the least loss; equations (18) to (21) weigh all classes
-    alike, whatever their coefficients, and lost 47 percent more in the mean of 2,000
-    random pairs (both: `python benchmarks/merging.py`).
+    Differences from the paper: partners are ranked by the smaller loss at two values of
+    h that need no search, which nearly always finds the same partner. In the binary
+    case only vectors of the same sign are merged, if there is one. With more classes, h
+    minimises the loss; equations (18) to (21) weight all classes equally, whatever
+    their coefficients, and lose 47 percent more on average over 2,000 random pairs
+    (both: `python benchmarks/merging.py`).
 
     Args:
       same_sign: with one column of coefficients, merge vectors of the same sign only.
-        Without effect in the multi-class case.
+        It has no effect in the multi-class case.
     """
 
     same_sign: bool = static(default=True)
@@ -64,8 +64,8 @@ class Merge(Maintenance):
         return self
 
     def admit(self, kernel, expansion, newcomer):
-        # Computed while there is room too, and not used then: a full model stays full,
-        # and a branch would cost every later call more.
+        # Computed, but not used, while there is room: a full model stays full, and a
+        # branch would slow down every later call.
         smallest, stays = _smallest(expansion, newcomer)
         taken = _taken(expansion, smallest.slot, stays)
         partner = _best_partner(
@@ -80,24 +80,24 @@ class Merge(Maintenance):
 
 
 class MultiMerge(Maintenance):
-    """The smallest vector and its best partners become one. O(B d + B C) a merge.
+    """The smallest vector and its best partners become one. O(B d + B C) per merge.
 
-    A merge of `count` vectors makes room for `count - 1` newcomers, so that most of
-    them find a free slot and cost no maintenance. The first partner is that of `Merge`;
-    each further one loses least with what has been merged so far.
+    A merge of `count` vectors makes room for `count - 1` newcomers, so most newcomers
+    find a free slot and need no maintenance. The first partner is that of `Merge`; each
+    further one has the least loss when merged with the result so far.
 
     Reference: Qaadan and Glasmachers (2018), "Multi-merge budget maintenance for
     stochastic gradient descent SVM training", section 3.
     https://arxiv.org/abs/1806.10179
 
-    Differences from the paper: there all partners are those of least loss with the
-    smallest vector. Such a loss is at most the square of that vector's own norm, so the
-    second best partner may be anywhere, and large: merged with the first it loses a
-    multiple of that. On a checkerboard with 100 vectors and `count=3` that leaves 88 %
-    of accuracy, this 96 %.
+    Differences from the paper: the paper takes all partners by their loss with the
+    smallest vector. That loss is at most the squared norm of this vector, so the second
+    partner may be far away and large, and its merge with the first may lose much more.
+    On a checkerboard with 100 vectors and `count=3`, the paper's rule reaches an
+    accuracy of 88 percent, this one 96.
 
     Args:
-      count: how many vectors become one, at least 2.
+      count: the number of vectors that become one, at least 2.
       same_sign: as for `Merge`.
     """
 
@@ -141,7 +141,7 @@ class MultiMerge(Maintenance):
             if count == 1:
                 merged = _merged(merged, partner, slot)
                 continue
-            # A budget may be smaller than what is to be merged.
+            # The budget may be smaller than the number of vectors to merge.
             both = _merged(*_shorter_first(merged, partner), merged.slot)
             merged = jax.tree.map(
                 lambda new, old, found=found: jnp.where(found, new, old),
@@ -155,15 +155,15 @@ class MultiMerge(Maintenance):
 
 
 class MergeBestPair(Maintenance):
-    """The two vectors that lose least by merging, of all pairs. O(B d + B^2 C).
+    """Merges the pair of vectors with the least loss. O(B d + B^2 C).
 
-    Each pair is merged as by `Merge`, which looks for the best partner of the smallest
-    vector only. The kernel matrix of the support vectors is kept up to date. With one
-    column, pairs of the same sign go first.
+    A pair is merged as in `Merge`, which considers only partners of the smallest
+    vector. The kernel matrix of the support vectors is kept up to date. With one
+    column, pairs of the same sign come first.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.3, which looks for the best partner of the smallest vector to save time;
-    see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
+    section 4.3, which considers only partners of the smallest vector to save time; see
+    https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Attributes:
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
@@ -177,7 +177,7 @@ class MergeBestPair(Maintenance):
 
     def admit(self, kernel, expansion, newcomer):
         full, columns = expansion.full, expansion.num_columns
-        # The newcomer takes part in the place of the spare row.
+        # The newcomer uses the spare row.
         last = expansion.ages.shape[0] - 1
         gram = crossed(self.gram, NOWHERE, newcomer.kernel_row, newcomer.kernel_self)
         own = support_set.newcomers_term(expansion, newcomer)
@@ -197,7 +197,7 @@ class MergeBestPair(Maintenance):
         active = ages != FREE
         loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
 
-        # Of equal losses the pair with the oldest m, then with the oldest n.
+        # Ties go to the oldest m, then to the oldest n.
         i = support_set.oldest_least(ages, jnp.min(loss, axis=1))
         j = support_set.oldest_least(ages, loss[i])
 
@@ -237,13 +237,13 @@ class MergeBestPair(Maintenance):
 
 
 class Partner(NamedTuple):
-    """A vector to be merged with another, `z`.
+    """A vector to be merged with another one, `z`.
 
     Attributes:
       slot: its slot; arbitrary for the newcomer.
       is_newcomer: whether it is the newcomer.
       vector: `x_n`.
-      term: what it carries.
+      term: its coefficients and sums.
       age: its insertion round.
       length: `||a_n||^2`.
       z_length: `||a_z||^2`.
@@ -265,9 +265,9 @@ class Partner(NamedTuple):
 
 
 def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
-    """The smallest vector, and whether it is another than the newcomer.
+    """The smallest vector, and whether it is not the newcomer.
 
-    In the slot of the smallest stored one, which is to be free.
+    Its row has the slot of the smallest stored vector, which becomes free.
     """
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
@@ -285,7 +285,7 @@ def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
 
 
 def _taken(expansion: Expansion, slot: Index, really: Flag) -> Mask:
-    """The slots with nothing to merge: the free ones, and this one."""
+    """The slots without a candidate: free slots and, if `really`, this one."""
     slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
     return ~expansion.mask | (really & (slots == slot))
 
@@ -299,10 +299,10 @@ def _best_partner(
     outside: Flag,
     same_sign: bool,
 ) -> Partner:
-    """The partner that loses least with `z`: in a slot, or the newcomer if `outside`.
+    """The partner with the least loss: in a slot, or the newcomer if `outside`.
 
-    The newcomer is looked at apart: to let it stand in a slot would be a select over
-    every array.
+    The newcomer is handled apart: giving it a slot would need a select over every
+    array.
     """
     columns = expansion.num_columns
     a_z = z.term[:columns]
@@ -313,7 +313,7 @@ def _best_partner(
         shorter, longer = jnp.minimum(lengths, z_length), jnp.maximum(lengths, z_length)
         loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
         if same_sign and columns == 1:
-            # A loss is at most ||a_m||^2, so this puts other signs behind equal ones.
+            # A loss is at most ||a_m||^2, so this ranks other signs after equal ones.
             loss = jnp.where(products > 0, loss, loss + 2 * z_length)
         return loss, decay
 
@@ -332,7 +332,7 @@ def _best_partner(
     own_product = jnp.dot(newcomer.coefficients, a_z, precision="highest")
     own_length = jnp.sum(newcomer.coefficients**2)
     own_loss, own_decay = ranked(between[0, 0], own_product, own_length)
-    # Of equal losses the older one's, and no other is as young.
+    # Ties go to the older vector, and the newcomer is the youngest.
     wins = outside & (own_loss < loss[n])
 
     def of(own, stored):
@@ -356,13 +356,13 @@ def _best_partner(
 
 
 def _kept_from_zero(kappa: Array) -> tuple[Array, Array]:
-    """`k(x_m, x_n)`, kept from 0, and `-log k(x_m, x_n)`."""
+    """`k(x_m, x_n)`, bounded away from 0, and `-log k(x_m, x_n)`."""
     kappa = jnp.clip(kappa, jnp.finfo(kappa.dtype).tiny, 1)
     return kappa, -jnp.log(kappa)
 
 
 def _shorter_first(z: Row, partner: Partner) -> tuple[Row, Partner]:
-    """The two in each other's part where the partner is the shorter."""
+    """Swaps the two if the partner is the shorter."""
     swap = partner.length < partner.z_length
 
     def ordered(first, second):
@@ -377,7 +377,7 @@ def _shorter_first(z: Row, partner: Partner) -> tuple[Row, Partner]:
 
 
 def _merged(m: Row, n: Partner, slot: Index) -> Row:
-    """What the shorter `m` and its partner become, in this slot."""
+    """The merge of the shorter `m` and its partner, in this slot."""
     return _place(
         m.vector,
         m.term,
@@ -405,7 +405,7 @@ def _place(
     slot: Index,
     age: Index,
 ) -> Row:
-    """Equations (20) to (22): what `m` and `n` become."""
+    """Equations (20) to (22): the merge of `m` and `n`."""
     h = merge_position.position(m_length, n_length, product, decay)
     z = h * m_vector + (1 - h) * n_vector
     term = m_term * jnp.exp(-decay * (1 - h) ** 2) + n_term * jnp.exp(-decay * h**2)

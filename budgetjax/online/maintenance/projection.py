@@ -1,4 +1,4 @@
-"""Maintenance by projection: the others take up the term of the one that leaves."""
+"""Maintenance by projection: the other vectors take up the term of the leaving one."""
 
 from typing import Any
 
@@ -18,25 +18,25 @@ class Project(Maintenance):
     r"""One vector leaves, projected onto the span of all others. O(B^2 + B C).
 
     With the leaving vector `p` and the kernel matrix `K` of the others, their
-    coefficients change by `K^-1 k_p a_p`: no other change of coefficients is nearer to
-    the model before. `p` has the smallest norm `||a_p||^2 k(x_p, x_p)`, the newcomer
-    included; or, with `best`, it is the one whose projection loses least,
-    `||a_p||^2 (k_pp - k_p^T K^-1 k_p)`, which costs no more.
+    coefficients change by `K^-1 k_p a_p`, which stays closest to the old model. `p` has
+    the smallest norm `||a_p||^2 k(x_p, x_p)` of all vectors, including the newcomer.
+    With `best`, it has the smallest projection loss,
+    `||a_p||^2 (k_pp - k_p^T K^-1 k_p)`, at the same cost.
 
-    `K` has a ridge of 0.001 of its diagonal. How its inverse is kept across rounds, and
-    stays accurate in float32, see `budgetjax/online/span.py`.
+    `K` has a ridge of 0.001 of its diagonal. See `budgetjax/online/span.py` for how its
+    inverse is kept across rounds and stays accurate in float32.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.2, equations (15) to (17); see
-    https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
-    With `best`, and the learner `passive_aggressive`: BPA-P of Wang and Vucetic (2010),
-    "Online passive-aggressive algorithms on a budget".
+    https://jmlr.org/papers/volume13/wang12b/wang12b.pdf With `best` and the learner
+    `passive_aggressive`, it is BPA-P of Wang and Vucetic (2010), "Online
+    passive-aggressive algorithms on a budget".
     https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
     Differences from the paper: the ridge.
 
     Args:
-      best: take out the vector whose projection loses least, not the smallest.
+      best: remove the vector with the smallest projection loss, not the smallest norm.
       span: the span of the support vectors; set by `init`.
     """
 
@@ -56,7 +56,7 @@ class Project(Maintenance):
         kernel_row = jnp.where(mask, newcomer.kernel_row, 0)
         solution = span.solve(self.span, kernel_row)
         beyond = span.beyond(kernel_row, newcomer.kernel_self, solution)
-        # The diagonal of the inverse with the newcomer in it, a bordered matrix.
+        # The diagonal of the inverse of the bordered matrix, which has the newcomer.
         if self.best:
             lengths = jnp.sum(expansion.coefficients**2, axis=1)
             pivots = jnp.sum(self.span.root**2, axis=0) + solution**2 / beyond
@@ -72,7 +72,7 @@ class Project(Maintenance):
         gone = span.leaving(self.span, place)
 
         here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
-        # Read before the matrix is written, or a compiler copies it.
+        # Read before the matrix is written, or the compiler copies it.
         known, basis = jax.lax.optimization_barrier((self.span.gram[place], self.span))
         target = jnp.where(here, newcomer.kernel_row[place], known)
         shares = span.shares(place, gone, solution, beyond)
@@ -103,27 +103,26 @@ class Project(Maintenance):
 class DelayedProject(Maintenance):
     r"""Several vectors leave at once, projected onto all others. O(B^2 + B C).
 
-    The smallest vectors `S` leave and all others, `R`, take up their terms: the
-    coefficients of `R` change by `K_RR^-1 K_RS a_S`, so that no other model of `R` is
-    nearer to the model before. `K_RR` has a ridge of 0.001 of its diagonal. The next
-    newcomers find a free slot. One factorisation of the kernel matrix, O(B^3 + B^2 d),
-    serves all of them, and nothing is kept up to date between: with 500 vectors a
-    newcomer costs a quarter of what `Project` takes, with 100 as much
+    The smallest vectors `S` leave, and all others, `R`, take up their terms: the
+    coefficients of `R` change by `K_RR^-1 K_RS a_S`, which stays closest to the old
+    model. `K_RR` has a ridge of 0.001 of its diagonal. The next newcomers find a free
+    slot. One factorisation of the kernel matrix, O(B^3 + B^2 d), serves all of them,
+    and nothing is updated in between: a newcomer costs a quarter of the time of
+    `Project` with 500 vectors, and the same time with 100
     (`python benchmarks/projecting.py --delayed`).
 
     References: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
-    section 4.2; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
-    Projections that wait for several newcomers: Abedsoltan, Ma, Pandit and Belkin
+    section 4.2; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf For
+    projections that wait for several newcomers: Abedsoltan, Ma, Pandit and Belkin
     (2024), "Fast training of large kernel models with delayed projections".
     https://arxiv.org/abs/2411.16658
 
-    Differences from the papers: the first projects one vector in every round, the
-    newcomer among those to choose from; in the second the newcomers leave, since its
-    centres are fixed.
+    Differences from the papers: the first paper projects one vector per round, possibly
+    the newcomer; in the second the newcomers leave, since its centres are fixed.
 
     Args:
-      share: the part of the budget that leaves at once, above 0 and below 1; at least
-        one vector leaves, and one stays where there are two.
+      share: the fraction of the budget that leaves at once, above 0 and below 1. At
+        least one vector leaves, and at least one of two or more stays.
     """
 
     share: float = static(default=1 / 8)
@@ -145,7 +144,7 @@ class DelayedProject(Maintenance):
 
     def make_room(self, kernel, expansion):
         spare = expansion.ages.shape[0] - 1
-        # Of equal values `top_k` takes the first, which then is the oldest.
+        # `top_k` takes the first of equal values, here the oldest.
         by_age = jax.lax.top_k(-expansion.ages, spare)[1]
         norms = support_set.norms(kernel, expansion)[by_age]
         most = max(1, min(round(self.share * spare), spare - 1))
@@ -175,14 +174,16 @@ class DelayedProject(Maintenance):
 class ProjectOntoNewcomer(Maintenance):
     r"""One vector leaves, projected onto the newcomer alone. O(B + B C).
 
-    The vector whose projection loses least leaves, `||a_r||^2 (k_rr - k_rt^2 / k_tt)`;
-    the newcomer's coefficients grow by `a_r k_rt / k_tt`. It always enters.
+    The vector with the smallest projection loss, `||a_r||^2 (k_rr - k_rt^2 / k_tt)`,
+    leaves; `a_r k_rt / k_tt` is added to the newcomer's coefficients. The newcomer
+    always enters.
 
-    With the learner `passive_aggressive` this is BPA-S: of all models without `r` that
-    differ from the old one in the newcomer's coefficients only, the one of least
-    `1/2 ||w - w_t||^2 + C loss`. What a projection onto a span with `x_t` in it loses
-    is orthogonal to `phi(x_t)`, so the loss, and with it the step of the learner, is
-    the same for every `r`, and joint and separate optimisation agree.
+    With the learner `passive_aggressive` this is BPA-S: it minimises
+    `1/2 ||w - w_t||^2 + C loss` over all models that lack one vector `r` and differ
+    from the old one only in the newcomer's coefficients. The residual of a projection
+    onto a span that contains `x_t` is orthogonal to `phi(x_t)`, so the loss, and with
+    it the step of the learner, is the same for every `r`, and joint and separate
+    optimisation agree.
 
     Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
     budget", section 4.1. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
@@ -205,14 +206,14 @@ class ProjectOntoNewcomer(Maintenance):
 
 
 class ProjectOntoNearest(Maintenance):
-    r"""One vector leaves, projected onto the newcomer and its own neighbour. O(B^2).
+    r"""One vector leaves, projected onto the newcomer and its nearest vector. O(B^2).
 
-    As `ProjectOntoNewcomer`, with two vectors to take up the term of `r`: the newcomer
+    As in `ProjectOntoNewcomer`, but two vectors take up the term of `r`: the newcomer
     and the support vector nearest to `r` in feature space. With the learner
     `passive_aggressive` this is BPA-NN.
 
-    The kernel matrix of the support vectors is kept up to date. The two by two systems
-    have a ridge of 0.001 of their diagonal.
+    The kernel matrix of the support vectors is kept up to date. The 2 x 2 systems have
+    a ridge of 0.001 of their diagonal.
 
     Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
     budget", section 4.3. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
@@ -229,7 +230,7 @@ class ProjectOntoNearest(Maintenance):
     def admit(self, kernel, expansion, newcomer):
         full, mask = expansion.full, expansion.mask
         selves = jnp.diagonal(self.gram)
-        # ||phi_r - phi_n||^2 but for k_rr; of equally near neighbours the oldest.
+        # ||phi_r - phi_n||^2 without k_rr; ties go to the oldest neighbour.
         slots = jnp.arange(mask.shape[0], dtype=jnp.int32)
         others = (slots[:, None] != slots[None]) & mask[None]
         distances = jnp.where(others, selves[None] - 2 * self.gram, jnp.inf)

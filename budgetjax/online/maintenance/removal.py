@@ -15,10 +15,10 @@ from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
 class Unbudgeted(Maintenance):
-    """No maintenance: a full model refuses newcomers, and counts what it refused.
+    """No maintenance: a full model refuses newcomers, and counts them.
 
-    With a budget as long as the stream it is the learner without a budget, whose time
-    grows with the square of the rows: every example is scored by the whole capacity.
+    With a budget as large as the stream, this is the learner without a budget. Its time
+    grows with the square of the rows, since the whole capacity scores every example.
     `bj.run` raises an `OverflowError` if examples were refused; `step` only counts.
 
     Example:
@@ -31,7 +31,7 @@ class Unbudgeted(Maintenance):
       True
 
     Attributes:
-      num_refused: examples that should have entered and could not.
+      num_refused: the number of examples that could not enter.
     """
 
     num_refused: Integer[Array, ""] | int = 0
@@ -54,9 +54,9 @@ class RemoveOldest(Maintenance):
 
 
 class RemoveRandom(Maintenance):
-    """A uniformly random support vector leaves, never the newcomer. O(1).
+    """A uniformly random support vector, never the newcomer, leaves. O(1).
 
-    The draw of round `t` depends on the seed and `t` alone.
+    The draw of round `t` depends only on the seed and `t`.
 
     Reference: Cesa-Bianchi and Gentile (2006), "Tracking the best hyperplane with a
     simple budget Perceptron". https://doi.org/10.1007/s10994-007-5003-0
@@ -92,21 +92,20 @@ class RemoveSmallest(Maintenance):
 
 
 class RemoveLargestMargin(Maintenance):
-    """The vector that would be classified best without itself leaves. O(B d + B C).
+    """Removes the vector that the others classify best. O(B d + B C).
 
     `argmax_i y_i (f(x_i) - a_i k(x_i, x_i))` over all support vectors and the newcomer
-    leaves. With more than two classes the margin is `f^(y) - f^(r)`, as everywhere
-    here. The label of a support vector is the column of its largest coefficient, or its
-    sign.
+    leaves. With more than two classes the margin is `f^(y) - f^(r)`. The label of a
+    support vector is the column of its largest coefficient, or its sign.
 
-    `f` at every support vector is kept up to date: one kernel row an insertion, which
-    is the example's own, and one a removal.
+    `f` at every support vector is kept up to date, at the cost of one kernel row per
+    removal; an insertion uses the example's own.
 
-    With `above` a vector also leaves before the budget is full, if that margin is at
-    least so large: the number of vectors is then what the stream needs, up to B. One
-    leaves per insertion at most. Where a function of norm 1 has every example right by
-    a margin of delta, and `k(x, x) = 1`, a `budgetjax.perceptron` of margin beta below
-    `above` never has more than `(1 + 2 beta) / delta^2` vectors.
+    With `above`, a vector also leaves before the budget is full if that margin is at
+    least `above`: the stream then determines the number of vectors, up to B. At most
+    one leaves per insertion. If `k(x, x) = 1` and a function of norm 1 classifies every
+    example with a margin of at least delta, a `budgetjax.perceptron` with margin beta
+    below `above` never has more than `(1 + 2 beta) / delta^2` vectors.
 
     References:
       Crammer, Kandola and Singer (2003), "Online classification on a budget", in
@@ -116,7 +115,7 @@ class RemoveLargestMargin(Maintenance):
       https://icml.cc/Conferences/2010/papers/339.pdf
 
     Args:
-      above: the margin from which on a vector leaves though there is room; None keeps
+      above: the margin from which a vector leaves although there is room; None keeps
         all up to the budget.
       responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(rows, columns)`; set by
         `init`.
@@ -178,24 +177,25 @@ class RemoveLargestMargin(Maintenance):
 
 
 class RemoveFewestErrors(Maintenance):
-    """The vector leaves without which fewest examples are wrong. O(Q (d + B C)).
+    """Removes the vector without which there are fewest errors. O(Q (d + B C)).
 
-    The examples are the last `size` that entered, the newcomer among them, if they are
-    support vectors still or not; the newcomer may leave itself. With the learner
-    `perceptron` this is the tighter budget Perceptron, which on noisy streams does not
-    keep the examples that are always wrong, as `RemoveLargestMargin` does. The label of
-    an example is the column of its largest coefficient, or its sign.
+    Errors are counted on the last `size` examples that entered, including the newcomer,
+    whether they are still support vectors or not; the newcomer itself may be removed.
+    With the learner `perceptron` this is the tighter budget Perceptron. Unlike
+    `RemoveLargestMargin`, it does not keep the examples that are always misclassified
+    on noisy streams. The label of an example is the column of its largest coefficient,
+    or its sign.
 
     `f` at these examples, and their kernel rows, are kept up to date.
 
     Reference: Weston, Bordes and Bottou (2005), "Online (and offline) on an even
     tighter budget". https://leon.bottou.org/papers/weston-bordes-bottou-2005
 
-    Differences from the paper: the examples are of those that changed the model, as
-    a strategy sees no others.
+    Differences from the paper: errors are counted only on examples that changed the
+    model, since a strategy sees no others.
 
     Args:
-      size: Q, the number of examples.
+      size: Q, the number of examples on which errors are counted.
       cache: the examples; set by `init`.
     """
 
@@ -256,7 +256,7 @@ class RemoveFewestErrors(Maintenance):
 
 
 class Cache(NamedTuple):
-    """The last examples that entered, in turn.
+    """The last examples that entered, as a ring buffer.
 
     Attributes:
       vectors: shape `(size, features)`.
@@ -264,7 +264,7 @@ class Cache(NamedTuple):
       labels: -1 and +1, or columns.
       responses: `sum_i u_i k(x_i, x)`, unscaled, shape `(size, columns)`.
       gram: `k(x, x_j)` for every support vector, shape `(size, rows)`.
-      num_seen: how many there were, up to twice the size, from where it goes back.
+      num_seen: the number of examples so far; it wraps from twice the size to the size.
     """
 
     vectors: Float[Array, "size features"]
@@ -278,7 +278,7 @@ class Cache(NamedTuple):
 
 
 def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache:
-    """The cache with the newcomer in the place of the oldest, before it has entered."""
+    """The cache with the newcomer in place of the oldest example."""
     size = cache.squares.shape[0]
     place = cache.num_seen % size
     response = jnp.matmul(
@@ -305,6 +305,6 @@ def _label(coefficients: Score) -> Shaped[Array, ""]:
 def _margin_without(
     response: Score, coefficients: Score, kernel_self: Scalar
 ) -> Scalar:
-    """The margin of a support vector once its own term is gone."""
+    """The margin of a support vector without its own term."""
     without = response - coefficients * kernel_self
     return losses.margin(without, _label(coefficients))

@@ -1,4 +1,4 @@
-"""The base of all strategies of maintenance."""
+"""The base class of all maintenance strategies."""
 
 import functools
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from budgetjax.support_set import Edits, Expansion, Newcomer
 class Maintenance(Parameters):
     """The rule by which a full budget makes room: remove, merge or project.
 
-    A strategy is a subclass with `admit`; what it must remember is a field. All ties go
-    to the oldest support vector. One with `make_room(kernel, expansion) -> expansion`
-    too makes room for several newcomers at once: that is called, instead of `admit`
-    alone, where a newcomer finds the budget full, and gives a support set with at least
-    one slot free, whose terms are a linear map of those before.
+    A strategy is a subclass with `admit`; its memory is kept in fields. All ties go to
+    the oldest support vector. A strategy that makes room for several newcomers at once
+    also defines `make_room(kernel, expansion) -> expansion`. It is called before
+    `admit` when the budget is full, and returns a support set with at least one free
+    slot, whose terms are a linear map of the old ones.
 
     Example:
       >>> import budgetjax as bj, jax.numpy as jnp
@@ -42,18 +42,18 @@ class Maintenance(Parameters):
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike
     ) -> "Maintenance":
-        """The strategy for a support set, be it empty or not."""
+        """Starts the strategy for a support set, which may be empty."""
         return self
 
     def admit(
         self, kernel: Kernel, expansion: Expansion, newcomer: Newcomer
     ) -> tuple["Maintenance", Edits]:
-        """The strategy after the newcomer's entry, and the edits of the support set."""
+        """Returns the strategy after the newcomer, and the edits of the support set."""
         raise NotImplementedError
 
     @staticmethod
     def exchange(expansion: Expansion, newcomer: Newcomer, victim: Index) -> Edits:
-        """The newcomer in a free slot if there is one, else in the victim's."""
+        """Puts the newcomer into a free slot or, if there is none, the victim's."""
         slot = jnp.where(expansion.full, victim, expansion.free)
         return Edits((support_set.row(expansion, newcomer, slot),))
 
@@ -63,7 +63,7 @@ class Maintenance(Parameters):
 
 
 def _check_result(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, whose result is checked as it is traced."""
+    """The method, with a check of its result during tracing."""
 
     @functools.wraps(admit)
     def checked(self, kernel, expansion, newcomer):
@@ -74,5 +74,5 @@ def _check_result(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def again(strategy: Maintenance, kernel: Kernel, expansion: Expansion) -> Maintenance:
-    """The strategy as it starts from this support set."""
+    """Restarts the strategy from this support set."""
     return strategy.start(kernel, expansion, getattr(strategy, "seed", 0))

@@ -1,4 +1,4 @@
-"""A support vector machine on a budget of worst examples; see `init`."""
+"""A support vector machine on a budget of its worst examples; see `init`."""
 
 from typing import Any, NamedTuple
 
@@ -22,10 +22,11 @@ from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
 # Candidates for the first coefficient of a pair: one of each class, up and down.
 FIRSTS = 4
-# Products with `Q` at the start, for its largest eigenvalue, which steps go on to
-# measure.
+# Power iterations at the start that estimate the largest eigenvalue of `Q`; later steps
+# refine it.
 POWER_ITERATIONS = 8
-# A loss of the dual, in units of rounding of the sum of the coefficients, that is none.
+# A decrease of the dual up to this many rounding units of the coefficients' sum is
+# ignored.
 ROUNDING = 4
 
 
@@ -33,10 +34,10 @@ class Momentum(NamedTuple):
     """The memory of an accelerated projected gradient.
 
     Attributes:
-      point: point of the next gradient, shape `(n,)`.
+      point: the point of the next gradient, shape `(n,)`.
       responses: `Q point`, shape `(n,)`.
       weight: `t` of the acceleration, 1 after a restart.
-      curvature: largest curvature of `Q` seen along balanced directions.
+      curvature: the largest curvature of `Q` seen along balanced directions.
     """
 
     point: Vector
@@ -46,11 +47,11 @@ class Momentum(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state of the solver, always within all constraints; see `budgetjax.Solver`.
+    """The state of the solver, which always satisfies all constraints; see `Solver`.
 
     Attributes:
-      norm: norm of the slacks, which holds the budget; see `norms.Norm`.
-      momentum: for all norms but "l1", else None.
+      norm: the norm of the slacks, which holds the budget; see `norms.Norm`.
+      momentum: for all norms except "l1", for which it is None.
     """
 
     algorithm: Name
@@ -79,7 +80,7 @@ def init(
     cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
-    r"""A support vector machine that looks at its worst-classified examples only.
+    r"""A support vector machine whose loss counts only the worst-classified examples.
 
     Minimises :math:`\frac12 \|f\|^2 + C \|\xi\|` over :math:`f` and a bias :math:`b`,
     with the slacks :math:`\xi_i = \max(0, 1 - y_i (f(x_i) + b))` and a norm that
@@ -90,40 +91,41 @@ def init(
       machine.
     - ``"l2"``: about their Euclidean norm, not squared; see `TwoInfinity`. In the dual
       problem :math:`\|\alpha\|_2 \le C` and :math:`\sum_i \alpha_i \le \sqrt B C`.
-    - any other that is given as an object: see `budgetjax.norms.Norm`;
-      there is `budgetjax.norms.Euclidean`, with a weight per example.
+    - an object: any other norm, see `budgetjax.norms.Norm`, such as
+      `budgetjax.norms.Euclidean`, with a weight per example.
 
-    Examples that are not among the B worst get no coefficient. At the optimum, however,
-    several are usually equally bad, and more than B have one: `budgetjax.prune` keeps
+    Examples outside the B worst have coefficient 0. At the optimum, however, several
+    are usually tied, so more than B coefficients are nonzero: `budgetjax.prune` keeps
     the largest.
 
     A step raises the dual :math:`\sum_i \alpha_i - \frac12 \alpha^\top Q \alpha`:
 
-    - ``"l1"``: to its maximum over two coefficients. The first is one of four, those of
-      the steepest slope up and down in either class, the second any other: the pair
-      that gains most. O(n), and four or five kernel rows, from the cache if they are
-      there.
-    - else: by an accelerated gradient step with the exact projection onto all
-      constraints, restarted where it overshoots, so that the dual never falls: O(n^2),
-      or O(n^2 d) where the kernel matrix is not kept. Under `jax.vmap` over budgets the
-      products with `Q` become one matrix product. (Pairs would jam on the surface of
-      the ball :math:`\|\alpha\|_2 = C`, at half of the optimum.)
+    - ``"l1"``: to its maximum over the pair of coefficients with the largest gain. The
+      first has the steepest slope up or down in either class (four candidates), the
+      second may be any other. O(n), and four or five kernel rows, unless they are
+      cached.
+    - otherwise: by an accelerated gradient step with the exact projection onto all
+      constraints, which is restarted if it overshoots, so the dual never decreases:
+      O(n^2), or O(n^2 d) if the kernel matrix is not kept. Under `jax.vmap` over
+      budgets, the products with `Q` become one matrix product. (Pair steps would get
+      stuck on the surface of the ball :math:`\|\alpha\|_2 = C`, at half of the
+      optimum.)
 
     Args:
       X, y, kernel, cache_size, rows: as in every kernel `init`; see `budgetjax.Solver`.
-      budget: B, at least 1, for "l1" and "l2". With "l1", a fraction counts the next
-        largest slack in part.
+      budget: B, at least 1, for "l1" and "l2". With "l1", a fractional part counts a
+        fraction of the next largest slack.
       penalty: C, positive. To compare budgets, the paper takes it proportional to `1/B`
         for "l1" and to `1/sqrt(B)` for "l2".
-      weight: weight of each example, above 0, shape `(n,)`; 2 counts it twice, in the
-        budget as well. Only for "l1": the projection of "l2" is made for a ball, not an
+      weight: the weight of each example, above 0, shape `(n,)`; 2 counts it twice, in
+        the budget too. Only for "l1": the projection of "l2" is onto a ball, not an
         ellipsoid.
       norm: "l1" or "l2", or an object with the methods of `budgetjax.norms.Norm`,
         without `budget`.
 
     Returns:
-      A state of the zero model. Budget and penalty are leaves of it, so that `jax.vmap`
-      sweeps them; the norm is structure.
+      The state of the zero model. Budget and penalty are leaves, so `jax.vmap` can
+      sweep them; the norm is part of the tree's structure.
 
     Example:
       >>> import budgetjax as bj, jax, jax.numpy as jnp, numpy as np
@@ -155,8 +157,9 @@ def init(
       Candes (2015), https://doi.org/10.1007/s10208-013-9150-3, for the acceleration and
       its restarts.
 
-    Differences from the paper: it leaves the choice of the pair to a heuristic, here it
-    is the gain within the constraints; and it moves pairs for "l2" too.
+    Differences from the paper: the paper leaves the choice of the pair to a heuristic,
+    here it is the pair with the largest gain within the constraints; and the paper
+    moves pairs for "l2" too.
     """
     where = "budget_svm.init"
     X, y = training_set.training_set(where, kernel, X, y)
@@ -165,7 +168,7 @@ def init(
     weight = training_set.weights(where, weight, y)
     if weight is not None and not pairs:
         raise ValueError(
-            f"{where}: weight must be None for all norms but 'l1', got weights"
+            f"{where}: weight must be None for all norms except 'l1', got weights"
         )
     known_rows = row_cache.start(where, kernel, X, FIRSTS, cache_size, rows)
     zeros = jnp.zeros_like(y)
@@ -188,7 +191,7 @@ def init(
 
 
 def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> Any:
-    """The norm of this name with this budget, or the norm itself, checked."""
+    """The norm of this name with this budget, or the norm itself, after checks."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
         norms.check(where, norm)
@@ -207,14 +210,14 @@ def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> 
 
 
 def step(state: State, X: Matrix, y: Vector) -> State:
-    """A move of a pair, or a step along the gradient; see `init`."""
+    """A pair step or a gradient step; see `init`."""
     if state.momentum is None:
         return _pair_step(state, X, y)
     return _gradient_step(state, state.norm, state.momentum, X, y)
 
 
 def objective(state: State, X: Matrix, y: Vector) -> Objective:
-    """The primal value with the best bias, and the dual value below it; O(n log n)."""
+    """The primal value with the best bias, and the dual value; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
     return Objective(
         primal=squared_norm / 2 + state.penalty * _worst(state, y)[0],
@@ -223,10 +226,10 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, with the bias of the least primal value.
+    """The model of the coefficients, with the bias that minimises the primal value.
 
-    At the optimum it is that of the KKT conditions, but it needs no example between the
-    bounds, and before the optimum it is the best for these coefficients.
+    At the optimum this bias satisfies the KKT conditions, but it needs no example
+    between the bounds, and before the optimum it is the best for these coefficients.
     """
     bias = _worst(state, jnp.asarray(y, state.responses.dtype))[1]
     return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
@@ -252,21 +255,22 @@ def _pair_step(state: State, X: Matrix, y: Vector) -> State:
     def best_partner(first, movable, row):
         """The second of the best pair, the change of the first, and the gain.
 
-        The change is `lambda y_k` of equation (8), and that of the second -+ it.
+        The first changes by `lambda y_k` of equation (8), the second by plus or minus
+        that.
         """
         same = y * y[first]
         kin, here = same > 0, alpha[first]
-        # Equations (10) and (11): both stay within their ends. Equation (12): two of
-        # different classes share the room that is left.
+        # Equations (10) and (11): both stay within their bounds. Equation (12): two of
+        # different classes share the remaining sum.
         least = jnp.maximum(-here, jnp.where(kin, alpha - caps, -alpha))
         most = jnp.where(kin, alpha, jnp.minimum(caps - alpha, room))
         most = jnp.minimum(caps[first] - here, most)
         slope = slopes[first] - same * slopes
         curvature = diagonal[first] + diagonal - 2 * row
         curvature = jnp.maximum(curvature, jnp.finfo(alpha.dtype).eps * diagonal[first])
-        # Equation (9), clipped. No pair of an example with itself.
+        # Equation (9), clipped.
         change = jnp.clip(slope / curvature, least, most)
-        # Whole quanta add up exactly, so that a pair never loses its balance.
+        # Whole quanta add up exactly, so a pair stays balanced.
         change = jnp.trunc(change / quantum) * quantum
         gain = change * (slope - curvature * change / 2)
         other = jnp.arange(alpha.shape[0], dtype=jnp.int32) != first
@@ -295,7 +299,7 @@ def _pair_step(state: State, X: Matrix, y: Vector) -> State:
 def _firsts(
     state: State, caps: Vector, slopes: Vector, y: Vector
 ) -> tuple[Integer[Array, " firsts"], Bool[Array, " firsts"]]:
-    """The steepest way up of each class, then down; and whether there is one."""
+    """The steepest way up in each class, then down, and whether there is one."""
     up = jnp.where(state.coefficients < caps, slopes, -jnp.inf)
     down = jnp.where(state.coefficients > 0, -slopes, -jnp.inf)
     ways = jnp.stack(
@@ -303,16 +307,16 @@ def _firsts(
     )
     firsts = jax.lax.argmax(ways, 1, jnp.int32)
     movable = jnp.max(ways, axis=1) > -jnp.inf
-    # The only one of its class is looked at once.
+    # If a class has one candidate for both ways, it counts once.
     again = movable[:2] & (firsts[2:] == firsts[:2])
     return firsts, movable & jnp.concatenate([jnp.ones(2, bool), ~again])
 
 
 def _caps(state: State) -> tuple[Vector, Scalar]:
-    """The largest value of each coefficient, and the unit that all are multiples of.
+    """The maximum of each coefficient, and their common unit.
 
-    The unit is the spacing of floats at the largest: its multiples up to there are
-    added without rounding.
+    All maxima are multiples of the unit, the spacing of floats at the largest one, up
+    to which its multiples are added without rounding.
     """
     ones = jnp.ones_like(state.coefficients) if state.weight is None else state.weight
     caps = state.penalty * ones
@@ -329,8 +333,8 @@ def _gradient_step(
     found = norm.project(point + ascent, y, state.penalty)
     rows, responses = row_cache.product(state.rows, X, y, found)
 
-    # From the change, which rounding harms less than two values. A loss that rounding
-    # explains is none: near the optimum all gains are smaller.
+    # Computed from the change, which suffers less from rounding than two values. A
+    # decrease within rounding is ignored: near the optimum all gains are smaller.
     change = found - alpha
     gain = jnp.sum(change * (1 - (responses + state.responses) / 2))
     taken = gain >= -ROUNDING * jnp.finfo(alpha.dtype).eps * jnp.sum(found)
@@ -338,7 +342,7 @@ def _gradient_step(
     coefficients = jnp.where(taken, found, alpha)
     reached = jnp.where(taken, responses, state.responses)
 
-    # The gradient scheme of O'Donoghue and Candes, Section 3.2: go on only uphill.
+    # The gradient scheme of O'Donoghue and Candes, Section 3.2: continue only uphill.
     uphill = jnp.sum((point - found) * change) <= 0
     weight = (1 + jnp.sqrt(1 + 4 * momentum.weight**2)) / 2
     goes_on = taken & uphill
@@ -346,7 +350,7 @@ def _gradient_step(
     way = found - point
     seen = jnp.sum(way * (responses - momentum.responses))
     length = jnp.sum(way**2)
-    # A shorter way shows rounding.
+    # A shorter way gives a curvature of rounding errors.
     shown = length > jnp.finfo(alpha.dtype).eps * jnp.sum(found**2)
     seen = jnp.where(shown, seen / jnp.where(shown, length, 1), 0)
     return state._replace(
@@ -367,8 +371,8 @@ def _gradient_step(
 def _curvature(rows: KernelRows, X: Matrix, y: Vector) -> tuple[KernelRows, Scalar]:
     """The largest curvature of `Q` along balanced directions, estimated from below.
 
-    All directions are balanced, and along these `Q` is far flatter: its largest
-    eigenvector is nearly `y` where kernel values are alike.
+    All steps are balanced, and along balanced directions `Q` is far flatter: if kernel
+    values are similar, its largest eigenvector is nearly `y`.
     """
 
     def balanced(vector):

@@ -1,14 +1,15 @@
 r"""The kernel SVM and its dual problem, which several solvers share.
 
-They minimise
+The solvers minimise
 
 .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - y_i \langle w,
     \Phi(x_i) \rangle)
 
-by its dual :math:`D(\alpha) = \sum_i \alpha_i - \frac{1}{2} \alpha^T Q \alpha`,
+by means of the dual
+:math:`D(\alpha) = \sum_i \alpha_i - \frac{1}{2} \alpha^T Q \alpha`,
 :math:`0 \le \alpha_i \le C v_i`, where :math:`w = \sum_i \alpha_i y_i \Phi(x_i)` and
 :math:`Q_{ij} = y_i y_j k(x_i, x_j)`. With a bias, :math:`\sum_i y_i \alpha_i = 0` as
-well. The weights :math:`v_i` are 1 unless they are given.
+well. The weights :math:`v_i` are 1 by default.
 """
 
 from collections.abc import Callable
@@ -34,11 +35,11 @@ class State(NamedTuple):
     """The state of a solver of the SVM on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      coefficients: alpha, or what the solver keeps in its place, shape `(n,)`.
+      coefficients: alpha, or the solver's own form of it, shape `(n,)`.
       responses: `Q coefficients`, shape `(n,)`.
-      lost: rounding error of the responses, shape `(n,)`. Without it a million updates
-        in float32 leave them, and the gap, wrong by a thousandth.
-      num_visits: visits to drawn examples.
+      lost: the rounding error of the responses, shape `(n,)`. Without it, the responses
+        and the gap would be wrong by a thousandth after a million updates in float32.
+      num_visits: the number of visits to drawn examples.
     """
 
     algorithm: Name
@@ -103,21 +104,21 @@ def best_change(
     diagonal: Float[Array, "*some"],
     limits: Float[Array, "*some"],
 ) -> Float[Array, "*some"]:
-    """The change of each coefficient that, made alone, maximises the dual."""
-    # Where k(x, x) = 0 this is infinite, and the coefficient at its limit.
+    """For each coefficient, the change that maximises the dual if made alone."""
+    # If k(x, x) = 0 this is infinite, and the coefficient goes to its limit.
     best = coefficients + (1 - responses) / diagonal
     return jnp.clip(best, 0, limits) - coefficients
 
 
 def primal(state: State, squared_norm: Scalar, margins: Vector) -> Scalar:
-    """`J` of a model of these margins."""
+    """`J` of a model with these margins."""
     slacks = jnp.maximum(1 - margins, 0)
     slacks = slacks if state.weight is None else state.weight * slacks
     return squared_norm / 2 + state.penalty * jnp.sum(slacks)
 
 
-# From the coefficient of a visited example, its response, `k(x, x)`, the limit of its
-# coefficient and the number of the visit, from 1, to the change of its coefficient.
+# Maps the coefficient of a visited example, its response, `k(x, x)`, its limit and the
+# number of the visit, from 1, to the change of the coefficient.
 Visit = Callable[..., Scalar]
 
 
@@ -136,10 +137,10 @@ def visit(
 ) -> State:
     """The state after visits to drawn examples, one after another.
 
-    The responses of the drawn examples are kept right by the kernel values among them;
-    then the kernel rows of those that have changed, often few, update all others.
+    Kernel values among the drawn examples keep their responses up to date; then the
+    kernel rows of the examples that changed, often few, update all other responses.
 
-    Cost: O(batch^2 d), and O(n d) for every change.
+    Cost: O(batch^2 d), plus O(n d) per change.
     """
     batch = drawn.shape[0]
     rows, block = row_cache.signed_block(state.rows, X, y, drawn)
@@ -181,11 +182,11 @@ def moved(
     rows = row_cache.fetch(state.rows, X, drawn, changed)
     order = jnp.argsort(~changed, stable=True)
 
-    # The responses must show the changes of the coefficients as they were rounded.
+    # The responses must match the rounded changes of the coefficients.
     coefficients = state.coefficients.at[drawn].add(steps)
     steps = jnp.where(changed, coefficients[drawn] - state.coefficients[drawn], 0)
 
-    # One kept row after another, and no copy of them.
+    # One kept row after another, without a copy of them.
     def add(j, change):
         place = rows.places[drawn[order[j]]]
         row = jax.lax.dynamic_index_in_dim(rows.kept, place, keepdims=False)
@@ -206,7 +207,7 @@ def moved(
 def _merged(
     drawn: Integer[Array, " batch"], steps: Float[Array, " batch"]
 ) -> tuple[Bool[Array, " batch"], Float[Array, " batch"]]:
-    """All steps of an example at its first draw, and which draws then change it."""
+    """The sum of an example's steps at its first draw, and which draws change it."""
     same = drawn[:, None] == drawn[None]
     order = jnp.arange(drawn.shape[0], dtype=jnp.int32)
     first = jnp.argmax(same, axis=1).astype(jnp.int32) == order
@@ -215,19 +216,20 @@ def _merged(
 
 
 def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
-    """The bias of least `sum_i v_i max(0, heights_i - y_i bias)`; O(n log n).
+    """The bias that minimises `sum_i v_i max(0, heights_i - y_i bias)`; O(n log n).
 
-    The sum is convex and piecewise linear in the bias. Its slope is minus the weight of
-    all positive examples at first, and rises by the weight of each at its kink.
+    The sum is convex and piecewise linear in the bias. Its slope starts at minus the
+    weight of all positive examples, and rises by the weight of each example at its
+    kink.
     """
     weight = jnp.ones_like(y) if weight is None else weight
     return quantile(y * heights, weight, jnp.sum(jnp.where(y > 0, weight, 0)))
 
 
 def quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
-    """The point up to which points weigh as much as the target, or infinity.
+    """The point at which the cumulative weight reaches the target, or infinity.
 
-    The middle of two where any between them would do.
+    It is the middle of two points if any point between them would do.
     """
     order = jnp.argsort(points)
     points = jnp.append(points[order], jnp.inf)
@@ -240,14 +242,14 @@ def quantile(points: Vector, weight: Vector, target: Scalar) -> Scalar:
 
 
 def _bias(state: State, y: Vector) -> Scalar:
-    """The bias of least hinge loss."""
+    """The bias that minimises the hinge loss."""
     if not state.fit_bias:
         return jnp.zeros((), y.dtype)
     return least_bias(1 - state.responses, y, state.weight)
 
 
 def objective(state: State, X: Matrix, y: Vector) -> Objective:
-    """`J` of the coefficients with the best bias, and `D` below it; O(n log n)."""
+    """`J` of the coefficients with the best bias, and `D`; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
     margins = state.responses + y * _bias(state, y)
     return Objective(
@@ -257,7 +259,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The model of the coefficients, with the bias of least hinge loss, if any."""
+    """The model of the coefficients, with the bias of the least hinge loss."""
     bias = _bias(state, jnp.asarray(y, state.responses.dtype))
     return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 

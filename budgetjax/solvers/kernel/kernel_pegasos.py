@@ -8,12 +8,12 @@ margin is below 1. With weights, examples are drawn in proportion to them, and
     m_i + 1, \qquad w_{t+1} = \frac{1}{\lambda t} \sum_j m_j y_j \Phi(x_j), \qquad
     \lambda = \frac{1}{n C}.
 
-The counts :math:`m` are the state's `coefficients`. No example ever leaves the model;
-`budgetjax.pegasos` is the learner with a budget, for streams. A step makes `batch_size`
+The counts :math:`m` are the state's `coefficients`. Examples never leave the model;
+`budgetjax.pegasos` is the learner on a budget, for streams. A step makes `batch_size`
 visits, as in `budgetjax.sdca`.
 
-Cost: a step is O(batch_size^2 d), and O(n d) for every violation whose kernel row
-is not kept.
+Cost: a step is O(batch_size^2 d), plus O(n d) per violation whose kernel row is not
+kept.
 
 Args:
   X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed: as in every
@@ -32,8 +32,8 @@ References:
   Shalev-Shwartz, Singer, Srebro and Cotter (2011), "Pegasos: primal estimated
   sub-gradient solver for SVM", Figure 3. https://doi.org/10.1007/s10107-010-0420-4
 
-Differences from the paper: at visit t the figure divides by lambda t, and its
-derivation, as here, by lambda (t - 1).
+Differences from the paper: at visit t the figure divides by lambda t, while its
+derivation and this code divide by lambda (t - 1).
 """
 
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     decay = _decay(state)
 
     def change(coefficient, response, diagonal, limit, count):
-        # Not divided, as nothing has been counted at the first visit.
+        # Multiplied, not divided, since the count is 0 at the first visit.
         elapsed = (count - 1).astype(response.dtype)
         violation = (response < decay * elapsed) | (count == 1)
         return violation.astype(response.dtype)
@@ -85,7 +85,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The last iterate."""
+    """The model of the last iterate."""
     scaled = state._replace(coefficients=_scale(state) * state.coefficients)
     return hinge_dual.model(scaled, X, y)
 

@@ -1,23 +1,23 @@
-r"""Norms of slacks, above all those between a p-norm and the largest entry.
+r"""Norms of slacks, mainly those between a p-norm and the largest entry.
 
 Peetre's K-functional of the p-norm and the largest entry, for vectors of nonnegative
 entries, is `||v|| = min_{phi >= 0} ||max(0, v - phi)||_p + t phi`: entries up to `phi`
 count only once. With `t = budget^(1/p)` it is about the p-norm of the `budget` largest
 entries. Dekel and Singer (2006), "Support vector machines on a budget", Section 3,
-measure the slacks of a support vector machine with it. The coefficients are then in the
-ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and balanced,
+measure the slacks of a support vector machine with it. The coefficients then lie in the
+ball of the dual norm, `||alpha||_q <= C` and `sum_i alpha_i <= t C`, and are balanced,
 `sum_i y_i alpha_i = 0`.
 https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget
 
-Of the plain p-norms there are the sum (`OneInfinity` with a budget of n), the largest
-entry (a budget of 1 in either) and the Euclidean norm (`Euclidean`), which has a weight
-per entry: then it is the Mahalanobis norm of a diagonal matrix. With other p the
-projection is an equation for each entry, and with other matrices, under which a norm
-can fall where a slack grows, a quadratic program.
+The plain p-norms here are the sum (`OneInfinity` with a budget of n), the largest entry
+(a budget of 1 with either of the two) and the Euclidean norm (`Euclidean`), whose
+weights make it the Mahalanobis norm of a diagonal matrix. For other p the projection
+needs an equation per entry, and for other matrices, under which a larger slack may
+reduce the norm, a quadratic program.
 
-A balanced vector has the same sum in both classes, which splits the projection and the
-best bias into searches for one number each: a threshold of one class, or of both. Most
-search in passes over the entries, which are far faster than sorting them, and serve
+A balanced vector has the same sum in both classes, so the projection and the best bias
+each reduce to searches for one number: a threshold of one class, or of both. Most
+searches make passes over the entries, which are far faster than sorting, and handle
 many problems at once under `jax.vmap`.
 """
 
@@ -30,20 +30,20 @@ from jaxtyping import Array, Bool, Float
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
-# Bound on the passes of a search, where rounding keeps it from ending by itself.
+# The maximum number of passes of a search that rounding keeps from converging.
 MOST_PASSES = 100
-# Passes per halving of a search's interval, whatever Newton's method says.
+# The passes between bisections of a search's interval, whatever Newton's method does.
 BISECT_EVERY = 3
-# Factor of the next depth of a class to try, where it is unknown but too small.
+# The factor for the next depth of a class to try, while the depth is too small.
 DEEPER = 4
 
 
 @runtime_checkable
 class Norm(Protocol):
-    """What `budget_svm` asks of a norm of the slacks, a pytree of arrays.
+    """The methods that `budget_svm` needs of a norm of slacks, a pytree of arrays.
 
-    It must not fall where a slack grows. `OneInfinity` has no projection: there steps
-    move pairs.
+    The norm must not decrease when a slack grows. `OneInfinity` has no projection,
+    since its steps move pairs.
     """
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
@@ -51,19 +51,19 @@ class Norm(Protocol):
         ...
 
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
-        """The coefficients that are nearest to these values.
+        """The coefficients that are closest to these values.
 
-        At least 0, balanced, `sum_i y_i alpha_i = 0`, and of a dual norm of at most
-        the penalty.
+        They are at least 0, balanced, `sum_i y_i alpha_i = 0`, and have a dual norm of
+        at most the penalty.
         """
         ...
 
 
 class OneInfinity(NamedTuple):
-    """Between the sum and the largest: the sum of the `budget` largest entries.
+    """Between the sum and the maximum: the sum of the `budget` largest entries.
 
     Attributes:
-      budget: at least 1. A fraction counts the next largest entry in part.
+      budget: at least 1. A fractional part counts a fraction of the next largest entry.
     """
 
     budget: Scalar
@@ -78,9 +78,9 @@ class OneInfinity(NamedTuple):
         """The least norm of `max(0, heights - y bias)`, and the bias; O(n log n).
 
         With `u = phi + bias` and `w = phi - bias` the classes separate: the norm is the
-        least of `sum_+ max(0, h - u) + sum_- max(0, h - w) + B (u + w) / 2` over
-        `u + w >= 0`. Above either threshold is half of the budget, unless the sum of
-        both would be below 0; then `phi` is 0.
+        minimum of `sum_+ max(0, h - u) + sum_- max(0, h - w) + B (u + w) / 2` over
+        `u + w >= 0`. Half of the budget lies above each threshold, unless their sum
+        would be below 0; then `phi` is 0.
         """
         weight = jnp.ones_like(heights) if weight is None else weight
         u, w = (
@@ -101,11 +101,11 @@ class OneInfinity(NamedTuple):
 class TwoInfinity(NamedTuple):
     """Between the Euclidean norm and the largest entry, `t = sqrt(budget)`.
 
-    It is at least the Euclidean norm of the `budget` largest entries, and at most that
-    and `sqrt(budget)` times the last of them (Theorem 1).
+    It is at least the Euclidean norm of the `budget` largest entries, and exceeds it by
+    at most `sqrt(budget)` times the smallest of them (Theorem 1).
 
     Attributes:
-      budget: any number of at least 1.
+      budget: a number of at least 1.
     """
 
     budget: Scalar
@@ -113,8 +113,9 @@ class TwoInfinity(NamedTuple):
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `||alpha|| <= C`, sum <= sqrt(B) C.
 
-        Either the sum does not bind, and the nearest balanced vector is scaled into the
-        ball; or it does, and half of it is in each class; or both do.
+        If the bound on the sum is not active, the nearest balanced vector is scaled
+        into the ball. If it is, half of the sum is in each class. Both bounds may be
+        active.
         """
         most = jnp.sqrt(self.budget) * penalty
 
@@ -137,7 +138,7 @@ class TwoInfinity(NamedTuple):
         bias = threshold(heights, y)
         rest = jnp.maximum(heights - y * bias, 0)
         total = jnp.sum(rest)
-        # True where a phi above 0 is better.
+        # True if a phi above 0 is better.
         dense = total**2 > self.budget * jnp.sum(rest**2)
         floors, _ = _spread(heights, y, self.budget, total / 2, zero, dense)
         bias = jnp.where(dense, (floors[0] - floors[1]) / 2, bias)
@@ -166,8 +167,8 @@ class Euclidean(NamedTuple):
     def project(self, values: Vector, y: Vector, penalty: Scalar) -> Vector:
         """The nearest coefficients: balanced, `sum_i alpha_i^2 / m_i <= C^2`.
 
-        They are `max(0, v_i - y_i tau) / (1 + shift / m_i)`, with the least shift that
-        is enough, found by halving the range of its logarithm.
+        They are `max(0, v_i - y_i tau) / (1 + shift / m_i)`, with the least sufficient
+        shift, found by bisection of its logarithm.
         """
         weight = jnp.broadcast_to(self.weight, values.shape)
 
@@ -185,11 +186,11 @@ class Euclidean(NamedTuple):
             return jnp.where(out, middle, ends[0]), jnp.where(out, ends[1], middle)
 
         free = shrunk(jnp.zeros((), values.dtype))
-        # Enough for any threshold: none is beyond the largest value.
+        # Sufficient for any threshold, since none exceeds the largest value.
         most = 2 * jnp.sqrt(jnp.sum(weight)) * jnp.max(jnp.abs(values)) / penalty
         most = jnp.maximum(most, jnp.finfo(values.dtype).tiny)
         least = most * jnp.finfo(values.dtype).eps
-        # A range of `nmant` powers of two, and then the bits of the number.
+        # Bisect a range of `nmant` powers of two, then the bits of the number.
         halvings = jnp.int32(jnp.finfo(values.dtype).nmant + 6)
         _, shift = jax.lax.fori_loop(jnp.int32(0), halvings, body, (least, most))
         found = jnp.where(outside(free), shrunk(shift), free)
@@ -203,7 +204,7 @@ class Euclidean(NamedTuple):
 
 
 def check(where: str, norm: Any) -> None:
-    """Raises unless this is a norm that steps along the gradient can use."""
+    """Raises if this is not a norm for gradient steps."""
     if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
         raise ValueError(
             f"{where}: norm must be 'l1', 'l2' or an object with least and project, "
@@ -214,8 +215,8 @@ def check(where: str, norm: Any) -> None:
 def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar:
     """`tau` such that `sum_i y_i w_i max(0, v_i - y_i tau) = 0`, for both classes.
 
-    The sum falls with `tau` and is piecewise linear. Newton's method finds its piece in
-    a few passes, and a bisection between its steps makes sure of that.
+    The sum falls with `tau` and is piecewise linear. Newton's method finds the piece in
+    a few passes, and bisections between its steps guarantee convergence.
     """
     weights = jnp.ones_like(values) if weight is None else weight
     ends = y * values
@@ -256,21 +257,22 @@ def _spread(
     least: Scalar,
     needed: Bool[Array, ""],
 ) -> tuple[Float[Array, "2"], Scalar]:
-    """Floors of both classes above which the norm is the sum over `sqrt(budget)`.
+    """Floors of both classes above which the norm equals the sum over `sqrt(budget)`.
 
-    The sum of what is above is the same in both classes, the depth. While the same m
-    entries of a class are above, the squared norm is `V + depth^2 sum 1 / m`, with the
-    squared deviations `V` from the means of the classes. So the squared norm over the
-    squared sum is concave and piecewise linear in `1 / depth^2`, and Newton's method
-    ends exactly.
+    The depth is the sum of the excess above the floor, the same in both classes. While
+    the same m entries of a class lie above, the squared norm is
+    `V + depth^2 sum 1 / m`, where `V` sums the squared deviations from the class means.
+    The squared norm over the squared sum is therefore concave and piecewise linear in
+    `1 / depth^2`, and Newton's method converges exactly.
 
     Args:
-      depth: start of the search, positive.
-      least: depth to stop at, even if the norm is smaller.
-      needed: whether to search at all; otherwise any numbers are returned.
+      depth: the start of the search, positive.
+      least: the depth to stop at, even if the norm is smaller.
+      needed: whether to search at all; if False, the results are arbitrary.
 
     Returns:
-      The floors, and the depth, 0 where more than the budget tie for the largest entry.
+      The floors and the depth, which is 0 if more entries than the budget tie for the
+      largest.
     """
     classes = _classes(y)
     heights = jnp.where(classes, -values[None], jnp.inf)
@@ -284,7 +286,7 @@ def _spread(
         deviations = jnp.where(above, values[None] - means[:, None], 0)
         left = 4 / budget - jnp.sum(1 / counts)
         root = jnp.sqrt(jnp.sum(deviations**2) / jnp.where(left > 0, left, 1))
-        # Too few are above, unless all are, and nothing is left to spread over.
+        # Too few entries are above, unless all are and none is left.
         deeper = jnp.where(jnp.all(above == classes), depth, DEEPER * depth)
         following = jnp.maximum(jnp.where(left > 0, root, deeper), least)
         return depth, following, floors, passes + 1
@@ -302,7 +304,7 @@ def _spread(
 
 
 def _settled(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
-    """The coefficients without rounding errors: both classes scaled down to one sum."""
+    """Removes rounding errors: scales both classes down to the same sum."""
     positive, negative = (
         jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)
     )

@@ -1,11 +1,11 @@
-"""Kernel rows of a training set, computed when asked for and kept for the next time.
+"""Kernel rows of a training set, computed on demand and cached.
 
 Every kernel solver works on the matrix `Q[i, j] = y_i y_j k(x_i, x_j)`, which is too
 large to store: 1.6 GB for 20,000 examples, a terabyte for 500,000. But it needs the
-rows of few examples, again and again. They are computed a batch at a time, as a matrix
-product, and kept in a ring of fixed size. The ring holds rows of the kernel matrix
-`K[i, j] = k(x_i, x_j)`, and signs are applied where rows are used: problems with other
-labels, such as the classes of a one-against-rest classifier, can share it.
+rows of few examples, repeatedly. They are computed in batches, as a matrix product, and
+kept in a ring of fixed size. The ring holds rows of the kernel matrix
+`K[i, j] = k(x_i, x_j)`, without signs, so problems with other labels, such as the
+classes of a one-against-rest classifier, can share it.
 """
 
 import functools
@@ -22,14 +22,14 @@ from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Vector
 
-# Maximum number of examples whose whole matrix is computed at the start: 64 MiB in
-# float32.
+# The maximum number of examples for which the full matrix is computed at the start: 64
+# MiB in float32.
 AFFORDABLE_EXAMPLES = 4096
-# Batches of this many rows and more are cut in parts, so that a single missing row does
-# not cost as much as all: a product of 16 rows takes half the time of one of 64.
+# Batches of at least this many rows are computed in parts, so that one missing row
+# costs less than all: a product of 16 rows takes half the time of one of 64.
 DIVISIBLE_BATCH = 32
 MEBIBYTE = 2**20
-# Rows of `K` that a product with the whole matrix computes at once.
+# Rows of `K` per block of a product with the full matrix.
 PRODUCT_BLOCK = 256
 
 
@@ -40,15 +40,16 @@ class KernelRows(NamedTuple):
       kernel: `k`.
       squares: `||x_i||^2`, shape `(n,)`.
       diagonal: `k(x_i, x_i)`, shape `(n,)`.
-      kept: rows of `K`, shape `(places, n)`.
-      places: place in `kept` of each example's row, or -1, shape `(n,)`.
-      owners: example whose row is at each place, or -1, shape `(places,)`; None where
-        all rows are kept, each at its example's number.
-      next: place of the next row to be computed; the row there is the oldest.
-      num_computed: rows computed so far, each `n` kernel values.
-      num_blocks: blocks of `K` computed apart from rows, each `batch^2` kernel values.
-      digest: identifies `X` and the kernel; see `training_set.digest`.
-      batch: maximum number of rows per request; not a leaf.
+      kept: the cached rows of `K`, shape `(places, n)`.
+      places: the place in `kept` of each example's row, or -1, shape `(n,)`.
+      owners: the example whose row is at each place, or -1, shape `(places,)`; None if
+        all rows are kept, each at its example's index.
+      next: the place of the next row to compute, where the oldest row is.
+      num_computed: the number of rows computed so far, each with `n` kernel values.
+      num_blocks: the number of other blocks of `K` computed so far, each with `batch^2`
+        kernel values.
+      digest: a digest of `X` and the kernel; see `training_set.digest`.
+      batch: the maximum number of rows per request; not a leaf.
     """
 
     kernel: Kernel
@@ -77,7 +78,7 @@ def start(
     cache_size: float | None,
     rows: KernelRows | None,
 ) -> KernelRows:
-    """The rows that are given, or all of them if they are few, or none.
+    """The rows passed in, or all rows if they are few, or an empty ring.
 
     See `budgetjax.Solver` for the arguments. Raises `ValueError` if kernel values
     overflow.
@@ -117,7 +118,7 @@ def _started(
         kept, owners = kernel.gram(X, X, squares, squares), None
         places = jnp.arange(n, dtype=jnp.int32)
     else:
-        # Made from the squares, so that data sharded by rows give rows sharded alike.
+        # Made from the squares, so that it is sharded like the data.
         kept = jnp.zeros((size, 1), X.dtype) * squares[None]
         owners = jnp.full(size, -1, jnp.int32)
         places = jnp.full(n, -1, jnp.int32)
@@ -143,11 +144,11 @@ def fetch(
     wanted: Bool[Array, " batch"],
     spare: Bool[Array, " batch"] | None = None,
 ) -> KernelRows:
-    """Kernel rows, computed for those of some examples that are not kept.
+    """Computes the kernel rows of examples that are not cached.
 
     Afterwards the row of `examples[i]`, if wanted, is at `rows.places[examples[i]]`,
-    until the next call. Wanted examples must differ from each other, and from spare
-    ones: those are computed where a part of the batch has room, which costs nothing.
+    until the next call. Wanted examples must differ from each other and from spare
+    ones. Rows of spare examples fill the rest of a part of the batch, at no cost.
     """
     if rows.owners is None:
         return rows
@@ -155,11 +156,11 @@ def fetch(
     places = rows.places[examples]
     known = places >= 0
     if size < X.shape[0]:
-        # What the new rows are about to overwrite is computed again.
+        # Rows that the new ones may overwrite are recomputed.
         known &= (places - rows.next) % size >= batch
     missing = wanted & ~known
     count = jnp.sum(missing, dtype=jnp.int32)
-    # The missing ones first; they go to consecutive places, from `next` on.
+    # Missing rows come first; they go to consecutive places, from `next` on.
     last = jnp.where(missing, 0, 2)
     if spare is not None:
         more = spare & ~wanted & ~known
@@ -172,7 +173,7 @@ def fetch(
     is_new = jnp.arange(batch, dtype=jnp.int32) < count
     kept = _compute(rows, X, examples, count)
 
-    # An example loses the row that is overwritten, unless it has a newer one.
+    # An example loses its overwritten row, unless it has a newer one.
     n = X.shape[0]
     owner = rows.owners[new]
     left = is_new & (owner >= 0) & (rows.places[owner] == new)
@@ -197,12 +198,12 @@ def _compute(
     """`kept` with the rows of the first `count` examples, from `next` on."""
     batch, size = examples.shape[0], rows.kept.shape[0]
     kept, done = rows.kept, jnp.int32(0)
-    # Twice, so that a part as long as the batch depends on where it starts: otherwise
-    # the compiler moves its rows out of the loop and always computes them.
+    # Repeated, so that a part as long as the batch depends on its start: otherwise the
+    # compiler moves its rows out of the loop and always computes them.
     examples = jnp.concatenate([examples, examples])
     parts = _parts(batch)
     for part in parts:
-        # A large part only where most of it is needed, and the last for the rest.
+        # A large part is used only if most of it is needed; the last handles the rest.
         enough = part // 2 if part != parts[-1] else 0
 
         def compute(carry, part=part):
@@ -227,7 +228,7 @@ def _compute(
 
 
 def _parts(batch: int) -> tuple[int, ...]:
-    """Numbers of rows to compute at once, from the largest."""
+    """Numbers of rows to compute at once, in descending order."""
     return (batch, batch // 4) if batch >= DIVISIBLE_BATCH else (batch,)
 
 
@@ -241,7 +242,7 @@ def _computed(
 def signed_block(
     rows: KernelRows, X: Matrix, y: Vector, examples: Integer[Array, " some"]
 ) -> tuple[KernelRows, Float[Array, "some some"]]:
-    """`Q[examples][:, examples]`; O(some^2 d), or looked up where all rows are kept."""
+    """`Q[examples][:, examples]`; O(some^2 d), or looked up if all rows are kept."""
     signs = y[examples][:, None] * y[examples][None]
     if rows.complete:
         return rows, signs * rows.kept[examples[:, None], examples[None]]
@@ -264,9 +265,9 @@ def work(state: Any) -> int:
 def product(
     rows: KernelRows, X: Matrix, y: Vector, coefficients: Vector
 ) -> tuple[KernelRows, Vector]:
-    """The rows, which count kernel values, and `Q coefficients`.
+    """The rows, with updated counts, and `Q coefficients`.
 
-    Cost: O(n^2) where all rows are kept, else O(n^2 d), in blocks.
+    Cost: O(n^2) if all rows are kept, otherwise O(n^2 d), in blocks.
     """
     signed = y * coefficients
     if rows.complete:
@@ -275,7 +276,7 @@ def product(
     size = min(n, PRODUCT_BLOCK)
 
     def block(index, result):
-        # The last block starts early enough to be whole.
+        # The last block starts early enough to be full.
         start = jnp.minimum(index * size, n - size)
         some = start + jnp.arange(size, dtype=jnp.int32)
         new = jnp.matmul(_computed(rows, X, some), signed, precision="highest")

@@ -18,11 +18,11 @@ from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
-# Examples per group, whose counts are summed to draw one.
+# Examples per group; a draw picks a group first.
 GROUP = 128
-# Height above the level, in units of rounding, that still counts as under water.
+# The height above the level, in rounding units, that still counts as under water.
 WET = 4
-# Tolerance of the bias in a step, relative to the largest change of a response.
+# The tolerance of the bias in a step, relative to the largest change of a response.
 BIAS_TOLERANCE = 1e-2
 
 
@@ -32,9 +32,10 @@ class State(NamedTuple):
     Attributes:
       first_rate: eta_0.
       squared_norm: `||w||^2` of the iterate, at most 1.
-      level: gamma of the responses.
-      bias: b of the responses.
-      mean_coefficients: average of the coefficients after each update, shape `(n,)`.
+      level: gamma for the current responses.
+      bias: b for the current responses.
+      mean_coefficients: the average of the coefficients after each update, shape
+        `(n,)`.
       mean_responses: the same average of the responses, shape `(n,)`.
     """
 
@@ -73,27 +74,28 @@ def init(
     rows: KernelRows | None = None,
     seed: ArrayLike = 0,
 ) -> State:
-    r"""The kernel SVM of largest margin, after some slack, by stochastic ascent.
+    r"""The kernel SVM with the largest margin after some slack, by stochastic ascent.
 
-    Among all :math:`\|w\| \le 1` it looks for the highest water level :math:`\gamma(c,
-    n \nu)` over the responses :math:`c_i = y_i \langle w, \Phi(x_i) \rangle`, where
-    :math:`\sum_i \max(0, \gamma - c_i) = n \nu`: the margin of all examples after
-    each has been given a slack of :math:`\nu` on average, where it helps most. An
-    update draws one of the examples under water, all equally likely, and
+    Over all :math:`\|w\| \le 1` it maximises the water level :math:`\gamma(c, n \nu)`
+    of the responses :math:`c_i = y_i \langle w, \Phi(x_i) \rangle`, where
+    :math:`\sum_i \max(0, \gamma - c_i) = n \nu`. This is the smallest margin after a
+    mean slack of :math:`\nu` is given to the examples that need it most. An update
+    draws one of the examples under water uniformly, sets
 
     .. math:: \alpha_i \leftarrow \alpha_i + \eta_t, \quad \eta_t = \eta_0 / \sqrt{t},
         \qquad c_j \leftarrow c_j + \eta_t \, y_i y_j k(x_i, x_j),
 
-    then shrinks both so that :math:`\|w\| \le 1`. The model is the average of the
-    iterates over its own level, :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) /
-    \gamma(\bar c, n \nu)`: every solution of an SVM is one for some slack. With
-    weights, :math:`\sum_i v_i \max(0, \gamma - c_i) = n \nu`, where :math:`n` is their
-    sum, and examples under water are drawn in proportion to them.
+    and shrinks both so that :math:`\|w\| \le 1`. The model is the average of the
+    iterates divided by its own level,
+    :math:`f(x) = \sum_i y_i \bar\alpha_i k(x_i, x) / \gamma(\bar c, n \nu)`. Every
+    solution of an SVM is the optimum for some slack. With weights,
+    :math:`\sum_i v_i \max(0, \gamma - c_i) = n \nu`, where :math:`n` is their sum, and
+    examples under water are drawn in proportion to them.
 
-    A step makes up to `batch_size` updates, each with its own level. It first computes
-    the kernel rows of some random examples under water whose rows are not kept, in one
-    matrix product. When an update draws an example without a row, one of these takes
-    its place if it is still under water; when none is left the step ends.
+    A step makes up to `batch_size` updates, each with its own level. One matrix product
+    first computes the kernel rows of some random examples under water whose rows are
+    not cached. If an update draws an example without a row, one of these that is still
+    under water takes its place; if none is left, the step ends.
 
     Cost: a step computes up to `batch_size` kernel rows, O(n d) each, and makes up to
     as many updates, O(n) each, in a few passes over the responses.
@@ -105,13 +107,13 @@ def init(
         a hard margin. The SVM with optimum :math:`w^*` for
         :math:`\frac{\lambda}{2} \|w\|^2` plus the mean hinge loss has
         :math:`\nu = ` mean hinge :math:`(w^*) / \|w^*\|`.
-      fit_bias: whether to add a bias, which is not regularised; updates then alternate
-        between the classes.
-      batch_size: maximum number of updates, and of new kernel rows, per step; 1 is the
-        iteration of the paper.
-      average_power: p, at least 0; the t-th iterate counts about as t^p in the average.
-        0 is the uniform average of the paper, of which Lemma 3.2 says that it is within
-        O(sqrt(1/T)) of the highest level after T updates.
+      fit_bias: whether to add an unregularised bias; updates then alternate between the
+        classes.
+      batch_size: the maximum number of updates, and of new kernel rows, per step; 1 is
+        the iteration of the paper.
+      average_power: p, at least 0; iterate t has a weight of about t^p in the average.
+        0 is the uniform average of the paper, which is within O(sqrt(1/T)) of the
+        highest level after T updates (Lemma 3.2).
 
     Example:
       >>> import budgetjax as bj
@@ -132,11 +134,11 @@ def init(
       optimization", Section 4, for the weights of the average.
       https://proceedings.mlr.press/v28/shamir13.html
 
-    Differences from the paper: the average weighs iterate t by t, which forgets the
-    first ones sooner, unless `average_power` is 0. Examples whose rows must be computed
-    are drawn several at once, from those under water at the start of the step. Levels
-    are found by Newton's method, without sorting or selecting. With a bias the paper
-    draws either class with equal chances; here they alternate.
+    Differences from the paper: the average weights iterate t by t, which forgets early
+    iterates sooner, unless `average_power` is 0. Several examples whose rows must be
+    computed are drawn at once, from those under water at the start of the step.
+    Newton's method finds the levels, without sorting or selection. With a bias, the
+    paper draws either class with equal probability; here the classes alternate.
     """
     where = "sbp.init"
     X, y = training_set.training_set(where, kernel, X, y)
@@ -185,17 +187,17 @@ def step(state: State, X: Matrix, y: Vector) -> State:
 
     first = _draw(wet(state), chances[0], state.weight)
     if state.fit_bias:
-        # An inexact bias may leave nobody of this class under water.
+        # With an inexact bias, no example of this class may be under water.
         others = jnp.where(y == _turn(state), state.responses, jnp.inf)
         first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
-    # With all rows there, any example can be drawn.
+    # If all rows are cached, any example can be drawn.
     rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
     if not rows.complete:
         new, usable, spare = _new_examples(state, y, first, for_new)
         rows = row_cache.fetch(state.rows, X, new, usable, spare)
 
     def next_example(state: State, ready: Bool[Array, " batch"]) -> Integer[Array, ""]:
-        """A random example under water, or a new one where it has no row, or -1."""
+        """A random example under water, or a new one if it has no row, or -1."""
         possible = wet(state)
         chance = chances[jnp.minimum(state.num_updates + batch - end, batch - 1)]
         i = _draw(possible, chance, state.weight)
@@ -235,7 +237,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
             )
         else:
             level = water_level.level(responses, volume, level, state.weight)
-        # Weights t with the power 1, and all alike with 0.
+        # The weight of iterate t is t for the power 1, and uniform for 0.
         share = (1 + state.average_power) / (time + state.average_power)
         means = state.mean_coefficients, state.mean_responses
         mean_coefficients, mean_responses = (
@@ -255,8 +257,8 @@ def step(state: State, X: Matrix, y: Vector) -> State:
         ready &= new != i
         return state, next_example(state, ready), ready
 
-    # The row of the first example is there, so every step makes an update. The rows are
-    # not part of the loop's state, as it does not change them.
+    # The row of the first example is cached, so every step makes an update. The rows
+    # are not part of the loop's state, since it does not change them.
     state, *_ = jax.lax.while_loop(
         lambda carry: (carry[0].num_updates < end) & (carry[1] >= 0),
         update,
@@ -266,7 +268,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
 
 
 def _turn(state: State) -> Scalar:
-    """The class of the next update where there is a bias."""
+    """The class of the next update, with a bias."""
     return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
 
 
@@ -278,9 +280,9 @@ def _volume(state: State) -> Scalar:
 def _draw(
     possible: Bool[Array, " n"], chance: Scalar, weight: Vector | None
 ) -> Integer[Array, ""]:
-    """A random possible example, by weight, or -1; two passes, no sort."""
+    """A random possible example, by weight, or -1; in two passes, without sorting."""
     n = possible.shape[0]
-    # Without weights all is counted in integers, which are exact.
+    # Without weights, the sums are exact integers.
     dtype = jnp.int32 if weight is None else weight.dtype
     masses = possible if weight is None else jnp.where(possible, weight, 0)
     groups = jnp.pad(masses, (0, -n % GROUP)).reshape(-1, GROUP)
@@ -293,7 +295,7 @@ def _draw(
     wanted -= ends[group] - inside[-1]
     i = group * GROUP + jnp.sum(inside <= wanted, dtype=jnp.int32)
     if weight is not None:
-        # Rounding may lead beyond the last one.
+        # Rounding may lead beyond the last example.
         i = jnp.where(possible[i], i, jnp.argmax(possible).astype(jnp.int32))
     return jnp.where(ends[-1] > 0, i, -1)
 
@@ -301,15 +303,14 @@ def _draw(
 def _new_examples(
     state: State, y: Vector, first: Integer[Array, ""], key: Key[Array, ""]
 ) -> tuple[Integer[Array, " batch"], Bool[Array, " batch"], Bool[Array, " batch"]]:
-    """Examples whose rows are to be computed.
+    """Chooses the examples whose rows are computed next.
 
-    The first is that of the first update. Then come those under water whose rows are
-    not kept, in random order, then those nearest to it; with a bias the classes
-    alternate.
+    The first is the example of the first update. Examples under water whose rows are
+    not cached follow in random order, then the examples nearest to the level; with a
+    bias, the classes alternate.
 
     Returns:
-      The examples; which of them this step may use; and which exist, where there are
-      too few.
+      The examples, which of them this step may use, and which exist.
     """
     batch, n = state.rows.batch.value, y.shape[0]
     dtype = state.responses.dtype
@@ -332,12 +333,12 @@ def _new_examples(
 
 
 def objective(state: State, X: Matrix, y: Vector) -> Objective:
-    r"""The level of the average, and a bound on all levels above it; O(n).
+    r"""The level of the average, and an upper bound of all levels; O(n).
 
-    For any :math:`p \ge 0` of sum 1, with a bias as large for both classes, no level is
-    above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`. Here :math:`p`
-    is proportional to the average's coefficients; the effect of making its classes
-    equal is bounded, so that no kernel value is needed.
+    For any :math:`p \ge 0` with sum 1 (and with a bias, equal sums in both classes), no
+    level is above :math:`\|\sum_i p_i y_i \Phi(x_i)\| + n \nu \max_i p_i / v_i`. Here
+    :math:`p` is proportional to the average's coefficients. The effect of making the
+    class sums equal is bounded, so no kernel value is needed.
     """
     alpha = state.mean_coefficients
     peaks = alpha if state.weight is None else alpha / state.weight
@@ -371,10 +372,10 @@ def _level(state: State, y: Vector) -> tuple[Scalar, Scalar]:
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
-    """The average of the iterates over its level (line 14 of Algorithm 1).
+    """The average of the iterates divided by its level (line 14 of Algorithm 1).
 
-    Its margins are 1. While the level is not above 0, it is the average itself, whose
-    scores have the same signs.
+    The margin of the model is 1. While the level is not positive, the model is the
+    average itself, whose scores have the same signs.
     """
     signs = jnp.asarray(y, state.responses.dtype)
     level, bias = (np.asarray(value) for value in _level(state, signs))
@@ -390,12 +391,13 @@ def slack_of(
 
     :math:`\nu = ` mean hinge :math:`(w) / \|w\|`, with the hinge loss of the model's
     scores, bias included, and the norm of its weight vector :math:`w`. For the optimum
-    of an SVM the slack-constrained problem with this :math:`\nu` has the same
-    solution, up to its length; for another model `sbp` finds one of no smaller margin
-    with as much slack. A :math:`\lambda` becomes a slack by the SVM of the penalty
-    :math:`1 / (\lambda n)`, of a sample of the rows if they are many.
+    of an SVM, the slack-constrained problem with this :math:`\nu` has the same
+    solution, up to its length. For another model, `sbp` finds a model with the same
+    slack whose margin is at least as large. To convert a :math:`\lambda` to a slack,
+    train an SVM with the penalty :math:`1 / (\lambda n)`, on a sample if there are many
+    rows.
 
-    Cost: scores of all rows and support vectors, O((n + m) m d).
+    Cost: the scores of all rows and support vectors, O((n + m) m d).
 
     Args:
       model: a binary model: a `KernelModel`, a `LinearModel`, a `Solution`, or the
@@ -408,8 +410,7 @@ def slack_of(
       nu, at least 0.
 
     Raises:
-      ValueError: if the shapes do not fit, the labels are not -1 and +1, or the model
-        is zero.
+      ValueError: if shapes differ, the labels are not -1 and +1, or the model is zero.
 
     Example:
       >>> import budgetjax as bj

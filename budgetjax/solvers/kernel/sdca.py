@@ -5,12 +5,12 @@ A visit draws an example :math:`i` and maximises the dual in its coefficient,
 .. math:: \alpha_i \leftarrow \min\Big(C v_i, \max\Big(0, \alpha_i +
     \frac{1 - c_i}{k(x_i, x_i)}\Big)\Big), \qquad c = Q \alpha.
 
-A step makes `batch_size` visits. The responses of the drawn examples follow by the
-kernel values among them, and those of all others by one matrix product with the kernel
-rows of the examples that have changed.
+A step makes `batch_size` visits. Kernel values among the drawn examples update their
+responses, and one matrix product with the kernel rows of the changed examples updates
+all others.
 
-Cost: a step is O(batch_size^2 d), and O(n d) for every coefficient that changes and
-whose kernel row is not kept.
+Cost: a step is O(batch_size^2 d), plus O(n d) per changed coefficient whose kernel row
+is not kept.
 
 Args:
   X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed: as in every kernel
@@ -31,7 +31,8 @@ References:
   Cotter, Shalev-Shwartz and Srebro (2012), Section 4.4.
   https://doi.org/10.1145/1390156.1390208, https://arxiv.org/abs/1204.0566
 
-Differences from the paper: examples are drawn with replacement; no shrinking.
+Differences from the paper: examples are drawn with replacement, and there is no
+shrinking.
 """
 
 from budgetjax.solvers.kernel import hinge_dual

@@ -16,11 +16,11 @@ from budgetjax.solvers.kernel.row_cache import KernelRows
 from budgetjax.solvers.solver import Solver
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
-# Maximum number of updates of a subproblem per example, and the part of the first gain
-# that each must reach.
+# The maximum number of updates of a subproblem per example, and the fraction of the
+# first gain that each must reach.
 UPDATES = 4
 ENOUGH = 1e-2
-# Distance from a bound, in units of rounding, at which a coefficient counts as there.
+# The distance from a bound, in rounding units, at which a coefficient counts as there.
 ROUNDING = 8
 
 
@@ -36,30 +36,31 @@ def init(
     cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
-    r"""The kernel SVM, by the dual coefficients that gain most.
+    r"""The kernel SVM, by sequential minimal optimisation (SMO).
 
-    Without a bias an update maximises the dual in one coefficient, the one where that
-    gains most; with a bias in two, along :math:`y_i \alpha_i + y_j \alpha_j` constant:
-    with :math:`e = y - \sum_i \alpha_i y_i k(x_i, \cdot)`,
+    Without a bias, an update maximises the dual in the coefficient with the largest
+    gain. With a bias, it maximises the dual in two coefficients, with
+    :math:`y_i \alpha_i + y_j \alpha_j` constant: for
+    :math:`e = y - \sum_i \alpha_i y_i k(x_i, \cdot)`,
 
     .. math:: i = \arg\max_{\text{up}} e_i, \qquad j = \arg\max_{\text{low}, e_j < e_i}
         \frac{(e_i - e_j)^2}{k_{ii} + k_{jj} - 2 k_{ij}},
 
-    where :math:`y_i \alpha_i` may still grow for those in "up", and shrink for those in
-    "low"; the step is clipped so that :math:`0 \le \alpha_i \le C v_i`.
+    where :math:`y_i \alpha_i` may still grow for examples in "up", and shrink for
+    examples in "low"; the step is clipped so that :math:`0 \le \alpha_i \le C v_i`.
 
     A step chooses `batch_size` examples by the same measure, solves the problem in
     their coefficients by such updates, with the kernel values among them, and then
-    updates all responses with the kernel rows of those that have changed.
+    updates all responses with the kernel rows of the changed ones.
 
-    Cost: a step is O(batch_size^2 d + n), and O(n d) for every coefficient that
-    changes and whose kernel row is not kept.
+    Cost: a step is O(batch_size^2 d + n), plus O(n d) per changed coefficient whose
+    kernel row is not kept.
 
     Args:
       X, y, kernel, penalty, weight, fit_bias, cache_size, rows: as in every kernel
         `init`; see `budgetjax.Solver`.
-      batch_size: coefficients to choose per step; the minimum, 1, or 2 with a bias, is
-        one update per step.
+      batch_size: the number of coefficients to choose per step; the minimum, 1, or 2
+        with a bias, means one update per step.
 
     Example:
       >>> import budgetjax as bj
@@ -78,8 +79,9 @@ def init(
       Joachims (1998), "Making large-scale SVM learning practical", for larger working
       sets. https://www.cs.cornell.edu/people/tj/publications/joachims_99a.pdf
 
-    Differences from the paper: working sets of any size. With a bias, half of one
-    violates most in "up", and the other half gains most together with the first of it.
+    Differences from the paper: working sets have any size. With a bias, half of a
+    working set are the worst violators in "up", and the other half have the largest
+    gain together with the first of them.
     """
     where = "smo.init"
     batch = checks.size(where, "batch_size", batch_size)
@@ -90,12 +92,12 @@ def init(
 
 
 class Part(NamedTuple):
-    """The coefficients of a subproblem, while it is solved.
+    """The coefficients of a subproblem during its solution.
 
     Attributes:
       steps: their changes so far, shape `(batch,)`.
       responses: shape `(batch,)`.
-      gain: gain of the last update, or what it promised.
+      gain: the gain of the last update.
       made: updates made.
     """
 
@@ -181,7 +183,7 @@ def _curvature(diagonal_i: Scalar, diagonal: Vector, row: Vector) -> Vector:
 def _choose_pairs(
     state: State, limits: Vector, X: Matrix, y: Vector
 ) -> tuple[State, Integer[Array, " batch"], Bool[Array, " batch"]]:
-    """The worst in "up", those in "low" that gain most with the first; which exist."""
+    """The worst violators in "up", their best partners in "low", and which exist."""
     up, low = _bounds(state.coefficients, y, limits)
     error = y * (1 - state.responses)
     batch = state.rows.batch.value
@@ -209,7 +211,7 @@ def _pair(
     exists: Bool[Array, " batch"],
     limits: Float[Array, " batch"],
 ) -> tuple[Integer[Array, ""], Integer[Array, ""], Scalar, Scalar]:
-    """The pair of a subproblem that WSS 2 chooses, its change, and its gain."""
+    """The pair that WSS 2 chooses in a subproblem, its change, and its gain."""
     up, low = _bounds(coefficients, signs, limits)
     error = signs * (1 - responses)
     i = jnp.argmax(jnp.where(up & exists, error, -jnp.inf))

@@ -1,11 +1,11 @@
-"""Water levels, by which the Stochastic Batch Perceptron distributes its slack.
+"""Water levels, with which the Stochastic Batch Perceptron distributes its slack.
 
-A volume of water is poured over the responses `c_i = y_i f(x_i)`, heights of columns of
-ground, and collects over the lowest, up to a level `gamma`:
+The responses `c_i = y_i f(x_i)` are the heights of columns of ground. A volume of water
+collects over the lowest of them, up to a level `gamma`:
 `sum_i max(0, gamma - c_i) = volume`. Cotter, Shalev-Shwartz and Srebro (2012), Section
 3.2 and Appendix B, sort or select; a sort would cost more than a kernel row. The volume
-under a level is convex and piecewise linear, so Newton's method ends exactly, from the
-previous level after two or three passes over the responses.
+under a level is convex and piecewise linear, so Newton's method converges exactly: two
+or three passes over the responses from the previous level.
 https://arxiv.org/abs/1204.0566
 """
 
@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from budgetjax.solvers.training_set import Scalar, Vector
 
-# Bound on the passes of Newton's method, where rounding keeps it from ending by itself.
+# The maximum number of Newton passes, if rounding prevents convergence.
 MOST_PASSES = 100
 
 
@@ -27,7 +27,7 @@ def level(
     Args:
       heights: shape `(n,)`; infinite ones are never covered.
       volume: at least 0; 0 gives the lowest height.
-      guess: start of the search; any number gives the same level, a near one sooner.
+      guess: the start of the search, which affects only its speed.
       weight: weights of the terms of the sum, above 0, shape `(n,)`.
     """
 
@@ -45,8 +45,8 @@ def level(
             lambda: lowest + volume_above,
         )
 
-    # The first step ends above the level or at it, all others come down to it. A guess
-    # out of all bounds would cost digits.
+    # The first step ends at or above the level, and all others descend to it. A guess
+    # out of bounds would cost digits.
     lowest = jnp.min(heights)
     if weight is not None:
         volume_above = volume / weight[jnp.argmin(heights)]
@@ -77,17 +77,17 @@ def balanced_level(
     """The highest level of `heights + y bias` over all biases, and that bias.
 
     The level is concave and piecewise linear in the bias; its slope is the number of
-    positive examples under water less that of negative ones, over their sum. Two of its
-    tangents, one rising and one falling, meet at or above the highest level: the next
-    tangent is taken where they meet, until the level there is as high as they are. (The
-    paper sorts both classes instead; Appendix B.)
+    positive examples under water minus that of negative ones, divided by their sum. A
+    rising and a falling tangent meet at or above the highest level. The next tangent is
+    taken where they meet, until the level there is as high as the tangents. (The paper
+    sorts both classes instead; Appendix B.)
 
     Args:
       heights, volume, weight: as in `level`.
-      y: -1 and +1, both of them, shape `(n,)`.
-      guess: level and bias to start from.
-      reach: distance from the guessed bias to search first.
-      tolerance: how far below the highest the level may be; 0 is to rounding.
+      y: -1 and +1, both present, shape `(n,)`.
+      guess: the level and the bias to start from.
+      reach: the distance from the guessed bias to search first.
+      tolerance: how far the level may be below the highest; 0 means up to rounding.
 
     Returns:
       The level and the bias. The bias need not be unique.
@@ -98,10 +98,10 @@ def balanced_level(
         jnp.min(jnp.where(y == sign, heights, jnp.inf)) for sign in (1, -1)
     )
     weights = jnp.ones_like(y) if weight is None else weight
-    # More than any one example is covered by.
+    # An upper bound of the depth of water over any example.
     deepest = volume / jnp.min(weights)
-    # Tangents as pairs of slope and value at 0. The first two are far away, where only
-    # one class is under water.
+    # Tangents as pairs of slope and value at 0. The first two are for biases so far
+    # away that only one class is under water.
     rising = (jnp.ones((), dtype), lowest_positive + deepest)
     falling = (-jnp.ones((), dtype), lowest_negative + deepest)
 
@@ -115,7 +115,7 @@ def balanced_level(
         count = jnp.sum(jnp.where(wet, weights, 0))
         signs = jnp.sum(jnp.where(wet, weights * y, 0))
         slope = signs / jnp.where(count > 0, count, 1)
-        # Without water, or with less than rounding shows, the lowest class counts.
+        # Without water, or with less than rounding resolves, the lowest class decides.
         dry = jnp.sign(lowest_negative - bias - (lowest_positive + bias))
         return gamma, bias, jnp.where(count > 0, slope, dry)
 

@@ -1,1 +1,1 @@
-"""Linear classifiers on a training set, dense or sparse; one file an algorithm."""
+"""Linear classifiers on a training set, dense or sparse; one file per algorithm."""

@@ -17,8 +17,8 @@ from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Scalar, Vector
 
-# Range of the projected gradients at which everything is visited again, at first, and
-# its factor whenever a pass over everything has reached it.
+# The initial range of the projected gradients at which all patterns are visited again,
+# and the factor applied to it whenever a pass over all patterns reaches it.
 TOLERANCE = 0.1
 FINER = 0.1
 
@@ -28,12 +28,13 @@ class State(NamedTuple):
 
     Attributes:
       coefficients: `alpha`, shape `(n,)`.
-      upper: maximum of a coefficient, `U`; infinite for the squared loss.
+      upper: the maximum of a coefficient, `U`; infinite for the squared loss.
       ridge: `D`, which the squared loss adds to the squared norms.
-      order: patterns that are not shrunk.
-      bounds: a coefficient at an end is shrunk if its gradient is outside of these,
-        shape `(2,)`.
-      tolerance: range of the projected gradients at which everything is visited again.
+      order: the patterns that are not shrunk.
+      bounds: a coefficient at an end of its range is shrunk if its gradient is outside
+        these bounds, shape `(2,)`.
+      tolerance: the range of projected gradients at which all patterns are visited
+        again.
     """
 
     algorithm: Name
@@ -63,7 +64,7 @@ def init(
     bias_scale: ArrayLike = 1.0,
     seed: ArrayLike = 0,
 ) -> State:
-    r"""The linear SVM, one dual coefficient after another.
+    r"""The linear SVM by dual coordinate descent.
 
     A visit to a pattern :math:`z_i = y_i (x_i, \rho)` maximises the dual in its
     coefficient,
@@ -72,19 +73,19 @@ def init(
         \min\Big(U v_i, \max\Big(0, \alpha_i - \frac{G}{\|z_i\|^2 + D / v_i}\Big)
         \Big), \quad w = \sum_i \alpha_i z_i,
 
-    which in the end minimises
+    which converges to the minimum of
 
     .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - w \cdot z_i)^p,
 
     for :math:`p = 1`, where :math:`U = C` and :math:`D = 0`, or :math:`p = 2`, where
     :math:`U = \infty` and :math:`D = 1 / (2 C)`.
 
-    A pass visits the patterns that are not shrunk, in a new random order, and shrinks
-    those whose coefficient is at an end of its range that a visit would not leave. When
-    the projected gradients of the others are nearly equal, all patterns return. A step
-    is as many passes as make n visits. Like `budgetjax.mpu`, this is made for CPUs.
+    A pass visits the patterns that are not shrunk, in a new random order. It shrinks a
+    pattern whose coefficient would stay at an end of its range. When the projected
+    gradients of the others are nearly equal, all patterns return. A step makes enough
+    passes for n visits. Like `budgetjax.mpu`, the solver targets CPUs.
 
-    Cost: a visit is O(d), or O(numbers in the row).
+    Cost: a visit is O(d), or O(nonzeros of the row).
 
     Args:
       X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
@@ -105,10 +106,10 @@ def init(
       method for large-scale linear SVM", Algorithm 3.
       https://doi.org/10.1145/1390156.1390208
 
-    Differences from the paper: it ends at a duality gap, not at a range of projected
-    gradients. The range at which all patterns return is 0.1 at first, and a tenth as
-    large whenever a pass over all has reached it. From 4,096 patterns on the order is
-    one of runs of 16 neighbours, whose visits take a third less time.
+    Differences from the paper: it stops at a duality gap, not at a range of projected
+    gradients. The range at which all patterns return starts at 0.1, and is divided by
+    10 whenever a pass over all patterns reaches it. From 4,096 patterns on, runs of 16
+    neighbours are shuffled, whose visits take a third less time.
     """
     where = "dcd.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
@@ -135,9 +136,9 @@ def init(
 
 
 def step(state: State, X: Rows, y: Vector | None) -> State:
-    """Passes over the patterns that are not shrunk: as many visits as patterns.
+    """Makes passes over the patterns that are not shrunk, n visits in all.
 
-    A pass may be over few patterns, and the gap takes a product with all of them.
+    One pass may visit few patterns, while the gap needs a product with all of them.
     """
     enough = state.num_visits + X.shape[0]
     return jax.lax.while_loop(
@@ -161,9 +162,10 @@ def one_pass(state: State, X: Rows) -> State:
         gradient = margin - 1 + ridge * coefficient
         low, high = coefficient <= 0, coefficient >= most
         shrunk = (low & (gradient > upper)) | (high & (gradient < lower))
-        # A zero pattern, whose gradient is -1, goes to the upper end at once.
+        # The coefficient of a zero pattern, whose gradient is -1, goes to the upper
+        # end.
         now = jnp.clip(coefficient - gradient / (square + ridge), 0, most)
-        # The least and the largest projected gradient of those that stay.
+        # The smallest and the largest projected gradient of the patterns that stay.
         projected = jnp.where(low, jnp.minimum(gradient, 0), gradient)
         projected = jnp.where(high, jnp.maximum(projected, 0), projected)
         ends = jnp.stack([-projected, projected])
@@ -183,7 +185,7 @@ def one_pass(state: State, X: Rows) -> State:
     whole = state.order.number == n
     least, most = -ends[0], ends[1]
     reached = most - least <= state.tolerance
-    # Near enough: back to everything.
+    # Close enough: all patterns return.
     left = jax.tree.map(lambda *of: jnp.where(reached, *of), everything(n), left)
     lower = jnp.where((least < 0) & ~reached, least, -jnp.inf)
     upper = jnp.where((most > 0) & ~reached, most, jnp.inf)
@@ -201,7 +203,7 @@ def one_pass(state: State, X: Rows) -> State:
 
 @jax.jit
 def warm(state: State, X: Rows, before: State) -> State:
-    """The best multiple of the solution of another penalty, at most as much larger."""
+    """The best multiple of another penalty's solution, up to the ratio of penalties."""
     coefficients = before.coefficients
     hinge = jnp.isfinite(state.upper)
     ratio = jnp.where(hinge, state.upper / before.upper, before.ridge / state.ridge)
@@ -217,7 +219,7 @@ def warm(state: State, X: Rows, before: State) -> State:
 
 
 def objective(state: State, X: Rows, y: Vector | None) -> Objective:
-    """`J` of the model, and the dual below it; O(n d)."""
+    """`J` of the model, and the dual; O(n d)."""
     margins = products(X, state.weights)
     square = jnp.sum(state.coefficients * margins)
     weight = state.problem.weight
@@ -230,7 +232,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
         jnp.sum(share * jnp.square(hinge)) / (2 * ridge),
         jnp.where(squared, 0, state.upper) * jnp.sum(share * hinge),
     )
-    # In this order: the square of a small coefficient may underflow.
+    # In this order, since the square of a small coefficient may underflow.
     smoothing = state.coefficients * (state.ridge / share * state.coefficients)
     return Objective(
         square / 2 + loss,

@@ -23,7 +23,7 @@ class State(NamedTuple):
 
     Attributes:
       weights: `lambda k (t - 1)` times `w_t`, a sum of patterns.
-      coefficients: how often each pattern is in that sum, shape `(n,)`.
+      coefficients: the multiplicity of each pattern in that sum, shape `(n,)`.
       num_blocks: blocks drawn so far, `t - 1`.
     """
 
@@ -53,8 +53,7 @@ def init(
     r"""The linear SVM by stochastic subgradient descent.
 
     Block :math:`t` has :math:`k` patterns :math:`z_i = y_i (x_i, \rho)`, drawn with
-    replacement into :math:`A_t`, and moves the weights towards those that are on the
-    wrong side of their margin,
+    replacement into :math:`A_t`, and moves the weights towards the margin violators,
 
     .. math:: w_{t+1} = \Big(1 - \frac{1}{t}\Big) w_t + \frac{1}{\lambda t k} \sum_{i
         \in A_t,\; w_t \cdot z_i < 1} z_i, \qquad \lambda = \frac{1}{n C},
@@ -64,11 +63,11 @@ def init(
     .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_i v_i \max(0, 1 - w \cdot z_i).
 
     With weights, patterns are drawn in proportion to them, and :math:`n` is their sum.
-    A step draws as many patterns as there are, filled up to whole blocks. The objective
-    approaches its optimum slowly: for an accuracy below a hundredth, `budgetjax.mpu`
-    and `budgetjax.dcd` are the solvers. Like those, this is made for CPUs.
+    A step draws n patterns, rounded up to full blocks. The objective converges slowly:
+    for a relative accuracy below 0.01, use `budgetjax.mpu` or `budgetjax.dcd`. Like
+    those, the solver targets CPUs.
 
-    Cost: a block is O(k d), or O(numbers in the rows).
+    Cost: a block is O(k d), or O(nonzeros of the rows).
 
     Args:
       X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
@@ -89,8 +88,8 @@ def init(
       solver for SVM", Figure 1. https://doi.org/10.1145/1273496.1273598
 
     Differences from the paper: blocks are drawn with replacement, and the weights are
-    not projected into their ball, which by the paper's later version is not needed
-    (https://doi.org/10.1007/s10107-010-0420-4, Section 2).
+    not projected into their ball, which the paper's later version shows to be
+    unnecessary (https://doi.org/10.1007/s10107-010-0420-4, Section 2).
     """
     where = "linear_pegasos.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
@@ -115,7 +114,7 @@ def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
 
 
 def step(state: State, X: Rows, y: Vector | None) -> State:
-    """The blocks that draw every pattern once, on average."""
+    """Processes the blocks that draw every pattern once, on average."""
     k = state.batch_size.value
     key, drawn = _draw(state)
     blocks = drawn.shape[0] // k
@@ -126,10 +125,10 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
         weights, coefficients = carry
         unit = per_block * (state.num_blocks + t.astype(per_block.dtype))
         first = (t * k).astype(jnp.int32)
-        # A number that is not known at compile time; see `rows`.
+        # The number is not known at compile time; see `rows`.
         end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
 
-        # Margins are those before anything of the block is added.
+        # Margins are taken before any pattern of the block is added.
         def see(j, wrong):
             margin = X.inner(element(drawn, j), weights)
             violates = (margin < unit) | (unit == 0)
@@ -182,7 +181,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
 
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
-    """The last iterate."""
+    """The model of the last iterate."""
     return patterns.model_of(state.problem, state.weights / _unit(state))
 
 

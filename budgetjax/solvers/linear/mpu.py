@@ -22,9 +22,9 @@ from budgetjax.solvers.training_set import Scalar, Vector
 # Section 5: the distance of the two thresholds, in units of R^2.
 GAP = 3.0
 # The paper's delta in units of the tolerance: when a pass changes nothing, the
-# objective is certainly near enough.
+# objective is certain to be close enough.
 PART = 0.1
-# The smallest tolerance in float32, which cannot tell larger margins and counts apart.
+# The smallest tolerance in float32, which cannot resolve larger margins and counts.
 FLOAT32_TOLERANCE = 1e-2
 
 
@@ -32,16 +32,18 @@ class State(NamedTuple):
     """The state of the learner on `n` examples; see `budgetjax.Solver`.
 
     Attributes:
-      weights: `a`, in place of `w`. With a kernel, the margins of all patterns.
+      weights: `a`, the unnormalised `w`. With a kernel, the margins of all patterns.
       counts: `I_k`, shape `(n,)`.
       threshold: `b`.
-      gap: distance of the thresholds, `db`.
-      most: maximum count, `I_max`; infinite for a hard margin and the squared hinge.
-      damping: what every count adds to the margin of its own pattern, `1 / 2C`; None
-        but for the squared hinge.
-      near: margin up to which the first active set takes patterns in, in units of the
-        threshold, `c_bar`.
-      rounds: how often the two active sets are presented, `Nep1` and `Nep2`, `(2,)`.
+      gap: the distance of the thresholds, `db`.
+      most: the maximum count, `I_max`; infinite for a hard margin and the squared
+        hinge.
+      damping: the term that every count adds to the margin of its own pattern,
+        `1 / 2C`; None unless the loss is the squared hinge.
+      near: the margin, in units of the threshold, up to which patterns enter the first
+        active set, `c_bar`.
+      rounds: the numbers of presentations of the two active sets, `Nep1` and `Nep2`,
+        `(2,)`.
       tally: `t+` and `t-`, shape `(2,)`.
     """
 
@@ -82,8 +84,8 @@ def init(
 ) -> State:
     r"""The linear SVM by a Perceptron with margin that also unlearns.
 
-    A pattern :math:`z_k = y_k (x_k, \rho)` of margin :math:`p = a \cdot z_k` is learned
-    or unlearned, :math:`m` times at once,
+    A pattern :math:`z_k = y_k (x_k, \rho)` with margin :math:`p = a \cdot z_k` is
+    learned or unlearned :math:`m` times at once,
 
     .. math:: p \le b,\; I_k < v_k I_{max} &\Rightarrow m = \min\big(\lfloor (b - p) /
         \|z_k\|^2 \rfloor + 1,\; v_k I_{max} - I_k\big),
@@ -95,8 +97,8 @@ def init(
 
     .. math:: J(w) = \frac{1}{2} \|w\|^2 + C \sum_k v_k \max(0, 1 - w \cdot z_k)
 
-    to a relative accuracy :math:`\delta` that is chosen beforehand. With :math:`R` the
-    largest :math:`\|z_k\|`,
+    to a relative accuracy :math:`\delta` chosen beforehand. With :math:`R` the largest
+    :math:`\|z_k\|`,
 
     .. math:: \Delta b = 3 R^2, \quad I_{max} = \lfloor C \Delta b (2 + \delta) / \delta
         \rfloor + 1, \quad b = I_{max} / C.
@@ -104,37 +106,39 @@ def init(
     A hard margin has no :math:`I_{max}`, and :math:`b = \Delta b / \delta`; the margin
     reached is at least :math:`1 / (1 + \delta)` of the largest. Its objective is half
     the inverse square of the margin, and infinite while a pattern is on the wrong side.
-    Patterns that no hyperplane separates use up `max_steps`.
+    If no hyperplane separates the patterns, the run ends after `max_steps`.
 
-    With `loss="squared_hinge"` it is :math:`\frac12 \|w\|^2 + C \sum_k \max(0, 1 - w
-    \cdot z_k)^2` that is minimised, by the map to a hard margin: every pattern has a
-    feature more that no other has, :math:`1 / \sqrt{2C}`, which adds
-    :math:`I_k / 2C` to its margin and :math:`1 / 2C` to :math:`\|z_k\|^2`. So all
-    patterns can be separated.
+    With `loss="squared_hinge"`, :math:`w` minimises
+    :math:`\frac12 \|w\|^2 + C \sum_k \max(0, 1 - w \cdot z_k)^2`, by a map to a hard
+    margin: every pattern has an extra feature of its own, :math:`1 / \sqrt{2C}`, which
+    adds :math:`I_k / 2C` to its margin and :math:`1 / 2C` to :math:`\|z_k\|^2`. All
+    patterns are then separable.
 
-    A step presents all patterns in a new random order, and then two active sets, one
-    within the other, several times. The loop over patterns is one compiled kernel with
-    JAX 0.12, made for CPUs: a visit takes 50 to 300 nanoseconds, less than an
-    accelerator needs to start one.
+    A step presents all patterns in a new random order, and then two nested active sets
+    several times. With JAX 0.12 the loop over patterns is one compiled kernel for CPUs:
+    a visit takes 50 to 300 nanoseconds, less than an accelerator needs to start one.
 
-    Cost: a visit is O(d), or O(numbers in the row); with a kernel it is O(1), and O(n)
-    if it changes something. Memory: a copy of `X`, and some 60 bytes per example; with
-    a kernel, the kernel values of all pairs.
+    Cost: a visit is O(d), or O(nonzeros of the row). With a kernel it is O(1), or O(n)
+    if it changes a count. Memory: a copy of `X` and about 60 bytes per example; with a
+    kernel, the kernel values of all pairs.
 
     Args:
       X, y, penalty, weight, fit_bias, bias_scale, seed: as in every linear `init`; see
-        `budgetjax.Solver`. A hard margin takes no weights, which would not change it.
-      kernel: positive definite, in place of inner products; `X` is then an array.
+        `budgetjax.Solver`. A hard margin takes no weights, since they would not change
+        it.
+      kernel: a positive definite kernel in place of inner products; `X` must then be an
+        array.
       hard_margin: whether no pattern may be on the wrong side of its margin.
       loss: "hinge", or "squared_hinge", which takes no weights.
-      near, first_rounds, second_rounds: the paper's `c_bar`, `Nep1` and `Nep2`: the
-        first active set has what is learned, or has a margin of at most `near` b, the
-        second what has changed; and how often each is presented.
+      near, first_rounds, second_rounds: the paper's `c_bar`, `Nep1` and `Nep2`. The
+        first active set holds patterns with a positive count or a margin of at most
+        `near` b, the second those that changed; the rounds are the numbers of their
+        presentations.
       tolerance: ten times delta. Counts and margins grow as it shrinks: below 1e-2 they
-        need float64. `solve` passes its own.
+        need float64. `solve` sets it.
 
     Raises:
-      ValueError: if an argument does not fit, float32 cannot hold the counts, or a
+      ValueError: if an argument is invalid, float32 cannot hold the counts, or a
         pattern is zero and the margin hard.
 
     Example:
@@ -153,9 +157,8 @@ def init(
       Algorithm 1, with the active sets and multiple updates of Section 4, and the map
       of the introduction. https://icml.cc/Conferences/2010/papers/339.pdf
 
-    Differences from the paper: weights of examples, which it does not have. From 4,096
-    patterns on the order is one of runs of 16 neighbours, whose visits take a third
-    less time.
+    Differences from the paper: examples may have weights. From 4,096 patterns on, runs
+    of 16 neighbours are shuffled, whose visits take a third less time.
     """
     where = "mpu.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
@@ -174,7 +177,7 @@ def init(
         )
     damping = 1 / (2 * C) if squared else None
     wanted = checks.as_leaf(where, "tolerance", tolerance, dtype, checks.positive)
-    # Above 1 it means nothing.
+    # A delta above 1 has no meaning.
     delta = jnp.minimum(PART * wanted, 0.9)
     gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
     if hard_margin or squared:
@@ -214,7 +217,7 @@ def _check(
     most: Scalar,
     threshold: Scalar,
 ) -> None:
-    """Raises unless the updates end; nothing is checked if something is traced."""
+    """Raises if the updates would not end; does nothing if a value is traced."""
     counts = most if problem.weight is None else most * jnp.max(problem.weight)
     known = [
         each
@@ -259,14 +262,14 @@ def _check(
 def _pass(
     state: State, shown: Rows, order: Order, everything: Bool[Array, ""]
 ) -> tuple[State, Order, Bool[Array, ""]]:
-    """The state after some patterns, those of the next active set, and any change."""
+    """The state after some patterns, the next active set, and whether counts change."""
     upper, damping = state.threshold + state.gap, state.damping
 
     def visit(count, margin, square, own, tally):
         if damping is not None:
             margin, square = margin + damping * count, square + damping
-        # Equation (8), with the multiple updates of Section 4: at most as many as the
-        # count allows, which are none at its ends.
+        # Equation (8), with the multiple updates of Section 4, within the range of the
+        # count.
         most = state.most if own is None else own
         learn = margin <= state.threshold
         beyond = jnp.where(learn, state.threshold - margin, margin - upper)
@@ -274,11 +277,12 @@ def _pass(
         allowed = jnp.where(learn, most - count, count)
         times = jnp.where(beyond >= 0, jnp.minimum(times, allowed), 0)
         now = count + jnp.where(learn, times, -times)
-        # Section 4: of all patterns the first active set is kept, of that the second.
+        # Section 4: a pass over all patterns keeps the first active set, a pass over
+        # that keeps the second.
         first = (margin <= state.near * state.threshold) | (now > 0)
         second = (now != count) & (now > 0)
         keep = jnp.where(everything, first, second)
-        # Written otherwise, jax 0.10 does not compile a pass to one kernel.
+        # In another form, jax 0.10 does not compile a pass to one kernel.
         change = now - count
         change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
         return now, keep, tally + change
@@ -305,7 +309,7 @@ def _pass(
 
 
 def step(state: State, X: Rows, y: Vector | None) -> State:
-    """A pass over all patterns, in a new order, and those over the active sets."""
+    """Makes a pass over all patterns, in a new order, then over the active sets."""
     key, now = jax.random.split(state.key)
     order = shuffled(now, everything(X.shape[0]))
     state, first, changed = _pass(state, X, order, jnp.bool_(True))
@@ -336,9 +340,9 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
 @jax.jit
 def warm(state: State, X: Rows, before: State) -> State:
-    """The best multiple of the solution of another penalty, in whole numbers.
+    """The best multiple of another penalty's solution, rounded to integers.
 
-    It is at most larger by as much as the penalty. Two passes.
+    The multiple is at most the ratio of the penalties. The cost is that of two passes.
     """
     counts, weight = before.counts, state.problem.weight
     square = jnp.sum(counts * products(X, before.weights))
@@ -366,7 +370,7 @@ def warm(state: State, X: Rows, before: State) -> State:
 
 
 def objective(state: State, X: Rows, y: Vector | None) -> Objective:
-    """`J` of the model, and the dual below it; O(n d)."""
+    """`J` of the model, and the dual; O(n d)."""
     threshold, weight = state.threshold, state.problem.weight
     margins = products(X, state.weights)
     square = jnp.sum(state.counts * margins)
@@ -380,7 +384,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
         (square / 2 + state.most * jnp.sum(lacking)) / threshold**2,
         (threshold * learned - square / 2) / threshold**2,
     )
-    # The multiple of `a` whose least margin is 1, and the best multiple of `I`.
+    # The multiple of `a` whose smallest margin is 1, and the best multiple of `I`.
     least = jnp.min(margins)
     parted = least > 0
     hard = Objective(
@@ -393,7 +397,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
 def _squared_objective(
     state: State, square: Scalar, lacking: Vector, learned: Scalar
 ) -> Objective:
-    """That of the squared hinge, and the dual of the hard margin that it becomes."""
+    """The objective of the squared hinge, and the dual of its hard-margin form."""
     damping, counts = state.damping, state.counts
     assert damping is not None
     whole = square + damping * jnp.sum(counts**2)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 from budgetjax.solvers.linear.rows import Rows, element, put, taken
 from budgetjax.solvers.training_set import Scalar, Vector
 
-# Of many patterns 2^4 are visited one after the other as they lie.
+# From MANY patterns on, runs of 2^RUN_BITS neighbours are visited together.
 MANY, RUN_BITS = 4096, 4
 
 
@@ -18,16 +18,16 @@ class Order(NamedTuple):
     """The order of visits to some patterns.
 
     Attributes:
-      indices: patterns, shape `(n,)`.
-      number: how many of them, from the first, are to be visited.
+      indices: the patterns, shape `(n,)`.
+      number: the number of patterns to visit, from the first.
     """
 
     indices: Int32[Array, " n"]
     number: Int32[Array, ""]
 
 
-# From the coefficient of a pattern, its margin, its squared norm, its own arguments and
-# the tally, to its new coefficient, whether the next pass keeps it, and the new tally.
+# Maps the coefficient of a pattern, its margin, its squared norm, its own arguments and
+# the tally to its new coefficient, whether the next pass keeps it, and the new tally.
 Visit = Callable[..., tuple[Scalar, Bool[Array, ""], Float[Array, " tallied"]]]
 
 
@@ -41,14 +41,14 @@ def visit_all(
     tally: Float[Array, " tallied"],
     own: Any = None,
 ) -> tuple[Float[Array, " size"], Vector, Order, Float[Array, " tallied"]]:
-    """A visit to every pattern of an order; O(n), and the numbers of a row per visit.
+    """Visits every pattern of an order; O(n) plus O(nonzeros of a row) per visit.
 
-    The weights change by the pattern times the change of its coefficient.
+    Each visit adds the pattern, times the change of its coefficient, to the weights.
 
     Args:
-      patterns, squares: all of them, and their squared norms.
-      order: no pattern twice.
-      weights, coefficients, tally: before the pass.
+      patterns, squares: all patterns, and their squared norms.
+      order: the order, without repetition.
+      weights, coefficients, tally: the values before the pass.
       visit: see `Visit`.
       own: further arguments per pattern, a tree of arrays of shape `(n,)`, or None.
 
@@ -66,7 +66,7 @@ def visit_all(
         its_own = jax.tree.map(lambda values: element(values, i), own)
         now, keep, tally = visit(old, margin, element(squares, i), its_own, tally)
         weights = patterns.add(i, now - old, weights)
-        # A pattern that is not kept is overwritten by the next that is.
+        # The next pattern overwrites one that is not kept.
         kept = put(kept, count, i)
         return weights, put(new, i, now), kept, count + keep.astype(count.dtype), tally
 
@@ -87,18 +87,19 @@ def everything(number: int) -> Order:
 def shuffled(key: Key[Array, ""], order: Order) -> Order:
     """A random order of the same patterns; O(number).
 
-    Of many it is an order of runs of 16 in a row, and not of single patterns: a visit
-    then finds its row in the cache, and takes a third less time. There are as many
-    visits, or up to two fifths more where most patterns are on their margins. By Fisher
-    and Yates: sorting random numbers would take longer than the visits.
+    From 4,096 patterns on it shuffles runs of 16 neighbours, not single patterns: a
+    visit then finds its row in the cache, and takes a third less time. The number of
+    visits stays the same, or grows by up to 40 percent if most patterns are on their
+    margins. The shuffle is that of Fisher and Yates; sorting random numbers would take
+    longer than the visits.
     """
     seed = jax.random.bits(key, (), jnp.uint32)
     bits = jnp.where(order.number < MANY, jnp.int32(0), jnp.int32(RUN_BITS))
     runs = order.number >> bits
 
     def place(t, drawn):
-        # Any of the t + 1 places so far. Small numbers are likelier, by one in 2^32 / n
-        # draws, which does not matter here.
+        # One of the t + 1 places so far. The bias towards small numbers, one in 2^32 /
+        # n draws, does not matter here.
         places = (t + 1).astype(jnp.uint32)
         j = (_bits(seed, t) % places).astype(jnp.int32)
         drawn = put(drawn, t, taken(drawn, j))
@@ -109,7 +110,7 @@ def shuffled(key: Key[Array, ""], order: Order) -> Order:
     drawn = jax.lax.fori_loop(jnp.int32(0), runs, place, start)
 
     def visit(t, indices):
-        # What is left of a last run stays last.
+        # An incomplete last run stays last.
         run = t >> bits
         first = jnp.where(run < runs, element(drawn, run), run) << bits
         return put(indices, t, element(order.indices, first + t - (run << bits)))
@@ -123,7 +124,7 @@ def shuffled(key: Key[Array, ""], order: Order) -> Order:
 def _bits(seed: UInt32[Array, ""], t: Int32[Array, ""]) -> UInt32[Array, ""]:
     """The t-th 32 random bits of a seed, for loops that `jax.random` would slow down.
 
-    The finalizer of MurmurHash3 on a Weyl sequence, as in SplitMix.
+    They are the finalizer of MurmurHash3 on a Weyl sequence, as in SplitMix.
     """
     x = seed + t.astype(jnp.uint32) * jnp.uint32(0x9E3779B9)
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)

@@ -1,7 +1,7 @@
 r"""Patterns: examples times their labels, with a constant as an additional feature.
 
-The pattern of an example is :math:`z_i = y_i (x_i, \rho)`, so that a margin is its
-inner product with the weights, the last of which gives the bias.
+The pattern of an example is :math:`z_i = y_i (x_i, \rho)`, so its margin is its inner
+product with the weights. The last weight gives the bias.
 """
 
 import functools
@@ -32,14 +32,14 @@ LOSSES = ("hinge", "squared_hinge")
 
 
 class Problem(NamedTuple):
-    """The patterns as a state knows them.
+    """The properties of the patterns that a state holds.
 
     Attributes:
       squares: `||z_i||^2`, shape `(n,)`.
-      weight: weights of the examples, `v`, shape `(n,)`, or None.
+      weight: the weights of the examples, `v`, shape `(n,)`, or None.
       constant: `rho`, or None for a model without a bias.
-      kernel: kernel in place of inner products, or None.
-      digest: identifies `y`.
+      kernel: the kernel in place of inner products, or None.
+      digest: a digest of `y`.
       num_features: d; not a leaf.
     """
 
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
 
 
 def is_squared(where: str, loss: Any) -> bool:
-    """Whether this is the squared hinge, not the hinge, else a `ValueError`."""
+    """Whether this is the squared hinge, not the hinge; raises for any other loss."""
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
     return loss == "squared_hinge"
@@ -74,7 +74,7 @@ def problem_of(
     bias_scale: ArrayLike,
     kernel: Kernel | None = None,
 ) -> Problem:
-    """The problem of a training set of two classes, checked; see `budgetjax.Solver`."""
+    """Checks a training set of two classes; see `budgetjax.Solver`."""
     if kernel is None:
         rows = as_rows(where, X)
         (n, d), squares = rows.shape, _squares(rows)
@@ -120,14 +120,14 @@ def _squares(rows: DenseRows | SparseRows) -> Vector:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _dense_squares(X: Matrix, dtype: np.dtype) -> Vector:
-    # Compiled, this needs no second matrix.
+    # The compiled form needs no second matrix.
     return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
 
 
 def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
-    """The patterns of a linear state, and the labels; not to be traced if sparse.
+    """The patterns of a linear state, and the labels; sparse rows cannot be traced.
 
-    Raises `ValueError` if this is another training set.
+    Raises a `ValueError` if the training set differs from that of the state.
     """
     where, problem = "solve", state.problem
     dense = problem.kernel is not None
@@ -154,7 +154,7 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
 def _sparse_patterns(rows: SparseRows, y: Vector, problem: Problem) -> SparseRows:
     starts, indices = np.asarray(rows.starts), np.asarray(rows.indices)
     signs = np.repeat(np.asarray(y), np.diff(starts)).astype(rows.values.dtype)
-    # Where all numbers are 0, some are kept that belong to no row.
+    # If all numbers are 0, some are kept that belong to no row.
     values = np.array(rows.values)
     values[: len(signs)] *= signs
     if problem.constant is None:

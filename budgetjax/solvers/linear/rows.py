@@ -1,13 +1,13 @@
-"""Rows, dense or sparse, for solvers that visit one pattern after another.
+"""Dense or sparse rows, for solvers that visit one pattern after another.
 
-A visit takes the inner product of a row and the weights, and adds a multiple of the row
-to them. A CPU runs a loop of visits ten times as fast if XLA compiles it to one kernel,
-which it does where an iteration is small, and sorts, scatters and calls nothing. JAX
-0.12 takes an iteration over a dense row of up to some thousand numbers for small; JAX
-0.10 any, with the flag for loops that `benchmarks/speed.md` names. Hence three rules
-here: the length of an inner loop is not known at compile time (the body of one of known
-length counts as often as it runs); labels and the constant feature are part of the
-rows; an array that a loop both reads and writes is read by `taken`.
+A visit computes the inner product of a row and the weights, and adds a multiple of the
+row to them. A CPU runs a loop of visits ten times faster if XLA compiles it to one
+kernel, which it does if an iteration is small and contains no sort, scatter or call.
+JAX 0.12 considers an iteration over a dense row of up to a few thousand numbers small;
+JAX 0.10 does for any row, with the flag for loops that `benchmarks/speed.md` names.
+Three rules follow: the length of an inner loop is not known at compile time (otherwise
+the size of its body is multiplied by it); labels and the constant feature are part of
+the rows; an array that a loop both reads and writes is read by `taken`.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from budgetjax.checks import Static
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
-# Numbers of a sparse row per iteration.
+# The number of values of a sparse row per iteration.
 PAIR = 2
 
 
@@ -46,8 +46,8 @@ def put(
 def taken(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array:
     """`values[i]` in a loop that also writes `values`.
 
-    Read directly, XLA would copy the array in every iteration; read in a loop of its
-    own, here of one turn, it does not.
+    After a direct read, XLA would copy the array in every iteration. After a read in an
+    inner loop, here of one turn, it does not.
     """
     once = jnp.where(i >= 0, jnp.int32(1), jnp.int32(0))
     nothing = jnp.zeros((), values.dtype)
@@ -84,7 +84,7 @@ class DenseRows(NamedTuple):
     def _row(
         self, i: Int32[Array, ""], w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
-        """Row `i`, which is known to be in range, in the type of `w`."""
+        """Row `i`, which is known to be in range, in the dtype of `w`."""
         start, sizes = (i, jnp.zeros_like(i)), (1, self.shape[1])
         row = jax.lax.dynamic_slice(
             self.values, start, sizes, allow_negative_indices=False
@@ -95,15 +95,15 @@ class DenseRows(NamedTuple):
 class SparseRows(NamedTuple):
     """Rows whose zeros are not stored; see `sparse_rows`.
 
-    A pytree of fixed shapes, which stands for `X`, shape `(n, d)`, in linear solvers
-    and models.
+    It is a pytree of fixed shapes that takes the place of `X`, shape `(n, d)`, in
+    linear solvers and models.
 
     Attributes:
-      values: the numbers of one row after another, each row filled up with a 0 to an
-        even length, shape `(m,)`.
+      values: the values of one row after another, each row padded with a 0 to an even
+        length, shape `(m,)`.
       indices: their columns, shape `(m,)`; a row has each column at most once, apart
-        from the zeros that fill up.
-      starts: row `i` lies from `starts[i]` to `starts[i + 1]`, shape `(n + 1,)`.
+        from padding.
+      starts: row `i` extends from `starts[i]` to `starts[i + 1]`, shape `(n + 1,)`.
       columns: d; not a leaf.
     """
 
@@ -121,7 +121,7 @@ class SparseRows(NamedTuple):
         return products(self, w)
 
     def inner(self, i: Int32[Array, ""], w: Float[Array, " size"]) -> Scalar:
-        """The inner product of row `i` and `w`; O(numbers in the row)."""
+        """The inner product of row `i` and `w`; O(nonzeros of the row)."""
 
         def term(j):
             value = element(self.values, j).astype(w.dtype)
@@ -136,7 +136,7 @@ class SparseRows(NamedTuple):
     def add(
         self, i: Int32[Array, ""], multiple: Scalar, w: Float[Array, " size"]
     ) -> Float[Array, " size"]:
-        """`w` plus a multiple of row `i`; O(numbers in it), O(1) for the multiple 0."""
+        """`w` plus a multiple of row `i`; O(nonzeros), or O(1) for the multiple 0."""
 
         def term(j, w):
             column = element(self.indices, j)
@@ -156,14 +156,14 @@ class SparseRows(NamedTuple):
         body: Callable[[Array, Array], Array],
         start: Array,
     ) -> Array:
-        """A loop over the pairs of a row."""
+        """Loops over the pairs of a row."""
         first = element(self.starts, i) // PAIR
         end = element(self.starts, i + 1) // PAIR
         return jax.lax.fori_loop(first, jnp.where(wanted, end, first), body, start)
 
 
 class KernelMatrix(NamedTuple):
-    """Patterns in the feature space of a kernel, by their inner products.
+    """Patterns in the feature space of a kernel, stored as their inner products.
 
     The weights are represented by their inner products with all patterns.
 
@@ -206,15 +206,15 @@ def sparse_rows(X: Any) -> SparseRows:
     """A sparse matrix as an argument for the linear solvers, `jit` and `vmap`.
 
     Args:
-      X: matrix of `scipy.sparse`, shape `(n, d)`, with fewer than 2^31 numbers. Floats
-        keep their type, other numbers become float64. LIBSVM text is read by
+      X: a matrix of `scipy.sparse`, shape `(n, d)`, with fewer than 2^31 values. Floats
+        keep their dtype, other numbers become float64. Read LIBSVM text with
         `sklearn.datasets.load_svmlight_file`.
 
     Returns:
-      The rows as NumPy arrays, which need the memory of the matrix.
+      The rows as NumPy arrays, which take as much memory as the matrix.
 
     Raises:
-      ValueError: if it is no such matrix, or a number is not finite.
+      ValueError: if `X` is not such a matrix, or a value is not finite.
 
     Example:
       >>> import budgetjax as bj
@@ -242,12 +242,12 @@ def sparse_rows(X: Any) -> SparseRows:
 def filled_up(
     values: np.ndarray, indices: np.ndarray, starts: np.ndarray, columns: int
 ) -> SparseRows:
-    """The rows of a CSR matrix, each filled up to an even length."""
+    """The rows of a CSR matrix, each padded to an even length."""
     lengths = np.diff(starts)
     filled = -(-lengths // PAIR) * PAIR
     new_starts = np.concatenate([[0], np.cumsum(filled)]).astype(np.int32)
     places = np.arange(len(indices)) + np.repeat(new_starts[:-1] - starts[:-1], lengths)
-    # At least one pair, so that there is a number to read where all are 0.
+    # At least one pair, so that a read is valid even if all values are 0.
     size = max(int(new_starts[-1]), PAIR)
     new_values, new_indices = np.zeros(size, values.dtype), np.zeros(size, np.int32)
     new_values[places], new_indices[places] = values, indices
@@ -255,7 +255,7 @@ def filled_up(
 
 
 def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
-    """The rows of an array, of a SciPy matrix, or of `SparseRows`, checked."""
+    """The rows of an array, of a SciPy matrix, or of `SparseRows`, after checks."""
     X = sparse_rows(X) if hasattr(X, "tocsr") else X
     if not isinstance(X, SparseRows):
         return DenseRows(training_set.features(where, X))

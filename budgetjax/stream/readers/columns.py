@@ -1,4 +1,4 @@
-"""From columns of Arrow to batches: what the readers of tables share."""
+"""Converts columns of Arrow to batches, for all readers of tables."""
 
 import collections
 import contextlib
@@ -21,7 +21,7 @@ HOW_TO_ENCODE = (
     "without it leaves it out"
 )
 HOW_TO_FILL = "allow_missing=True reads NaN"
-# Maximum number of texts of a column that become features.
+# The maximum number of texts of a column that become features.
 MOST_TEXTS = 1000
 INDEX = "__index_level_"
 
@@ -29,8 +29,8 @@ INDEX = "__index_level_"
 class Columns(NamedTuple):
     """The names of the columns of a table that are read.
 
-    `texts` has the column and the text of each feature that is 1 where it has that
-    text, by its name; an empty text stands for all texts of the column.
+    `texts` maps the name of an indicator feature to its column and text; an empty text
+    stands for all texts of the column.
     """
 
     features: tuple[str, ...]
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
     texts: Mapping[str, tuple[str, str]] = types.MappingProxyType({})
 
     def names(self) -> list[str]:
-        """The names of all columns of the table, each once."""
+        """The names of all columns that are read, without repetition."""
         found = [self.texts.get(name, (name,))[0] for name in self.features]
         more = (self.target, self.weight)
         found += [name for name in more if name is not None]
@@ -53,7 +53,7 @@ class Columns(NamedTuple):
 # Errors of Python's decompression and decoding.
 DAMAGED = (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 
-# A `pyarrow.RecordBatch`, with its file and the number of its first row there.
+# A file, the number of the first row, and a `pyarrow.RecordBatch`.
 Part = tuple[str, int, Any]
 
 
@@ -91,7 +91,7 @@ def chosen(
             f"{where}: weight must come with a target, got {w!r} and target=None"
         )
     if features is None:
-        # All but an index that pandas wrote beside the data; it has no name in CSV.
+        # All columns except an index written by pandas, which has no name in CSV.
         X = tuple(
             name
             for i, name in enumerate(names)
@@ -146,8 +146,8 @@ def _shown(names: Sequence[str]) -> str:
 class Table(NamedTuple):
     """A file or a table of named columns.
 
-    `types` gives NumPy's types of the numbers in the columns of X and the weights, and
-    `read` record batches with some columns, of at most so many rows if it can.
+    `types` returns the NumPy dtypes of the columns of X and of the weights, and `read`
+    returns record batches of some columns, with a maximum number of rows if possible.
     """
 
     name: str
@@ -169,10 +169,10 @@ def batches(
     batch_rows: int | None,
     dtype: DTypeLike | None,
 ) -> Batches:
-    """The rows of one table after the other, by the names of the first one's columns.
+    """The rows of one table after the other, with the columns of the first.
 
-    `what` is a whole file of the format, and `path` what was asked for, for messages;
-    see `csv` for the others.
+    `what` describes an intact file of the format, and `path` is the user's argument,
+    for messages; see `csv` for the others.
     """
     checks.flag(reader, "allow_missing", allow_missing)
     first = tables[0]
@@ -180,7 +180,7 @@ def batches(
     if where == first.name and len(tables) > 1:
         where += f" and {len(tables) - 1} more"
     columns = chosen(first.name, first.columns, target, features, weight)
-    # All columns are asked for, so none may be left out in any file.
+    # All columns are wanted, so no file may lack one.
     given = None if features is None else columns.features
     for table in tables[1:]:
         found = chosen(table.name, table.columns, columns.target, given, columns.weight)
@@ -230,9 +230,9 @@ def batches(
 def _with_texts(
     where: str, columns: Columns, parts: Callable[[Columns], Iterator[Part]]
 ) -> Columns:
-    """The columns with a feature for each text of those of which all are wanted.
+    """Adds a feature for each text of the columns that are given without a text.
 
-    One pass over these columns, if there are any; texts are in their order.
+    It makes one pass over these columns, if there are any; the texts are sorted.
     """
     wanted = [column for column, text in columns.texts.values() if not text]
     if not wanted:
@@ -295,7 +295,7 @@ def _arrays(
 
 
 def _texts(column: Any) -> Any:
-    """A column as text, whatever it holds."""
+    """A column as text, whatever its type."""
     from pyarrow import large_string, types
 
     if types.is_dictionary(column.type):
@@ -304,10 +304,10 @@ def _texts(column: Any) -> Any:
 
 
 def _mark(X: np.ndarray, column: Any, places: dict[str, int]) -> None:
-    """Writes 1 into the column of X that is the place of each row's text, if any."""
+    """Writes 1 into the column of X for each row's text, if it has one."""
     encoded = column.dictionary_encode()
     of_code = [places.get(text, -1) for text in encoded.dictionary.to_pylist()]
-    # A missing text is the last code, and has no place.
+    # A missing text gets the last code, which has no place.
     codes = _as_numpy(encoded.indices.fill_null(len(of_code)))
     at = np.array([*of_code, -1])[codes]
     rows = np.flatnonzero(at >= 0)
@@ -319,8 +319,7 @@ def _array(
 ) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
 
-    It may lie in the memory of Arrow, and is not to be written to. Nulls that are
-    allowed are NaN.
+    It may share memory with Arrow, so do not write to it. Allowed nulls become NaN.
     """
     from pyarrow import float64, int64, large_string, types, uint8
 
@@ -355,13 +354,13 @@ def _array(
             f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}"
             + (f"; {HOW_TO_ENCODE}" if use == "X" else "")
         )
-    # Equal strings are one object: most targets are few.
+    # Equal strings share one object, since most targets repeat.
     column = (column.cast(large_string()) if view else column).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
 
 
 def _is_number(kind: Any) -> bool:
-    """Whether values of this type, or nothing but gaps, can be a feature."""
+    """Whether a column of this type, or of nulls only, can be a feature."""
     from pyarrow import types
 
     tests = (
@@ -372,7 +371,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _as_numpy(column: Any) -> np.ndarray:
-    """Numbers without nulls, as they lie in memory.
+    """Numbers without nulls, without a copy.
 
     Arrow's own `to_numpy` imports pandas, which takes half a second.
     """
@@ -383,7 +382,7 @@ def _as_numpy(column: Any) -> np.ndarray:
 def intact(
     where: str, what: str, rows: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
-    """Turns what a damaged file raises into a `ValueError` with its name."""
+    """Turns errors from a damaged file into a `ValueError` with its name."""
     from pyarrow import ArrowException
 
     try:

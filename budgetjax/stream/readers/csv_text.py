@@ -1,4 +1,4 @@
-"""Reader of text in columns, CSV."""
+"""The reader of CSV text."""
 
 import contextlib
 import functools
@@ -14,17 +14,17 @@ from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, Table, intact
 
-# Bytes per block, of which pyarrow reads up to 32 ahead. A row has to fit: it is taken
-# to need this many bytes per cell.
+# Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
+# per cell.
 BLOCK = 2**18
 CELL = 64
-# What other programs put between cells.
+# Delimiters that other programs use.
 OTHERS = (",", ";", "\t", "|")
 WHAT = "CSV in UTF-8, with numbers as features"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 WHOLE = re.compile(r"[+-]?\d+")
 COMMA = re.compile(r"[+-]?\d*,\d+")
-# What the first bytes of a file say that it is.
+# Other formats by the first bytes of a file.
 ALIEN = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
@@ -50,44 +50,43 @@ def csv(
 ) -> Batches:
     r"""Batches of a CSV file, or of several.
 
-    pyarrow parses it in blocks of 256 KiB, of which some 10 MiB are held; files `.gz`,
+    pyarrow parses it in blocks of 256 KiB, of which about 10 MiB are held; files `.gz`,
     `.bz2` and `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty
-    lines are skipped. Columns that are not used may hold anything.
+    lines are skipped. Unused columns may hold anything.
 
     Args:
-      path: a file, a list of files, or a folder, all whose `*.csv`, also compressed,
-        are read, in the order of their names.
-      target: column of y, by its name or number, negative ones counting from the end;
-        None if there is none, and batches are then `(X,)`.
-      features: columns of X, which must hold numbers, or true and false; None is all
-        but the target and the weight. `"COLUMN=TEXT"` is 1 where that column has that
-        text, else 0, and `"COLUMN="` stands for all texts of a column, at most 1,000,
-        in their order, which one more pass over the file finds, now.
-      weight: column of weights, or None.
-      header: whether the first line holds the names of the columns. Without it they are
-        called "0", "1" and so on.
-      delimiter: character between cells.
-      decimal: character before the decimals of a number.
-      text_target: True if targets are strings, whatever they look like; False if what
-        looks like numbers is, with leading zeros too; None looks at all of them.
-      allow_missing: whether a number of X that is missing is NaN, not an error.
-      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
-      dtype: type of X and the weights: float32 or float64; None is float64.
+      path: a file, a list of files, or a folder, whose files `*.csv`, also compressed,
+        are read in the order of their names.
+      target: the column of y, by name or number (negative numbers count from the end);
+        with None, batches are `(X,)`.
+      features: the columns of X, which must hold numbers, or true and false; None is
+        all but the target and the weight. `"COLUMN=TEXT"` is 1 if the column has that
+        text and 0 otherwise. `"COLUMN="` stands for all texts of a column, at most
+        1,000, in sorted order, found in an additional pass over the file at once.
+      weight: the column of weights, or None.
+      header: whether the first line holds the names of the columns. Otherwise they are
+        named "0", "1" and so on.
+      delimiter: the character between cells.
+      decimal: the decimal separator of numbers.
+      text_target: True if targets are strings, whatever they look like; False if all
+        that look like numbers are numbers, even with leading zeros; None decides after
+        a pass over them.
+      allow_missing: whether a missing number of X becomes NaN instead of an error.
+      batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
+      dtype: the dtype of X and the weights, float32 or float64; None is float64.
 
     Returns:
-      `Batches`. Targets are numbers or booleans where those of the first block all are,
-      else strings: int64 if all of them are whole, and float64 if not, but strings if
-      one of the whole numbers has leading zeros, such as "007", or is beyond 64 bits.
-      For that, the first read begins with a pass over them.
+      `Batches`. Targets are numbers or booleans if all in the first block are,
+      otherwise strings. Numbers are int64 if all of them are integers, and float64
+      otherwise, but strings if an integer has leading zeros, such as "007", or exceeds
+      64 bits. To determine this, the first read starts with a pass over the targets.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if it is empty, a column is missing, two have the same name, or a
-        header holds numbers; and as it is read, if a row has too few or too
-        many cells, a cell is empty or (`NA`, `null`, `nan`) says that it is
-        missing, text is where numbers are due, a value is beyond the range of `dtype`,
-        or the compressed file is damaged.
-      ImportError: if pyarrow is not installed.
+      ValueError: if the file is empty, a column is missing, two have the same name, or
+        a header holds numbers; and during reading, if a row has too few or too many
+        cells, a cell is empty or missing (`NA`, `null`, `nan`), text is found instead
+        of a number, a value is out of the range of `dtype`, or the compressed file is
+        damaged.
 
     Example:
       >>> import pathlib, tempfile
@@ -112,7 +111,7 @@ def csv(
     found = [_File.of(pa, str(one), parse) for one in paths]
     if header and features is None and target not in found[0].types:
         _check_names(found[0].path, found[0].names)
-    # One pass over the labels, however many over the rows.
+    # One pass over the labels, for any number of passes over the rows.
     target_type = functools.cache(
         lambda name: _target_type(pa, found, name, text_target)
     )
@@ -147,7 +146,7 @@ class Parse(NamedTuple):
 
 
 class _File(NamedTuple):
-    """One file, the bytes of a block, and the columns with their types there."""
+    """A file, the bytes per block, and its columns with their types."""
 
     path: str
     parse: Parse
@@ -157,7 +156,7 @@ class _File(NamedTuple):
 
     @classmethod
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
-        """The file, if it is text, and its cells are separated so."""
+        """The file, after checks that it is text with this delimiter."""
         files.check_opens(path)
         with intact(path, WHAT), _bytes(pa, path) as file:
             start = file.read(BLOCK)
@@ -195,7 +194,7 @@ class _File(NamedTuple):
     ) -> Iterator[Any]:
         """A reader of blocks of these columns and types, or of all.
 
-        Errors count rows from 0 on, name columns, and give advice.
+        Errors count rows from 0, name columns, and give advice.
         """
         import pyarrow
         from pyarrow import csv
@@ -204,14 +203,14 @@ class _File(NamedTuple):
         read = csv.ReadOptions(
             use_threads=False,
             block_size=self.block,
-            # None are those of the first line.
+            # None takes the names from the first line.
             column_names=None if parse.header else names or None,
             autogenerate_column_names=not (parse.header or names),
         )
         cells = csv.ParseOptions(
             delimiter=parse.delimiter,
             newlines_in_values=True,
-            # Of one column, an empty line is an empty cell.
+            # With one column, an empty line is an empty cell.
             ignore_empty_lines=len(names) != 1,
         )
         values = csv.ConvertOptions(
@@ -232,7 +231,7 @@ class _File(NamedTuple):
 
 
 def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> Any:
-    """The type to read targets in, after a pass over them if they look whole."""
+    """The type of the targets, after a pass over them if they look like integers."""
     kind = found[0].types[name]
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text or not number:
@@ -242,7 +241,7 @@ def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> A
         return types["number"]
     kinds: set[str] = set()
     for file in found:
-        # What else is wrong with the file is said when it is read for good.
+        # The read of the rows reports other errors of the file.
         with contextlib.suppress(pa.ArrowException, *table_columns.DAMAGED):
             for block in file.blocks({name: pa.string()}):
                 texts = block.column(name).unique().drop_null().to_pylist()
@@ -253,7 +252,7 @@ def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> A
 
 
 def _kind_of_label(text: str, parse: Parse) -> str:
-    """What a text must be read as, so that no other text becomes the same label."""
+    """The type that keeps this label distinct from labels with other texts."""
     if not WHOLE.fullmatch(text):
         plain = text.replace(parse.decimal, ".")
         return "number" if NUMBER.fullmatch(plain) else "text"
@@ -263,13 +262,13 @@ def _kind_of_label(text: str, parse: Parse) -> str:
 
 
 def _bytes(pa: Any, path: str) -> Any:
-    """The open file, decompressed by pyarrow where it can."""
+    """The open file, decompressed by pyarrow if possible."""
     by_python = files.compression(path) == "lzma"
     return files.decompress(path) if by_python else pa.input_stream(path)
 
 
 def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str]) -> str:
-    """An error of pyarrow with rows from 0 on, names of columns, and advice."""
+    """An error of pyarrow with rows counted from 0, names of columns, and advice."""
     hint = ""
     if column := re.search(r"CSV column #(\d+)", text):
         name = names[int(column[1])]
@@ -284,7 +283,7 @@ def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str])
 
 
 def _check_names(where: str, names: list[str]) -> None:
-    """Raises if a row was taken for the header: it holds other numbers than its own."""
+    """Raises if the header looks like a row: a name is a number, not its own index."""
     for i, name in enumerate(names):
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What the readers of files share."""
+"""Functions that the readers of files share."""
 
 import importlib
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
-# The module of the standard library for each end of a name.
+# The module of the standard library for each file extension.
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 Path = str | os.PathLike[str]
@@ -18,7 +18,7 @@ Path = str | os.PathLike[str]
 def float_type(
     where: str, dtype: DTypeLike | None, of_file: DTypeLike = np.float64
 ) -> np.dtype:
-    """`dtype` if it is float32 or float64; the file's own for None."""
+    """`dtype` if it is float32 or float64; None is the dtype of the file."""
     try:
         given = np.dtype(of_file if dtype is None else dtype)
     except TypeError:
@@ -31,15 +31,15 @@ def float_type(
 
 
 def exact_type(dtypes: Iterable[Any]) -> np.dtype:
-    """float32 if it holds all numbers of these types, else float64."""
+    """float32 if it holds all numbers of these dtypes, else float64."""
     fits = all(np.can_cast(dtype, np.float32) for dtype in dtypes)
     return np.dtype(np.float32 if fits else np.float64)
 
 
 def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
-    """The files that a path, a folder or a list of paths stands for.
+    """The files of a path, a folder or a list of paths.
 
-    Those of a folder are the files whose names end so, in the order of their names.
+    From a folder, the files with these extensions are taken, sorted by name.
     """
     if not isinstance(path, str | os.PathLike):
         if not (paths := list(path)):
@@ -57,9 +57,9 @@ def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
 
 
 def check_opens(path: Path) -> None:
-    """Raises what `open` raises if the file is not there or must not be read.
+    """Raises the error of `open` if the file does not exist or is not readable.
 
-    A pipe would be used up by the first look at it.
+    It also rejects a pipe, which the first look would consume.
     """
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -72,17 +72,17 @@ def check_opens(path: Path) -> None:
 
 
 def compression(path: Path) -> str | None:
-    """gzip, bz2 or lzma, by the end of the name."""
+    """gzip, bz2 or lzma, by the file extension."""
     return COMPRESSED.get(os.path.splitext(path)[1].lower())
 
 
 def end_of(path: Path) -> str:
-    """The end of the name of a file without a compression: `.csv` for `a.csv.gz`."""
+    """The extension of a file without its compression: `.csv` for `a.csv.gz`."""
     stem, end = os.path.splitext(os.fspath(path))
     return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
 def decompress(path: Path) -> Any:
-    """The open file, whose bytes are decompressed as they are read."""
+    """The open file, which decompresses its bytes during reading."""
     module = importlib.import_module(compression(path) or "io")
     return module.open(path, "rb")

@@ -1,4 +1,4 @@
-"""The readers of files, each of which gives `Batches`."""
+"""The readers of files; each returns `Batches`."""
 
 import inspect
 import os
@@ -29,20 +29,18 @@ def npy(
 
     Args:
       path: numbers or booleans of shape `(n, d)`.
-      target: numbers or strings of shape `(n,)`; None if there are none, and batches
-        are then `(X,)`.
+      target: numbers or strings of shape `(n,)`; with None, batches are `(X,)`.
       weight: numbers of shape `(n,)`, or None.
-      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
+      batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
       dtype: as for `parquet`.
 
     Returns:
       `Batches`.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if a file is no `.npy` or cut off, holds Python objects, which are
-        never loaded, or anything but numbers, or the shapes do not fit; and as it is
-        read, if a value is beyond the range of `dtype`.
+      ValueError: if a file is not a `.npy` file or truncated, holds Python objects,
+        which are never loaded, or anything but numbers, or shapes differ; and during
+        reading, if a value is out of the range of `dtype`.
 
     Example:
       >>> import pathlib, tempfile
@@ -122,7 +120,7 @@ TAKES = {
     name: frozenset(inspect.signature(reader).parameters)
     for name, reader in FORMATS.items()
 }
-# Formats of named columns, of which several files, or a folder, are one table.
+# Formats with named columns, where several files, or a folder, form one table.
 TABLES = ("csv", "parquet", "arrow")
 ENDS = {
     ".csv": "csv",
@@ -132,7 +130,7 @@ ENDS = {
     ".feather": "arrow",
     ".npy": "npy",
 }
-# Ends of names that are of no format here, and never of LIBSVM's text.
+# Extensions of other formats, which are not read as LIBSVM text.
 OTHERS = (
     *(".json", ".jsonl", ".xlsx", ".xls", ".ods", ".npz", ".pkl", ".pickle", ".mat"),
     *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".html", ".xml"),
@@ -142,7 +140,7 @@ PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
 def end_of(path: Any) -> str:
-    """The end of the name of a file, or of the first of several or of a folder."""
+    """The extension of a file, or of the first file of a list or folder."""
     if not isinstance(path, str | os.PathLike):
         return end_of(next(iter(path), ""))
     if os.path.isdir(path):
@@ -152,7 +150,7 @@ def end_of(path: Any) -> str:
 
 
 def format_of(path: Any, format: str | None = None) -> str:
-    """The format, if it is named, or that of a file by the end of its name."""
+    """The named format, or the format of a file by its extension."""
     if format is not None:
         if format not in FORMATS:
             names = ", ".join(FORMATS)
@@ -175,28 +173,28 @@ def read(
     target: Any = None,
     **arguments: Any,
 ) -> Batches:
-    """Batches of a file of any of the formats, by the end of its name.
+    """Batches of a file in any supported format, chosen by its extension.
 
-    `.csv`, `.tsv` with tabs, `.parquet`, `.arrow` and `.feather`, `.npy`; any other is
-    LIBSVM's. Those of text may end in `.gz`, `.bz2` or `.xz`. Several files, or a
-    folder of them, are read one after the other if they have named columns.
+    The extensions are `.csv`, `.tsv` (with tabs), `.parquet`, `.arrow`, `.feather` and
+    `.npy`; a file with any other is read as LIBSVM text. Text files may also end in
+    `.gz`, `.bz2` or `.xz`. Several files, or a folder of them, are read one after the
+    other if they have named columns.
 
     Args:
-      path: path of the file, of a folder, or a list of files.
-      format: "csv", "parquet", "arrow", "npy" or "libsvm", whatever the name; None goes
-        by the name.
-      target: column of y in a table; for a `.npy` the path of another; LIBSVM's files
-        have theirs.
-      **arguments: those of the reader, such as `features`, `header` or `zero_based`;
-        `weight` is for a `.npy` the path of another. None stands for the default.
+      path: the path of a file or a folder, or a list of files.
+      format: "csv", "parquet", "arrow", "npy" or "libsvm", whatever the extension; None
+        goes by the extension.
+      target: the column of y in a table, or for a `.npy` file the path of another one;
+        LIBSVM files contain their targets.
+      **arguments: the arguments of the reader, such as `features`, `header` or
+        `zero_based`; for a `.npy` file, `weight` is the path of another one. None is
+        the default.
 
     Returns:
       `Batches`.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if an argument is none of the format, and as the reader.
-      ImportError: if the package that the reader needs is not installed.
+      ValueError: if the format has no such argument, and as the reader.
     """
     found = format_of(path, format)
     given = {"target": target} | arguments

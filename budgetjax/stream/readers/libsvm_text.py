@@ -1,4 +1,4 @@
-"""Reader of text in the format of LIBSVM."""
+"""The reader of LIBSVM text."""
 
 import contextlib
 import io
@@ -16,13 +16,13 @@ from budgetjax import checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import files
 
-# Rows per block where only targets are read.
+# Rows per block if only targets are read.
 TARGETS = 65_536
-# Far more than a line of a million numbers takes.
+# Far longer than a line with a million numbers.
 LONGEST_LINE = 2**26
-# Features of a row that is made dense: it takes a GiB.
+# The maximum number of features: a dense row of them takes 1 GiB.
 WIDEST = 2**27
-# Of a sparse row, numbers that are taken to be other than 0.
+# The assumed number of nonzeros per sparse row.
 USUAL_NUMBERS = 100
 # Integers that float64 holds.
 EXACT = 2**53
@@ -40,35 +40,33 @@ def libsvm(
 ) -> Batches:
     r"""Batches of a file in the format of LIBSVM and SVMlight.
 
-    A line is `label index:value index:value ...`, with ascending indices; features
-    that are missing are 0. Comments after `#` and `qid:` are skipped. scikit-learn
-    parses the lines, one batch at a time; files `.gz`, `.bz2` and `.xz` are
-    decompressed as they are read.
+    A line is `label index:value index:value ...`, with ascending indices; missing
+    features are 0. Comments after `#` and `qid:` are skipped. scikit-learn parses the
+    lines, one batch at a time; files `.gz`, `.bz2` and `.xz` are decompressed during
+    reading.
 
     Args:
-      path: path of the file.
-      num_features: number of columns of X. None is the largest index, found by one more
-        pass over the file, now.
+      path: the path of the file.
+      num_features: the number of columns of X. None is the largest index, which an
+        additional pass over the file finds at once.
       zero_based: whether indices start at 0 instead of 1.
       ignore_beyond: whether to leave out indices beyond `num_features`, which a model
-        has not seen, with a warning, instead of raising an error.
-      sparse: whether X is a CSR matrix of SciPy, so that the zeros take no memory.
-      batch_rows: rows per batch; None is as many as take some 4 MiB, at most 65,536.
-      dtype: type of X: float32 or float64; None is float64.
+        has not seen, with a warning instead of an error.
+      sparse: whether X is a CSR matrix of SciPy, so that zeros take no memory.
+      batch_rows: rows per batch; None chooses about 4 MiB of them, at most 65,536.
+      dtype: the dtype of X, float32 or float64; None is float64.
 
     Returns:
-      `Batches` of `(X, y)`. Labels are int64 as long as all of them are integers, else
-      float64.
+      `Batches` of `(X, y)`. Labels are int64 as long as all of them are integers,
+      otherwise float64.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if it has no rows or no features; and as it is read, if a line has
-        another form, an index beyond `num_features` or a value beyond the range of
-        `dtype`, or the compressed file is damaged.
-      ImportError: if scikit-learn is not installed.
+      ValueError: if the file has no rows or no features; and during reading, if a line
+        is malformed or has an index beyond `num_features` or a value out of the range
+        of `dtype`, or the compressed file is damaged.
 
     Warns:
-      UserWarning: if indices are left out, once.
+      UserWarning: once, if indices are left out.
 
     Example:
       >>> import pathlib, tempfile
@@ -130,7 +128,7 @@ def libsvm(
         except (ValueError, OverflowError, FloatingPointError) as caught:
             error = caught
         if len(lines) > 1:
-            # One half of them, in the end one line, raises the error below.
+            # Bisect: one of the halves, finally a single line, raises the error below.
             middle = len(lines) // 2
             parsed(lines[:middle], row)
             parsed(lines[middle:], row + middle)
@@ -174,7 +172,7 @@ def _extent(path: files.Path) -> tuple[int, int, int]:
     for line in _rows(path):
         head, colon, _ = line.rpartition(b":")
         index = head.rsplit(None, 1)[-1:]
-        # What is no index raises an error when the line is parsed.
+        # Anything that is not an index raises an error when the line is parsed.
         if colon and index and index[0].isdigit() and int(index[0]) > largest:
             largest, place = int(index[0]), rows
         rows += 1

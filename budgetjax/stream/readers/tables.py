@@ -1,4 +1,4 @@
-"""Readers of tables in Parquet and Arrow."""
+"""The readers of Parquet and Arrow tables."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Table, intact
 from budgetjax.stream.readers.files import check_opens, several
 
-# Bytes of a column that are read at once.
+# The bytes of a column to read at once.
 READ_AHEAD = 2**16
 IPC_FILE = b"ARROW1"
 PARQUET, ARROW = "whole Parquet", "whole Arrow"
@@ -33,26 +33,24 @@ def parquet(
 ) -> Batches:
     """Batches of a Parquet file, or of several.
 
-    Only the columns that are used are read, one page at a time, so that some 2 MiB per
-    column are held. The footers of all files are read at once.
+    Only the used columns are read, one page at a time, so about 2 MiB per column are
+    held. The footers of all files are read at the start.
 
     Args:
-      path: a file, a list of files, or a folder, all whose `*.parquet` are read, in the
-        order of their names.
+      path: a file, a list of files, or a folder, whose files `*.parquet` are read in
+        the order of their names.
       target: as for `csv`, like features, weight, allow_missing and
         batch_rows.
-      dtype: type of X and the weights: float32 or float64. None is float32 where that
-        holds all numbers of the file's types, else float64.
+      dtype: the dtype of X and the weights, float32 or float64. None is float32 if that
+        holds all numbers of the file's types, otherwise float64.
 
     Returns:
-      `Batches`. Errors name the file of several, and count the rows of that file.
+      `Batches`. Errors name the file, and count the rows of that file.
 
     Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: if it is no Parquet or damaged, or a column is missing; and as it is
-        read, if there are no rows, a value is missing, text is where numbers are due,
-        or a value is beyond the range of `dtype`.
-      ImportError: if pyarrow is not installed.
+      ValueError: if the file is not Parquet or damaged, or a column is missing; and
+        during reading, if there are no rows, a value is missing, text is found instead
+        of a number, or a value is out of the range of `dtype`.
     """
     checks.needs("parquet", "pyarrow")
 
@@ -88,23 +86,18 @@ def arrow(
 ) -> Batches:
     """Batches of an Arrow file, or of a table in memory.
 
-    A file is mapped into memory: without compression, it takes only a batch of it.
+    A file is mapped into memory: without compression, it takes the memory of a batch.
 
     Args:
-      source: path of an IPC file or stream (`.arrow`, `.feather`), or several as for
-        `parquet`; or a `pyarrow.Table` or any other object with `__arrow_c_stream__`,
-        such as the data frames of polars and pandas.
+      source: the path of an IPC file or stream (`.arrow`, `.feather`), or several as
+        for `parquet`; or a `pyarrow.Table` or any other object with
+        `__arrow_c_stream__`, such as the data frames of polars and pandas.
       target: as for `csv`, like features, weight, allow_missing and
         batch_rows.
       dtype: as for `parquet`.
 
     Returns:
       `Batches`.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: as `parquet`.
-      ImportError: if pyarrow is not installed.
 
     Example:
       >>> import pyarrow
@@ -151,14 +144,14 @@ def arrow(
 
 
 def _valid(tables: Iterator[Any]) -> Iterator[Any]:
-    """Tables that are checked: offsets beyond an end would end the process."""
+    """Validates tables, since invalid offsets would crash the process."""
     for table in tables:
         table.validate(full=True)
         yield table
 
 
 def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
-    """NumPy's types for the numbers in the columns of X and the weights."""
+    """The NumPy dtypes of the columns of X and the weights."""
     from pyarrow import types
 
     found = set()
@@ -169,7 +162,7 @@ def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
         kind = kind.value_type if types.is_dictionary(kind) else kind
         exact = types.is_boolean(kind) or types.is_integer(kind)
         exact = exact or types.is_floating(kind)
-        # Decimals are read as float64; what is no number raises an error then.
+        # Decimals are read as float64; anything but numbers raises an error there.
         found.add(np.dtype(kind.to_pandas_dtype() if exact else np.float64))
     return found
 
@@ -180,7 +173,7 @@ def _opened(path: Any) -> Iterator[Any]:
     from pyarrow import parquet as format_
 
     with intact(str(path), PARQUET):
-        # Otherwise whole chunks of columns are read, which may be as large as the file.
+        # Otherwise entire column chunks are read, which may be as large as the file.
         file = format_.ParquetFile(
             path,
             buffer_size=READ_AHEAD,

@@ -1,0 +1,59 @@
+"""Plain English: pages, docstrings and comments hold no phrase of .prose.toml."""
+
+import io
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PHRASES = {
+    re.compile(phrase.replace(" ", r"\s"), re.IGNORECASE): better
+    for phrase, better in tomllib.loads((HERE / ".prose.toml").read_text()).items()
+}
+
+STARTS = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+# Pages not held to it yet.
+LATER = [HERE.parent / "benchmarks" / "README.md"]
+
+
+def documentation(source: str) -> str:
+    """The docstrings and comments of a program, each on its lines."""
+    lines = [""] * (source.count("\n") + 2)
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        docstring = token.type == tokenize.STRING and before in STARTS
+        if docstring or token.type == tokenize.COMMENT:
+            for number, line in enumerate(token.string.split("\n"), token.start[0]):
+                lines[number] += line.lstrip("# ")
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            before = token.type
+    return "\n".join(lines[1:])
+
+
+def found(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line, phrase and suggestion of every phrase; a space may be the end of a line."""
+    text = re.sub(r"^[^\S\n]+|[^\S\n]+$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"[^\S\n]+", " ", text)
+    for phrase, better in PHRASES.items():
+        for match in phrase.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, match[0], better
+
+
+def test_prose_is_plain():
+    root = HERE.parent
+    folders = (root / name for name in ("budgetjax", "examples", "benchmarks"))
+    wrong = []
+    for path in [*root.glob("*.md"), *(p for f in folders for p in f.rglob("*.*"))]:
+        if path.suffix in (".md", ".py") and path not in LATER:
+            text = path.read_text()
+            text = documentation(text) if path.suffix == ".py" else text
+            for line, phrase, better in found(text):
+                wrong.append(f"{path}:{line}: {phrase!r}: better {better}")
+    assert not wrong, "\n" + "\n".join(sorted(wrong))
+
+
+def test_phrases_are_found_across_lines_of_documentation():
+    text = 'x = "nobody"\n\n\ndef f():\n    """Nobody."""\n    # What is\n    # left.\n'
+    assert sorted(line for line, *_ in found(documentation(text))) == [5, 6]
