@@ -25,9 +25,7 @@ from budgetjax.online import registry as bj_registry
 EAGER = ("perceptron-random", "fourier-average", "pegasos-merge")
 
 
-@functools.partial(
-    registry.each, rows=[row for row in registry.ROWS if row.name in EAGER]
-)
+@functools.partial(registry.each, rows=registry.named(*EAGER))
 def test_jit_equals_eager(row, double):
     X, y = row.stream()
     states, _ = runs.steps(row, runs.exact(row), X, y)
@@ -52,39 +50,52 @@ def test_resuming_from_stored_leaves_is_exact(row):
     chex.assert_trees_all_equal(actual, expected)
 
 
-@registry.some
-def test_sweep_equals_single_runs_and_new_values_do_not_retrace(row):
+def sweep_of(row, algorithm, X, y):
+    """Models of several budgets and kernels, and what they learn side by side."""
+
+    def one(budget, gamma):
+        state = row.roomy(kernel=row.kernel_of(gamma), budget=budget)
+        return bj.run(algorithm, state, X, y)
+
+    return jax.vmap(one)
+
+
+GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
+
+
+@functools.partial(registry.each, rows=registry.FAMILIES)
+def test_sweep_equals_single_runs(row):
     X, y = row.stream()
-    budgets = np.array([4, 10, 26]) if row.budget < N else np.array([60, 62, 64])
-    gammas = np.array([0.4, 1.0, 3.0], np.float32)
-    algorithm, traces = row.counted()
-
-    def init(budget, gamma):
-        return row.roomy(kernel=row.kernel_of(gamma), budget=budget)
-
-    @jax.jit
-    def sweep(budgets, gammas):
-        states = jax.vmap(init)(budgets, gammas)
-        return jax.vmap(lambda state: bj.run(algorithm, state, X, y))(states)
-
-    stacked = sweep(budgets, gammas)
-    traced_once = len(traces)
+    budgets = np.array([4, 10, 26])
     # Taken apart in NumPy, where an index compiles nothing.
-    leaves = jax.device_get(stacked)
-    for index, (budget, gamma) in enumerate(zip(budgets, gammas, strict=True)):
-        state = init(int(budget), gamma)
+    leaves = jax.device_get(
+        jax.jit(sweep_of(row, row.algorithm, X, y))(budgets, GAMMAS)
+    )
+    for index, (budget, gamma) in enumerate(zip(budgets, GAMMAS, strict=True)):
+        state = row.roomy(kernel=row.kernel_of(gamma), budget=int(budget))
         one = jax.tree.map(lambda leaf, index=index: jnp.asarray(leaf[index]), leaves)
         assert_same(one, bj.run(row.algorithm, state, X, y), FLOAT32)
         assert int(one[0].expansion.num_active) <= budget
-        # It has the shapes of the sweep's models, so it shares their trace.
-        jax.eval_shape(lambda state: bj.run(algorithm, state, X, y), state)
-    sweep(budgets[::-1], 2 * gammas)
+
+
+@registry.some
+def test_new_values_do_not_retrace(row):
+    X, y = row.stream()
+    budgets = np.array([4, 10, 26]) if row.budget < N else np.array([60, 62, 64])
+    algorithm, traces = row.counted()
+    sweep = sweep_of(row, algorithm, X, y)
+    jax.eval_shape(sweep, budgets, GAMMAS)
+    traced_once = len(traces)
+    jax.eval_shape(sweep, budgets[::-1], 2 * GAMMAS)
+    # A single model has the shapes of the sweep's models, so it shares their trace.
+    state = row.roomy(kernel=row.kernel_of(GAMMAS[0]), budget=int(budgets[0]))
+    jax.eval_shape(lambda state: bj.run(algorithm, state, X, y), state)
     assert len(traces) == traced_once > 0
 
 
 @registry.each
-def test_dtypes_and_shapes_never_change(row, x64):
-    """In float32, whether or not there are 64-bit types; `test_blocks` has float64."""
+def test_dtypes_and_shapes_never_change(row, double):
+    """In float32, where there are 64-bit types; `test_blocks` has float64."""
     X, y = row.stream()
     state = row.roomy(dtype=jnp.float32)
     new, scores = jax.eval_shape(

@@ -100,7 +100,7 @@ def test_a_new_state_can_be_donated():
 
 
 def test_a_step_is_one_program():
-    row = next(row for row in registry.ROWS if row.name == "perceptron-margin")
+    (row,) = registry.named("perceptron-margin-multiclass")
     algorithm, traces = row.counted()
     rows, labels = row.stream()
     state = algorithm.step(row.init(), rows[0], labels[0])
