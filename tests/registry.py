@@ -192,11 +192,10 @@ def _rows():
     )
     yield Row("norma", bj.norma, {"learning_rate": 0.3, "regularization": 0.1})
     yield Row("alma", bj.alma, {"maintenance": bj.RemoveSmallest(), "alpha": 0.8})
-    yield Row("passive-aggressive", bj.passive_aggressive, {"variant": "PA-II"})
     yield Row(
         "passive-aggressive-onto-newcomer",
         bj.passive_aggressive,
-        {"maintenance": bj.ProjectOntoNewcomer()},
+        {"maintenance": bj.ProjectOntoNewcomer(), "variant": "PA-II"},
         kernel=polynomial,
     )
     yield Row(

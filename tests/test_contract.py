@@ -63,7 +63,13 @@ def sweep_of(row, algorithm, X, y):
 GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
 
 
-@functools.partial(registry.each, rows=registry.FAMILIES)
+# Families that `test_sweep` leaves out.
+@functools.partial(
+    registry.each,
+    rows=registry.named(
+        "perceptron-largest-margin-multiclass", "projectron", "fourier-average"
+    ),
+)
 def test_sweep_equals_single_runs(row):
     X, y = row.stream()
     budgets = np.array([4, 10, 26])
@@ -203,9 +209,9 @@ def test_prediction_blocks_agree_with_one_matrix():
     X, y = row.stream()
     state, _ = bj.run(row.algorithm, row.roomy(), X, y)
     support = bj.support(state)
-    rows = np.random.default_rng(0).normal(size=(5000, 3)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(2500, 3)).astype(np.float32)
     expected = row.kernel.gram(rows, support.vectors) @ support.coefficients[:, 0]
-    for n in (0, 1, 1023, 1024, 1025, 5000):
+    for n in (1, 1024, 1025, 2500):
         scores = bj.decision_function(state, rows[:n])
         np.testing.assert_allclose(scores, expected[:n], rtol=1e-4, atol=1e-5)
         labels = bj.predict(state, rows[:n])
