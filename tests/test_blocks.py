@@ -52,7 +52,10 @@ def test_blocks_equal_the_plain_scan_in_float32(row):
 
 
 @pytest.mark.telling
-@functools.partial(registry.each, rows=registry.FAMILIES)
+@functools.partial(
+    registry.each,
+    rows=registry.named("pegasos-merge", "arow-multiclass", "fourier-average"),
+)
 def test_blocks_as_users_compile_them(row):
     X, y = row.stream()
     expected = bj.run(row.algorithm, row.roomy(), X, y)

@@ -35,21 +35,6 @@ def test_jit_equals_eager(row, double):
     assert_close(kept(actual), kept(expected), 1e-9)
 
 
-@registry.some
-def test_resuming_from_stored_leaves_is_exact(row):
-    X, y = row.stream(2 * N)
-    state, _ = bj.run(row.algorithm, row.roomy(), X[:N], y[:N])
-    leaves, structure = jax.tree.flatten(jax.device_get(state))
-    stored = [leaf.tobytes() for leaf in leaves]
-    restored = structure.unflatten(
-        jnp.asarray(np.frombuffer(data, leaf.dtype).reshape(leaf.shape))
-        for data, leaf in zip(stored, leaves, strict=True)
-    )
-    actual = bj.run(row.algorithm, restored, X[N:], y[N:])
-    expected = bj.run(row.algorithm, state, X[N:], y[N:])
-    chex.assert_trees_all_equal(actual, expected)
-
-
 def sweep_of(row, algorithm, X, y):
     """Models of several budgets and kernels, and what they learn side by side."""
 
