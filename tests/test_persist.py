@@ -180,22 +180,15 @@ def test_a_batch_learner_goes_on(path):
     assert_identical(step(loaded, X, y), expected)
 
 
-def test_models_of_batch_learners(path):
-    X, _ = examples()
+def test_models_and_solutions(path):
+    X = jnp.array(examples()[0])
     kernels = bj.RBF(0.5) + bj.Normalized(bj.Polynomial(3)) * bj.Linear()
-    model = bj.KernelModel(
-        kernels, jnp.array(X), jnp.array(X[:, 0]), jnp.array(0.5, jnp.float32)
-    )
-    assert_identical(returned(path, model), model)
-    np.testing.assert_array_equal(model_files.load(path).predict(X), model.predict(X))
-
-
-def test_solutions(path):
-    model = bj.LinearModel(jnp.ones(D), jnp.array(0.5))
+    model = bj.KernelModel(kernels, X, X[:, 0], jnp.array(0.5, jnp.float32))
+    linear = bj.LinearModel(jnp.ones(D), jnp.array(0.5))
     history = bj.History(np.arange(3), *3 * [np.ones(3)], *2 * [np.arange(3)])
-    solution = bj.Solution(model, history, None, True)
-    assert_identical(returned(path, solution), solution)
-    assert_identical(returned(path, model), model)
+    for one in (linear, bj.Solution(linear, history, None, True), model):
+        assert_identical(returned(path, one), one)
+    np.testing.assert_array_equal(model_files.load(path).predict(X), model.predict(X))
 
 
 # Everything else that a model may hold.
@@ -220,13 +213,9 @@ def test_dtypes(shape, path, double):
     assert all(array.dtype == name for name, array in ours.items())
 
 
-def test_64_bits_need_x64(path):
-    jax.config.update("jax_enable_x64", True)
-    try:
-        model = {"weights": jnp.zeros(3, jnp.float64)}
-        model_files.save(path, model)
-    finally:
-        jax.config.update("jax_enable_x64", False)
+def test_64_bits_need_x64(path, double):
+    model_files.save(path, {"weights": jnp.zeros(3, jnp.float64)})
+    jax.config.update("jax_enable_x64", False)
     message = r"load: .*: \['weights'\] must .*float64.*jax_enable_x64.*, got x64"
     with pytest.raises(ValueError, match=message):
         model_files.load(path)
@@ -285,11 +274,8 @@ def test_notes_and_header(path):
     said = model_files.header(path)
     assert said["format"] == model_files.FORMAT
     assert (said["budgetjax"], said["jax"]) == (bj.__version__, jax.__version__)
-    assert said["about"] == {
-        "type": "forgetron",
-        "algorithm": "forgetron",
-        "kernel": "Normalized",
-    }
+    about = {"type": "forgetron", "algorithm": "forgetron", "kernel": "Normalized"}
+    assert said["about"] == about
 
 
 def test_a_file_is_the_same_every_time_and_has_arrays_for_others(path):
