@@ -180,21 +180,32 @@ def test_functions_of_the_caller_come_from_its_state(group, tmp_path):
 
 
 OTHER_LABELS = np.where(np.arange(N) == 2 * ROWS + 3, -Y, Y)
-AROW = bj.arow.init(bj.RBF(0.5), num_features=3, budget=10)
+
+
+def arow():
+    return bj.arow.init(bj.RBF(0.5), num_features=3, budget=10)
+
+
 OTHERS = {
-    "hyperparameters": ({"state": ROW.init(kernel=bj.RBF(0.7))}, "same learner"),
-    "a budget": ({"state": ROW.init(budget=9)}, "same learner"),
-    "a kernel": ({"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
-    "a learner": ({"algorithm": bj.arow, "state": AROW}, "same learner"),
-    "standardising": ({"standardise": True}, "same learner"),
-    "classes": ({"classes": [-1, 1]}, "same learner"),
-    "batch_rows": ({"batch_rows": 32}, "got one of 64"),
+    "hyperparameters": (
+        lambda: {"state": ROW.init(kernel=bj.RBF(0.7))},
+        "same learner",
+    ),
+    "a budget": (lambda: {"state": ROW.init(budget=9)}, "same learner"),
+    "a kernel": (lambda: {"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
+    "a learner": (lambda: {"algorithm": bj.arow, "state": arow()}, "same learner"),
+    "standardising": (lambda: {"standardise": True}, "same learner"),
+    "classes": (lambda: {"classes": [-1, 1]}, "same learner"),
+    "batch_rows": (lambda: {"batch_rows": 32}, "got one of 64"),
     "a label of the last batch": (
-        {"data": (X, OTHER_LABELS)},
+        lambda: {"data": (X, OTHER_LABELS)},
         "rows 128 to 191 must be those that the checkpoint has learned, got others",
     ),
-    "fewer rows": ({"data": (X[:128], Y[:128])}, "must have the 192 rows .*, got 128"),
-    "no rows": ({"data": (X[:0], Y[:0])}, "must have the 192 rows .*, got 0"),
+    "fewer rows": (
+        lambda: {"data": (X[:128], Y[:128])},
+        "must have the 192 rows .*, got 128",
+    ),
+    "no rows": (lambda: {"data": (X[:0], Y[:0])}, "must have the 192 rows .*, got 0"),
 }
 
 
@@ -211,9 +222,9 @@ def interrupted(tmp_path_factory):
 def test_checkpoints_of_other_runs_are_refused(name, interrupted, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
-    more, says = OTHERS[name.removesuffix("@random")]
-    source = batches(data=more.get("data", (X, Y)))
-    more = {key: value for key, value in more.items() if key != "data"}
+    make, says = OTHERS[name.removesuffix("@random")]
+    more = make()
+    source = batches(data=more.pop("data", (X, Y)))
     says = rf"fit_stream: .+ {says}.*delete it to start anew"
     with pytest.raises(ValueError, match=says) as raised:
         fit(ROW, source, checkpoint=path, **more)

@@ -223,36 +223,40 @@ def test_64_bits_need_x64(path, double):
 
 NAN = float("nan")
 THINGS = {
-    "none": None,
-    "bools": [True, False],
-    "whole": (0, -1, 2**70),
-    "real": [0.1, -0.0, 5e-324, 1e308, float("inf"), -float("inf"), NAN],
-    "text": ["", "é", "\0", '"\\', "\ud800", "budgetjax"],
-    "nested": {"a": ({"b": []}, ()), "": [[], {}, (None,)]},
-    "static": (Static(True), Static(False), Static(7)),
-    "numpy-numbers": [np.float32(0.1), np.int64(-3), np.bool(True)],
-    "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-    "strided": np.arange(20)[::3],
-    "words": np.array([["no", "yes"], ["é", ""]]),
-    "wide-words": np.array(["spam", "not spam"])[:1],
-    "no-words": np.array([], "<U3"),
-    "objects": np.array(["a", "b", None, 1, 2.5, True], object),
-    "key": jax.random.key(3),
-    "keys": jax.random.split(jax.random.key(3, impl="rbg"), 4),
-    "old-key": jax.random.PRNGKey(0),
-    "quantile": losses.quantile(0.9),
-    "tube": losses.epsilon_insensitive(0.1),
-    "delta": jax.tree_util.Partial(optax.losses.huber_loss, delta=2.0),
-    "function": optax.losses.log_cosh,
-    "kernels": bj.Normalized(bj.RBF(0.1, exact=True) + bj.Sigmoid(2.0)),
-    "optax": optax.adam(0.1).init(jnp.ones(2)),
-    "names": {"__metadata__": np.ones(2), "a.b": np.ones(1), "a": {"b": np.ones(3)}},
+    "none": lambda: None,
+    "bools": lambda: [True, False],
+    "whole": lambda: (0, -1, 2**70),
+    "real": lambda: [0.1, -0.0, 5e-324, 1e308, float("inf"), -float("inf"), NAN],
+    "text": lambda: ["", "é", "\0", '"\\', "\ud800", "budgetjax"],
+    "nested": lambda: {"a": ({"b": []}, ()), "": [[], {}, (None,)]},
+    "static": lambda: (Static(True), Static(False), Static(7)),
+    "numpy-numbers": lambda: [np.float32(0.1), np.int64(-3), np.bool(True)],
+    "fortran": lambda: np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "strided": lambda: np.arange(20)[::3],
+    "words": lambda: np.array([["no", "yes"], ["é", ""]]),
+    "wide-words": lambda: np.array(["spam", "not spam"])[:1],
+    "no-words": lambda: np.array([], "<U3"),
+    "objects": lambda: np.array(["a", "b", None, 1, 2.5, True], object),
+    "key": lambda: jax.random.key(3),
+    "keys": lambda: jax.random.split(jax.random.key(3, impl="rbg"), 4),
+    "old-key": lambda: jax.random.PRNGKey(0),
+    "quantile": lambda: losses.quantile(0.9),
+    "tube": lambda: losses.epsilon_insensitive(0.1),
+    "delta": lambda: jax.tree_util.Partial(optax.losses.huber_loss, delta=2.0),
+    "function": lambda: optax.losses.log_cosh,
+    "kernels": lambda: bj.Normalized(bj.RBF(0.1, exact=True) + bj.Sigmoid(2.0)),
+    "optax": lambda: optax.adam(0.1).init(jnp.ones(2)),
+    "names": lambda: {
+        "__metadata__": np.ones(2),
+        "a.b": np.ones(1),
+        "a": {"b": np.ones(3)},
+    },
 }
 
 
 @pytest.mark.parametrize("name", THINGS)
 def test_things(name, path):
-    thing = THINGS[name]
+    thing = THINGS[name]()
     assert_identical(returned(path, thing), thing)
     if name != "text":
         assert_identical(model_files.load(path, like=thing), thing)
