@@ -184,6 +184,7 @@ ARGUMENTS = [
     ("sgd", "loss", [tube(NAN)], "float32 ... nan"),
     ("sgd", "loss", [tube(np.ones(2))], "scalar ... shape (2,) ... vmap"),
     ("sgd norma", "learning_rate", [0], "above 0, got 0"),
+    ("norma", "learning_rate", [lambda t: 1.0], "a finite number above 0"),
     ("sgd norma", "regularization", [-1], "at least 0, got -1"),
     ("pegasos", "regularization", [0], "above 0, got 0"),
     # What XLA would take for 0 is out of range too.
