@@ -4,7 +4,6 @@ import errno
 import multiprocessing
 import os
 import pathlib
-import resource
 import signal
 import time
 
@@ -26,13 +25,13 @@ X, Y = ROW.stream(N)
 together = pytest.mark.parametrize("group", ["@random"])
 
 
-def batches(lengths=(50,), rows=N):
-    return cut((X[:rows], Y[:rows]), list(lengths))
+def batches(lengths=(50,), rows=N, data=(X, Y)):
+    return cut([part[:rows] for part in data], list(lengths))
 
 
-def until(row, error):
+def until(row, error, data=(X, Y)):
     """The batches, and then an error before this row."""
-    yield from batches(rows=row)
+    yield from batches(rows=row, data=data)
     raise error
 
 
@@ -159,16 +158,9 @@ def test_going_on_from_a_model_has_a_checkpoint_of_its_own(group, tmp_path):
     rest = (X[2 * ROWS :], Y[2 * ROWS :])
     expected = fit(ROW, cut(rest, [50]), first)
     with pytest.raises(KeyboardInterrupt):
-        fit(ROW, failing(cut(rest, [30]), 4), first, checkpoint=path)
+        fit(ROW, until(2 * ROWS - 8, KeyboardInterrupt, rest), first, checkpoint=path)
     assert model_files.load(path).num_rows == 2 * ROWS + ROWS
     identical(fit(ROW, cut(rest, [50]), first, checkpoint=path), expected)
-
-
-def failing(source, batch):
-    for i, given in enumerate(source):
-        if i == batch:
-            raise KeyboardInterrupt
-        yield given
 
 
 @pytest.mark.parametrize("group", ["@own-loss"])
@@ -176,57 +168,44 @@ def test_functions_of_the_caller_come_from_its_state(group, tmp_path):
     def own_loss(score, y):
         return optax.losses.squared_error(score, y)
 
-    row = registry.Row(
-        "own",
-        bj.sgd,
-        {
-            "loss": own_loss,
-            "learning_rate": 0.1,
-            "maintenance": bj.RemoveOldest(),
-        },
-        0,
-    )
+    given = {"loss": own_loss, "learning_rate": 0.1, "maintenance": bj.RemoveOldest()}
+    row = registry.Row("own", bj.sgd, given, 0)
     path, labels = tmp_path / "run", Y.astype(np.float32)
     expected = fit(row, cut((X, labels), [50]))
     with pytest.raises(KeyboardInterrupt):
-        fit(row, failing(cut((X, labels), [50]), 3), checkpoint=path)
+        fit(row, until(150, KeyboardInterrupt, (X, labels)), checkpoint=path)
     with pytest.raises(ValueError, match="own_loss"):
         model_files.load(path)
     identical(fit(row, cut((X, labels), [50]), checkpoint=path), expected)
 
 
-def other_labels(group):
-    labels = Y.copy()
-    labels[2 * ROWS + 3] *= -1
-    return cut((X, labels), [50])
+OTHER_LABELS = np.where(np.arange(N) == 2 * ROWS + 3, -Y, Y)
+
+
+def arow():
+    return bj.arow.init(bj.RBF(0.5), num_features=3, budget=10)
 
 
 OTHERS = {
-    "hyperparameters": ({"state": ROW.init(kernel=bj.RBF(0.7))}, "same learner"),
-    "a budget": ({"state": ROW.init(budget=9)}, "same learner"),
-    "a kernel": ({"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
-    "a learner": (
-        {
-            "algorithm": bj.arow,
-            "state": bj.arow.init(bj.RBF(0.5), num_features=3, budget=10),
-        },
+    "hyperparameters": (
+        lambda: {"state": ROW.init(kernel=bj.RBF(0.7))},
         "same learner",
     ),
-    "standardising": ({"standardise": True}, "same learner"),
-    "classes": ({"classes": [-1, 1]}, "same learner"),
-    "batch_rows": ({"batch_rows": 32}, "got one of 64; delete it"),
+    "a budget": (lambda: {"state": ROW.init(budget=9)}, "same learner"),
+    "a kernel": (lambda: {"state": ROW.init(kernel=bj.Laplacian(0.5))}, "same learner"),
+    "a learner": (lambda: {"algorithm": bj.arow, "state": arow()}, "same learner"),
+    "standardising": (lambda: {"standardise": True}, "same learner"),
+    "classes": (lambda: {"classes": [-1, 1]}, "same learner"),
+    "batch_rows": (lambda: {"batch_rows": 32}, "got one of 64"),
     "a label of the last batch": (
-        {"batches": other_labels},
+        lambda: {"data": (X, OTHER_LABELS)},
         "rows 128 to 191 must be those that the checkpoint has learned, got others",
     ),
     "fewer rows": (
-        {"batches": lambda group: batches(rows=2 * ROWS)},
-        "must have the 192 rows that the checkpoint has learned, got 128",
+        lambda: {"data": (X[:128], Y[:128])},
+        "must have the 192 rows .*, got 128",
     ),
-    "no rows": (
-        {"batches": lambda group: []},
-        "must have the 192 rows that the checkpoint has learned, got 0",
-    ),
+    "no rows": (lambda: {"data": (X[:0], Y[:0])}, "must have the 192 rows .*, got 0"),
 }
 
 
@@ -243,13 +222,12 @@ def interrupted(tmp_path_factory):
 def test_checkpoints_of_other_runs_are_refused(name, interrupted, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
-    more, says = OTHERS[name.removesuffix("@random")]
-    more = dict(more)
-    source = more.pop("batches", lambda group: batches())(None)
-    with pytest.raises(ValueError, match=r"fit_stream: .+ must .+ got .+") as raised:
+    make, says = OTHERS[name.removesuffix("@random")]
+    more = make()
+    source = batches(data=more.pop("data", (X, Y)))
+    says = rf"fit_stream: .+ {says}.*delete it to start anew"
+    with pytest.raises(ValueError, match=says) as raised:
         fit(ROW, source, checkpoint=path, **more)
-    assert says in str(raised.value)
-    assert "delete it to start anew" in str(raised.value)
     assert path.read_bytes() == interrupted
     if isinstance(raised.value, bj.StreamError):
         assert raised.value.model.num_rows == 3 * ROWS
@@ -262,21 +240,18 @@ def test_files_that_are_no_checkpoints_are_refused(group, interrupted, tmp_path)
     changed[len(changed) // 2] ^= 1
     bj.save(tmp_path / "model", ROW.init())
     for data, says in (
-        (interrupted[:-7], "another digest"),
-        (bytes(changed), "got"),
+        (interrupted[:-7], "another digest.* start anew"),
+        (bytes(changed), "damaged.* give another path"),
         # What is no checkpoint is not to be lost.
         (b"a,b\n1,2\n", "give another path"),
         (b"", "give another path"),
         ((tmp_path / "model").read_bytes(), "a model without a place"),
     ):
         path.write_bytes(data)
-        advice = "start anew|give another path"
         with pytest.raises(
-            ValueError, match=rf"fit_stream: checkpoint.* ({advice})"
-        ) as raised:
+            ValueError, match=rf"fit_stream: checkpoint.*{path}.*{says}"
+        ):
             fit(ROW, batches(), checkpoint=path)
-        assert says in str(raised.value)
-        assert str(path) in str(raised.value)
         assert path.read_bytes() == data
     with pytest.raises(ValueError, match=r"fit_stream: checkpoint: .* a folder"):
         fit(ROW, batches(), checkpoint=tmp_path)
@@ -339,30 +314,12 @@ def test_a_full_disk_does_not_hide_another_error(group, monkeypatch, tmp_path):
 
 
 @together
-def test_a_limit_of_the_size_of_files(group, tmp_path):
-    """As `ulimit -f`: the system itself refuses to write."""
-    path = tmp_path / "run"
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-        with pytest.raises(bj.CheckpointError, match="must be writable") as raised:
-            fit(ROW, batches(), checkpoint=path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert raised.value.model.num_rows == 0
-    assert os.listdir(tmp_path) == []
-
-
-@together
 def test_places_where_nothing_can_be_written(group, tmp_path):
     (tmp_path / "file").write_text("")
+    says = r"fit_stream: checkpoint .*run must be"
     for path in (tmp_path / "file" / "run", tmp_path / "none" / "run"):
         # Before anything is learned.
-        with pytest.raises(
-            bj.CheckpointError, match=r"fit_stream: checkpoint .*run must be"
-        ) as raised:
+        with pytest.raises(bj.CheckpointError, match=says) as raised:
             fit(ROW, batches(), checkpoint=path)
         assert raised.value.model.num_rows == 0
 
@@ -391,7 +348,7 @@ def test_the_bar_begins_where_the_run_goes_on(group, interrupted, tmp_path, caps
     assert f"{N}/{N}" in capsys.readouterr().err.splitlines()[-1].rpartition("\r")[2]
 
 
-KILLS = 10
+KILLS = 5
 
 
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):

@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import registry
 from compare import kept
 from registry import CAPACITY
@@ -17,7 +16,6 @@ from budgetjax.support_set import FREE
 
 # Just under every place where a word of 30, 31 or 32 bits is full, and a long stream.
 FAR = (UNIT - 30, 2**31 - 30, 2**32 - 30, 10**10, 10**12)
-ROWS = {row.name: row for row in registry.ROWS}
 
 
 def at(state, seen):
@@ -51,15 +49,16 @@ def test_a_counter_has_a_value_where_it_is_traced():
         ]
 
 
-# Rows whose model does not depend on how many rounds there were; blocks, and steps.
-@pytest.mark.parametrize(
-    ("name", "block_size"),
-    [("forgetron", None), ("perceptron-oldest-multiclass", 1), ("fourier-average", 7)],
-)
-def test_far_out_in_a_stream_is_as_at_its_start(name, block_size):
-    row = ROWS[name]
+def each(*names):
+    """In the groups of the registry, with the programs of its other tests."""
+    return functools.partial(registry.each, rows=registry.named(*names))
+
+
+# Rows whose model does not depend on how many rounds there were.
+@each("forgetron", "perceptron-oldest-multiclass", "fourier-average")
+def test_far_out_in_a_stream_is_as_at_its_start(row):
     X, y = row.stream()
-    run = functools.partial(bj.run, row.algorithm, X=X, y=y, block_size=block_size)
+    run = functools.partial(bj.run, row.algorithm, X=X, y=y)
     begun, _ = run(state=row.roomy())
     near, scores = run(state=begun)
     order = np.argsort(kept(near).expansion.ages, kind="stable")
@@ -76,9 +75,8 @@ def test_far_out_in_a_stream_is_as_at_its_start(name, block_size):
         assert len(set(ages[ages != FREE])) == int(far.expansion.num_active)
 
 
-@pytest.mark.parametrize("name", ["pegasos-oldest", "pegasos-ball"])
-def test_the_step_of_pegasos_far_out_is_that_of_its_round(name):
-    row = ROWS[name]
+@each("pegasos-oldest", "pegasos-ball")
+def test_the_step_of_pegasos_far_out_is_that_of_its_round(row):
     X, y = row.stream()
     begun, _ = bj.run(row.algorithm, row.roomy(), X, y)
     for seen in FAR:
@@ -98,13 +96,13 @@ def test_the_step_of_pegasos_far_out_is_that_of_its_round(name):
         np.testing.assert_allclose(float(scale) * float(unit), step, rtol=1e-6)
 
 
-def test_averages_of_iterates_begin_far_out():
-    row = ROWS["fourier-average"]
+@each("fourier-average")
+def test_averages_of_iterates_begin_far_out(row):
     X, y = row.stream()
     state = row.roomy()
     average = state.expansion.average._replace(start=Counter.of(UNIT + 30))
     state = state._replace(expansion=state.expansion._replace(average=average))
-    run = functools.partial(bj.run, row.algorithm, X=X, y=y, block_size=7)
+    run = functools.partial(bj.run, row.algorithm, X=X, y=y)
     none = bj.averaged(run(state=at(state, UNIT - 31))[0])
     some = bj.averaged(run(state=at(state, UNIT - 30))[0])
     far, _ = run(state=at(state, UNIT))
@@ -113,12 +111,11 @@ def test_averages_of_iterates_begin_far_out():
     assert not np.allclose(bj.averaged(far).expansion.terms, far.weights, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["fourier-average", "norma"])
-def test_a_long_average_forgets_and_does_not_fade(name):
-    row = ROWS[name]
+@each("fourier-average", "norma")
+def test_a_long_average_forgets_and_does_not_fade(row):
     X, y = row.stream()
     state = row.roomy(average=True, budget=CAPACITY)
-    run = functools.partial(bj.run, row.algorithm, X=X, y=y, block_size=7)
+    run = functools.partial(bj.run, row.algorithm, X=X, y=y)
     state, _ = run(state=state)
     full = 2.0**23  # one more would be lost in rounding
     for _ in range(3):
@@ -132,7 +129,7 @@ def test_a_long_average_forgets_and_does_not_fade(name):
                 ),
             )
         )
-        if name == "fourier-average":
+        if row.algorithm is bj.fourier:
             state = state._replace(sums=state.sums * many)
         before = bj.decision_function(bj.averaged(state), X)
         state, _ = run(state=state, weight=np.arange(len(X)) < 3)
@@ -141,12 +138,14 @@ def test_a_long_average_forgets_and_does_not_fade(name):
         np.testing.assert_allclose(after, before, atol=1e-5 * np.abs(before).max())
 
 
-def test_the_moves_of_arow_are_counted_far_out():
-    state = bj.arow.init(bj.RBF(1.0), num_features=1, budget=3, seed=0)
-    with jax.disable_jit():
-        state = bj.arow.step(at(state, 2**31 - 1), np.ones(1), 1)
-    assert int(state.num_moves) == 1
-    assert np.all(np.isfinite(bj.support(state).coefficients))
+@each("arow-multiclass")
+def test_the_moves_of_arow_are_counted_far_out(row):
+    X, y = row.stream()
+    near, far = (
+        bj.run(row.algorithm, at(row.roomy(), seen), X, y)[0] for seen in (0, 2**31 - 1)
+    )
+    assert int(near.num_moves) == int(far.num_moves) > 0
+    assert np.all(np.isfinite(bj.support(far).coefficients))
 
 
 def test_ages_are_renewed_for_those_models_alone_whose_words_are_full():

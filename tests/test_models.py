@@ -12,40 +12,31 @@ import numpy as np
 import onnxruntime
 import pytest
 import scipy.sparse
+from small_models import (
+    CLASSES,
+    KERNEL,
+    PARTS,
+    B,
+    D,
+    X,
+    learned,
+    regressor,
+    streamed,
+    y,
+)
 
 import budgetjax as bj
 from budgetjax.models import inverse_link, labels_of
 from budgetjax.scaling import Scaling
 
-D, B = 2, 5
-X = np.random.default_rng(0).normal(size=(30, D)).astype(np.float32)
-CLASSES = np.argmax(X @ np.array([[1.0, 0.0, -1.0], [0.0, 1.0, -1.0]]), axis=1)
-y = np.where(X[:, 0] > 0, 1, -1)
-KERNEL = bj.RBF(0.5)
-PARTS = {"num_features": D, "budget": B, "maintenance": bj.RemoveSmallest()}
 
-
-def learned(num_classes=2):
-    """A perceptron, whose program is the quickest to compile."""
-    state = bj.perceptron.init(KERNEL, num_classes=num_classes, **PARTS)
-    labels = CLASSES if num_classes == 3 else y
-    return bj.run(bj.perceptron, state, X, labels)[0]
-
-
-def regressor():
-    state = bj.sgd.init(
-        KERNEL,
-        num_features=D,
-        num_classes=None,
-        budget=B,
-        loss=bj.losses.absolute,
-        learning_rate=0.1,
-    )
-    return bj.sgd.step(state, X[0], 2.5)
-
-
+@functools.cache
 def models():
     """Models of every kind, and the scores of X by hand."""
+    return {name: (model, expected) for name, model, expected in made()}
+
+
+def made():
     for classes in (2, 3):
         state = learned(classes)
         vectors, coefficients, mask = map(np.asarray, bj.support(state))
@@ -68,12 +59,23 @@ def models():
     yield "solution", solution, expected
 
 
-MODELS = {name: (model, expected) for name, model, expected in models()}
+KINDS_OF_MODELS = (
+    "state of 2 classes",
+    "kernel model of 2 classes",
+    "state of 3 classes",
+    "kernel model of 3 classes",
+    "linear model",
+    "solution",
+)
 
 
-@pytest.mark.parametrize("name", MODELS)
+def test_no_kind_of_models_is_left_out():
+    assert tuple(models()) == KINDS_OF_MODELS
+
+
+@pytest.mark.parametrize("name", KINDS_OF_MODELS)
 def test_scores_and_labels_of_models_of_every_kind(name):
-    model, expected = MODELS[name]
+    model, expected = models()[name]
     scores = bj.decision_function(model, X)
     np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
     labels = bj.predict(model, X)
@@ -87,7 +89,7 @@ def test_scores_and_labels_of_models_of_every_kind(name):
         np.testing.assert_array_equal(model.decision_function(X), scores)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", KINDS_OF_MODELS)
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_rows_that_are_not_finite_are_refused(name, value, as_installed):
     bad = X.copy()
@@ -97,7 +99,7 @@ def test_rows_that_are_not_finite_are_refused(name, value, as_installed):
         for call in (bj.predict, bj.decision_function):
             says = f"^{call.__name__}: X must be finite, got {value} in row 7, column 1"
             with pytest.raises(ValueError, match=says):
-                call(MODELS[name][0], rows)
+                call(models()[name][0], rows)
 
 
 def test_rows_whose_squares_overflow_are_finite():
@@ -150,8 +152,8 @@ def test_models_without_support_vectors(as_installed):
     waves = bj.fourier.init(KERNEL, num_features=D, budget=4)
     for model, got in (
         (waves, "one of fourier"),
-        (MODELS["linear model"][0], "LinearModel"),
-        (MODELS["solution"][0], "LinearModel"),
+        (models()["linear model"][0], "LinearModel"),
+        (models()["solution"][0], "LinearModel"),
     ):
         for call in (bj.support, lambda model: bj.prune(model, 2)):
             says = f"^support: model must have support vectors, got {got}$"
@@ -168,22 +170,6 @@ def test_a_stack_of_models_is_for_vmap(as_installed):
         bj.predict(stacked, X)
     each = jax.vmap(lambda state: bj.predict(state, X))(stacked)
     np.testing.assert_array_equal(each[1], bj.predict(state, X))
-
-
-def streamed():
-    """A model of raw rows far from 0 with words as labels, and its data."""
-    words = np.array(["no", "yes"])[(y + 1) // 2]
-    raw = X * [3.0, 0.1] + [100.0, -5.0]
-    state = bj.perceptron.init(KERNEL, **PARTS)
-    model = bj.fit_stream(
-        bj.perceptron,
-        state,
-        [(raw, words)],
-        classes=["no", "yes"],
-        standardise=True,
-        batch_rows=30,
-    )
-    return model, raw, words
 
 
 def test_a_model_of_a_stream_is_a_model_of_raw_rows():

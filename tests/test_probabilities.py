@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from test_models import CLASSES, X, learned, regressor, streamed, y
+from small_models import CLASSES, X, learned, regressor, streamed, y
 
 import budgetjax as bj
 from budgetjax import calibration
