@@ -715,7 +715,7 @@ def test_classes_share_kernel_rows_and_no_state_is_kept(monkeypatch):
     # A state is as large as the cache: with 26 classes, 13 GiB.
     assert [one.state for one in found] == [None, None, None]
     assert [signs for signs, _ in given] == [
-        *([1, -1, -1, -1], [-1, 1, -1, 1], [-1, -1, 1, -1]),
+        *([1, -1, -1, -1], [-1, 1, -1, 1], [-1, -1, 1, -1])
     ]
     assert [more.get("rows") for _, more in given] == [None, 1, 2]
     assert len({more["seed"] for _, more in given}) == 3
@@ -1147,21 +1147,9 @@ BAD = {
         "range.csv: X must be in the range of float32, got 1e+200 in row "
         "17, column 'a'",
     ),
-    "an empty file": (
-        ("train", "empty.csv", *TRAIN),
-        1,
-        None,
-    ),
-    "a header alone": (
-        ("train", "header.csv", *TRAIN),
-        1,
-        None,
-    ),
-    "damaged gzip": (
-        ("train", "damaged.csv.gz", *TRAIN),
-        1,
-        None,
-    ),
+    "an empty file": (("train", "empty.csv", *TRAIN), 1, None),
+    "a header alone": (("train", "header.csv", *TRAIN), 1, None),
+    "damaged gzip": (("train", "damaged.csv.gz", *TRAIN), 1, None),
     "no names of columns": (
         ("predict", "python.st", "bare.csv", "-o", "new.txt"),
         1,
@@ -1194,11 +1182,7 @@ BAD = {
         1,
         "one.csv: y must have at least 2 classes, got yes in all 300 rows",
     ),
-    "numbers for classes": (
-        ("train", "numbers.csv", *TRAIN),
-        1,
-        None,
-    ),
+    "numbers for classes": (("train", "numbers.csv", *TRAIN), 1, None),
     "classes for numbers": (
         (*LEARN, "--regression"),
         1,
@@ -1246,11 +1230,7 @@ BAD = {
         2,
         "Invalid value for '--gamma': 'inf' is not a finite number.",
     ),
-    "no such algorithm": (
-        (*LEARN, "--learner", "svm"),
-        2,
-        None,
-    ),
+    "no such algorithm": ((*LEARN, "--learner", "svm"), 2, None),
     "an algorithm for classes": (
         ("train", "train-height.csv", "--target", "height", "--regression", "-m")
         + ("new.st", "--learner", "pegasos"),
@@ -1320,11 +1300,7 @@ BAD = {
         1,
         "arow.init: confidence must be a finite number above 0, got -1",
     ),
-    "no such strategy": (
-        (*LEARN, "--set", "maintenance=none"),
-        2,
-        None,
-    ),
+    "no such strategy": ((*LEARN, "--set", "maintenance=none"), 2, None),
     "no model": (
         ("predict", "none.st", "test.csv"),
         1,
@@ -1346,11 +1322,7 @@ BAD = {
         1,
         f"truncated.st: {ALTERED}",
     ),
-    "an altered model": (
-        ("info", "altered.st"),
-        1,
-        f"altered.st: {ALTERED}",
-    ),
+    "an altered model": (("info", "altered.st"), 1, f"altered.st: {ALTERED}"),
     "rows of another width": (
         ("predict", "python.st", "narrow.csv", "--target", "kind", "-o", "new.txt"),
         1,
@@ -1798,12 +1770,7 @@ def test_picture_of_reliability(at, models, monkeypatch):
     expected = bj.plots.reliability_curve(chances, y, model.model.classes)
     np.testing.assert_allclose(axes.get_lines()[-1].get_xydata().T, expected, atol=1e-6)
     for name, file, code, says in (
-        (
-            models / "python.st",
-            "train.csv",
-            2,
-            "python.st is not calibrated",
-        ),
+        (models / "python.st", "train.csv", 2, "python.st is not calibrated"),
         (given, "new.csv", 1, "new.csv: must have the target kind"),
     ):
         np.savetxt("new.csv", X[:5], "%g", ",", header="a,b", comments="")

@@ -932,16 +932,8 @@ CSV = (
 )
 LINE = "a: rows must be 'label index:value ...' with ascending indices, got "
 BAD_CSV = [
-    Bad(
-        "empty",
-        csv_file(""),
-        f"{CSV}...",
-    ),
-    Bad(
-        "blank",
-        csv_file("\n\n"),
-        f"{CSV}...",
-    ),
+    Bad("empty", csv_file(""), f"{CSV}..."),
+    Bad("blank", csv_file("\n\n"), f"{CSV}..."),
     Bad(
         "too-few-cells",
         csv_file("a,b,y\n1,2,3\n\n1,3\n"),
@@ -1226,9 +1218,7 @@ BAD_TABLES = [
     Bad(
         "beyond-float32",
         many(
-            parquet_of(ROWS),
-            parquet_of(ROWS | {"a": [1, 1e39, 1]}),
-            dtype=np.float32,
+            parquet_of(ROWS), parquet_of(ROWS | {"a": [1, 1e39, 1]}), dtype=np.float32
         ),
         "1.parquet: X must be in the range of float32, got 1e+39 in row 1, column 'a'",
     ),
@@ -1344,11 +1334,7 @@ BAD_LIBSVM = [
         file("a", SPARSE + "1 1:x\n", batch_rows=100),
         f"{LINE}'1 1:x' in row 2000: ...",
     ),
-    Bad(
-        "no-label",
-        file("a", "x 1:1\n"),
-        f"{LINE}'x 1:1' in row 0: ...",
-    ),
+    Bad("no-label", file("a", "x 1:1\n"), f"{LINE}'x 1:1' in row 0: ..."),
     Bad(
         "descending",
         file("a", "1 1:1 4:1\n1 3:1 2:1\n"),
@@ -1391,11 +1377,7 @@ BAD_LIBSVM = [
         file("a.bz2", cut(bz2.compress(SPARSE.encode()))),
         "a.bz2: the file must be whole bz2, got an error after 2000 rows: ...",
     ),
-    Bad(
-        "rubbish",
-        file("a", b"\x00\xff\xfe 1:1\n"),
-        f"{LINE}...",
-    ),
+    Bad("rubbish", file("a", b"\x00\xff\xfe 1:1\n"), f"{LINE}..."),
     Bad(
         "target",
         file("a", "1 1:1\n", target="y"),
@@ -1462,9 +1444,7 @@ BAD_NPY = [
         "X.npy: X must be a whole .npy file of numbers, got an error: ...",
     ),
     Bad(
-        "no-columns",
-        npys(ONES[:, :0]),
-        "X.npy: X must have columns, got shape (3, 0)",
+        "no-columns", npys(ONES[:, :0]), "X.npy: X must have columns, got shape (3, 0)"
     ),
     Bad(
         "features",

@@ -14,10 +14,7 @@ from budgetjax.solvers import SOLVERS
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
-PAGES = (
-    "README.md",
-    *(f"examples/{name}.md" for name in NAMES),
-)
+PAGES = ("README.md", *(f"examples/{name}.md" for name in NAMES))
 GUIDES = (*PAGES, "benchmarks/README.md")
 
 
