@@ -166,7 +166,7 @@ def check_equal(actual, expected):
     [
         ("csv", "int", N),
         ("csv", "float", None),
-        ("csv", "string", 1),
+        ("csv", "string", 10),
         ("csv-gz", "string", 64),
         ("csv-bz2", "int", 64),
         ("csv-xz", "float", 64),
@@ -178,7 +178,7 @@ def check_equal(actual, expected):
         ("parquet-folder", "string", N + 1),
         ("parquet-folder", "int", 50),
         ("parquet-list", "float", 64),
-        ("feather", "string", 2),
+        ("feather", "string", 20),
         ("feather", "int", N),
         ("arrow-stream", "float", 64),
     ],
@@ -475,41 +475,59 @@ def test_rows_before_a_bad_one_are_given(tmp_path):
 # The same in all formats.
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet", "feather", "npy", "libsvm"])
+FORMATS = pytest.mark.parametrize("end", ["csv", "parquet", "feather", "npy", "libsvm"])
+
+
+def in_format(folder, end, X, y, **more):
+    """Arguments of `read`, for a file of any format; `more` are of its writer."""
+    path = folder / f"a.{end}"
+    if end == "npy":
+        np.save(path, X)
+        np.save(folder / "y.npy", y)
+        return {"path": path, "target": folder / "y.npy"}
+    if end == "libsvm":
+        rows = (" ".join(f"{i}:{v!r}" for i, v in enumerate(x, 1)) for x in X.tolist())
+        lines = (f"{label} {row}" for label, row in zip(y.tolist(), rows, strict=True))
+        path.write_text("\n".join(["# text", *lines]))
+        return {"path": path, "num_features": X.shape[1]}
+    columns = {f"x{i}": column for i, column in enumerate(X.T)}
+    written(path, pa.table(columns | {"y": y}), **more)
+    return {"path": path, "target": "y"}
+
+
+@FORMATS
 def test_whole_numbers_are_exact_labels(tmp_path, end):
     """float64 holds only the first and the last of them."""
     y = np.array([10**18, 10**18 + 1, 5, -(10**18) - 1])
-    content = pa.table({"a": np.ones(4), "t": y})
-    path, target = tmp_path / f"a.{end}", "t"
-    if end == "npy":
-        np.save(path, np.ones((4, 1)))
-        np.save(target := tmp_path / "y.npy", y)
-    elif end == "libsvm":
-        path.write_text("".join(f"{one} 1:1\n" for one in y))
-        target = None
-    else:
-        decimals = content.set_column(1, "t", content["t"].cast(pa.decimal128(19)))
-        written(path, content if end == "csv" else decimals)
-    found = formats.read(path, target=target)
+    given = y
+    if end in ("parquet", "feather"):
+        given = pa.array(y).cast(pa.decimal128(19))
+    found = formats.read(**in_format(tmp_path, end, np.ones((4, 1)), given))
     assert joined(found)[1].tolist() == y.tolist()
     assert labels(found).tolist() == sorted(y.tolist())
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet", "feather", "npy", "libsvm"])
+@FORMATS
 def test_files_without_rows_have_no_batches(tmp_path, end):
-    path, given = tmp_path / f"a.{end}", {"target": "y"}
-    if end == "csv":
-        path.write_text("a,y\n\n")
-    elif end == "npy":
-        np.save(path, np.ones((0, 1)))
-        given = {}
-    elif end == "libsvm":
-        path.write_text("# nothing\n")
-        given = {"num_features": 1}
-    else:
-        written(path, pa.table({"a": np.ones(2), "y": ["p", "q"]})[:0])
-    found = formats.read(path, **given)
+    given = in_format(tmp_path, end, np.ones((0, 1)), np.array([], "U1"))
+    found = formats.read(**given)
     assert (found.num_features, list(found)) == (1, [])
+
+
+@FORMATS
+def test_digits_that_float32_has_not_are_read(tmp_path, end):
+    """Seconds since 1970, which float32 rounds to multiples of 128."""
+    seconds = 1_700_000_000.0 + np.arange(1000)
+    given = in_format(tmp_path, end, seconds[:, None], np.arange(1000) % 2)
+    assert joined(formats.read(**given))[0][:, 0].tolist() == seconds.tolist()
+
+
+def test_files_that_differ_are_read_in_the_type_that_holds_all_of_them(tmp_path):
+    seconds = 1_700_000_000.0 + np.arange(20)
+    for i, one in enumerate((np.float32(seconds[:10]), seconds[10:])):
+        written(tmp_path / f"{i}.parquet", pa.table({"at": one}))
+    found = joined(formats.read(tmp_path))[0]
+    assert found[10:, 0].tolist() == seconds[10:].tolist()
 
 
 def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
@@ -587,27 +605,6 @@ def test_rows_of_libsvm_text_can_stay_sparse(tmp_path):
     assert (X.nnz, X[0, 99_999_999], y.tolist()) == (4, 1, [1, -1])
 
 
-def test_digits_that_float32_has_not_are_read(tmp_path):
-    """Seconds since 1970, which float32 rounds to multiples of 128."""
-    seconds = 1_700_000_000.0 + np.arange(1000)
-    content = pa.table({"at": seconds, "y": np.arange(1000) % 2})
-    for end in WRITERS:
-        written(tmp_path / f"a{end}", content)
-    np.save(tmp_path / "a.npy", seconds[:, None])
-    lines = (f"1 1:{value:.0f}" for value in seconds)
-    (tmp_path / "a.libsvm").write_text("\n".join(lines))
-    for path in tmp_path.iterdir():
-        target = "y" if path.suffix in WRITERS else None
-        X = joined(formats.read(path, target=target))[0]
-        assert X[:, 0].tolist() == seconds.tolist(), path.suffix
-    # Files that differ are read in the type that holds all of them.
-    parts = tmp_path / "parts"
-    parts.mkdir()
-    for i, one in enumerate((np.float32(seconds[:10]), seconds[10:])):
-        written(parts / f"{i}.parquet", pa.table({"at": one}))
-    assert joined(formats.read(parts))[0][10:, 0].tolist() == seconds[10:].tolist()
-
-
 # Constant memory.
 
 
@@ -624,33 +621,27 @@ def peak(batches):
     return most, rows
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet", "feather", "npy", "libsvm"])
+@FORMATS
 def test_memory_is_that_of_a_batch(end, tmp_path, monkeypatch):
     # Of CSV 32 blocks are read ahead, and of each column of Parquet a page.
     monkeypatch.setattr(csv_text, "BLOCK", 2**14)
-    n = 100_000 if end != "libsvm" else 10_000
+    n = 100_000 if end != "libsvm" else 20_000
+    # One row group, or one record batch, of all rows.
+    more = {
+        "parquet": {
+            "row_group_size": n,
+            "data_page_size": 2**15,
+            "use_dictionary": False,
+        },
+        "feather": {"compression": "uncompressed", "chunksize": n},
+    }
     X = np.random.default_rng(0).normal(size=(n, 2))
-    path, given = tmp_path / f"train.{end}", {"target": "y"}
-    if end == "npy":
-        np.save(path, X)
-        given = {}
-    elif end == "libsvm":
-        path.write_text("\n".join(["1 1:0.5 2:0.25" + " " * 300] * n))
-        given = {"num_features": 2}
-    else:
-        # One row group, or one record batch, of all rows.
-        more = {
-            "parquet": {"row_group_size": n, "data_page_size": 2**15}
-            | {"use_dictionary": False},
-            "feather": {"compression": "uncompressed", "chunksize": n},
-        }
-        content = pa.table({"a": X[:, 0], "b": X[:, 1], "y": np.arange(n) % 2})
-        written(path, content, **more.get(end, {}))
+    given = in_format(tmp_path, end, X, np.arange(n) % 2, **more.get(end, {}))
     # What is imported at the first read is no memory of a batch.
-    next(iter(formats.read(path, **given, batch_rows=10)))
-    most, rows = peak(formats.read(path, **given, batch_rows=2000))
+    next(iter(formats.read(**given, batch_rows=10)))
+    most, rows = peak(formats.read(**given, batch_rows=n // 50))
     assert rows == n
-    assert most < path.stat().st_size / 2
+    assert most < given["path"].stat().st_size / 2
 
 
 # Batches of one length.
