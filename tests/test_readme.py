@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import pathlib
-import pkgutil
 import re
 
 import pytest
@@ -81,11 +80,16 @@ def test_every_algorithm_has_a_row():
 
 
 def modules():
-    for module in pkgutil.walk_packages(budgetjax.__path__, "budgetjax."):
-        yield module.name
+    """Those with examples."""
+    (folder,) = map(pathlib.Path, budgetjax.__path__)
+    for path in sorted(folder.rglob("*.py")):
+        if ">>> " in path.read_text():
+            name = path.relative_to(folder.parent).with_suffix("")
+            yield ".".join(name.parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(name)
-    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+    done = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert done.attempted > done.failed == 0
