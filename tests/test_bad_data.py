@@ -10,12 +10,12 @@ import sys
 
 import jax
 import numpy as np
-import optax
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import registry
 import scipy.sparse
+import streams
 from click.testing import CliRunner
 from streams import ROWS, cut, fit, identical, without_classes
 
@@ -562,16 +562,11 @@ def test_what_is_not_installed_is_named(name, tmp_path, monkeypatch):
 
 # Batches that cannot be learned: the model before them is kept, and can continue.
 
-# Removal compiles fast, and all tests of a learner share what is compiled.
 REMOVAL = {"maintenance": bj.RemoveOldest()}
 POWERS = {"kernel": bj.Polynomial(degree=5)}
-SQUARES = {"loss": optax.losses.squared_error, "learning_rate": 0.3}
-LEARNERS = {
+LEARNERS = streams.LEARNERS | {
     row.name: row
     for row in (
-        registry.Row("binary", bj.perceptron, REMOVAL),
-        registry.Row("multiclass", bj.perceptron, REMOVAL, 4),
-        registry.Row("regression", bj.sgd, REMOVAL | SQUARES, 0),
         registry.Row(
             "unbudgeted", bj.perceptron, {"maintenance": bj.Unbudgeted()}, budget=ROWS
         ),

@@ -258,12 +258,6 @@ def test_a_model_of_every_format_is_the_same_and_predicts_as_in_python(at, end):
     assert output == accuracy(np.sum(y == labels))
 
 
-@pytest.mark.parametrize("end", ["csv.gz", "parquet", "feather"])
-def test_a_model_predicts_a_table_of_another_format(at, end):
-    expected = bj.load("model.st").predict(new_data()[0])
-    assert predicted(f"test.{end}", model="model.st")[1] == expected.tolist()
-
-
 @pytest.mark.telling
 def test_the_report_of_train(at):
     output = good(
@@ -1130,6 +1124,9 @@ got maybe=1.
 $ train train.csv --target kind -m new.st --class-weight yes=-2
 --class-weight must be balanced, or LABEL=WEIGHT of the classes no, yes, at least 0,
 got yes=-2.
+$ train train.csv --target kind -m new.st --class-weight yes=much
+--class-weight must be balanced, or LABEL=WEIGHT of the classes no, yes, at least 0,
+got yes=much.
 $ train train.csv --target kind -m new.st --budget 0
 Invalid value for '--budget': 0 is not in the range 1<=x<=2147483646.
 $ train train.csv --target kind -m new.st --gamma -1
@@ -1140,6 +1137,8 @@ $ sweep train.csv --target kind --gamma a,b
 Invalid value for '--gamma': 'a' is not a valid float range.
 $ sweep train.csv --target kind --budget 10,20,10
 Invalid value for '--budget': '10,20,10' has a number twice.
+$ sweep train.csv --target kind --set loss=hinge,logistic
+Invalid value for '--set': 'hinge,logistic' is not a list of numbers.
 $ sweep train.csv --target kind --learner smo
 Invalid value for '--learner': 'smo' is not one of ...
 $ train train.csv --target kind -m new.st --learner svm

@@ -8,7 +8,6 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +15,7 @@ import pytest
 import registry
 import scipy.sparse
 from compare import FLOAT32, assert_same
-from streams import ROWS, cut, fit, identical, without_classes
+from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
 from budgetjax import datasets, models
@@ -27,30 +26,6 @@ from budgetjax.stream import Batches, batches, units
 from budgetjax.stream.model import MOST_POINTS, StreamModel, extended
 
 N = 200
-LEARNERS = {
-    "binary": registry.Row(
-        "binary",
-        bj.pegasos,
-        {"regularization": 1e-2, "maintenance": bj.RemoveSmallest()},
-    ),
-    "multiclass": registry.Row(
-        "multiclass",
-        bj.perceptron,
-        {"maintenance": bj.RemoveRandom()},
-        registry.NUM_CLASSES,
-    ),
-    "regression": registry.Row(
-        "regression",
-        bj.sgd,
-        {
-            "loss": optax.losses.squared_error,
-            "learning_rate": 0.3,
-            "maintenance": bj.RemoveSmallest(),
-        },
-        0,
-    ),
-    "features": registry.Row("features", bj.nystrom, {}),
-}
 
 
 def each(test):
