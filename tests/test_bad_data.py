@@ -532,7 +532,10 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize(("says", "call"), CALLS.items())
+@pytest.mark.parametrize(
+    ("says", "call"),
+    [pytest.param(says, call, id=says[:60]) for says, call in CALLS.items()],
+)
 def test_a_bad_call_is_told(says, call, tmp_path):
     with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
         call(tmp_path)

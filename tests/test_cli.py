@@ -1330,6 +1330,11 @@ def test_a_bad_row_after_many_good_ones_leaves_no_predictions(at):
     assert not [path for path in at.iterdir() if path.name.startswith(".")]
 
 
+def test_control_characters_are_not_sent_to_the_terminal(at):
+    says = "budgetjax: error: \\x1b[31m.csv: No such file or directory\n"
+    assert fails("train \x1b[31m.csv --target kind -m new.st") == says
+
+
 def test_a_missing_extra_is_named(at, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert fails(LEARN) == (
