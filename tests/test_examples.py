@@ -352,7 +352,7 @@ def test_pictures(as_installed, tmp_path, capsys):
 
 def test_quantiles(as_installed, tmp_path, capsys):
     path = tmp_path / "q.png"
-    arguments = "--rows 2000 --budget 20 --output"
+    arguments = "--rows 1600 --budget 20 --output"
     example("quantiles")["main"]([*arguments.split(), str(path)])
     levels = re.findall(r"level (\S+): (\S+) of", capsys.readouterr().out)
     assert len(levels) == 9
