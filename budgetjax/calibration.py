@@ -48,7 +48,7 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
       >>> X = np.random.default_rng(0).uniform(-1, 1, (400, 2)).astype(np.float32)
       >>> y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
       >>> state = bj.perceptron.init(
-      ...     bj.RBF(gamma=4.0), num_features=2, budget=20, maintenance=bj.Project())
+      ...     bj.RBF(4.0), num_features=2, budget=20, maintenance=bj.RemoveOldest())
       >>> state, _ = bj.run(bj.perceptron, state, X[:200], y[:200])
       >>> model = bj.refit(state, X[:200], y[:200], calibrate=True)
       >>> bj.probabilities(model, X[200:]).shape

@@ -2,11 +2,43 @@
 
 import jax
 import numpy as np
+import optax
+import registry
 from compare import same
 
+import budgetjax as bj
 from budgetjax.stream.fit import fit_stream
 
 ROWS = 64
+# A learner of each kind of target, and one without support vectors to choose. Removal
+# compiles fast, and all tests of a learner share what is compiled.
+LEARNERS = {
+    row.name: row
+    for row in (
+        registry.Row(
+            "binary",
+            bj.pegasos,
+            {"regularization": 1e-2, "maintenance": bj.RemoveSmallest()},
+        ),
+        registry.Row(
+            "multiclass",
+            bj.perceptron,
+            {"maintenance": bj.RemoveRandom()},
+            registry.NUM_CLASSES,
+        ),
+        registry.Row(
+            "regression",
+            bj.sgd,
+            {
+                "loss": optax.losses.squared_error,
+                "learning_rate": 0.3,
+                "maintenance": bj.RemoveSmallest(),
+            },
+            0,
+        ),
+        registry.Row("features", bj.nystrom, {}),
+    )
+}
 
 
 def cut(arrays, lengths):

@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import pathlib
-import pkgutil
 import re
 
 import pytest
@@ -14,10 +13,7 @@ from budgetjax.solvers import SOLVERS
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
-PAGES = (
-    "README.md",
-    *(f"examples/{name}.md" for name in NAMES),
-)
+PAGES = ("README.md", *(f"examples/{name}.md" for name in NAMES))
 MEASURED = tuple(
     f"benchmarks/{name}.md" for name in ("README", "accuracy", "speed", "papers")
 )
@@ -28,13 +24,13 @@ def blocks(name):
 
 
 @pytest.mark.telling
-@pytest.mark.parametrize("name", PAGES)
-def test_python_blocks_run(name, capsys):
+@pytest.mark.parametrize("page", PAGES)
+def test_python_blocks_run(page, capsys):
     """And print what stands below them, where a page says what."""
-    assert blocks(name)
+    assert blocks(page)
     names = {}
-    for block, expected in shown(name):
-        exec(compile(block, name, "exec"), names)
+    for block, expected in shown(page):
+        exec(compile(block, page, "exec"), names)
         printed = capsys.readouterr().out
         if expected:
             assert words(printed) == words(expected)
@@ -94,11 +90,16 @@ def test_every_algorithm_has_a_row():
 
 
 def modules():
-    for module in pkgutil.walk_packages(budgetjax.__path__, "budgetjax."):
-        yield module.name
+    """Those with examples."""
+    (folder,) = map(pathlib.Path, budgetjax.__path__)
+    for path in sorted(folder.rglob("*.py")):
+        if ">>> " in path.read_text():
+            name = path.relative_to(folder.parent).with_suffix("")
+            yield ".".join(name.parts).removesuffix(".__init__")
 
 
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(name)
-    assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
+    done = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert done.attempted > done.failed == 0

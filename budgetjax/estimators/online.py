@@ -494,7 +494,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
     Example:
       >>> from budgetjax.estimators import BudgetedKernelClassifier
       >>> from sklearn.datasets import make_moons
-      >>> X, y = make_moons(1000, noise=0.1, random_state=0)
+      >>> X, y = make_moons(500, noise=0.1, random_state=0)
       >>> model = BudgetedKernelClassifier(budget=20, random_state=0).fit(X, y)
       >>> model.n_support_, bool(model.score(X, y) > 0.95)
       (20, True)
@@ -660,7 +660,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
       >>> bool(model.score(X, y) > 0.99)
       True
       >>> y = y + np.random.default_rng(0).normal(size=500)
-      >>> several = BudgetedKernelRegressor(quantile=[0.1, 0.9], random_state=0)
+      >>> several = BudgetedKernelRegressor(20, quantile=[0.1, 0.9], random_state=0)
       >>> several.fit(X, y).predict(X).shape
       (500, 2)
 
