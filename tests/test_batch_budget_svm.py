@@ -340,30 +340,3 @@ def test_products_on_demand_are_counted(double):
     assert float(found) == pytest.approx(float(expected), rel=1e-10)
     assert row_cache.evaluations(known.rows) == N * N
     assert row_cache.evaluations(unknown.rows) == POWER_ITERATIONS * N * N
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"y": np.ones(N)}, r"y must have both classes, got \+1 in all 60 rows"),
-        ({"y": np.arange(N)}, "y must be -1 or \\+1, got 0 in row 0"),
-        ({"X": np.full((N, D), np.nan)}, "X must be finite, got nan in row 0"),
-        ({"budget": 0}, "budget must be a finite number above 0, got 0"),
-        ({"budget": 0.5}, "budget must be at least 1, got 0.5"),
-        ({"penalty": 0.0}, "penalty must be a finite number above 0, got 0.0"),
-        ({"penalty": -1.0}, "penalty must be a finite number above 0, got -1.0"),
-        ({"norm": "l3"}, "norm must be 'l1', 'l2' or an object .* project, got 'l3'"),
-        ({"norm": OneInfinity}, "norm must be 'l1', 'l2' or an object with least and"),
-        (
-            {"norm": Euclidean(1.0)},
-            "budget must be given for 'l1' and 'l2', and for no",
-        ),
-        ({"budget": None}, "budget must be given for .*, got None for 'l1'"),
-        ({"norm": "l2", "weight": np.ones(N)}, "weight must be None for all norms but"),
-    ],
-)
-def test_errors(changes, message):
-    X, y = training(np.float32)
-    given = {"X": X, "y": y, "kernel": bj.RBF(GAMMA), "budget": 5} | changes
-    with pytest.raises(ValueError, match=f"budget_svm.init: {message}"):
-        budget_svm.init(**given)
