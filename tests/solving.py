@@ -140,6 +140,19 @@ def of_model(model, augment):
     return np.append(weights, bias / augment if augment else 0)
 
 
+def check_optimum(found, data, penalty, loss="hinge", augment=0.0):
+    """The bounds of a history are those of the optimum, its value that of the model."""
+    history, best = found.history, optimum(data, penalty, loss, augment).value
+    assert np.all(history.gap >= history.primal / best - 1 - 1e-9)
+    assert np.all(history.primal >= best * (1 - 1e-9))
+    np.testing.assert_allclose(history.primal[0], N * penalty, rtol=1e-12)
+    assert history.gap[0] == np.inf
+    w = of_model(found.model, augment)
+    value = reference.primal(*DATA[data](), w, penalty, loss, augment)
+    np.testing.assert_allclose(history.primal[-1], value, rtol=1e-5)
+    assert augment or found.model.bias == 0
+
+
 def close(actual, expected, rtol=1e-10):
     """Equality relative to the largest number."""
     expected = np.asarray(expected)

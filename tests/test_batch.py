@@ -270,36 +270,31 @@ def test_kept_rows(batch, places, double, none_at_the_start):
         assert computed > 4 * size, "the ring should have gone round"
 
 
-def test_nothing_is_computed_where_all_is_known(double):
-    X, y = noisy(100)
-    Q = signed("noisy", 100)
-    rows = rows_of(X, y, 4, cache_size=None)
-    np.testing.assert_allclose(y[:, None] * y * np.asarray(rows.kept), Q, atol=1e-13)
-    examples = np.arange(4, dtype=np.int32)
-    rows = fetch(rows, X, examples, np.ones(4, bool))
-    np.testing.assert_array_equal(rows.places, np.arange(100))
-    rows, block = signed_block(rows, X, y, examples)
-    np.testing.assert_allclose(block, Q[:4, :4], atol=1e-13)
-    assert row_cache.evaluations(rows) == 100 * 100
-    assert rows_of(X, y, 4, cache_size=1.0).complete
-    assert not rows_of(X, y, 4, cache_size=0.07).complete
-
-
 @pytest.mark.parametrize("n", [60, 300])
 def test_products_with_all_rows(n, double):
+    """Nothing is computed where all is known, and less than all is not kept."""
     X, y = noisy(n)
-    Q = signed("noisy", n)
-    alpha = np.random.default_rng(0).random(n)
+    Q, alpha = signed("noisy", n), np.random.default_rng(0).random(n)
     for cache_size in (None, 1e-9):
         rows = rows_of(X, y, 4, cache_size=cache_size)
         after, found = product(rows, X, y, alpha)
         close(found, Q @ alpha, 1e-13)
         computed = int(after.num_computed) - int(rows.num_computed)
         assert computed == (0 if rows.complete else n)
-    examples = np.array([7, 5, 7, 0], np.int32)
-    rows, block = signed_block(rows, X, y, examples)
-    np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
-    assert row_cache.evaluations(rows) == 16
+        assert rows.complete == (cache_size is None)
+        examples = np.array([7, 5, 7, 0], np.int32)
+        blocked, block = signed_block(rows, X, y, examples)
+        np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
+        assert row_cache.evaluations(blocked) == (n * n if rows.complete else 16)
+        if rows.complete:
+            kept = y[:, None] * y * np.asarray(rows.kept)
+            np.testing.assert_allclose(kept, Q, atol=1e-13)
+            fetched = fetch(rows, X, examples[:2], np.ones(2, bool))
+            np.testing.assert_array_equal(fetched.places, np.arange(n))
+            assert row_cache.evaluations(fetched) == n * n
+    size = n * n * 8 / 2**20
+    assert rows_of(X, y, 4, cache_size=1.01 * size).complete
+    assert not rows_of(X, y, 4, cache_size=0.99 * size).complete
 
 
 @pytest.mark.parametrize("name", ["sbp", "smo"])

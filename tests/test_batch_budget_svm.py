@@ -190,35 +190,6 @@ def test_a_norm_that_is_an_object(double):
     assert reached == pytest.approx(optimum("l2", 60.0, 2.0)[1], rel=1e-7)
 
 
-def test_the_norms_bound_the_largest_entries():
-    # Theorem 1, of the norms that the others are compared to.
-    v = np.sort(np.abs(vectors()["normal"]))[::-1]
-    for budget in (1, 4, 17, N):
-        assert reference.l1_value(v, budget) == pytest.approx(v[:budget].sum())
-        largest = np.linalg.norm(v[:budget])
-        value = reference.l2_value(v, budget)
-        assert largest * (1 - 1e-9) <= value <= largest + budget**0.5 * v[budget - 1]
-
-
-def test_the_reference_closes_the_gap():
-    X, y = training()
-    for norm, settings in SETTINGS.items():
-        for budget, penalty in settings:
-            shape = {"budget": budget, "penalty": penalty, "norm": norm}
-            a, dual = optimum(norm, budget, penalty)
-            assert_within(a, y, budget, penalty, norm)
-
-            def above(bias, a=a, shape=shape):
-                return reference.primal(gram(X), y, a, bias, **shape)
-
-            # The least over the bias, which is convex.
-            low, high = -3.0, 3.0
-            for _ in range(60):
-                left, right = low + (high - low) / 3, high - (high - low) / 3
-                low, high = (low, right) if above(left) < above(right) else (left, high)
-            assert dual <= above(low) <= dual * (1 + 1e-6)
-
-
 @pytest.mark.parametrize("norm", NORMS)
 def test_steps_reach_the_optimum(norm, double):
     _, y = training()

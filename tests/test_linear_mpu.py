@@ -16,6 +16,7 @@ from solving import (
     SPARSE,
     D,
     N,
+    check_optimum,
     hoisted,
     noisy,
     objective,
@@ -36,8 +37,8 @@ from budgetjax.solvers.linear import mpu, passes, patterns, rows
 REFERENCE_KERNELS = {"linear": kernels.linear(), "rbf": kernels.rbf(GAMMA)}
 
 
-class Counting(reference.MPU):
-    """The reference, with a count of presentations."""
+class Counting:
+    """A count of presentations, for a reference."""
 
     seen = 0
 
@@ -46,12 +47,12 @@ class Counting(reference.MPU):
         return super().response(k)
 
 
-class CountingKernel(reference.KernelMPU):
-    seen = 0
+class CountingMPU(Counting, reference.MPU):
+    pass
 
-    def response(self, k):
-        self.seen += 1
-        return super().response(k)
+
+class CountingKernelMPU(Counting, reference.KernelMPU):
+    pass
 
 
 def reference_of(form, X, y, state, augment):
@@ -65,8 +66,8 @@ def reference_of(form, X, y, state, augment):
     }
     if form in REFERENCE_KERNELS:
         k = REFERENCE_KERNELS[form]
-        return CountingKernel(np.array([k(x, X) for x in X]), y, **given)
-    return Counting(X, y, **given)
+        return CountingKernelMPU(np.array([k(x, X) for x in X]), y, **given)
+    return CountingMPU(X, y, **given)
 
 
 def weights_of(form, learner, size):
@@ -211,26 +212,15 @@ def test_invariants(penalty, data, form, double):
         (30.0, "separable", 0.0),
     ],
 )
-def test_the_gap_is_never_below_the_true_one(penalty, data, augment):
-    X, y = DATA[data]()
+def test_the_optimum(penalty, data, augment):
     found = solved("mpu", data, penalty=penalty, augment=augment, tolerance=1e-6)
-    best = optimum(data, penalty, augment=augment).value
-    history = found.history
-    assert np.all(history.gap >= history.primal / best - 1 - 1e-9)
-    np.testing.assert_allclose(history.primal[0], N * penalty, rtol=1e-12)
-    assert history.gap[0] == np.inf
-    assert np.all(history.primal >= best * (1 - 1e-9))
-    assert history.gap[-1] <= 1e-6
+    check_optimum(found, data, penalty, augment=augment)
+    history, best = found.history, optimum(data, penalty, augment=augment).value
     assert found.converged
+    assert history.gap[-1] <= 1e-6
     np.testing.assert_allclose(history.primal[-1], best, rtol=1.1e-6)
     np.testing.assert_array_equal(history.step, np.arange(len(history[0])))
     assert np.all(np.diff(history.work) >= N)
-    # What it says is what its model does.
-    weights, bias = (np.asarray(part, np.float64) for part in found.model)
-    w = np.append(weights, bias / augment if augment else 0)
-    value = reference.primal(X, y, w, penalty, augment=augment)
-    np.testing.assert_allclose(history.primal[-1], value, rtol=1e-5)
-    assert augment or bias == 0
 
 
 def test_a_tolerance_is_reached_without_looking_at_the_gap(double):

@@ -11,12 +11,12 @@ from compiling import need_large_loops, quick_to_compile
 from reference import linear as reference
 from sklearn.svm import LinearSVC
 from solving import (
-    DATA,
     FORMS,
     LINEAR,
     SPARSE,
     D,
     N,
+    check_optimum,
     close,
     hoisted,
     noisy,
@@ -202,27 +202,19 @@ OPTIMA = [
 def test_the_optimum(penalty, data, loss, augment):
     given = {"penalty": penalty, "loss": loss, "augment": augment}
     found = solved("dcd", data, **given, tolerance=1e-8)
-    best = optimum(data, penalty, loss, augment)
+    check_optimum(found, data, **given)
+    history, best = found.history, optimum(data, penalty, loss, augment)
     assert found.converged
-    history = found.history
     assert history.gap[-1] <= 1e-8
     np.testing.assert_allclose(history.primal[-1], best.value, rtol=1e-6)
-    assert np.all(history.gap >= history.primal / best.value - 1 - 1e-9)
-    assert np.all(history.primal >= best.value * (1 - 1e-9))
-    np.testing.assert_allclose(history.primal[0], N * penalty, rtol=1e-12)
-    assert history.gap[0] == np.inf
     # A step ends with the pass that makes the N-th visit, or when nothing changes.
     visits, steps = np.diff(history.work), np.diff(history.step)
     assert np.all(visits < 2 * N * steps)
     assert np.all(visits[:-1] >= N * steps[:-1])
-    # What it says is what its model does.
-    w = of_model(found.model, augment)
-    value = reference.primal(*DATA[data](), w, penalty, loss, augment)
-    np.testing.assert_allclose(history.primal[-1], value, rtol=1e-5)
     # |w - w*|^2 / 2 is at most the gap.
+    w = of_model(found.model, augment)
     far = np.sum((w - best.w) ** 2) / 2
     assert far <= 1.1e-8 * best.value + 1e-10 * (w @ w)
-    assert augment or found.model.bias == 0
     if data == "noisy":
         check_liblinear(found.model, penalty, loss, augment)
 
@@ -326,8 +318,7 @@ PEGASOS = {
     # the form, the size of blocks, rho, the penalty
     "1": ("dense", 1, 0.0, 1.0),
     "7-augmented": ("dense", 7, 1.5, 1.0),
-    "sparse-3": ("sparse", 3, 0.0, 0.2),
-    "sparse-30-augmented": ("sparse", 30, 1.5, 1.0),
+    "sparse-30-augmented": ("sparse", 30, 1.5, 0.2),
 }
 
 
@@ -381,27 +372,19 @@ def test_steps_of_pegasos_are_those_of_the_reference(name, double):
 def test_pegasos_approaches_the_optimum():
     """On data that are easy; and its bound on the gap is one."""
     found = solved("linear_pegasos", "separable", penalty=0.1, tolerance=1e-6)
-    best = optimum("separable", 0.1).value
+    check_optimum(found, "separable", 0.1)
     history = found.history
-    assert best * (1 - 1e-9) <= history.primal[-1] < 1.05 * best
-    assert np.all(history.gap >= history.primal / best - 1 - 1e-9)
-    assert history.primal[0] == 0.1 * N
-    assert history.gap[0] == np.inf
+    assert history.primal[-1] < 1.05 * optimum("separable", 0.1).value
     assert history.gap[-1] < 0.3
     assert not found.converged
     np.testing.assert_array_equal(history.step, np.arange(101))
     np.testing.assert_array_equal(history.work, N * np.arange(101))
-    w = of_model(found.model, 0)
-    value = reference.primal(*separable(), w, 0.1)
-    np.testing.assert_allclose(history.primal[-1], value, rtol=1e-5)
 
 
-@pytest.mark.parametrize("batch_size", [7, 30])
-def test_steps_of_pegasos_draw_all_and_complete_a_block(batch_size):
-    found = solved("linear_pegasos", "noisy", batch_size=batch_size, max_steps=3)
+def test_steps_of_pegasos_draw_all_and_complete_a_block():
+    found = solved("linear_pegasos", "noisy", batch_size=7, max_steps=3)
     assert not found.converged
-    drawn = batch_size * -(-N // batch_size)
-    np.testing.assert_array_equal(found.history.work, drawn * np.arange(4))
+    np.testing.assert_array_equal(found.history.work, 63 * np.arange(4))
     counted = np.count_nonzero(found.state.coefficients)
     assert found.history.vectors[0] == 0 < found.history.vectors[-1] == counted
     assert np.all(np.isfinite(found.model.weights))
