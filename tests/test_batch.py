@@ -4,7 +4,6 @@ import functools
 import math
 import os
 import re
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,6 @@ from budgetjax.solvers.kernel import row_cache, water_level
 N, D = 60, 64
 GAMMA = 0.01
 LEARNERS = ("sbp", "kernel_pegasos", "sdca", "smo")
-RIVALS = LEARNERS[1:]
 
 
 @functools.cache
@@ -56,30 +54,21 @@ def signed(name, n=N, gamma=GAMMA):
     return kernel_svm.signed_matrix(kernels.rbf(gamma), X, y)
 
 
-REQUIRED: dict[str, dict[str, Any]] = {
-    "sbp": {"slack": 0.05},
-    "kernel_pegasos": {"penalty": 50 / 3},
-    "sdca": {"penalty": 50 / 3},
-    "smo": {"penalty": 50 / 3},
-}
-
-
-def algorithm_of(name):
-    return getattr(bj, name)
+SLACK, PENALTY = 0.05, 50 / 3
 
 
 def started(name, X, y, *, gamma=GAMMA, **given):
-    given = {"kernel": bj.RBF(gamma)} | REQUIRED[name] | given
+    needed = {"penalty": PENALTY}
     if name == "sbp":
-        given = {"fit_bias": False} | given
-    return algorithm_of(name).init(X, y, **given)
+        needed = {"slack": SLACK, "fit_bias": False}
+    given = {"kernel": bj.RBF(gamma)} | needed | given
+    return getattr(bj, name).init(X, y, **given)
 
 
 def run(name, X, y, state, **given):
     """The last state and the history of all steps, or as many as are needed."""
-    found = bj.solve(
-        algorithm_of(name), X, y, state=state, **{"tolerance": None} | given
-    )
+    given = {"tolerance": None} | given
+    found = bj.solve(getattr(bj, name), X, y, state=state, **given)
     return found.state, found.history
 
 
@@ -115,9 +104,8 @@ def objective(algorithm, state, X, y):
 def path_of(name, state, X, y, steps):
     """The path as NumPy arrays, one row per step, and the last state."""
     dtype = state.responses.dtype
-    last, path = stepped(
-        algorithm_of(name), state, X.astype(dtype), y.astype(dtype), steps
-    )
+    data = X.astype(dtype), y.astype(dtype)
+    last, path = stepped(getattr(bj, name), state, *data, steps)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:steps], path), last
 
 
@@ -304,7 +292,7 @@ def test_compiled_steps_neither_copy_rows_nor_compute_those_they_have(name):
     batch = 8
     X, y = (jnp.asarray(array, jnp.float32) for array in noisy())
     state = started(name, X, y, batch_size=batch, cache_size=1e-9)
-    program = jax.jit(algorithm_of(name).step, donate_argnums=0)
+    program = jax.jit(getattr(bj, name).step, donate_argnums=0)
     text = program.lower(state, X, y).compile(AS_USERS_COMPILE).as_text()
     assert re.search(rf"f32\[{2 * batch},{N}\]", text)
     assert not re.search(rf"= f32\[{2 * batch},{N}\]\S* copy\(", text)
@@ -538,10 +526,6 @@ def test_smo_against_its_reference(fit_bias, data, penalty, double):
 # Batches.
 
 
-def dual_values(Q, path):
-    return np.array([kernel_svm.dual(Q, a) for a in path.coefficients])
-
-
 @pytest.mark.parametrize(
     ("slack", "fit_bias"), [(0.0, False), (1e-4, True), (0.05, False), (0.05, True)]
 )
@@ -580,18 +564,17 @@ def test_batches_of_dual_solvers(name, fit_bias, penalty, double):
     given = {"fit_bias": fit_bias} if name == "smo" else {}
     given |= {"batch_size": BATCH, "penalty": penalty}
     path, last = path_of(name, started(name, X, y, **given), X, y, ROOM)
-    top = penalty
     close(path.responses, path.coefficients @ Q, 1e-12)
-    assert np.all(path.coefficients >= -1e-15 * top)
-    assert np.all(path.coefficients <= top * (1 + 1e-15))
+    assert np.all(path.coefficients >= -1e-15 * penalty)
+    assert np.all(path.coefficients <= penalty * (1 + 1e-15))
     if fit_bias:
-        assert np.all(np.abs(path.coefficients @ y) < 1e-13 * top * N)
-    values = dual_values(Q, path)
+        assert np.all(np.abs(path.coefficients @ y) < 1e-13 * penalty * N)
+    values = np.array([kernel_svm.dual(Q, a) for a in path.coefficients])
     assert np.all(np.diff(values) > -1e-14 * np.max(values))
     made = np.diff(path.num_updates, prepend=0)
     assert np.all(made >= (name == "smo"))
     # What is reported is what the reference says, and closes on the optimum.
-    primal, dual = objective(algorithm_of(name), last, jnp.asarray(X), jnp.asarray(y))
+    primal, dual = objective(getattr(bj, name), last, jnp.asarray(X), jnp.asarray(y))
     a = path.coefficients[-1]
     bias = kernel_svm.best_bias(Q, y, a) if fit_bias else 0.0
     close(dual, values[-1], 1e-12)
@@ -629,10 +612,8 @@ def test_a_small_cache_changes_nothing(name, double):
 
 def test_responses_stay_exact_in_float32():
     """Over 30,000 updates; plain sums are off by 6e-5 then."""
-    X, y = digits(500)
-    penalty = 100
-    X, y = X.astype(np.float32), y.astype(np.float32)
-    state = started("sdca", X, y, penalty=penalty)
+    X, y = (part.astype(np.float32) for part in digits(500))
+    state = started("sdca", X, y, penalty=100)
     state, _ = run("sdca", X, y, state, max_steps=4000, callback_every=4000)
     assert int(state.num_updates) > 20_000
     exact = signed("digits", 500) @ np.asarray(state.coefficients, np.float64)
@@ -786,26 +767,23 @@ def test_smo_reaches_the_objective_of_scikit_learn(name, positive):
         np.testing.assert_allclose(found, best, rtol=1e-4)
 
 
-BIASED: dict[str, dict[str, Any]] = {"sbp": {"fit_bias": True}}
-
-
-def settled(name="sdca", data=digits, **given):
-    """In float32, with a bias where there may be one: one program for many tests."""
-    X, y = data()
-    X = X.astype(np.float32)
-    given = BIASED.get(name, {}) | given
-    return X, y, started(name, X, y, batch_size=4, **given)
-
-
 # Models.
+
+
+def trained(name, max_steps):
+    """In float32, with a bias where there may be one: one program for many tests."""
+    X, y = noisy()
+    X = X.astype(np.float32)
+    given = {"fit_bias": True} if name == "sbp" else {}
+    state = started(name, X, y, batch_size=4, **given)
+    state, history = run(name, X, y, state, max_steps=max_steps)
+    return X, y, state, history, getattr(bj, name).model(state, X, y)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_models(name):
     """What the fields say is what it decides, and it has the margins of its state."""
-    X, y, state = settled(name, noisy)
-    state, history = run(name, X, y, state, max_steps=100)
-    model = algorithm_of(name).model(state, X, y)
+    X, y, state, history, model = trained(name, 100)
     Z, a = (np.asarray(part, np.float64) for part in model[1:3])
     k = kernels.rbf(GAMMA)
     f = np.array([a @ k(x, Z) for x in X]) + float(model.bias)
@@ -819,7 +797,7 @@ def test_models(name):
     margins = y * f
     if name == "sbp":
         # Margins over the level have the level 1, with as much less water.
-        volume = N * REQUIRED["sbp"]["slack"] / history.primal[-1]
+        volume = N * SLACK / history.primal[-1]
         close(reference.level(margins, volume), 1.0, 1e-4)
         close(reference.balanced_level(margins, y, volume)[0], 1.0, 1e-4)
     else:
@@ -831,9 +809,7 @@ def test_models(name):
 
 
 def test_pruned_models():
-    X, y, state = settled("smo", noisy)
-    state, _ = run("smo", X, y, state, max_steps=50)
-    model = bj.smo.model(state, X, y)
+    model = trained("smo", 50)[-1]
     model = model._replace(
         coefficients=model.coefficients.at[2].set(-model.coefficients[4])
     )
@@ -853,9 +829,7 @@ def test_pruned_models():
 @pytest.mark.parametrize("weight", [None, np.linspace(0, 1, N)])
 def test_a_pruned_model_finds_its_bias_again(weight):
     """Of the least weight of errors, which a search over all thresholds finds too."""
-    X, y, state = settled("smo", noisy)
-    state, _ = run("smo", X, y, state, max_steps=50)
-    model = bj.smo.model(state, X, y)
+    X, y, _, _, model = trained("smo", 50)
     kept, small = bj.prune(model, 5), bj.prune(model, 5, X, y, weight=weight)
     np.testing.assert_array_equal(small.coefficients, kept.coefficients)
     masses = np.ones(N) if weight is None else weight
@@ -874,9 +848,7 @@ def test_a_pruned_model_finds_its_bias_again(weight):
 
 
 def test_the_slack_of_a_trained_svm():
-    X, y, state = settled("smo", noisy)
-    state, history = run("smo", X, y, state, max_steps=200)
-    model = bj.smo.model(state, X, y)
+    X, y, _, history, model = trained("smo", 200)
     a = np.asarray(model.coefficients, np.float64)
     Z = np.asarray(model.vectors, np.float64)
     norm = math.sqrt(a @ kernels.rbf(GAMMA)(Z[:, None], Z[None]) @ a)
@@ -886,8 +858,7 @@ def test_the_slack_of_a_trained_svm():
         found = bj.slack_of(model, X, y, weight=weight)
         assert found == pytest.approx(expected, rel=1e-5)
     # By the value of the problem, without a look at the model.
-    penalty = REQUIRED["smo"]["penalty"]
-    value = norm**2 / 2 + penalty * N * bj.slack_of(model, X, y) * norm
+    value = norm**2 / 2 + PENALTY * N * bj.slack_of(model, X, y) * norm
     assert value == pytest.approx(history.primal[-1], rel=1e-4)
     linear = bj.LinearModel(np.array([3.0, 4.0], np.float32), np.float32(0.5))
     points = np.array([[0.1, 0.0], [1.0, 1.0]], np.float32)
@@ -896,9 +867,8 @@ def test_the_slack_of_a_trained_svm():
 
 def test_a_model_of_many_rows():
     """More than are taken at once, and not a multiple."""
-    X, y, state = settled()
-    state, _ = run("sdca", X, y, state, max_steps=10)
-    model = bj.sdca.model(state, X, y)
+    X, y = (jnp.asarray(part, jnp.float32) for part in digits())
+    model = bj.KernelModel(bj.RBF(GAMMA), X, 0.1 * y, jnp.float32(0.5))
     many = np.random.default_rng(0).normal(size=(2500, D)).astype(np.float32)
     scores = np.asarray(model.decision_function(many))
     assert scores.shape == (2500,)

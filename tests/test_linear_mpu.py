@@ -105,6 +105,14 @@ def case(name, **more):
     return form, X, y, state, learner
 
 
+def one_round(state, everyone, learner):
+    """The next state, and whether the reference, in the same order, has updated."""
+    _, now = jax.random.split(state.key)
+    order = passes.shuffled(now, passes.everything(N)).indices
+    updated = learner.cycle(np.asarray(order).tolist())
+    return one_step("mpu", state, everyone), updated
+
+
 @pytest.mark.telling
 @pytest.mark.parametrize("name", CASES)
 def test_rounds_are_those_of_the_reference(name, double):
@@ -112,11 +120,8 @@ def test_rounds_are_those_of_the_reference(name, double):
     form, X, y, state, learner = case(name)
     everyone, visited = shown("mpu", form, X, y, state), 0
     for turn in range(1, 200):  # noqa: B007
-        _, now = jax.random.split(state.key)
-        order = passes.shuffled(now, passes.everything(N)).indices
-        state = one_step("mpu", state, everyone)
         before = learner.seen
-        updated = learner.cycle(np.asarray(order).tolist())
+        state, updated = one_round(state, everyone, learner)
         # Without a change there is no need to look at the active sets.
         visited += learner.seen - before if updated else N
         np.testing.assert_array_equal(state.counts, learner.I)
@@ -297,10 +302,7 @@ def test_the_bound_on_a_hard_margin_is_that_of_the_paper(double):
     form, X, y, state, learner = case("dense-hard")
     everyone = shown("mpu", form, X, y, state)
     for _ in range(5):
-        _, now = jax.random.split(state.key)
-        order = passes.shuffled(now, passes.everything(N)).indices
-        state = one_step("mpu", state, everyone)
-        learner.cycle(np.asarray(order).tolist())
+        state, _ = one_round(state, everyone, learner)
     found = objective("mpu", state, everyone)
     assert learner.margin() > 0
     bound = math.sqrt(found.dual / found.primal)
@@ -311,21 +313,18 @@ def test_the_bound_on_a_hard_margin_is_that_of_the_paper(double):
 def test_the_squared_hinge_is_a_hard_margin_with_a_feature_per_pattern(double):
     """The map of the introduction, update by update; and the optimum, by `dcd`."""
     X, y = whole()
-    state = started(
-        "mpu", "dense", X, y, loss="squared_hinge", penalty=0.5, tolerance=0.3
-    )
+    given = {"penalty": 0.5, "loss": "squared_hinge"}
+    state = started("mpu", "dense", X, y, tolerance=0.3, **given)
     wide = np.hstack([X, np.eye(N)])
     learner = reference_of("dense", wide, y, state, 0.0)
     everyone = shown("mpu", "dense", X, y, state)
     for _ in range(20):
-        _, now = jax.random.split(state.key)
-        order = passes.shuffled(now, passes.everything(N)).indices
-        state = one_step("mpu", state, everyone)
-        learner.cycle(np.asarray(order).tolist())
+        state, _ = one_round(state, everyone, learner)
         np.testing.assert_array_equal(state.counts, learner.I)
     X, y = noisy()
-    given = {"penalty": 0.5, "loss": "squared_hinge", "tolerance": 1e-4}
-    ours, theirs = (bj.solve(one, X, y, **given) for one in (bj.mpu, bj.dcd))
+    ours, theirs = (
+        bj.solve(one, X, y, tolerance=1e-4, **given) for one in (bj.mpu, bj.dcd)
+    )
     assert ours.converged
     assert ours.history.primal[-1] == pytest.approx(theirs.history.primal[-1], rel=2e-4)
     margins = y * np.asarray(ours.model.decision_function(X))
@@ -361,7 +360,7 @@ def test_what_nothing_separates_ends_all_the_same():
     assert np.all(np.isfinite(found.model.weights))
 
 
-# Precision.
+# Patterns, and starts.
 
 
 def test_patterns_stay_in_their_type(double):
