@@ -401,22 +401,6 @@ def test_the_average_of_the_paper(double):
     assert np.max(np.abs(path.mean_responses[-1] - other.mean_responses[-1])) > 1e-3
 
 
-def test_examples_under_water_are_a_supergradient(double):
-    """Lemma 3.1: their mean bounds the level of all other models."""
-    Q, random = signed("noisy"), np.random.default_rng(0)
-    level = jax.jit(water_level.level)
-    for volume in (0.0, 1e-3, 3.0, 200.0):
-        for _ in range(10):
-            c, others = (Q @ random.normal(size=N) for _ in range(2))
-            here = float(level(jnp.asarray(c), jnp.array(volume), jnp.array(0.0)))
-            wet = c < here + 1e-12
-            assert wet.any()
-            # <sum_i p_i y_i Phi(x_i), w' - w>, with p uniform on them
-            bound = here + np.mean((others - c)[wet])
-            highest = reference.level(others, volume)
-            assert highest <= bound + 1e-12 * size_of(others, volume)
-
-
 @pytest.mark.parametrize("fit_bias", [False, True], ids=["", "bias"])
 def test_sbp_draws_each_example_under_water_as_likely(fit_bias, double):
     X, y = digits()

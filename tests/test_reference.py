@@ -233,7 +233,7 @@ def _cases():
         more = {"regularization": 1e-3} | more
         return case(name, "pegasos", data, strategy, kernel, **more)
 
-    # Every strategy with two classes and with ten, every learner with both.
+    # Every strategy; learners of several classes with two of them and with ten.
     yield case("oldest", "perceptron", "digits", "oldest")
     yield case("random", "perceptron", "banana", "random")
     yield case("largest-margin", "perceptron", "banana", "largest-margin")

@@ -21,6 +21,12 @@ DRAWING = tuple(name for name in ALL if name not in ("smo", "budget_svm"))
 PENALTY = {name: "slack" if name == "sbp" else "penalty" for name in ALL}
 
 
+def each(test, names=ALL):
+    """Runs a test once for every solver; one process takes all tests of a solver."""
+    named = [pytest.param(name, id=f"@{name}") for name in names]
+    return pytest.mark.parametrize("name", named)(test)
+
+
 @functools.cache
 def data():
     """In float32, which kernel solvers keep, and linear ones read."""
@@ -139,7 +145,7 @@ def test_a_bar_needs_tqdm(monkeypatch):
 # Every solver.
 
 
-@pytest.mark.parametrize("name", ALL)
+@each
 def test_a_run_goes_on(name):
     """Two runs are one, and the state in between is left as it was."""
     given = {PENALTY[name]: 0.05 if name == "sbp" else 30.0}
@@ -158,7 +164,7 @@ def test_a_run_goes_on(name):
         assert not getattr(leaf, "weak_type", False)
 
 
-@pytest.mark.parametrize("name", ALL)
+@each
 def test_new_values_compile_nothing(name):
     solved(name)
     solved(name, max_steps=2)
@@ -174,7 +180,7 @@ def test_new_values_compile_nothing(name):
     assert [each._cache_size() for each in programs] == compiled
 
 
-@pytest.mark.parametrize("name", DRAWING)
+@functools.partial(each, names=DRAWING)
 def test_seeds_are_draws(name):
     first, again, other = (solved(name, seed=seed) for seed in (3, 3, 4))
     same(first.history, again.history)
@@ -182,7 +188,7 @@ def test_seeds_are_draws(name):
     assert first.history.primal[-1] != other.history.primal[-1]
 
 
-@pytest.mark.parametrize("name", ALL)
+@each
 def test_many_values_at_once(name, double):
     """`vmap` over `init` and `step` is a run for each value."""
     X, y = noisy()
@@ -199,13 +205,13 @@ def test_many_values_at_once(name, double):
         return state, solver.objective(state, *shown)
 
     many = jax.vmap(end)(jax.vmap(start)(jnp.asarray(values)))
-    for each, value in enumerate(values):
+    for i, value in enumerate(values):
         alone = end(start(value))
         for ours, theirs in zip(
             jax.tree.leaves(many), jax.tree.leaves(alone), strict=True
         ):
             if jnp.issubdtype(theirs.dtype, jnp.floating):
-                np.testing.assert_allclose(ours[each], theirs, 1e-9, 1e-9)
+                np.testing.assert_allclose(ours[i], theirs, 1e-9, 1e-9)
     assert not np.allclose(many[1].primal[0], many[1].primal[-1])
 
 
@@ -249,7 +255,7 @@ def test_several_penalties_are_as_many_solutions(name, form, given):
 # Precision, and forms of the data.
 
 
-@pytest.mark.parametrize("name", LINEAR)
+@functools.partial(each, names=LINEAR)
 def test_linear_solvers_compute_in_double_precision(name):
     """Whatever the caller's default is, which stays; the model is in that."""
     found = solved(name)
@@ -281,7 +287,7 @@ def test_integers_and_lists_are_data(as_installed):
     assert not found.converged
 
 
-@pytest.mark.parametrize("name", LINEAR)
+@functools.partial(each, names=LINEAR)
 def test_forms_of_the_same_patterns(name):
     X, y = noisy()
     expected = solved(name, X=X)
@@ -310,8 +316,7 @@ def test_data_sharded_by_rows(name, double):
 
     @jax.jit
     def end(state, X, y):
-        step = functools.partial(solver.step, X=X, y=y)
-        return jax.lax.fori_loop(0, 100, lambda _, state: step(state), state)
+        return jax.lax.fori_loop(0, 100, lambda _, now: solver.step(now, X, y), state)
 
     one, two = (
         end(solver.init(X, y, cache_size=1e-9, **given), X, y)
@@ -321,8 +326,11 @@ def test_data_sharded_by_rows(name, double):
         assert len(array.devices()) == 2
     if name == "smo":  # rounding chooses among equal candidates
         close(two.responses, one.responses, 1e-5)
-        model, same = (bj.smo.model(state, *data) for state in (two, one))
-        close(model.decision_function(data[0]), same.decision_function(data[0]), 1e-5)
+        scores = [
+            bj.smo.model(state, *data).decision_function(data[0])
+            for state in (two, one)
+        ]
+        close(*scores, 1e-5)
     else:
         close(two.responses, one.responses, 1e-9)
         close(two.coefficients, one.coefficients, 1e-9)
