@@ -488,12 +488,16 @@ def test_a_pass_leaves_others_alone(form, double):
 
 # The type of X is that of a product only.
 @pytest.mark.parametrize(
-    ("augment", "dtype", "weight"),
-    [(0.0, np.float64, None), (1.0, np.float32, np.full(300, 2.0))],
+    ("form", "augment", "dtype", "weight"),
+    [
+        ("dense", 0.0, np.float64, None),
+        ("dense", 1.0, np.float32, np.full(300, 2.0)),
+        ("sparse", 1.0, np.float32, np.full(300, 2.0)),
+        ("rbf", 1.0, np.float64, None),
+    ],
 )
-@pytest.mark.parametrize("form", ["dense", "sparse", "rbf"])
 @quick_to_compile(False)
-def test_a_pass_is_one_kernel(form, dtype, augment, weight, double):
+def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
     """Operation by operation it would take ten times as long."""
     need_large_loops(form)
     _, X, y = wide(form, dtype)

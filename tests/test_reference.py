@@ -35,7 +35,7 @@ from budgetjax.online.span import RIDGE
 
 # Data of one length, and models of one capacity: a learner's cases with data of one
 # kind share a program.
-ROUNDS = 600
+ROUNDS = 400
 BUDGETS = (10, 50)
 
 
@@ -105,7 +105,6 @@ class Case(NamedTuple):
     kernel: Any
     reference_kernel: Any
     budgets: tuple = BUDGETS
-    rounds: int = ROUNDS
     weighted: bool = False
 
 
@@ -192,7 +191,6 @@ def _cases():
         ours=None,
         theirs=None,
         budgets=BUDGETS,
-        rounds=ROUNDS,
         weighted=False,
         **more,
     ):
@@ -225,7 +223,6 @@ def _cases():
             kernel,
             plain,
             budgets,
-            rounds,
             weighted,
         )
 
@@ -269,14 +266,14 @@ def _cases():
     margins = ball | {"regularization": 1e-4}
     yield with_pegasos("largest-margin-ball", "digits", "largest-margin", **margins)
     # The references of these look at all pairs, or solve a system, in every round.
-    slow = {"budgets": (10,), "rounds": 400}
+    slow = {"budgets": (10,)}
     yield with_pegasos("project", "digits", "project", **slow)
     yield with_pegasos("multi", "digits", "multi-merge", **slow | {"budgets": (25,)})
     yield with_pegasos("multi-any", "parity", "multi-merge-any", **slow)
     yield with_pegasos("any-signs", "parity", "merge-any")
     yield with_pegasos("best", "parity", "project-best", **slow)
     yield with_pegasos("best-pair", "digits", "best-pair", **slow)
-    average = {"ours": {"average": 300}, "theirs": {"average_from": 300}}
+    average = {"ours": {"average": 200}, "theirs": {"average_from": 200}}
     yield with_pegasos("average", "banana", "merge", **average)
     yield with_pegasos("weights", "banana", "merge", weighted=True)
     yield case("weights", "forgetron", "banana", weighted=True)
@@ -286,7 +283,7 @@ def _cases():
 
     def schedule(count):
         # Powers of two: other schedules are rounded otherwise by another program.
-        return jnp.where(count < 200, 0.5, jnp.where(count < 400, 0.25, 0.125))
+        return jnp.where(count < 150, 0.5, jnp.where(count < 300, 0.25, 0.125))
 
     def descent(name, data, strategy, loss, gradient, rate=0.3, **more):
         theirs = {"gradient": gradient, "learning_rate": lambda t: rate}
@@ -366,7 +363,7 @@ def _cases():
         yield case(name, "projectron", data, threshold=0.3, **ridge, **more)
 
     # The second order, in the span of support vectors that move.
-    second = ridge | {"rounds": 400, "confidence": 0.01}
+    second = ridge | {"confidence": 0.01}
     yield case(
         "merge",
         "arow",
@@ -380,7 +377,7 @@ def _cases():
     oldest = {"moves": 0.5, "drift": 0.03, "weighted": True, "budgets": (15,)}
     yield case("oldest", "arow", "digits", "oldest", **oldest, **second)
     fixed = {"landmarks": parity()[0][:20], "moves": 2.0, "weighted": True}
-    fixed |= ridge | {"rounds": 400, "confidence": 0.1, "budgets": (25,)}
+    fixed |= ridge | {"confidence": 0.1, "budgets": (25,)}
     yield case("landmarks", "arow", "parity", **fixed)
 
 
@@ -397,8 +394,8 @@ def named():
 
 @pytest.mark.parametrize("case", list(named()))
 def test_equals_numpy(case, double):
-    X, y = (array[: case.rounds] for array in case.data())
-    weight = weights()[: case.rounds] if case.weighted else None
+    X, y = case.data()
+    weight = weights() if case.weighted else None
     extra = {} if weight is None else {"weights": weight}
     for budget in case.budgets:
         state = case.algorithm.init(

@@ -188,7 +188,8 @@ def test_seeds_are_draws(name):
     assert first.history.primal[-1] != other.history.primal[-1]
 
 
-@each
+# Kernel Pegasos steps as SDCA does, and budgets have a test of their own.
+@functools.partial(each, names=("sbp", "sdca", "smo", *LINEAR))
 def test_many_values_at_once(name, double):
     """`vmap` over `init` and `step` is a run for each value."""
     X, y = noisy()
@@ -326,11 +327,6 @@ def test_data_sharded_by_rows(name, double):
         assert len(array.devices()) == 2
     if name == "smo":  # rounding chooses among equal candidates
         close(two.responses, one.responses, 1e-5)
-        scores = [
-            bj.smo.model(state, *data).decision_function(data[0])
-            for state in (two, one)
-        ]
-        close(*scores, 1e-5)
     else:
         close(two.responses, one.responses, 1e-9)
         close(two.coefficients, one.coefficients, 1e-9)
