@@ -281,6 +281,19 @@ def test_another_training_set_than_that_of_the_state(name):
         refuses("solve", says, getattr(bj, name).prepare, state, X, y)
 
 
+@pytest.mark.parametrize("name", KERNEL)
+def test_rows_of_another_training_set(name):
+    init, given = getattr(bj, name).init, SOLVERS[name] | {"rows": state_of(name).rows}
+    number = "rows must be of 11 examples and batch_size "
+    refuses(f"{name}.init", number, init, SINGLE[1:], Y_[1:], **given)
+    other = "X and kernel must be that of the training set of the state, in its "
+    for X, kernel in ((SINGLE[::-1], given["kernel"]), (SINGLE, bj.RBF(0.7))):
+        refuses(f"{name}.init", other, init, X, Y_, **given | {"kernel": kernel})
+    if name != "budget_svm":
+        says = "rows must be of 12 examples and batch_size 3, got 12 and 4"
+        refuses(f"{name}.init", says, init, SINGLE, Y_, **given | {"batch_size": 3})
+
+
 def test_states_of_solvers_are_not_refitted():
     with pytest.raises(ValueError, match=r"^refit: state must be one of an online"):
         bj.refit(state_of("sdca"), SINGLE, Y_)
