@@ -244,7 +244,6 @@ def check_liblinear(ours, penalty, loss, augment):
         ("mpu", "hinge", "a9a"),
         ("mpu", "hinge", "ijcnn1"),
         ("dcd", "hinge", "w8a"),
-        ("dcd", "squared_hinge", "a9a"),
         ("dcd", "squared_hinge", "ijcnn1"),
     ],
 )

@@ -10,7 +10,6 @@ KERNEL = {"kernel": bj.RBF(0.5)}
 # Solvers that end at the optimum, with a tolerance.
 EXACT = {
     "smo": KERNEL | {"penalty": 2.0},
-    "smo-no-bias": KERNEL | {"penalty": 2.0, "fit_bias": False},
     "sdca": KERNEL | {"penalty": 2.0},
     "budget_svm": KERNEL | {"penalty": 0.7, "budget": 9.0},
     "mpu": {"penalty": 0.5},
