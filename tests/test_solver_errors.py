@@ -267,17 +267,20 @@ def test_another_training_set_than_that_of_the_state(name):
     state = state_of(name)
     same = "that of the training set of the state, in its order, got another of the "
     rows = "X must be the training set of the state, "
-    linear = name in LINEAR
-    fewer = "of shape (12, 6), got (11, 6)"
-    fewer = fewer if linear else "12 rows of float32, got 11 of float32, 6 features"
-    for X, y, says in (
+    cases = [
         (SINGLE, -Y_, f"y must be {same}"),
         (SINGLE, Y_[1:], LABELS + "(11,)"),
-        (SINGLE[1:], Y_[1:], rows + fewer),
-        *(((SINGLE[:, :3], Y_, rows),) if linear else ()),
-        *(((SINGLE[::-1], Y_[::-1], f"X must be {same}"),) if not linear else ()),
         (changed(SINGLE, 5, NAN), Y_, "X must be finite, got nan "),
-    ):
+    ]
+    if name in LINEAR:
+        rows += "of shape (12, 6), got "
+        cases += [(SINGLE[1:], Y_[1:], rows + "(11, 6)")]
+        cases += [(SINGLE[:, :3], Y_, rows + "(12, 3)")]
+    else:
+        rows += "12 rows of float32, got 11 of float32, 6 features"
+        cases += [(SINGLE[1:], Y_[1:], rows)]
+        cases += [(SINGLE[::-1], Y_[::-1], f"X must be {same}")]
+    for X, y, says in cases:
         refuses("solve", says, getattr(bj, name).prepare, state, X, y)
 
 
@@ -324,24 +327,17 @@ def zero_model():
 
 
 def test_rows_to_decide():
+    shape = "X must have shape (n, 6), 6 being the model's num_features, got "
+    nan, with_nan = "X must be finite, got nan in row 2, ", changed(X_, 2, NAN)
     linear = bj.LinearModel(jnp.ones(6), jnp.array(0.0))
     for method in ("decision_function", "predict"):
-        for model, rows in (
-            (zero_model(), (X_[0], X_[:, 1:])),
-            (linear, (X_[0], X_[:, 1:], SPARSE(X_[:, 1:]))),
-        ):
-            for bad in rows:
-                says = (
-                    "X must have shape (n, 6), 6 being the model's num_features, got "
-                )
-                says = f"{says}{bad.shape}"
-                refuses(method, says, getattr(model, method), bad)
+        of_kernel, of_linear = (getattr(of, method) for of in (zero_model(), linear))
+        for X in (X_[0], X_[:, 1:]):
+            refuses(method, f"{shape}{X.shape}", of_kernel, X)
+            refuses(method, f"{shape}{X.shape}", of_linear, X)
+        refuses(method, f"{shape}(12, 5)", of_linear, SPARSE(X_[:, 1:]))
         for convert in (np.asarray, SPARSE):
-            says, X = (
-                "X must be finite, got nan in row 2, column 5",
-                changed(X_, 2, NAN),
-            )
-            refuses(method, says, getattr(linear, method), convert(X))
+            refuses(method, nan, of_linear, convert(with_nan))
     sparse = "X must be a dense array, got a sparse "
     refuses("predict", sparse, zero_model().predict, SPARSE(X_))
     refuses("default_gamma", sparse, bj.default_gamma, SPARSE(X_))
