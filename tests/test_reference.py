@@ -273,6 +273,7 @@ def _cases():
     yield with_pegasos("best", "parity", "project-best", **slow)
     yield with_pegasos("best-pair", "digits", "best-pair", **slow)
     average = {"ours": {"average": 200}, "theirs": {"average_from": 200}}
+    yield with_pegasos("average", "digits", "merge", **average)
     yield with_pegasos("weights", "banana", "merge", weighted=True, budget=50)
     yield case("weights", "forgetron", "banana", weighted=True, budget=50)
     yield case("weights", "perceptron", "digits", "oldest", weighted=True, budget=10)
