@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import registry
-from compiling import quick_to_compile
 
 import budgetjax as bj
 from budgetjax import examples, losses
 from budgetjax.online import engine, sweep
+from budgetjax.refitting import metric
 
 PLATFORMS = ("cuda", "tpu")
 PROGRAM = type(jax.jit(lambda: None))
@@ -34,16 +34,16 @@ def test_a_stream(row):
 
 
 # One without a matrix over pairs of vectors, and one with it.
-SWEPT = ("pegasos-merge", "arow-multiclass")
+SWEPT = {"pegasos-merge": True, "arow-multiclass": False}
 SWEPT_ROWS = [row for row in registry.ROWS if row.name in SWEPT]
 
 
 @functools.partial(registry.each, rows=SWEPT_ROWS)
-@pytest.mark.parametrize("together", [True, False])
-def test_a_sweep(row, together):
+def test_a_sweep(row):
     states = jax.vmap(lambda budget: row.roomy(budget=budget))(jnp.array([5, 9]))
     one = jax.tree.map(lambda leaf: leaf[0], states)
     given = examples.stream("test", one, *row.stream(), None)
+    together = SWEPT[row.name]
     program = row.algorithm, tuple(jax.devices()[:1]), together, 256, states
     assert "while" in lowered(sweep._sharded, *program, *given)
 
@@ -56,7 +56,7 @@ def programs(monkeypatch):
     def watched(program):
         @functools.wraps(program)
         def call(*given, **named):
-            shapes = jax.tree.map(lambda leaf: np.shape(leaf), (given, named))
+            shapes = jax.tree.map(np.shape, (given, named))
             if (key := (program, str(shapes))) not in found:
                 lowered(program, *given, **named)
                 found.add(key)
@@ -82,16 +82,17 @@ def test_what_accelerators_lack_is_found():
 
 def refitted(classes, **options):
     random = np.random.default_rng(0)
-    X = random.normal(size=(100, 3)).astype(np.float32)
-    y = random.integers(3, size=100)
+    X = random.normal(size=(40, 3)).astype(np.float32)
+    y = random.integers(3, size=40)
     learner = bj.pegasos if classes else bj.sgd
-    state = learner.init(bj.RBF(0.5), num_features=3, budget=8, num_classes=classes)
+    given = {"num_features": 3, "budget": 8, "maintenance": bj.RemoveOldest()}
+    state = learner.init(bj.RBF(0.5), num_classes=classes, **given)
     state, _ = bj.run(learner, state, X, y)
-    with quick_to_compile():
-        return bj.decision_function(bj.refit(state, X, y, epochs=1, **options), X)
+    return bj.decision_function(bj.refit(state, X, y, epochs=1, **options), X)
 
 
-def test_a_refit(programs):
+def test_a_refit(programs, monkeypatch):
+    monkeypatch.setattr(metric, "FEWEST_STEPS", 1)
     refitted(3, move_vectors=True)
     refitted(3, learn_metric=True)
     refitted(None, loss=losses.quantile(0.5))
@@ -114,6 +115,5 @@ def test_a_refit(programs):
 def test_a_solution(solver, options, programs):
     random = np.random.default_rng(0)
     X = random.normal(size=(40, 3)).astype(np.float32)
-    with quick_to_compile():
-        bj.solve(solver, X, np.sign(X[:, 0]), **options, max_steps=2)
+    bj.solve(solver, X, np.sign(X[:, 0]), **options, max_steps=2)
     assert len(programs) > 2
