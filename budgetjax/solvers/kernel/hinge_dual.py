@@ -214,6 +214,7 @@ def _merged(
     return steps != 0, steps
 
 
+@jax.jit
 def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
     """The bias of least `sum_i v_i max(0, heights_i - y_i bias)`; O(n log n).
 
