@@ -261,6 +261,29 @@ def test_penalties_and_moves_go_by_the_losses_of_all_outputs():
     assert np.mean((moved - Y) ** 2) < np.mean((best - Y) ** 2)
 
 
+def squares(found, targets):
+    return np.mean((found - targets) ** 2)
+
+
+def pinballs(found, targets):
+    errors, levels = targets[:, None] - np.asarray(found), np.array(LEVELS)
+    return np.mean(np.maximum(levels * errors, (levels - 1) * errors))
+
+
+@pytest.mark.parametrize("cost", [squares, pinballs])
+def test_a_metric_goes_by_the_losses_of_all_outputs(cost, monkeypatch):
+    monkeypatch.setattr("budgetjax.refitting.metric.FEWEST_STEPS", 100)
+    X, Y = points(), outputs(points())
+    targets = Y if cost is squares else Y[:, 0]
+    loss = "squared" if cost is squares else losses.quantile(LEVELS)
+    given = {"dtype": jnp.float32, "loss": loss, "tolerance": 1e-5}
+    plain, mapped = (
+        bj.predict(refitted(targets, learn_metric=metric, **given)[2], X)
+        for metric in (False, True)
+    )
+    assert cost(mapped, targets) < cost(plain, targets)
+
+
 def test_targets_without_any_noise():
     """There is no deviation for kinks to be rounded over."""
     X = points()
