@@ -31,6 +31,12 @@ def parity(n):
     return X, np.where(y % 2 == 0, 1, -1).astype(np.int32)
 
 
+def run(algorithm, X, y, **given):
+    """A run over digits."""
+    state = algorithm.init(bj.RBF(0.05), num_features=64, **given)
+    return bj.run(algorithm, state, X, y)
+
+
 def wide(n):
     """Standardised rows, each twice: ijcnn1 where it is at hand, else generated."""
     folder = os.environ.get("BUDGETJAX_DATA")
@@ -87,11 +93,9 @@ def test_projections_stay_accurate_in_float32(best):
 def test_projectron_without_threshold_is_the_perceptron():
     X, y = digits(600)
     X[300:] = X[:300]  # duplicates are no exception
-    arguments = {"num_features": 64, "num_classes": 10}
-    state = bj.projectron.init(bj.RBF(0.05), budget=400, threshold=0, **arguments)
-    state, scores = bj.run(bj.projectron, state, X, y)
-    other = bj.perceptron.init(bj.RBF(0.05), budget=400, **arguments)
-    other, expected = bj.run(bj.perceptron, other, X, y)
+    given = {"num_classes": 10, "budget": 400}
+    state, scores = run(bj.projectron, X, y, threshold=0, **given)
+    other, expected = run(bj.perceptron, X, y, **given)
     assert 100 < int(state.expansion.num_active) < 400
     np.testing.assert_allclose(scores, expected, atol=1e-4)
     np.testing.assert_array_equal(
@@ -101,32 +105,27 @@ def test_projectron_without_threshold_is_the_perceptron():
 
 def test_a_full_projectron_goes_on_learning():
     X, y = digits(600)
-    state = bj.projectron.init(
-        bj.RBF(0.05), num_features=64, num_classes=10, budget=50, threshold=0.1
-    )
-    before, _ = bj.run(bj.projectron, state, X[:300], y[:300])
-    after, _ = bj.run(bj.projectron, before, X[300:], y[300:])
-    before, after = bj.support(before), bj.support(after)
+    given = {"num_classes": 10, "budget": 50, "threshold": 0.1}
+    state, _ = run(bj.projectron, X[:300], y[:300], **given)
+    before = bj.support(state)
+    state, _ = bj.run(bj.projectron, state, X[300:], y[300:])
+    after = bj.support(state)
     np.testing.assert_array_equal(before.vectors, after.vectors)
     assert np.any(before.coefficients != after.coefficients)
 
 
 def test_multi_merge_of_two_is_merge():
     X, y = digits(300)
-
-    def run(strategy):
-        state = bj.pegasos.init(
-            bj.RBF(0.05),
-            num_features=64,
+    (one, scores), (other, expected) = (
+        run(
+            *(bj.pegasos, X, y),
             num_classes=10,
             budget=30,
             regularization=1e-3,
             maintenance=strategy,
         )
-        return bj.run(bj.pegasos, state, X, y)
-
-    one, scores = run(bj.MultiMerge(2))
-    other, expected = run(bj.Merge())
+        for strategy in (bj.MultiMerge(2), bj.Merge())
+    )
     # Rows are rounded after the map in one run and before it in the other, and the
     # coefficients are divided by lambda.
     np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
@@ -137,20 +136,14 @@ def test_pegasos_is_gradient_descent():
     """With the hinge loss and the learning rate 1 / (lambda t)."""
     X, y = digits(300)
     strength = 1e-2
-    arguments = {"num_features": 64, "budget": 40, "regularization": strength}
-    state = bj.sgd.init(
-        bj.RBF(0.05),
-        loss=losses.hinge,
-        learning_rate=lambda count: 1 / (strength * (count + 1).astype(jnp.float32)),
-        num_classes=10,
-        maintenance=bj.RemoveOldest(),
-        **arguments,
-    )
-    _, scores = bj.run(bj.sgd, state, X, y)
-    state = bj.pegasos.init(
-        bj.RBF(0.05), num_classes=10, maintenance=bj.RemoveOldest(), **arguments
-    )
-    _, expected = bj.run(bj.pegasos, state, X, y)
+    given = {"num_classes": 10, "budget": 40, "regularization": strength}
+    given |= {"maintenance": bj.RemoveOldest()}
+
+    def rate(count):
+        return 1 / (strength * (count + 1).astype(jnp.float32))
+
+    _, scores = run(bj.sgd, X, y, loss=losses.hinge, learning_rate=rate, **given)
+    _, expected = run(bj.pegasos, X, y, **given)
     scale = np.abs(expected).max()
     np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-4 * scale)
 
@@ -158,16 +151,8 @@ def test_pegasos_is_gradient_descent():
 def test_a_model_that_shrinks_for_long_stays_finite():
     """Coefficients and scale leave float32's range several times over."""
     X, y = parity(1700)
-    state = bj.sgd.init(
-        bj.RBF(0.05),
-        num_features=64,
-        budget=20,
-        loss=losses.hinge,
-        learning_rate=0.5,
-        regularization=0.1,
-        average=True,
-    )
-    state, scores = bj.run(bj.sgd, state, X, y)
+    given = {"budget": 20, "learning_rate": 0.5, "regularization": 0.1}
+    state, scores = run(bj.sgd, X, y, loss=losses.hinge, average=True, **given)
     assert np.all(np.isfinite(scores))
     for leaf in jax.tree.leaves((state, bj.averaged(state))):
         assert np.all(np.isfinite(leaf))
@@ -301,15 +286,10 @@ def test_arow_without_moves_keeps_the_first_to_enter():
 
 def test_arow_never_changes_given_landmarks():
     X, y = digits(600)
-    landmarks = X[:30]
-    state = bj.arow.init(
-        bj.RBF(0.05), num_features=64, budget=40, num_classes=10, landmarks=landmarks
-    )
-    before = bj.support(state)
-    state, scores = bj.run(bj.arow, state, X, y)
+    state, scores = run(bj.arow, X, y, budget=40, num_classes=10, landmarks=X[:30])
     after = bj.support(state)
-    np.testing.assert_array_equal(after.vectors, before.vectors)
-    np.testing.assert_array_equal(after.vectors[:30], landmarks)
+    np.testing.assert_array_equal(after.vectors[:30], X[:30])
+    assert not np.any(after.vectors[30:])
     np.testing.assert_array_equal(after.mask, np.arange(40) < 30)
     assert int(state.num_moves) == 0
     assert np.mean(np.argmax(scores[300:], axis=1) == y[300:]) > 0.8
@@ -374,36 +354,34 @@ def test_regression_learns_a_quantile():
 
 def test_numbers_of_a_loss_can_be_swept():
     X, y = parity(60)
+    given = {"budget": 20, "num_classes": None, "learning_rate": 0.3}
+    given |= {"maintenance": bj.RemoveOldest()}
 
-    def run(level):
-        state = bj.sgd.init(
-            bj.RBF(0.05),
-            num_features=64,
-            budget=20,
-            num_classes=None,
-            loss=losses.quantile(level),
-            learning_rate=0.3,
-            maintenance=bj.RemoveOldest(),
-        )
-        return bj.run(bj.sgd, state, X, y.astype(np.float32))[1]
+    def scores_of(level):
+        loss = losses.quantile(level)
+        return run(bj.sgd, X, y.astype(np.float32), loss=loss, **given)[1]
 
     levels = np.array([0.2, 0.7], np.float32)
-    together = jax.vmap(run)(levels)
+    together = jax.vmap(scores_of)(levels)
     for level, scores in zip(levels, together, strict=True):
-        np.testing.assert_allclose(scores, run(float(level)), atol=1e-3)
+        np.testing.assert_allclose(scores, scores_of(float(level)), atol=1e-3)
 
 
 def test_a_mapped_kernel_learns_what_mapped_rows_teach():
     X = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
     y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
     matrix = np.array([[1.0, 0.3], [0.0, 0.5], [-0.7, 0.2]], np.float32)
-
-    def run(kernel, rows):
-        state = bj.pegasos.init(kernel, num_features=rows.shape[1], budget=8)
-        return bj.run(bj.pegasos, state, rows, y)
-
-    mapped, scores = run(bj.Mapped(bj.RBF(0.8), matrix), X)
-    plain, expected = run(bj.RBF(0.8), X @ matrix)
+    (mapped, scores), (plain, expected) = (
+        bj.run(
+            bj.pegasos,
+            bj.pegasos.init(kernel, num_features=rows.shape[1], budget=8),
+            *(rows, y),
+        )
+        for kernel, rows in (
+            (bj.Mapped(bj.RBF(0.8), matrix), X),
+            (bj.RBF(0.8), X @ matrix),
+        )
+    )
     assert int(plain.num_updates) > 20
     np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(
