@@ -126,13 +126,11 @@ def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set()
     state = bj.perceptron.init(
         bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveYoungest(), seed=7
     )
-    for x, label in zip(X[:30], y[:30], strict=True):
-        state = bj.perceptron.step(state, x, label)
+    state, _ = bj.run(bj.perceptron, state, X, y)
     kept = np.asarray(state.expansion.ages)
     assert kept[0] == 1 and int(state.num_updates) > 5  # noqa: PT018
     np.testing.assert_array_equal(state.maintenance.ages[:-1], kept[:-1])
-    better = bj.perceptron.restarted(
-        bj.perceptron.with_vectors(state, jnp.asarray(X[:6]))
-    )
+    moved = bj.perceptron.with_vectors(state, jnp.asarray(X[:6]))
+    better = bj.perceptron.restarted(moved)
     np.testing.assert_array_equal(better.maintenance.ages, kept)
     assert int(better.maintenance.seed) == 7

@@ -72,21 +72,25 @@ def rows_of(n=150, seed=0):
     return [dict(zip(names, map(float, row), strict=True)) for row in X], X, y
 
 
-LEARNERS = [
-    pytest.param(*given, id="-".join(map(str, given[:1])))
-    for given in (
-        ("perceptron", {"maintenance": bj.RemoveOldest()}),
-        # Its scores decay between the rows that change it.
-        ("pegasos", {"regularization": 0.01, "maintenance": bj.RemoveOldest()}),
-        ("projectron", {"threshold": 0.1}),
-    )
-]
+def a_run(algorithm, X, y, gamma, weight=None, **more):
+    """The model that the estimators are compared with, and the scores before it."""
+    given = {"num_features": 3, "budget": 10, "maintenance": bj.RemoveOldest()} | more
+    empty = algorithm.init(bj.RBF(gamma), **given)
+    return bj.run(algorithm, empty, X, y, weight=weight)
 
 
-@pytest.mark.parametrize(("algorithm", "options"), LEARNERS)
-def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm, options):
+LEARNERS = {
+    "perceptron": {"maintenance": bj.RemoveOldest()},
+    # Its scores decay between the rows that change it.
+    "pegasos": {"regularization": 0.01, "maintenance": bj.RemoveOldest()},
+    "projectron": {"threshold": 0.1},
+}
+
+
+@pytest.mark.parametrize("algorithm", LEARNERS)
+def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm):
     rows, X, y = rows_of()
-    record = getattr(bj, algorithm)
+    record, options = getattr(bj, algorithm), LEARNERS[algorithm]
     empty = record.init(bj.RBF(0.5), num_features=3, budget=10, **options)
     expected, scores = bj.run(record, empty, X, y)
 
@@ -119,14 +123,7 @@ def test_one_by_one_in_frames_and_in_a_run_are_the_same(algorithm, options):
 def test_several_classes_are_a_run_and_may_come_late():
     rows, X, _ = rows_of()
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
-    empty = bj.perceptron.init(
-        bj.RBF(1 / 3),
-        num_features=3,
-        budget=10,
-        num_classes=3,
-        maintenance=bj.RemoveOldest(),
-    )
-    expected, _ = bj.run(bj.perceptron, empty, X, y)
+    expected, _ = a_run(bj.perceptron, X, y, 1 / 3, num_classes=3)
     known = BudgetedClassifier(**PERCEPTRON, classes=("none", "one", "two"))
     late = BudgetedClassifier(**PERCEPTRON)
     for x, label in zip(rows, y, strict=True):
@@ -176,10 +173,7 @@ def test_features_that_come_and_go_are_zeros_of_a_run():
         model.predict_one({name: x[name] for name in names} | {"unknown": 9.0})
         model.learn_one({name: x[name] for name in reversed(names)}, label)
     assert model.features == ("a", "b", "c")
-    empty = bj.perceptron.init(
-        bj.RBF(0.5), num_features=3, budget=10, maintenance=bj.RemoveOldest()
-    )
-    expected, _ = bj.run(bj.perceptron, empty, np.where(there, X, 0), y)
+    expected, _ = a_run(bj.perceptron, np.where(there, X, 0), y, 0.5)
     assert_same((model.state,), (expected,), FLOAT32)
     frame = pd.DataFrame(rows).where(there)
     again = model.clone()
@@ -193,17 +187,10 @@ def test_features_that_come_and_go_are_zeros_of_a_run():
 
 
 def test_a_regressor_is_a_run_and_weights_count():
-    rows, X, y = rows_of(80)
+    rows, X, y = rows_of()
     target = np.sin(X[:, 0]) + 0.5 * y
-    weight = np.random.default_rng(0).integers(0, 3, 80)
-    empty = bj.sgd.init(
-        bj.RBF(1 / 3),
-        num_features=3,
-        budget=10,
-        num_classes=None,
-        maintenance=bj.RemoveOldest(),
-    )
-    expected, scores = bj.run(bj.sgd, empty, X, target, weight=weight)
+    weight = np.random.default_rng(0).integers(0, 3, len(X))
+    expected, scores = a_run(bj.sgd, X, target, 1 / 3, weight=weight, num_classes=None)
     one, many = BudgetedRegressor(**SGD), BudgetedRegressor(**SGD)
     found = []
     for x, number, w in zip(rows, target.tolist(), weight.tolist(), strict=True):
@@ -252,25 +239,21 @@ def test_pipelines_and_scores_of_river():
     assert set(pipeline.predict_many(frame)) == {False, True}
 
 
-@pytest.mark.parametrize(
-    "copied",
-    [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
-    ids=["deepcopy", "pickle"],
-)
-def test_copies_go_on_as_the_model_does(copied):
+def test_copies_go_on_as_the_model_does():
     rows, _, y = rows_of(80)
     model = BudgetedClassifier(**PERCEPTRON)
     for x, label in zip(rows[:40], y[:40].tolist(), strict=True):
         model.predict_one(x)
         model.learn_one(x, label)
     # A row waits.
-    other, state = copied(model), model.state
+    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+    state = model.state
     for x, label in zip(rows[40:], y[40:].tolist(), strict=True):
-        model.learn_one(x, label)
+        for each in (model, *copies):
+            each.learn_one(x, label)
     assert int(state.num_seen) == 40, "what was given stays as it is"
-    for x, label in zip(rows[40:], y[40:].tolist(), strict=True):
-        other.learn_one(x, label)
-    chex.assert_trees_all_equal(other.state, model.state)
+    for each in copies:
+        chex.assert_trees_all_equal(each.state, model.state)
     assert model.clone().state is None
     assert model._raw_memory_usage > model.clone()._raw_memory_usage
 
@@ -302,24 +285,21 @@ def test_errors_leave_the_model_as_it_was():
     with pytest.raises(ValueError, match="w must be finite and at least 0, got -1"):
         model.learn_one({"a": 1.0}, True, w=-1)
     for wrong in (None, np.nan, "text"):
-        with pytest.raises(
-            ValueError, match=f"y must be a finite number, got {wrong!r}"
-        ):
+        says = f"y must be a finite number, got {wrong!r}"
+        with pytest.raises(ValueError, match=says):
             BudgetedRegressor(**SGD).learn_one({"a": 1.0}, wrong)
     for wrong in (None, np.nan):
-        with pytest.raises(ValueError, match=f"y must be a label, got {wrong}; leave"):
+        says, labels = f"y must be a label, got {wrong}; leave", pd.Series([wrong])
+        with pytest.raises(ValueError, match=says):
             model.learn_one({"a": 1.0}, wrong)
-        with pytest.raises(ValueError, match=f"y must be a label, got {wrong}; leave"):
-            model.learn_many(
-                pd.DataFrame({"a": [1.0]}), pd.Series([wrong], dtype=object)
-            )
+        with pytest.raises(ValueError, match=says):
+            model.learn_many(pd.DataFrame({"a": [1.0]}), labels.astype(object))
     assert model.labels == (True, False)
     regressor, (rows, _, _) = BudgetedRegressor(**SGD, learning_rate=1e30), rows_of(9)
     for x in rows[:8]:
         regressor.learn_one(x, 1.0)
-    with pytest.raises(
-        ValueError, match=r"must be finite, got .* coefficients overflow"
-    ):
+    overflow = r"must be finite, got .* coefficients overflow"
+    with pytest.raises(ValueError, match=overflow):
         regressor.predict_one(rows[8])
     assert int(model.state.num_seen) == 2
     assert model.features == ("a",)
@@ -341,6 +321,12 @@ def test_a_safe_margin_never_violates(row):
     if row.algorithm.safe_margin is None:
         assert row.algorithm.name in ("sgd", "norma", "fourier", "nystrom")
         return
+
+    @jax.jit
+    def margins_and_violations(state, scores, y):
+        violates = jax.vmap(lambda *one: row.algorithm.violates(state, *one))
+        return jax.vmap(losses.margin)(scores, y), violates(scores, y)
+
     state = row.roomy()
     safe = row.algorithm.safe_margin(state)
     columns, random = state.expansion.num_columns, np.random.default_rng(0)
@@ -349,9 +335,8 @@ def test_a_safe_margin_never_violates(row):
     # At the safe margin itself too.
     scores[0], y[0] = (2 * np.eye(columns)[0] if columns > 1 else safe), columns == 1
     given = scores, y.astype(np.int32 if columns > 1 else np.float32)
-    margins = np.asarray(jax.vmap(losses.margin)(*given), np.float64)
-    violates = jax.vmap(lambda *one: row.algorithm.violates(state, *one))(*given)
-    assert not np.any(violates[margins >= safe])
+    margins, violates = map(np.asarray, margins_and_violations(state, *given))
+    assert not np.any(violates[margins.astype(np.float64) >= safe])
     assert np.any(margins >= safe)
     assert np.any(violates)
 
@@ -381,9 +366,7 @@ def test_options_are_those_of_init():
     chex.assert_trees_all_equal(given.state, named.state)
     for loss in (losses.absolute, "cubic"):
         model = BudgetedClassifier("sgd", **SGD, loss=loss)
-        with pytest.raises(
-            ValueError, match=r"loss must be one of hinge, .* of labels"
-        ):
+        with pytest.raises(ValueError, match=r"must be one of hinge, .* of labels"):
             model.learn_one(rows[0], True)
 
 
@@ -405,16 +388,14 @@ def test_a_few_labels_and_features_more_are_no_new_program(caplog):
     assert model.state.expansion.num_columns == 8
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e-3])
-def test_unscaled_rows_are_told_of_once(scale):
-    rows, _, y = rows_of(150)
-    model = BudgetedClassifier(**PERCEPTRON)
-    frame = pd.DataFrame(rows) * scale
-    with pytest.warns(
-        UserWarning, match="BudgetedClassifier: features look un"
-    ) as told:
-        model.learn_many(frame, pd.Series(y))
-    assert len(told) == 1
+def test_unscaled_rows_are_told_of_once():
+    rows, _, y = rows_of()
+    for scale in (1e3, 1e-3):
+        model = BudgetedClassifier(**PERCEPTRON)
+        says = "BudgetedClassifier: features look un"
+        with pytest.warns(UserWarning, match=says) as told:
+            model.learn_many(pd.DataFrame(rows) * scale, pd.Series(y))
+        assert len(told) == 1
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])

@@ -1,5 +1,7 @@
 """Several real outputs as columns that share their support vectors; quantiles."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,6 @@ import pytest
 from reference import fourier, gradients, kernels, maintenance, nystrom, sgd
 from reference import refit as reference
 from scipy.optimize import minimize
-from sklearn.svm import LinearSVR
 
 import budgetjax as bj
 from budgetjax import losses
@@ -33,12 +34,19 @@ def weights_of(n=N):
     return np.random.default_rng(2).choice([0, 0.3, 1, 1.7], n)
 
 
-def made(algorithm=bj.sgd, **more):
+def made(algorithm=bj.sgd, num_outputs=K, **more):
     given = {"num_features": D, "budget": BUDGET, "num_classes": None}
-    given |= {"num_outputs": K}
     if algorithm is bj.sgd:
         given |= {"maintenance": bj.RemoveOldest()}
-    return algorithm.init(bj.RBF(GAMMA), **given | more)
+    return algorithm.init(bj.RBF(GAMMA), num_outputs=num_outputs, **given | more)
+
+
+@functools.cache
+def learned(num_outputs=K, dtype=jnp.float32):
+    """A model of the outputs, or of the first of them."""
+    X, Y = points(), outputs(points())
+    targets = Y if num_outputs > 1 else Y[:, 0]
+    return bj.run(bj.sgd, made(num_outputs=num_outputs, dtype=dtype), X, targets)[0]
 
 
 def close(found, expected):
@@ -134,12 +142,13 @@ def test_levels_are_leaves_and_sweep():
     """New levels compile nothing; a grid of them is a sweep."""
     X, y = points(), outputs(points())[:, 0]
 
+    @jax.jit
     def start(middle):
         levels = jnp.stack([middle / 2, middle, (1 + middle) / 2])
         return made(loss=losses.quantile(levels), learning_rate=0.1)
 
-    middles = jnp.array([0.3, 0.5])
-    result = bj.sweep(bj.sgd, jax.vmap(start)(middles), X, y)
+    middles = np.array([0.3, 0.5], np.float32)
+    result = bj.sweep(bj.sgd, jax.jit(jax.vmap(start))(middles), X, y)
     for i, middle in enumerate(middles):
         alone, _ = bj.run(bj.sgd, start(middle), X, y)
         found = jax.tree.map(lambda leaf, i=i: leaf[i], result.states)
@@ -152,12 +161,11 @@ def test_levels_are_leaves_and_sweep():
 
 
 def refitted(targets, dtype=jnp.float64, **more):
-    X = points()
-    state, _ = bj.run(bj.sgd, made(dtype=dtype), X, outputs(X))
+    state = learned(dtype=dtype)
     support = bj.support(state)
     vectors = np.asarray(support.vectors)[np.asarray(support.mask)]
     given = {"penalty": 3.0, "tolerance": 1e-20} | more
-    return X, vectors, bj.refit(state, X, targets, **given)
+    return points(), vectors, bj.refit(state, points(), targets, **given)
 
 
 def test_a_refit_of_several_outputs_is_the_reference(double):
@@ -194,109 +202,86 @@ def test_a_refit_of_rounded_quantiles_is_the_reference(double):
         np.testing.assert_allclose(found, scores, rtol=1e-6, atol=1e-6)
 
 
-def pinball(y, found, level):
-    error = y - found
-    return np.sum(np.where(error > 0, level, level - 1) * error)
+KINKS = {
+    "quantiles": (losses.quantile(LEVELS), [(level, 1 - level, 0) for level in LEVELS]),
+    "absolute": (losses.absolute, [(1, 1, 0)]),
+    "insensitive": (losses.epsilon_insensitive(0.1), [(1, 1, 0.1)]),
+}
 
 
-def test_a_refit_of_quantiles_is_near_the_least_loss(double):
-    """Of the loss with its kink, by a solver that follows both sides of it."""
+@pytest.mark.parametrize("name", KINKS)
+def test_a_refit_of_kinks_is_near_the_least_loss(name, double):
+    """Of the loss that is not rounded: what its dual problem says is the least."""
+    loss, slopes = KINKS[name]
     y = outputs(points())[:, 0].astype(float)
-    X, vectors, state = refitted(y, loss=losses.quantile(LEVELS), tolerance=1e-5)
+    X, vectors, state = refitted(y, loss=loss, tolerance=1e-5)
     root = reference.whitening(reference.rows(KERNEL, vectors, vectors))
     F = reference.rows(KERNEL, X, vectors) @ root
-    found = np.asarray(bj.predict(state, X))
-    inverse = np.linalg.lstsq(F, found, rcond=None)[0]
-    width = F.shape[1]
-    for k, level in enumerate(LEVELS):
+    found = np.asarray(bj.predict(state, X)).T
+    for (up, down, width), scores in zip(slopes, found, strict=False):
 
-        def objective(parts, level=level):
-            # y = F w + up - down, with both parts at least 0.
-            w, up, down = np.split(parts, [width, width + N])
-            value = w @ w / 2 + 3.0 * np.sum(level * up + (1 - level) * down)
-            slopes = np.full(N, 3.0 * level), np.full(N, 3.0 * (1 - level))
-            return value, np.concatenate([w, *slopes])
+        def negative_dual(multipliers, width=width):
+            above, below = np.split(multipliers, 2)
+            w = F.T @ (above - below)
+            away = F @ w - y
+            value = w @ w / 2 - (above - below) @ y + width * np.sum(multipliers)
+            return value, np.concatenate([away, -away]) + width
 
-        start = inverse[:, k]
-        left = y - F @ start
-        first = np.concatenate([start, np.maximum(left, 0), np.maximum(-left, 0)])
-        equal = {
-            "type": "eq",
-            "fun": lambda parts: (
-                F @ parts[:width] + parts[width : width + N] - parts[width + N :] - y
-            ),
-            "jac": lambda _: np.hstack([F, np.eye(N), -np.eye(N)]),
-        }
-        bounds = [(None, None)] * width + [(0, None)] * (2 * N)
-        least = minimize(
-            objective,
-            first,
-            jac=True,
-            method="SLSQP",
-            bounds=bounds,
-            constraints=[equal],
-            options={"maxiter": 50},
-        )
-        ours = start @ start / 2 + 3.0 * pinball(y, found[:, k], level)
-        assert ours < 1.01 * least.fun
+        bounds = [(0, 3.0 * up)] * N + [(0, 3.0 * down)] * N
+        least = -minimize(negative_dual, np.zeros(2 * N), jac=True, bounds=bounds).fun
+        w = np.linalg.lstsq(F, scores, rcond=None)[0]
+        sides = np.maximum(y - scores - width, 0), np.maximum(scores - y - width, 0)
+        ours = w @ w / 2 + 3.0 * np.sum(up * sides[0] + down * sides[1])
+        assert 0.9999 < ours / least < (1.01 if name == "quantiles" else 1.005)
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e4])
-def test_intercepts_and_quantiles_of_raw_targets(unit):
+def test_intercepts_and_quantiles_of_raw_targets():
     """Targets far from 0, in units of their own, of a model that predicts them."""
     X = points(2000)
-    y = unit * (outputs(X)[:, 0] + 50)
-    learned = (y - y.mean()) / y.std()
-    state, _ = bj.run(bj.sgd, made(loss=losses.quantile(LEVELS)), X[:N], learned[:N])
-    model = bj.Labelled(state, intercept=y.mean())
-    found = bj.refit(model, X, y, loss=losses.quantile(LEVELS), penalty=10 * unit)
-    assert found.intercept.shape == (K,)
-    predicted = bj.predict(found, X)
-    np.testing.assert_allclose(np.mean(y[:, None] < predicted, 0), LEVELS, atol=0.02)
+    for unit in (1.0, 1e4):
+        y = unit * (outputs(X)[:, 0] + 50)
+        standard = (y - y.mean()) / y.std()
+        start = made(loss=losses.quantile(LEVELS))
+        state, _ = bj.run(bj.sgd, start, X[:N], standard[:N])
+        model = bj.Labelled(state, intercept=y.mean())
+        found = bj.refit(model, X, y, loss=losses.quantile(LEVELS), penalty=10 * unit)
+        assert found.intercept.shape == (K,)
+        below = np.mean(y[:, None] < bj.predict(found, X), axis=0)
+        np.testing.assert_allclose(below, LEVELS, atol=0.02)
 
 
-def test_a_penalty_is_chosen_by_the_losses_of_all_outputs():
+def test_penalties_and_moves_go_by_the_losses_of_all_outputs():
     X, Y = points(), outputs(points())
-    *_, chosen = refitted(
-        Y, jnp.float32, loss="squared", penalty=[1e-4, 3.0], tolerance=1e-5
+    best, chosen, moved = (
+        np.asarray(bj.predict(refitted(Y, jnp.float32, **given | more)[2], X))
+        for given in [{"loss": "squared", "tolerance": 1e-5}]
+        for more in ({}, {"penalty": [1e-4, 3.0]}, {"move_vectors": True})
     )
-    *_, best = refitted(Y, jnp.float32, loss="squared", tolerance=1e-5)
-    np.testing.assert_allclose(bj.predict(chosen, X), bj.predict(best, X), atol=1e-3)
+    np.testing.assert_allclose(chosen, best, atol=1e-3)
+    assert np.mean((moved - Y) ** 2) < np.mean((best - Y) ** 2)
 
 
-def test_moving_vectors_lower_the_loss_of_all_outputs():
+def squares(found, targets):
+    return np.mean((found - targets) ** 2)
+
+
+def pinballs(found, targets):
+    errors, levels = targets[:, None] - np.asarray(found), np.array(LEVELS)
+    return np.mean(np.maximum(levels * errors, (levels - 1) * errors))
+
+
+@pytest.mark.parametrize("cost", [squares, pinballs])
+def test_a_metric_goes_by_the_losses_of_all_outputs(cost, monkeypatch):
+    monkeypatch.setattr("budgetjax.refitting.metric.FEWEST_STEPS", 100)
     X, Y = points(), outputs(points())
-    found = [
-        refitted(Y, jnp.float32, loss="squared", move_vectors=moves, tolerance=1e-5)[2]
-        for moves in (False, True)
-    ]
-    errors = [np.mean((np.asarray(bj.predict(one, X)) - Y) ** 2) for one in found]
-    assert errors[1] < errors[0]
-
-
-@pytest.mark.parametrize("width", [0, 0.1])
-def test_other_kinks(width):
-    """Rounded, they come within 0.5 % of the objective of LIBLINEAR, unrounded."""
-    loss = losses.epsilon_insensitive(width) if width else losses.absolute
-    y = outputs(points())[:, 0]
-    X, vectors, state = refitted(y, jnp.float32, loss=loss, tolerance=1e-5)
-    vectors = vectors.astype(float)
-    eigenvalues, V = np.linalg.eigh(KERNEL(vectors[:, None], vectors))
-    features = KERNEL(X[:, None], vectors) @ V / np.sqrt(eigenvalues)
-    svr = LinearSVR(
-        epsilon=width, C=3.0, fit_intercept=False, max_iter=100_000, random_state=0
+    targets = Y if cost is squares else Y[:, 0]
+    loss = "squared" if cost is squares else losses.quantile(LEVELS)
+    given = {"dtype": jnp.float32, "loss": loss, "tolerance": 1e-5}
+    plain, mapped = (
+        bj.predict(refitted(targets, learn_metric=metric, **given)[2], X)
+        for metric in (False, True)
     )
-    weights = svr.fit(features, y).coef_
-    assert svr.n_iter_ < svr.max_iter
-
-    def objective(weights):
-        away = np.abs(features @ weights - y)
-        return weights @ weights / 2 + 3 * np.sum(np.maximum(away - width, 0))
-
-    mask = np.asarray(state.expansion.mask)[:-1]
-    coefficients = np.asarray(bj.support(state).coefficients)[mask, 0]
-    found = objective(np.sqrt(eigenvalues) * (V.T @ coefficients))
-    assert 0.999 < found / objective(weights) < 1.005
+    assert cost(mapped, targets) < cost(plain, targets)
 
 
 def test_targets_without_any_noise():
@@ -355,6 +340,7 @@ def test_a_stream_of_one_target_for_all_quantiles(tmp_path):
 # What is refused.
 
 X_, Y_ = points(8), outputs(points(8))
+NAN = np.where(Y_[5, 1] == Y_, np.nan, Y_)
 WRONG = {
     "outputs of classes": (
         lambda: made(num_classes=2),
@@ -384,7 +370,7 @@ WRONG = {
         r"y must be a scalar label, or targets of shape \(3,\), got shape \(2,\)",
     ),
     "NaN": (
-        lambda: bj.run(bj.sgd, made(), X_, np.where(Y_[5, 1] == Y_, np.nan, Y_)),
+        lambda: bj.run(bj.sgd, made(), X_, NAN),
         "y must be finite in float32, got .*nan.* in row 5",
     ),
     "targets of a stream": (
@@ -392,9 +378,7 @@ WRONG = {
         r"y must have shape \(n,\) or \(n, 3\).*got \(8, 2\)",
     ),
     "NaN in a stream": (
-        lambda: bj.fit_stream(
-            bj.sgd, made(), [(X_, np.where(Y_[5, 1] == Y_, np.nan, Y_))]
-        ),
+        lambda: bj.fit_stream(bj.sgd, made(), [(X_, NAN)]),
         "y must be finite.*in row 5",
     ),
     "an intercept of a stream": (
@@ -402,25 +386,15 @@ WRONG = {
         r"intercept must have shape \(3,\).*got \(2,\)",
     ),
     "kinks of what is read once": (
-        lambda: bj.refit(
-            bj.run(bj.sgd, made(num_outputs=1), points(), outputs(points())[:, 0])[0],
-            iter([(X_, Y_[:, 0])]),
-            loss=losses.absolute,
-        ),
+        lambda: bj.refit(learned(1), iter([(X_, Y_[:, 0])]), loss=losses.absolute),
         "batches that can be read again.*a loss with kinks",
     ),
     "levels of a refit": (
-        lambda: bj.refit(
-            bj.run(bj.sgd, made(), points(), outputs(points()))[0],
-            *(X_, Y_),
-            loss=losses.quantile([0.1, 0.9]),
-        ),
+        lambda: bj.refit(learned(), X_, Y_, loss=losses.quantile([0.1, 0.9])),
         r"loss must be one of .* with numbers of shape \(\) or \(3,\)",
     ),
     "labels of outputs": (
-        lambda: bj.refit(
-            bj.run(bj.sgd, made(), points(), outputs(points()))[0], X_, Y_
-        ),
+        lambda: bj.refit(learned(), X_, Y_),
         "loss must be 'squared', 'huber' or another.*got 'squared_hinge'",
     ),
 }

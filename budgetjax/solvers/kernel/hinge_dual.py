@@ -215,6 +215,7 @@ def _merged(
     return steps != 0, steps
 
 
+@jax.jit
 def least_bias(heights: Vector, y: Vector, weight: Vector | None) -> Scalar:
     """The bias that minimises `sum_i v_i max(0, heights_i - y_i bias)`; O(n log n).
 
