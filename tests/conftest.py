@@ -80,45 +80,41 @@ def quick_process(tmp_path_factory):
     }
 
 
-# Examples, each of which is a program of its own.
-EXAMPLES = {"test_examples.py", "test_more_examples.py"}
-# What scikit-learn checks of all estimators is told quickly of these.
-QUICK_ESTIMATORS = {"BudgetedKernelClassifier", "SMOClassifier"}
+# All that scikit-learn checks is quick for these; the others share most of the code.
+QUICK_ESTIMATORS = {"estimator-classifier", "estimator-smo"}
 
 
-def subjects(value):
-    """The algorithm and the strategy of a row of a table; None for another value."""
-    if not (hasattr(value, "algorithm") and hasattr(value, "arguments")):
-        return None
-    return {value.algorithm, type(value.arguments.get("maintenance"))}
-
-
-def is_slow(item, seen):
+def is_slow(item, quick_rows, seen):
     """Whether a test shows in more time what a quick one shows.
 
-    `seen` has what earlier cases of the same test had for algorithms, strategies and
-    types of numbers.
+    `quick_rows` are rows of the registry with every algorithm and strategy among them;
+    `seen` has algorithms, strategies and dtypes of earlier cases of the same test.
     """
-    if item.path.name in EXAMPLES or "quick_process" in item.fixturenames:
+    if item.path.name == "test_examples.py" or "quick_process" in item.fixturenames:
         return True
+    if item.originalname == "test_scikit_learns_checks":
+        return group(item.nodeid) not in QUICK_ESTIMATORS
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    if "page" in parameters and parameters["page"] != "README.md":
+    if parameters.get("page", "README.md") != "README.md" or parameters.get("x64"):
         return True
-    if {"check", "estimator"} <= set(parameters):
-        return type(parameters["estimator"]).__name__ not in QUICK_ESTIMATORS
-    repeats = bool(parameters.get("x64"))
-    for name, value in parameters.items():
-        shown = {str(value)} if name == "dtype" else subjects(value)
-        if shown is not None:
-            repeats |= shown <= seen
-            seen |= shown
+    row, case = parameters.get("row"), parameters.get("case")
+    if isinstance(row, type(quick_rows[0])) and row not in quick_rows:
+        return True
+    shows = {str(value) for name, value in parameters.items() if name == "dtype"}
+    if hasattr(case, "strategy"):
+        shows |= {case.algorithm, case.strategy}
+    repeats = bool(shows) and shows <= seen
+    seen |= shows
     return repeats
 
 
 def pytest_collection_modifyitems(items):
-    seen = collections.defaultdict(set)
+    # Not before: what pytest is to check is imported after it has been set up.
+    import registry
+
+    quick_rows, seen = registry.firsts(), collections.defaultdict(set)
     for item in items:
-        if is_slow(item, seen[item.path, item.originalname]):
+        if is_slow(item, quick_rows, seen[item.path, item.originalname]):
             item.add_marker(pytest.mark.slow)
 
 

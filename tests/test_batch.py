@@ -466,7 +466,6 @@ def test_draws_of_a_batch_are_visited_one_after_another(name, double):
     np.testing.assert_array_equal(path.num_visits, batch * (1 + np.arange(steps)))
 
 
-@pytest.mark.telling
 @pytest.mark.parametrize(
     ("fit_bias", "data", "penalty"),
     [

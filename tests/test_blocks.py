@@ -18,7 +18,6 @@ from registry import N
 import budgetjax as bj
 
 
-@pytest.mark.telling
 @registry.each
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), skipped=st.sampled_from([0.0, 0.3]))
@@ -43,7 +42,6 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
         jax.config.update("jax_enable_x64", False)
 
 
-@pytest.mark.telling
 @functools.partial(registry.each, rows=registry.FAMILIES)
 def test_blocks_equal_the_plain_scan_in_float32(row):
     X, y = row.stream()
@@ -51,7 +49,6 @@ def test_blocks_equal_the_plain_scan_in_float32(row):
     assert_same(bj.run(row.algorithm, row.roomy(), X, y), expected, FLOAT32)
 
 
-@pytest.mark.telling
 @functools.partial(
     registry.each,
     rows=registry.named("pegasos-merge", "arow-multiclass", "fourier-average"),

@@ -260,7 +260,6 @@ def test_a_model_of_every_format_is_the_same_and_predicts_as_in_python(at, end):
     assert output == accuracy(np.sum(y == labels))
 
 
-@pytest.mark.telling
 def test_the_report_of_train(at):
     output = good(
         "train train.csv --target kind --model new.st --test test.csv --budget 10"

@@ -48,13 +48,11 @@ OTHERS = registry.named(
 LEARNERS = tuple(row for row in registry.firsts() if row not in OTHERS)
 
 
-@pytest.mark.telling
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_support_vectors_in_the_loop(row):
     check_vectors(compiled_text(row))
 
 
-@pytest.mark.telling
 @functools.partial(registry.each, rows=registry.FAMILIES)
 def test_no_copy_of_the_support_vectors_in_the_plain_scan(row):
     check_vectors(compiled_text(row, block_size=1))
@@ -69,7 +67,6 @@ def check_vectors(text):
     assert len(everything) <= 2
 
 
-@pytest.mark.telling
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     text = compiled_text(row)
@@ -79,7 +76,6 @@ def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     assert copies_in_loops(text, kernel_rows) == []
 
 
-@pytest.mark.telling
 @pytest.mark.skipif(
     OLDER_FUSIONS, reason="JAX 0.10 copies some that are read before written"
 )

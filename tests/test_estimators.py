@@ -398,7 +398,6 @@ def test_epochs_and_orders():
     assert not np.array_equal(plain.support_vectors_, shuffled.support_vectors_)
 
 
-@pytest.mark.telling
 def test_attributes_are_the_model():
     X, y = stream("three")
     estimator = made("three").fit(X, y)

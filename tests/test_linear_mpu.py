@@ -114,7 +114,6 @@ def one_round(state, everyone, learner):
     return one_step("mpu", state, everyone), updated
 
 
-@pytest.mark.telling
 @pytest.mark.parametrize("name", together("mpu", *zip(CASES)))
 def test_rounds_are_those_of_the_reference(name, double):
     """Everything, then the two active sets, in the same orders, until nothing moves."""

@@ -47,7 +47,6 @@ LOSSES = ("hinge", "squared_hinge")
 one_pass = jax.jit(dcd.one_pass)
 
 
-@pytest.mark.telling
 @pytest.mark.parametrize(
     ("penalty", "loss", "form", "augment"),
     together(

@@ -23,7 +23,6 @@ def blocks(name):
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
 
 
-@pytest.mark.telling
 @pytest.mark.parametrize("page", PAGES)
 def test_python_blocks_run(page, capsys):
     """And print what stands below them, where a page says what."""

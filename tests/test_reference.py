@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from firsts import firsts
 from reference import (
     alma,
     arow,
@@ -382,15 +381,7 @@ def _cases():
 CASES = tuple(_cases())
 
 
-def named():
-    """The cases under their names; the first of each algorithm is telling."""
-    telling = {case.name for case in firsts(CASES, "algorithm")}
-    for case in CASES:
-        marks = pytest.mark.telling if case.name in telling else ()
-        yield pytest.param(case, id=case.name, marks=marks)
-
-
-@pytest.mark.parametrize("case", list(named()))
+@pytest.mark.parametrize("case", [pytest.param(one, id=one.name) for one in CASES])
 def test_equals_numpy(case, double):
     X, y = case.data()
     weight = weights() if case.weighted else None

@@ -183,7 +183,6 @@ def test_it_is_the_reference(loss, num_classes, x64):
         np.testing.assert_allclose(scores, rows @ expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.telling
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic", "squared"])
 def test_it_is_scikit_learns(loss):
     """Linear models on the same features, of float64."""

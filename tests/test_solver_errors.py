@@ -249,7 +249,7 @@ BAD_RUNS = [
     ("callback_every must be at least 1, got 0", {"callback_every": 0}),
     ("progress must be True or False, got 'yes'", {"progress": "yes"}),
     ("state must be of smo, got one of s", {"solver": bj.smo}),
-    ("a state has its penalty, got another with it", {"penalty": 2.0}),
+    ("penalty must not come with a state, got one", {"penalty": 2.0}),
     ("solver must be one such as budgetjax.smo, got str", {"solver": "sdca"}),
 ]
 

@@ -267,7 +267,6 @@ def test_predictions_are_of_raw_rows(row, monkeypatch):
             call(bad)
 
 
-@pytest.mark.telling
 @each
 def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
     X, y = row.stream(N)

@@ -188,7 +188,6 @@ def test_grid_bad_input(axes):
         bj.grid(gamma=[1.0, 2.0]).table(error=[0.1])
 
 
-@pytest.mark.telling
 def test_two_processes_share_a_sweep(tmp_path, quick_process):
     """Each has the results of all models, equal to those of one process alone."""
     with socket.socket() as free:

@@ -276,7 +276,6 @@ def test_merge_position_against_a_grid(dtype, double):
         assert 0 <= ours <= 0.5
 
 
-@pytest.mark.telling
 def test_a_merge_is_placed_to_a_rounding_whatever_the_compiler_makes_of_it(double):
     """Where signs agree and kappa is above e^-2, the slope at the root is steep."""
     random = np.random.default_rng(0)

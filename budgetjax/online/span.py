@@ -80,6 +80,7 @@ def of(kernel: Kernel, expansion: Expansion) -> Span:
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
 
 
+@jax.jit
 def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     """The kernel matrix with its ridge, and its lower Cholesky factor; O(B^3).
 
