@@ -16,6 +16,9 @@ TITLE = re.compile(
 # One reference begins where another has ended, with a sentence or an address.
 REFERENCES = re.compile(r"(?<=^References:\n)(?:(?: +.*)?\n|\Z)+", re.M)
 ENDED = re.compile(r"(\.|://\S+)\n(?= +[A-Z])")
+EXAMPLE = re.compile(r"^Example:\n((?: +.+(?:\n|\Z))+)", re.M)
+# What the examples call by a short name; the tests import these too.
+SHORT = {"bj": "budgetjax as bj", "jnp": "jax.numpy as jnp", "np": "numpy as np"}
 
 
 def as_markdown(text: str) -> str:
@@ -29,7 +32,14 @@ def as_markdown(text: str) -> str:
     text = SHARED.sub(r"\1 ", text)
     text = TITLE.sub(r"**\1**", text)
     text = REFERENCES.sub(lambda found: ENDED.sub(r"\1\n\n", found[0]), text)
-    return re.sub(r"^Example:$", "Examples:", text, flags=re.M)
+    return EXAMPLE.sub(_with_imports, text)
+
+
+def _with_imports(found: re.Match[str]) -> str:
+    """An example after the imports of its short names, so that it runs as it stands."""
+    needed = [SHORT[name] for name in SHORT if re.search(rf"\b{name}\.", found[1])]
+    line = f"  >>> import {', '.join(needed)}\n" if needed else ""
+    return f"Examples:\n{line}{found[1]}"
 
 
 class Docstrings(griffe.Extension):

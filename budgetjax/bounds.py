@@ -23,7 +23,6 @@ def perceptron(norm: float, loss: float) -> float:
       loss: the hinge loss of g, summed over the stream, at least 0.
 
     Example:
-      >>> import budgetjax as bj
       >>> bj.bounds.perceptron(norm=2.0, loss=3.0)
       10.0
 
@@ -54,7 +53,6 @@ def forgetron(norm: float, loss: float, *, budget: int) -> float:
         the norm is larger than the theorem allows.
 
     Example:
-      >>> import budgetjax as bj
       >>> bj.bounds.forgetron(norm=1.0, loss=3.0, budget=100)
       14.0
 
@@ -84,7 +82,6 @@ def forgetron_norm(budget: int) -> float:
       budget: B, at least 1; the theorem needs 83.
 
     Example:
-      >>> import budgetjax as bj
       >>> round(bj.bounds.forgetron_norm(100), 3)
       1.17
 

@@ -44,7 +44,6 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
         `decision_function`.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> X = np.random.default_rng(0).uniform(-1, 1, (400, 2)).astype(np.float32)
       >>> y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
       >>> state = bj.perceptron.init(
@@ -92,6 +91,12 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     Raises:
       ValueError: if the model is a regressor, shapes differ, or a label is not one of
         the model's.
+
+    Example:
+      >>> X, y = np.array([[1.0], [2.0], [-1.0], [0.5]]), np.array([1, 1, -1, -1])
+      >>> model = bj.calibrated(bj.LinearModel(np.array([1.0]), np.array(0.0)), X, y)
+      >>> bj.probabilities(model, X).shape
+      (4, 2)
 
     References:
       Platt (1999), "Probabilistic outputs for support vector machines and comparisons

@@ -78,8 +78,7 @@ def load(name: str, *, standardise: bool = True) -> Dataset:
       ValueError: if there is no such set, or its file lacks an array.
 
     Example:
-      >>> from budgetjax import datasets
-      >>> data = datasets.load("checkerboard")
+      >>> data = bj.datasets.load("checkerboard")
       >>> data.X_train.shape, data.y_train.shape, data.num_classes
       ((20000, 2), (20000,), 2)
     """
@@ -114,6 +113,10 @@ def checkerboard(
 
     Returns:
       X, float32 of shape `(n, 2)`, and y of shape `(n,)`; see `checkerboard_labels`.
+
+    Example:
+      >>> [part.shape for part in bj.datasets.checkerboard(100, seed=0)]
+      [(100, 2), (100,)]
     """
     X = np.random.default_rng(seed).uniform(0, 4, (num_rows, 2))
     scaled = (X - 2) / (4 / np.sqrt(12))
@@ -121,7 +124,12 @@ def checkerboard(
 
 
 def checkerboard_labels(X: Float[np.ndarray, "n 2"]) -> Int32[np.ndarray, " n"]:
-    """Labels of points on `[0, 4)^2`: -1 where `floor(x1) + floor(x2)` is even."""
+    """Labels of points on `[0, 4)^2`: -1 where `floor(x1) + floor(x2)` is even.
+
+    Example:
+      >>> bj.datasets.checkerboard_labels(np.array([[0.5, 0.5], [1.5, 0.5]])).tolist()
+      [-1, 1]
+    """
     odd = np.sum(np.floor(X), axis=1) % 2
     return np.where(odd == 1, 1, -1).astype(np.int32)
 
@@ -139,6 +147,10 @@ def waveform(
 
     Returns:
       X, float32 of shape `(n, 21)`, and y in 0, 1, 2, of shape `(n,)`.
+
+    Example:
+      >>> [part.shape for part in bj.datasets.waveform(100, seed=0)]
+      [(100, 21), (100,)]
     """
     generator = np.random.default_rng(seed)
     i = np.arange(1, 22)

@@ -178,7 +178,12 @@ def check_kernel(where: str, name: str, kernel: object) -> None:
 
 
 class Linear(Kernel):
-    """The linear kernel, `k(x, z) = x.z`."""
+    """The linear kernel, `k(x, z) = x.z`.
+
+    Example:
+      >>> float(bj.Linear()([1.0, 2.0], [3.0, 4.0]))
+      11.0
+    """
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return inner_products(*_pair(self, X, Z))
@@ -194,6 +199,10 @@ class Polynomial(Kernel):
       degree: an integer of at least 1.
       gamma: the factor of the inner product, positive.
       coef0: the constant; 0 is the homogeneous kernel.
+
+    Example:
+      >>> float(bj.Polynomial(degree=3)([1.0, 0.0], [1.0, 1.0]))
+      8.0
     """
 
     degree: Any
@@ -258,6 +267,10 @@ class RBF(Stationary):
         matrix product, which is several times faster but loses digits if the data lie
         far from the origin: at a mean of 1000 the error of the kernel in float32 is
         0.3. Centre the data, or set this.
+
+    Example:
+      >>> float(bj.RBF(gamma=0.5)([0.0, 1.0], [1.0, 1.0]))
+      0.6065...
     """
 
     gamma: Any
@@ -281,6 +294,10 @@ class Laplacian(Stationary):
 
     Args:
       gamma: positive.
+
+    Example:
+      >>> float(bj.Laplacian(gamma=0.5)([0.0, 0.0], [1.0, 1.0]))
+      0.3678...
     """
 
     gamma: Any
@@ -306,6 +323,10 @@ class Matern(Stationary):
       nu: 0.5, 1.5 or 2.5; the convention of scikit-learn. It is static.
       exact: as for `RBF`. In float32, the expansion treats points as equal if their
         distance is below a thousandth of their norm.
+
+    Example:
+      >>> float(bj.Matern(length_scale=1.0)([0.0, 1.0], [1.0, 1.0]))
+      0.4833...
     """
 
     length_scale: Any
@@ -343,6 +364,10 @@ class RationalQuadratic(Stationary):
       length_scale: l, positive.
       alpha: positive; small values have heavy tails, large ones give an `RBF`.
       exact: as for `RBF`.
+
+    Example:
+      >>> float(bj.RationalQuadratic(length_scale=1.0)([0.0, 1.0], [1.0, 1.0]))
+      0.6666...
     """
 
     length_scale: Any
@@ -367,6 +392,10 @@ class Sigmoid(Kernel):
     Args:
       gamma: the factor of the inner product, positive.
       coef0: the constant.
+
+    Example:
+      >>> float(bj.Sigmoid(gamma=0.5)([1.0, 0.0], [1.0, 1.0]))
+      0.4621...
     """
 
     gamma: Any
@@ -400,6 +429,11 @@ class Mapped(Kernel):
         it can be traced, swept and learned.
       mapped_vectors: whether Z holds mapped points already, `k(x W, z)`, as in a model
         from `budgetjax.compact`, which only predicts.
+
+    Example:
+      >>> kernel = bj.Mapped(bj.RBF(0.5), np.array([1.0, 0.0]))  # one feature of two
+      >>> float(kernel([0.0, 1.0], [1.0, 5.0]))
+      0.6065...
     """
 
     kernel: Kernel
@@ -450,6 +484,10 @@ class Normalized(Kernel):
 
     It is 0 where `k(x, x) = 0` (the zero vector under a linear kernel). The bounds of
     the Perceptron and the Forgetron need `k(x, x) <= 1`.
+
+    Example:
+      >>> float(bj.Normalized(bj.Linear())([2.0, 0.0], [3.0, 3.0]))
+      0.7071...
     """
 
     kernel: Kernel
@@ -502,13 +540,23 @@ class Combination(Kernel):
 
 
 class Sum(Combination):
-    """The sum of two kernels; write `left + right`."""
+    """The sum of two kernels; write `left + right`.
+
+    Example:
+      >>> float((bj.Linear() + bj.Polynomial(degree=3))([1.0, 0.0], [1.0, 1.0]))
+      9.0
+    """
 
     combine = staticmethod(operator.add)
 
 
 class Product(Combination):
-    """The product of two kernels; write `left * right`."""
+    """The product of two kernels; write `left * right`.
+
+    Example:
+      >>> float((bj.Linear() * bj.Linear())([1.0, 2.0], [3.0, 4.0]))
+      121.0
+    """
 
     combine = staticmethod(operator.mul)
 

@@ -26,6 +26,9 @@ from budgetjax import checks
 from budgetjax.checks import Name
 from budgetjax.shapes import Flag, Label, Scalar, Score, Target
 
+__all__ = ["absolute", "epsilon_insensitive", "gamma", "hinge", "huber", "logistic"]
+__all__ += ["margin", "of_labels", "of_logarithms", "poisson", "quantile", "smoothed"]
+
 # The meaning of scores, set by a loss or a model: labels by sign or argmax; labels with
 # probabilities by sigmoid or softmax; values; logarithms of values.
 LABELS, SOFTMAX, IDENTITY, EXP = map(Name, ("labels", "softmax", "identity", "exp"))
@@ -39,7 +42,6 @@ def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
     A model with such a loss is a classifier; with any other loss it is a regressor.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> @bj.losses.of_labels
       ... def squared_hinge(score, y):
       ...     return jnp.maximum(0, 1 - y * score) ** 2
@@ -54,7 +56,6 @@ def of_logarithms(loss: Callable[..., Array]) -> Callable[..., Array]:
     A model with such a loss is a regressor, and predicts `exp(f(x))`.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> @bj.losses.of_logarithms
       ... def poisson(score, y):
       ...     return jnp.exp(score) - y * score
@@ -76,6 +77,10 @@ def margin(score: Score, y: Target) -> Scalar:
 
     Returns:
       A scalar.
+
+    Example:
+      >>> float(bj.losses.margin(jnp.array([0.5, 2.0, 1.0]), jnp.array(1)))
+      1.0
     """
     if y.ndim:
         return jnp.min(y * score)
@@ -113,6 +118,10 @@ def hinge(score: Float[Array, "*columns"], y: Label) -> Scalar:
 
     Its gradient is `-direction` if the margin is below 1, so on ties only the lowest of
     the best rivals changes.
+
+    Example:
+      >>> float(bj.losses.hinge(0.25, 1))
+      0.75
     """
     score = jnp.atleast_1d(score)
     ahead = jnp.dot(jax.lax.stop_gradient(direction(score, y)), score)
@@ -120,7 +129,12 @@ def hinge(score: Float[Array, "*columns"], y: Label) -> Scalar:
 
 
 def logistic(score: Float[Array, "*columns"], y: Label) -> Scalar:
-    """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores."""
+    """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores.
+
+    Example:
+      >>> float(bj.losses.logistic(0.0, 1))
+      0.6931...
+    """
     if jnp.ndim(score) == 0:
         return jax.nn.softplus(-y * score)
     return jax.nn.logsumexp(score) - score[y]
@@ -164,7 +178,12 @@ def unwrap(loss: Any) -> Callable[..., Array]:
 def absolute(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
-    """`|f - y|`, whose minimum is the median."""
+    """`|f - y|`, whose minimum is the median.
+
+    Example:
+      >>> float(bj.losses.absolute(1.5, 2.0))
+      0.5
+    """
     return jnp.abs(score - y)
 
 
@@ -177,6 +196,10 @@ def huber(
     targets to it. A refit uses 1.35 robust deviations of the errors, as Huber (1981)
     and scikit-learn's `HuberRegressor` do. To set a bound yourself, in the unit of the
     targets: `jax.tree_util.Partial(optax.losses.huber_loss, delta=bound)`.
+
+    Example:
+      >>> float(bj.losses.huber(3.0, 0.0))
+      2.5
     """
     return optax.losses.huber_loss(score, y)
 
@@ -188,6 +211,10 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
       level: the quantile of y to learn, between 0 and 1; or several, shape
         `(num_outputs,)`, for a model with one output per level. It is a leaf, which can
         be swept.
+
+    Example:
+      >>> float(bj.losses.quantile(0.75)(1.0, 3.0))
+      1.5
     """
     if isinstance(level, list | tuple):
         given = np.asarray(level)
@@ -209,6 +236,10 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
     Args:
       epsilon: half the width of the tube in which errors cost nothing, at least 0. It
         is a leaf, which can be swept.
+
+    Example:
+      >>> float(bj.losses.epsilon_insensitive(0.5)(1.0, 2.0))
+      0.5
     """
     checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
     return Partial(_outside_tube, epsilon=epsilon)
@@ -227,6 +258,10 @@ def poisson(
 
     Its gradient grows exponentially with f: learn targets in units of their mean, with
     small steps.
+
+    Example:
+      >>> float(bj.losses.poisson(0.0, 2.0))
+      1.0
     """
     return jnp.exp(score) - y * score
 
@@ -235,7 +270,12 @@ def poisson(
 def gamma(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
-    """`f + y exp(-f)`, for positive targets whose deviation grows with their mean."""
+    """`f + y exp(-f)`, for positive targets whose deviation grows with their mean.
+
+    Example:
+      >>> float(bj.losses.gamma(0.0, 2.0))
+      2.0
+    """
     return score + y * jnp.exp(-score)
 
 
@@ -366,6 +406,10 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
       loss: one that `has_kinks`.
       width: the width over which a kink is smoothed, above 0, or shape
         `(num_outputs,)`.
+
+    Example:
+      >>> float(bj.losses.smoothed(bj.losses.absolute, 0.1)(2.0, 2.0))
+      0.1386...
 
     References:
       Zheng (2011), "Gradient descent algorithms for quantile regression with smooth

@@ -50,6 +50,11 @@ def decision_function(model: Any, X: Any) -> Any:
     Raises:
       ValueError: if the shape of `X` does not fit the model, or `X` is not finite;
         inside `jit` or `vmap` only shapes are checked.
+
+    Example:
+      >>> model = bj.LinearModel(np.array([1.0, -1.0]), np.array(0.5))
+      >>> bj.decision_function(model, np.array([[2.0, 1.0]])).tolist()
+      [1.5]
     """
     return scores_of("decision_function", model, X)
 
@@ -67,6 +72,12 @@ def predict(model: Any, X: Any) -> Any:
       classifier integers, shape `(n,)`: -1 or +1 (-1 for a score of 0), or the class
       with the largest score, the lowest on ties. A `Labelled` returns the labels of the
       data.
+
+    Example:
+      >>> X = jnp.array([[0.0], [3.0]])
+      >>> model = bj.KernelModel(bj.RBF(1.0), X, jnp.array([1.0, -1.0]), jnp.array(0.0))
+      >>> bj.predict(model, X).tolist()
+      [1, -1]
     """
     return decided(model, scores_of("predict", model, X))
 
@@ -227,7 +238,7 @@ def target_dtype(state: Any) -> np.dtype:
 
 
 def support(model: Any) -> Support:
-    """The support vectors, true coefficients and mask of a model.
+    """The support vectors, true coefficients and mask of a model; O(B (d + C)).
 
     It works on a single state and on states stacked by `jax.vmap`.
 
@@ -240,6 +251,12 @@ def support(model: Any) -> Support:
     Raises:
       ValueError: if the model has no support vectors because it is linear or its
         features are random (`budgetjax.fourier`).
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10)
+      >>> state = bj.perceptron.step(state, jnp.array([1.0, 2.0]), -1)
+      >>> bj.support(state).vectors[0].tolist()
+      [1.0, 2.0]
     """
     model = inner(model)
     if isinstance(model, Labelled):
@@ -307,7 +324,6 @@ def prune(
         vectors, or a training set is invalid or the model has more than two classes.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
       >>> svm = bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0))
       >>> small = bj.prune(svm, 2, X, y)
@@ -405,7 +421,6 @@ def compact(model: Any) -> Any:
       ValueError: if the model has no support vectors.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((20, 2), np.float32))
       >>> state = bj.perceptron.init(kernel, num_features=20, budget=5)
       >>> state = bj.perceptron.step(state, np.ones(20, np.float32), 1)

@@ -70,6 +70,11 @@ def progressive_error(
       Numbers of rows, at most 1,000 of them, from 20 on and denser at the beginning;
       and the error up to there: the rate of mistakes (ties count as mistakes), or the
       mean squared error.
+
+    Example:
+      >>> rows, errors = bj.plots.progressive_error([0.5] * 40, [1] * 30 + [-1] * 10)
+      >>> int(rows[-1]), float(errors[-1])
+      (40, 0.25)
     """
     scores, y = np.asarray(scores), np.asarray(y)
     n = len(scores)
@@ -112,9 +117,7 @@ def learning_curves(
       axes: of matplotlib; None makes a figure.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import checkerboard
-      >>> X, y = checkerboard(2000, seed=0)
+      >>> X, y = bj.datasets.checkerboard(2000, seed=0)
       >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=50)
       >>> _, scores = bj.run(bj.perceptron, state, X, y)
       >>> axes = bj.plots.learning_curves({"": bj.plots.progressive_error(scores, y)})
@@ -166,9 +169,7 @@ def decision_regions(
         because there is no X and the model has no support vectors and no scaling.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import checkerboard
-      >>> X, y = checkerboard(2000, seed=0)
+      >>> X, y = bj.datasets.checkerboard(2000, seed=0)
       >>> state = bj.perceptron.init(bj.RBF(8.0), num_features=2, budget=50)
       >>> state, _ = bj.run(bj.perceptron, state, X, y)
       >>> bj.plots.decision_regions(state).get_xlabel()
@@ -231,7 +232,6 @@ def sweep(
       axes: of matplotlib; None makes a figure.
 
     Example:
-      >>> import budgetjax as bj
       >>> grid = bj.grid(gamma=[0.1, 1.0], budget=[20, 50, 100])
       >>> table = grid.table(error=[0.3, 0.2, 0.15, 0.25, 0.1, 0.12])
       >>> bj.plots.sweep(table, "gamma", "budget", value="error").get_ylabel()
@@ -290,7 +290,6 @@ def accuracy_by_budget(
       axes: of matplotlib; None makes a figure.
 
     Example:
-      >>> import budgetjax as bj
       >>> axes = bj.plots.accuracy_by_budget(
       ...     {"Pegasos": ([20, 50, 100], [[0.71, 0.83, 0.88], [0.75, 0.84, 0.87]])},
       ...     reference={"SVM": 0.93})
@@ -329,6 +328,10 @@ def reliability_curve(
     Returns:
       Per bin the mean probability of the predicted class, and the accuracy as a
       fraction.
+
+    Example:
+      >>> bj.plots.reliability_curve([[1.0, 0.0], [0.5, 0.5]], [0, 1], [0, 1], bins=1)
+      (array([0.75]), array([0.5]))
     """
     chances, classes = np.asarray(probabilities), np.asarray(classes)
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
@@ -353,7 +356,6 @@ def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> A
       axes: of matplotlib; None makes a figure.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> chances = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.45, 0.55]])
       >>> curve = bj.plots.reliability_curve(chances, [0, 1, 1, 1], [0, 1], bins=2)
       >>> bj.plots.reliability({"model": curve}).get_xlabel()
@@ -386,9 +388,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
         pixel.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("digits")
+      >>> data = bj.datasets.load("digits")
       >>> state = bj.perceptron.init(
       ...     bj.RBF(0.05), num_features=64, num_classes=10, budget=50)
       >>> state, _ = bj.run(bj.perceptron, state, data.X_train, data.y_train)

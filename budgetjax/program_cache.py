@@ -41,7 +41,6 @@ def cache_compiled_programs(
       The folder, or None if it cannot be written.
 
     Example:
-      >>> import budgetjax as bj
       >>> _ = bj.cache_compiled_programs()  # doctest: +SKIP
     """
     import jax

@@ -34,7 +34,6 @@ class Scaling(NamedTuple):
       fills: whether the mean of a feature replaces a NaN.
 
     Example:
-      >>> import numpy as np
       >>> from budgetjax.scaling import Scaling
       >>> X = np.random.default_rng(0).normal(5, 2, (1000, 3))
       >>> scaling = Scaling.empty(3).updated(X[:700]).updated(X[700:])
@@ -240,7 +239,6 @@ def default_gamma(X: ArrayLike) -> float:
       ValueError: if X does not have two rows that differ, or is not finite.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """

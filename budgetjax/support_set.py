@@ -557,7 +557,7 @@ def into_ball(
 
 
 def averaged(state):
-    """The state with the average of its iterates as the model, for predictions.
+    """The state with the average of its iterates as the model, for predictions; O(B C).
 
     It is the average of the models after each round from `average` on (see
     `budgetjax.sgd.init`), mapped through all later maintenance: if a vector was
@@ -574,6 +574,13 @@ def averaged(state):
     Returns:
       A state for `decision_function`, `predict` and `support`. Before the first round
       of the average it is the last iterate.
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
+      ...     maintenance=bj.RemoveOldest(), average=True)
+      >>> state, _ = bj.run(bj.perceptron, state, [[0.0], [9.0]], [1, -1])
+      >>> bj.support(bj.averaged(state)).coefficients.tolist()
+      [[1.0], [-0.5]]
     """
     expansion = state.expansion
     average = expansion.average

@@ -16,7 +16,7 @@ SHOWN = {
     for page in REFERENCE
     for name in re.findall(r"^::: bj\.(\S+)$", page.read_text("utf-8"), re.MULTILINE)
 }
-MODULES = ("bounds", "datasets", "estimators", "plots", "river", "stream")
+MODULES = ("bounds", "datasets", "estimators", "losses", "plots", "river", "stream")
 
 
 def test_reference_has_every_public_name():

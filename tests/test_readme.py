@@ -5,9 +5,11 @@ import importlib
 import pathlib
 import re
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-import budgetjax
+import budgetjax as bj
 from budgetjax.online import ALGORITHMS
 from budgetjax.solvers import SOLVERS
 
@@ -90,7 +92,7 @@ def test_every_algorithm_has_a_row():
 
 def modules():
     """Those with examples."""
-    (folder,) = map(pathlib.Path, budgetjax.__path__)
+    (folder,) = map(pathlib.Path, bj.__path__)
     for path in sorted(folder.rglob("*.py")):
         if ">>> " in path.read_text():
             name = path.relative_to(folder.parent).with_suffix("")
@@ -99,6 +101,7 @@ def modules():
 
 @pytest.mark.parametrize("name", list(modules()))
 def test_examples_in_docstrings_run(name):
-    module = importlib.import_module(name)
-    done = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    """After the imports that the documentation shows above each."""
+    module, known = importlib.import_module(name), {"bj": bj, "jnp": jnp, "np": np}
+    done = doctest.testmod(module, optionflags=doctest.ELLIPSIS, extraglobs=known)
     assert done.attempted > done.failed == 0

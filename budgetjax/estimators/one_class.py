@@ -40,7 +40,6 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         n_features_in_, feature_names_in_: as `BudgetedKernelClassifier`.
 
     Example:
-      >>> import numpy as np
       >>> from budgetjax.estimators import BudgetedOneClass
       >>> X = np.random.default_rng(0).normal(size=(1000, 2))
       >>> model = BudgetedOneClass(budget=30, random_state=0).fit(X)

@@ -652,7 +652,6 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         the exponential of the result.
 
     Example:
-      >>> import numpy as np
       >>> from budgetjax.estimators import BudgetedKernelRegressor
       >>> X = np.linspace(-3, 3, 500)[:, None]
       >>> y = 1000 + np.sin(2 * X[:, 0])

@@ -80,7 +80,6 @@ def init(
         times the largest; 1 updates on mistakes only.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.alma.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
       >>> state = bj.alma.step(state, jnp.array([1.0, 2.0]), -1)
       >>> round(float(bj.support(state).coefficients[0, 0]), 4)

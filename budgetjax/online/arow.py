@@ -126,7 +126,6 @@ def init(
         `maintenance`.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.arow.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
       >>> state = bj.arow.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()

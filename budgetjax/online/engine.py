@@ -35,6 +35,9 @@ def run(
     New values never recompile; a new length of the stream does. To show progress, save
     checkpoints or stop early, call it on equal chunks of the stream.
 
+    Cost: O(B (d + C)) per example, plus the updates of the learner; see its `init`.
+    Memory: X, the scores, O(n C), and a second state.
+
     Args:
       algorithm: for example `budgetjax.pegasos`.
       state: a state of that algorithm; it stays valid.
@@ -60,6 +63,14 @@ def run(
         checked.
       OverflowError: if the model is unbudgeted and had no slot left for another
         example.
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
+      ...     maintenance=bj.RemoveOldest())
+      >>> X, y = [[0.0], [3.0], [6.0]], [1, -1, 1]
+      >>> state, scores = bj.run(bj.perceptron, state, X, y)
+      >>> int(state.num_mistakes), scores.shape
+      (3, (3,))
     """
     checks.check_algorithm("run", algorithm, state)
     X, y, weights = examples.stream("run", state, X, y, weight)

@@ -82,7 +82,6 @@ def init(
       num_classes: 2, labels -1 and +1.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> kernel = bj.Normalized(bj.Polynomial(degree=5))
       >>> state = bj.forgetron.init(kernel, num_features=2, budget=1)
       >>> state = bj.forgetron.step(state, jnp.array([1.0, 0.0]), 1)

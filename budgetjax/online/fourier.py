@@ -87,7 +87,6 @@ def init(
       A model that scores 0 everywhere. It has no support vectors.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.fourier.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
       >>> state = bj.fourier.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()

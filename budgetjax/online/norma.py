@@ -44,7 +44,6 @@ def init(
       regularization: lambda, at least 0.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.norma.init(
       ...     bj.RBF(gamma=1.0), num_features=2, budget=10, learning_rate=0.5,
       ...     regularization=0.01)

@@ -62,7 +62,6 @@ def init(
       A model that scores 0 everywhere. Its support vectors are the landmarks.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.nystrom.init(bj.RBF(gamma=1.0), num_features=2, budget=100)
       >>> state = bj.nystrom.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.predict(state, jnp.array([[1.0, 2.0]])).tolist()

@@ -83,7 +83,6 @@ def init(
       penalty: C, a positive number; "PA" does not use it.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.passive_aggressive.init(
       ...     bj.RBF(gamma=1.0), num_features=2, budget=10, penalty=0.5,
       ...     maintenance=bj.ProjectOntoNewcomer())

@@ -52,7 +52,6 @@ def init(
       project_to_ball: the optional last step of Pegasos.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.pegasos.init(
       ...     bj.RBF(gamma=1.0), num_features=2, budget=10, num_classes=3,
       ...     regularization=0.1)

@@ -76,7 +76,6 @@ def init(
       margin: beta, at least 0; 0 updates on mistakes only.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.perceptron.init(
       ...     bj.RBF(gamma=1.0), num_features=2, budget=10,
       ...     maintenance=bj.RemoveOldest())

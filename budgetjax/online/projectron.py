@@ -82,7 +82,6 @@ def init(
       margin_updates: also learn from correct predictions whose margin is below 1.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> state = bj.projectron.init(bj.RBF(gamma=1.0), num_features=1, budget=10)
       >>> state = bj.projectron.step(state, jnp.array([0.0]), 1)
       >>> state = bj.projectron.step(state, jnp.array([0.01]), -1)

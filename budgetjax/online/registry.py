@@ -23,7 +23,6 @@ def register(algorithm: Algorithm) -> None:
       ValueError: if it is not an `Algorithm`, or the name is taken.
 
     Example:
-      >>> import budgetjax as bj
       >>> import dataclasses
       >>> own = dataclasses.replace(bj.perceptron, name="my_perceptron")
       >>> bj.register(own)

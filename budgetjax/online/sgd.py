@@ -60,7 +60,7 @@ def init(
       regularization: lambda, at least 0.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp, optax
+      >>> import optax
       >>> state = bj.sgd.init(
       ...     bj.RBF(gamma=1.0), num_features=1, budget=10, num_classes=None,
       ...     loss=optax.losses.squared_error,

@@ -56,7 +56,8 @@ def sweep(
 ) -> Sweep:
     """Feeds one stream to many models, which learn independently.
 
-    Scores are not kept: the memory is that of the models and their blocks.
+    Cost: that of `budgetjax.run` times the number of models. Memory: X, and the models
+    and their blocks; scores are not kept.
 
     The models of a device run side by side, in lockstep from violation to violation. On
     a CPU, models that keep a matrix over pairs of support vectors run one after the
@@ -89,9 +90,7 @@ def sweep(
       OverflowError: as `budgetjax.run`.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import checkerboard
-      >>> X, y = checkerboard(2000, seed=0)
+      >>> X, y = bj.datasets.checkerboard(2000, seed=0)
       >>> grid = bj.grid(gamma=[1.0, 8.0], budget=[20, 50])
       >>> states = grid.init(lambda gamma, budget: bj.pegasos.init(
       ...     bj.RBF(gamma), num_features=2, budget=budget, capacity=50,
@@ -285,6 +284,10 @@ def grid(**axes: Any) -> Grid:
 
     Args:
       **axes: for example `gamma=[0.1, 1.0], budget=[50, 100]`; the last varies fastest.
+
+    Example:
+      >>> bj.grid(gamma=[0.1, 1.0], budget=[50, 100]).columns[1].tolist()
+      [50, 100, 50, 100]
     """
     if not axes:
         raise ValueError("grid: at least one axis is needed, got none")

@@ -59,7 +59,6 @@ def compress(
         classes, which votes between pairs of classes; or a number is out of range.
 
     Example:
-      >>> import budgetjax as bj
       >>> X, y = bj.datasets.checkerboard(300, seed=0)
       >>> model = bj.solve(bj.smo, X, y, kernel=bj.RBF(8.0), penalty=10.0).model
       >>> small = bj.compress(model, 60)

@@ -56,7 +56,6 @@ def one_class(
         columns or no support vectors, or batches can be read only once.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> X = np.random.default_rng(0).normal(size=(1000, 2)).astype(np.float32)
       >>> state = bj.sgd.init(
       ...     bj.RBF(gamma=0.5), num_features=2, budget=30, num_classes=None)

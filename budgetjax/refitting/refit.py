@@ -167,7 +167,6 @@ def refit(
       UserWarning: if 100 passes were not enough.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> random = np.random.default_rng(0)
       >>> X = random.uniform(-1, 1, (2000, 2)).astype(np.float32)
       >>> y = np.where(np.sin(5 * X[:, 0]) * X[:, 1] > 0, 1, -1)

@@ -64,7 +64,7 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
       ImportError: if onnx, or flatbuffers for StableHLO, is not installed.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp, numpy as np, pathlib, tempfile
+      >>> import pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.onnx"
       >>> state = bj.perceptron.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
       >>> state = bj.perceptron.step(state, jnp.array([1.0, 2.0]), 1)

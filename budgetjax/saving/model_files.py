@@ -56,7 +56,7 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
         left behind.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp, pathlib, tempfile
+      >>> import pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
       >>> state = bj.arow.init(bj.RBF(gamma=1.0), num_features=2, budget=10)
       >>> save(path, bj.arow.step(state, jnp.array([1.0, 2.0]), 1))
@@ -93,7 +93,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
         scikit-learn is not installed.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp, optax, pathlib, tempfile
+      >>> import optax, pathlib, tempfile
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
       >>> def empty():
       ...     return bj.sgd.init(

@@ -42,9 +42,7 @@ def held_out_stop(
       A function of a state and a `Record`. It serves one run only.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("checkerboard")
+      >>> data = bj.datasets.load("checkerboard")
       >>> train = data.X_train[:500], data.y_train[:500]
       >>> held = data.X_train[500:1000], data.y_train[500:1000]
       >>> found = bj.solve(

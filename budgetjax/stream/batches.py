@@ -41,10 +41,8 @@ class Batches:
       read_targets: a function that reads only y, if that is faster than `read`.
 
     Example:
-      >>> import numpy as np
-      >>> from budgetjax.stream import Batches
       >>> X, y = np.zeros((3, 2), np.float32), np.array([0, 1, 1])
-      >>> batches = Batches("zeros", 2, lambda: iter([(X, y)]))
+      >>> batches = bj.stream.Batches("zeros", 2, lambda: iter([(X, y)]))
       >>> [batch[0].shape for batch in batches]
       [(3, 2)]
     """
@@ -88,9 +86,7 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
         10,000 of them, too many for labels.
 
     Example:
-      >>> import numpy as np
-      >>> from budgetjax import stream
-      >>> stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
+      >>> bj.stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
       array(['no', 'yes'], dtype='<U3')
     """
     where = name_of(batches)

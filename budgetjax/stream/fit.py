@@ -56,6 +56,9 @@ def fit_stream(
     already learned and drops them. When a run fails, or Ctrl-C interrupts it, the model
     after its last complete batch is written first.
 
+    Cost: that of `run`; `standardise` adds O(B d) per batch, or O(B^2 (d + B)) if the
+    learner has a kernel matrix. Memory: the model, a few batches and the reservoir.
+
     Args:
       algorithm: an online algorithm, for example `budgetjax.arow`.
       state: a state of that algorithm; or a `StreamModel` to continue, with its
@@ -112,9 +115,7 @@ def fit_stream(
         quartile, or the mean is 100 total standard deviations from 0.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import checkerboard
-      >>> X, y = checkerboard(2000, seed=0)
+      >>> X, y = bj.datasets.checkerboard(2000, seed=0)
       >>> batches = [(X[i:i + 300], y[i:i + 300]) for i in range(0, 2000, 300)]
       >>> state = bj.arow.init(bj.RBF(gamma=4.0), num_features=2, budget=30)
       >>> model = bj.fit_stream(bj.arow, state, batches)

@@ -26,7 +26,6 @@ class Measured(Maintenance):
     Wrapping changes nothing about learning and costs nothing when unused.
 
     Example:
-      >>> import budgetjax as bj
       >>> X, y = bj.datasets.checkerboard(500, seed=0)
       >>> merge = bj.Measured(bj.Merge())
       >>> state = bj.pegasos.init(

@@ -52,6 +52,10 @@ class Merge(Maintenance):
     Args:
       same_sign: with one column of coefficients, merge vectors of the same sign only.
         It has no effect in the multi-class case.
+
+    Example:
+      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.Merge(same_sign=False))
     """
 
     same_sign: bool = static(default=True)
@@ -99,6 +103,10 @@ class MultiMerge(Maintenance):
     Args:
       count: the number of vectors that become one, at least 2.
       same_sign: as for `Merge`.
+
+    Example:
+      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.MultiMerge(count=4))
     """
 
     count: int = static(default=3)
@@ -167,6 +175,10 @@ class MergeBestPair(Maintenance):
 
     Attributes:
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
+
+    Example:
+      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.MergeBestPair())
     """
 
     gram: Any = ()

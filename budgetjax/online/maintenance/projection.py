@@ -38,6 +38,10 @@ class Project(Maintenance):
     Args:
       best: remove the vector with the smallest projection loss, not the smallest norm.
       span: the span of the support vectors; set by `init`.
+
+    Example:
+      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.Project(best=True))
     """
 
     best: bool = static(default=False)
@@ -123,6 +127,10 @@ class DelayedProject(Maintenance):
     Args:
       share: the fraction of the budget that leaves at once, above 0 and below 1. At
         least one vector leaves, and at least one of two or more stays.
+
+    Example:
+      >>> state = bj.pegasos.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.DelayedProject(share=0.25))
     """
 
     share: float = static(default=1 / 8)
@@ -187,6 +195,10 @@ class ProjectOntoNewcomer(Maintenance):
 
     Reference: Wang and Vucetic (2010), "Online passive-aggressive algorithms on a
     budget", section 4.1. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
+
+    Example:
+      >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.ProjectOntoNewcomer())
     """
 
     def admit(self, kernel, expansion, newcomer):
@@ -220,6 +232,10 @@ class ProjectOntoNearest(Maintenance):
 
     Attributes:
       gram: `k(x_i, x_j)`, shape `(rows, rows)`; set by `init`.
+
+    Example:
+      >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.ProjectOntoNearest())
     """
 
     gram: Any = ()

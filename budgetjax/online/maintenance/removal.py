@@ -15,14 +15,13 @@ from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
 class Unbudgeted(Maintenance):
-    """No maintenance: a full model refuses newcomers, and counts them.
+    """No maintenance: a full model refuses newcomers, and counts them. O(B).
 
     With a budget as large as the stream, this is the learner without a budget. Its time
     grows with the square of the rows, since the whole capacity scores every example.
     `bj.run` raises an `OverflowError` if examples were refused; `step` only counts.
 
     Example:
-      >>> import budgetjax as bj
       >>> X, y = bj.datasets.checkerboard(500, seed=0)
       >>> state = bj.pegasos.init(
       ...     bj.RBF(8.0), num_features=2, budget=500, maintenance=bj.Unbudgeted())
@@ -46,7 +45,12 @@ class Unbudgeted(Maintenance):
 
 
 class RemoveOldest(Maintenance):
-    """The oldest support vector leaves. O(B)."""
+    """The oldest support vector leaves. O(B).
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.RemoveOldest())
+    """
 
     def admit(self, kernel, expansion, newcomer):
         victim = support_set.oldest(expansion)
@@ -63,6 +67,10 @@ class RemoveRandom(Maintenance):
 
     Attributes:
       seed: set by `init(..., seed=)`.
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.RemoveRandom(), seed=1)
     """
 
     seed: Integer[Array, ""] | int = 0
@@ -81,6 +89,10 @@ class RemoveSmallest(Maintenance):
 
     The newcomer is a candidate too. Under Pegasos and a Gaussian kernel all norms are
     equal, and this is `RemoveOldest`.
+
+    Example:
+      >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.RemoveSmallest())
     """
 
     def admit(self, kernel, expansion, newcomer):
@@ -119,6 +131,10 @@ class RemoveLargestMargin(Maintenance):
         all up to the budget.
       responses: `sum_i u_i k(x_i, x_j)`, unscaled, shape `(rows, columns)`; set by
         `init`.
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.RemoveLargestMargin(above=2.0))
     """
 
     above: Any = None
@@ -197,6 +213,10 @@ class RemoveFewestErrors(Maintenance):
     Args:
       size: Q, the number of examples on which errors are counted.
       cache: the examples; set by `init`.
+
+    Example:
+      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=2, budget=10,
+      ...     maintenance=bj.RemoveFewestErrors(size=50))
     """
 
     size: int = static(default=100)

@@ -24,7 +24,6 @@ class Maintenance(Parameters):
     slot, whose terms are a linear map of the old ones.
 
     Example:
-      >>> import budgetjax as bj, jax.numpy as jnp
       >>> class RemoveFarthest(bj.Maintenance):  # the least similar one leaves
       ...     def admit(self, kernel, expansion, newcomer):
       ...         similar = jnp.where(expansion.mask, newcomer.kernel_row, jnp.inf)

@@ -128,7 +128,7 @@ def init(
       sweep them; the norm is part of the tree's structure.
 
     Example:
-      >>> import budgetjax as bj, jax, jax.numpy as jnp, numpy as np
+      >>> import jax
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
       >>> found = bj.solve(
       ...     bj.budget_svm, X, y, kernel=bj.Linear(), budget=2, penalty=10.0

@@ -154,7 +154,6 @@ class Euclidean(NamedTuple):
       weight: m, above 0, shape `(n,)` or `()`.
 
     Example:
-      >>> import budgetjax as bj, numpy as np
       >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
       >>> norm = bj.norms.Euclidean(np.array([1.0, 1.0, 0.1]))
       >>> found = bj.solve(bj.budget_svm, X, y, kernel=bj.Linear(), norm=norm)

@@ -116,13 +116,10 @@ def init(
         highest level after T updates (Lemma 3.2).
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("checkerboard")
+      >>> data = bj.datasets.load("checkerboard")
       >>> X, y = data.X_train[:1000], data.y_train[:1000]
       >>> found = bj.solve(
-      ...     bj.sbp, X, y, kernel=bj.RBF(8.0), slack=0.01, max_steps=100
-      ... )
+      ...     bj.sbp, X, y, kernel=bj.RBF(8.0), slack=0.01, max_steps=100)
       >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)
       True
 
@@ -413,9 +410,7 @@ def slack_of(
       ValueError: if shapes differ, the labels are not -1 and +1, or the model is zero.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("checkerboard")
+      >>> data = bj.datasets.load("checkerboard")
       >>> X, y = data.X_train[:500], data.y_train[:500]
       >>> svm = bj.solve(bj.smo, X[:200], y[:200], kernel=bj.RBF(4.0), penalty=2.0)
       >>> slack = bj.slack_of(svm, X[:200], y[:200])

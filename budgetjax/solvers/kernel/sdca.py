@@ -17,9 +17,7 @@ Args:
     `init`; see `budgetjax.Solver`.
 
 Example:
-  >>> import budgetjax as bj
-  >>> from budgetjax.datasets import load
-  >>> data = load("checkerboard")
+  >>> data = bj.datasets.load("checkerboard")
   >>> X, y = data.X_train[:1000], data.y_train[:1000]
   >>> found = bj.solve(bj.sdca, X, y, kernel=bj.RBF(8.0), penalty=1.0)
   >>> bool((found.model.predict(data.X_test) == data.y_test).mean() > 0.9)

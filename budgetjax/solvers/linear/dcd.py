@@ -93,9 +93,7 @@ def init(
       loss: "hinge", `p = 1`, or "squared_hinge", `p = 2`.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("digits")
+      >>> data = bj.datasets.load("digits")
       >>> odd = data.y_train % 2 * 2 - 1
       >>> found = bj.solve(bj.dcd, data.X_train, odd, loss="squared_hinge")
       >>> found.converged, bool(found.history.gap[-1] <= 1e-3)

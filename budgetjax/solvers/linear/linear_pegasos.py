@@ -75,9 +75,7 @@ def init(
       batch_size: k.
 
     Example:
-      >>> import budgetjax as bj
-      >>> from budgetjax.datasets import load
-      >>> data = load("digits")
+      >>> data = bj.datasets.load("digits")
       >>> odd, odd_test = (y % 2 * 2 - 1 for y in (data.y_train, data.y_test))
       >>> found = bj.solve(bj.linear_pegasos, data.X_train, odd, tolerance=0.5)
       >>> bool((found.model.predict(data.X_test) == odd_test).mean() > 0.85)

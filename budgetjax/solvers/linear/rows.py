@@ -217,7 +217,6 @@ def sparse_rows(X: Any) -> SparseRows:
       ValueError: if `X` is not such a matrix, or a value is not finite.
 
     Example:
-      >>> import budgetjax as bj
       >>> import scipy.sparse
       >>> rows = bj.sparse_rows(scipy.sparse.eye_array(3, format="csr"))
       >>> rows.values.tolist(), rows.starts.tolist()

@@ -90,11 +90,10 @@ def csv(
 
     Example:
       >>> import pathlib, tempfile
-      >>> from budgetjax import stream
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     path = pathlib.Path(folder) / "train.csv"
       ...     _ = path.write_text("size,weight,kind\n1,0.5,cat\n7,20,dog\n")
-      ...     for X, y in stream.csv(path, target="kind"):
+      ...     for X, y in bj.stream.csv(path, target="kind"):
       ...         print(X.tolist(), y.tolist())
       [[1.0, 0.5], [7.0, 20.0]] ['cat', 'dog']
     """

@@ -44,13 +44,11 @@ def npy(
 
     Example:
       >>> import pathlib, tempfile
-      >>> import numpy as np
-      >>> from budgetjax import stream
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     X, y = pathlib.Path(folder) / "X.npy", pathlib.Path(folder) / "y.npy"
       ...     np.save(X, np.eye(3))
       ...     np.save(y, np.array([1, 0, 1]))
-      ...     [(X.shape, y.tolist()) for X, y in stream.npy(X, y, batch_rows=2)]
+      ...     [(X.shape, y.tolist()) for X, y in bj.stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
     X = _mapped(path, "X")
@@ -173,7 +171,7 @@ def read(
     target: Any = None,
     **arguments: Any,
 ) -> Batches:
-    """Batches of a file in any supported format, chosen by its extension.
+    r"""Batches of a file in any supported format, chosen by its extension.
 
     The extensions are `.csv`, `.tsv` (with tabs), `.parquet`, `.arrow`, `.feather` and
     `.npy`; a file with any other is read as LIBSVM text. Text files may also end in
@@ -195,6 +193,14 @@ def read(
 
     Raises:
       ValueError: if the format has no such argument, and as the reader.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = pathlib.Path(folder) / "train.csv"
+      ...     _ = path.write_text("size,weight,kind\n1,0.5,cat\n")
+      ...     bj.stream.read(path, target="kind").feature_names
+      ('size', 'weight')
     """
     found = format_of(path, format)
     given = {"target": target} | arguments

@@ -70,11 +70,10 @@ def libsvm(
 
     Example:
       >>> import pathlib, tempfile
-      >>> from budgetjax import stream
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     path = pathlib.Path(folder) / "train.libsvm"
       ...     _ = path.write_text("+1 1:0.5 3:2\n-1 2:1\n")
-      ...     for X, y in stream.libsvm(path):
+      ...     for X, y in bj.stream.libsvm(path):
       ...         print(X.tolist(), y.tolist())
       [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]] [1, -1]
     """

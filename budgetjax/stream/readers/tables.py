@@ -39,8 +39,7 @@ def parquet(
     Args:
       path: a file, a list of files, or a folder, whose files `*.parquet` are read in
         the order of their names.
-      target: as for `csv`, like features, weight, allow_missing and
-        batch_rows.
+      target: as for `csv`, like features, weight, allow_missing and batch_rows.
       dtype: the dtype of X and the weights, float32 or float64. None is float32 if that
         holds all numbers of the file's types, otherwise float64.
 
@@ -51,6 +50,14 @@ def parquet(
       ValueError: if the file is not Parquet or damaged, or a column is missing; and
         during reading, if there are no rows, a value is missing, text is found instead
         of a number, or a value is out of the range of `dtype`.
+
+    Example:
+      >>> import pathlib, pyarrow.parquet, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = pathlib.Path(folder) / "train.parquet"
+      ...     pyarrow.parquet.write_table(pyarrow.table({"size": [1.0, 2.0]}), path)
+      ...     [X.tolist() for (X,) in bj.stream.parquet(path, target=None)]
+      [[[1.0], [2.0]]]
     """
     checks.needs("parquet", "pyarrow")
 
@@ -92,8 +99,7 @@ def arrow(
       source: the path of an IPC file or stream (`.arrow`, `.feather`), or several as
         for `parquet`; or a `pyarrow.Table` or any other object with
         `__arrow_c_stream__`, such as the data frames of polars and pandas.
-      target: as for `csv`, like features, weight, allow_missing and
-        batch_rows.
+      target: as for `csv`, like features, weight, allow_missing and batch_rows.
       dtype: as for `parquet`.
 
     Returns:
@@ -101,9 +107,8 @@ def arrow(
 
     Example:
       >>> import pyarrow
-      >>> from budgetjax import stream
       >>> table = pyarrow.table({"size": [1.0, 2.0], "kind": ["small", "large"]})
-      >>> for X, y in stream.arrow(table, target="kind"):
+      >>> for X, y in bj.stream.arrow(table, target="kind"):
       ...     print(X.tolist(), y.tolist())
       [[1.0], [2.0]] ['small', 'large']
     """
