@@ -181,7 +181,7 @@ class Linear(Kernel):
     """The linear kernel, `k(x, z) = x.z`.
 
     Example:
-      >>> float(bj.Linear()([1.0, 2.0], [3.0, 4.0]))
+      >>> float(bj.Linear()(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
       11.0
     """
 
@@ -201,7 +201,7 @@ class Polynomial(Kernel):
       coef0: the constant; 0 is the homogeneous kernel.
 
     Example:
-      >>> float(bj.Polynomial(degree=3)([1.0, 0.0], [1.0, 1.0]))
+      >>> float(bj.Polynomial(degree=3)(np.ones(1), np.ones(1)))
       8.0
     """
 
@@ -269,8 +269,8 @@ class RBF(Stationary):
         0.3. Centre the data, or set this.
 
     Example:
-      >>> float(bj.RBF(gamma=0.5)([0.0, 1.0], [1.0, 1.0]))
-      0.6065...
+      >>> float(bj.RBF(gamma=0.5)(np.zeros(2), np.ones(2)))
+      0.3678...
     """
 
     gamma: Any
@@ -296,7 +296,7 @@ class Laplacian(Stationary):
       gamma: positive.
 
     Example:
-      >>> float(bj.Laplacian(gamma=0.5)([0.0, 0.0], [1.0, 1.0]))
+      >>> float(bj.Laplacian(gamma=0.5)(np.zeros(2), np.ones(2)))
       0.3678...
     """
 
@@ -325,7 +325,7 @@ class Matern(Stationary):
         distance is below a thousandth of their norm.
 
     Example:
-      >>> float(bj.Matern(length_scale=1.0)([0.0, 1.0], [1.0, 1.0]))
+      >>> float(bj.Matern(length_scale=1.0)(np.zeros(1), np.ones(1)))
       0.4833...
     """
 
@@ -366,7 +366,7 @@ class RationalQuadratic(Stationary):
       exact: as for `RBF`.
 
     Example:
-      >>> float(bj.RationalQuadratic(length_scale=1.0)([0.0, 1.0], [1.0, 1.0]))
+      >>> float(bj.RationalQuadratic(length_scale=1.0)(np.zeros(1), np.ones(1)))
       0.6666...
     """
 
@@ -394,7 +394,7 @@ class Sigmoid(Kernel):
       coef0: the constant.
 
     Example:
-      >>> float(bj.Sigmoid(gamma=0.5)([1.0, 0.0], [1.0, 1.0]))
+      >>> float(bj.Sigmoid(gamma=0.5)(np.ones(1), np.ones(1)))
       0.4621...
     """
 
@@ -432,7 +432,7 @@ class Mapped(Kernel):
 
     Example:
       >>> kernel = bj.Mapped(bj.RBF(0.5), np.array([1.0, 0.0]))  # one feature of two
-      >>> float(kernel([0.0, 1.0], [1.0, 5.0]))
+      >>> float(kernel(np.zeros(2), np.array([1.0, 5.0])))
       0.6065...
     """
 
@@ -486,7 +486,7 @@ class Normalized(Kernel):
     the Perceptron and the Forgetron need `k(x, x) <= 1`.
 
     Example:
-      >>> float(bj.Normalized(bj.Linear())([2.0, 0.0], [3.0, 3.0]))
+      >>> float(bj.Normalized(bj.Linear())(np.array([2.0, 0.0]), np.ones(2)))
       0.7071...
     """
 
@@ -543,7 +543,7 @@ class Sum(Combination):
     """The sum of two kernels; write `left + right`.
 
     Example:
-      >>> float((bj.Linear() + bj.Polynomial(degree=3))([1.0, 0.0], [1.0, 1.0]))
+      >>> float((bj.Linear() + bj.Polynomial(degree=3))(np.ones(1), np.ones(1)))
       9.0
     """
 
@@ -554,8 +554,8 @@ class Product(Combination):
     """The product of two kernels; write `left * right`.
 
     Example:
-      >>> float((bj.Linear() * bj.Linear())([1.0, 2.0], [3.0, 4.0]))
-      121.0
+      >>> float((bj.Linear() * bj.Linear())(np.ones(2), np.array([3.0, 4.0])))
+      49.0
     """
 
     combine = staticmethod(operator.mul)

@@ -120,7 +120,7 @@ def hinge(score: Float[Array, "*columns"], y: Label) -> Scalar:
     the best rivals changes.
 
     Example:
-      >>> float(bj.losses.hinge(0.25, 1))
+      >>> float(bj.losses.hinge(jnp.array(0.25), jnp.array(1)))
       0.75
     """
     score = jnp.atleast_1d(score)
@@ -132,7 +132,7 @@ def logistic(score: Float[Array, "*columns"], y: Label) -> Scalar:
     """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores.
 
     Example:
-      >>> float(bj.losses.logistic(0.0, 1))
+      >>> float(bj.losses.logistic(jnp.array(0.0), jnp.array(1)))
       0.6931...
     """
     if jnp.ndim(score) == 0:
@@ -181,7 +181,7 @@ def absolute(
     """`|f - y|`, whose minimum is the median.
 
     Example:
-      >>> float(bj.losses.absolute(1.5, 2.0))
+      >>> float(bj.losses.absolute(jnp.array(1.5), jnp.array(2.0)))
       0.5
     """
     return jnp.abs(score - y)
@@ -198,7 +198,7 @@ def huber(
     targets: `jax.tree_util.Partial(optax.losses.huber_loss, delta=bound)`.
 
     Example:
-      >>> float(bj.losses.huber(3.0, 0.0))
+      >>> float(bj.losses.huber(jnp.array(3.0), jnp.array(0.0)))
       2.5
     """
     return optax.losses.huber_loss(score, y)
@@ -213,7 +213,7 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
         be swept.
 
     Example:
-      >>> float(bj.losses.quantile(0.75)(1.0, 3.0))
+      >>> float(bj.losses.quantile(0.75)(jnp.array(1.0), jnp.array(3.0)))
       1.5
     """
     if isinstance(level, list | tuple):
@@ -238,7 +238,7 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
         is a leaf, which can be swept.
 
     Example:
-      >>> float(bj.losses.epsilon_insensitive(0.5)(1.0, 2.0))
+      >>> float(bj.losses.epsilon_insensitive(0.5)(jnp.array(1.0), jnp.array(2.0)))
       0.5
     """
     checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
@@ -260,7 +260,7 @@ def poisson(
     small steps.
 
     Example:
-      >>> float(bj.losses.poisson(0.0, 2.0))
+      >>> float(bj.losses.poisson(jnp.array(0.0), jnp.array(2.0)))
       1.0
     """
     return jnp.exp(score) - y * score
@@ -273,7 +273,7 @@ def gamma(
     """`f + y exp(-f)`, for positive targets whose deviation grows with their mean.
 
     Example:
-      >>> float(bj.losses.gamma(0.0, 2.0))
+      >>> float(bj.losses.gamma(jnp.array(0.0), jnp.array(2.0)))
       2.0
     """
     return score + y * jnp.exp(-score)
@@ -408,7 +408,7 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
         `(num_outputs,)`.
 
     Example:
-      >>> float(bj.losses.smoothed(bj.losses.absolute, 0.1)(2.0, 2.0))
+      >>> float(bj.losses.smoothed(bj.losses.absolute, 0.1)(*jnp.zeros(2)))
       0.1386...
 
     References:

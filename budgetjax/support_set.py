@@ -578,7 +578,8 @@ def averaged(state):
     Example:
       >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
       ...     maintenance=bj.RemoveOldest(), average=True)
-      >>> state, _ = bj.run(bj.perceptron, state, [[0.0], [9.0]], [1, -1])
+      >>> X, y = np.array([[0.0], [9.0]]), np.array([1, -1])
+      >>> state, _ = bj.run(bj.perceptron, state, X, y)
       >>> bj.support(bj.averaged(state)).coefficients.tolist()
       [[1.0], [-0.5]]
     """

@@ -67,7 +67,7 @@ def run(
     Example:
       >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
       ...     maintenance=bj.RemoveOldest())
-      >>> X, y = [[0.0], [3.0], [6.0]], [1, -1, 1]
+      >>> X, y = np.array([[0.0], [3.0], [6.0]]), np.array([1, -1, 1])
       >>> state, scores = bj.run(bj.perceptron, state, X, y)
       >>> int(state.num_mistakes), scores.shape
       (3, (3,))
