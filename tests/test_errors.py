@@ -78,20 +78,12 @@ def check(call, says):
         at += message[at:].index(words) + len(words)
 
 
-def shown(value):
-    """A value in the name of a test, which is the same in every process."""
-    return (
-        value
-        if isinstance(value, str)
-        else re.sub("[(<].*", "", repr(value), flags=re.S)
-    )
-
-
 def called(value):
     """What names a case after a value: the same in every process."""
     if isinstance(value, jax.tree_util.Partial):
         return f"{called(value.func)}{value.args}"
-    return getattr(value, "__name__", None) or repr(value)
+    # A repr may hold an address.
+    return getattr(value, "__name__", None) or re.sub("[(<].*", "", repr(value))
 
 
 def equal(one, other):
@@ -126,7 +118,9 @@ CHECKS = [
 @pytest.mark.parametrize(
     ("function", "value", "expected"),
     [
-        pytest.param(function, value, expected, id=f"{called(function)}-{shown(value)}")
+        pytest.param(
+            function, value, expected, id=f"{called(function)}-{called(value)}"
+        )
         for function, values, expected in CHECKS
         for value in values
     ],
@@ -234,7 +228,7 @@ ARGUMENTS = [
     ("name", "argument", "value", "says"),
     [
         pytest.param(
-            name, argument, value, says, id=f"{name}-{argument}-{shown(value)}"
+            name, argument, value, says, id=f"{name}-{argument}-{called(value)}"
         )
         for names, argument, values, says in ARGUMENTS
         for name in names.split()
