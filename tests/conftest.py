@@ -80,41 +80,58 @@ def quick_process(tmp_path_factory):
     }
 
 
-# All that scikit-learn checks is quick for these; the others share most of the code.
-QUICK_ESTIMATORS = {"estimator-classifier", "estimator-smo"}
+# Pages and docstrings that are executed, and what others check of all their estimators.
+GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
+WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
+QUICKLY_CHECKED = {"BudgetedKernelClassifier", "BudgetedClassifier"}
+QUICK_ESTIMATORS = {"estimator-classifier", "estimator-regressor", "estimator-smo"}
 
 
-def is_slow(item, quick_rows, seen):
+def subjects(parameters):
+    """What a case shows: families of maintenance, algorithms, strategies, dtypes."""
+    shows = {str(value) for name, value in parameters.items() if name == "dtype"}
+    for value in parameters.values():
+        if isinstance(value, tuple) and hasattr(value, "strategy"):
+            shows |= {value.algorithm, value.strategy}
+        elif isinstance(value, tuple) and hasattr(value, "arguments"):
+            maintenance = value.arguments.get("maintenance")
+            shows.add(type(maintenance).__module__ if maintenance else value.algorithm)
+    return shows
+
+
+def is_slow(item, seen, groups):
     """Whether a test shows in more time what a quick one shows.
 
-    `quick_rows` are rows of the registry with every algorithm and strategy among them;
-    `seen` has algorithms, strategies and dtypes of earlier cases of the same test.
+    `seen` has the subjects of earlier cases of the same test, `groups` the groups of
+    all of them.
     """
+    test, own = item.originalname, group(item.nodeid)
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
     if item.path.name == "test_examples.py" or "quick_process" in item.fixturenames:
         return True
-    if item.originalname == "test_scikit_learns_checks":
-        return group(item.nodeid) not in QUICK_ESTIMATORS
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    if parameters.get("page", "README.md") != "README.md" or parameters.get("x64"):
+    if test in GUIDES and "README.md" not in item.name:
         return True
-    row, case = parameters.get("row"), parameters.get("case")
-    if isinstance(row, type(quick_rows[0])) and row not in quick_rows:
+    if test in WHOLE_CHECKS:
+        return not QUICKLY_CHECKED & {
+            type(value).__name__ for value in parameters.values()
+        }
+    if own.startswith("estimator-") and groups & QUICK_ESTIMATORS:
+        return own not in QUICK_ESTIMATORS
+    if parameters.get("x64"):
         return True
-    shows = {str(value) for name, value in parameters.items() if name == "dtype"}
-    if hasattr(case, "strategy"):
-        shows |= {case.algorithm, case.strategy}
+    shows = subjects(parameters)
     repeats = bool(shows) and shows <= seen
     seen |= shows
     return repeats
 
 
 def pytest_collection_modifyitems(items):
-    # Not before: what pytest is to check is imported after it has been set up.
-    import registry
-
-    quick_rows, seen = registry.firsts(), collections.defaultdict(set)
+    seen, groups = collections.defaultdict(set), collections.defaultdict(set)
     for item in items:
-        if is_slow(item, quick_rows, seen[item.path, item.originalname]):
+        groups[item.path, item.originalname].add(group(item.nodeid))
+    for item in items:
+        test = item.path, item.originalname
+        if is_slow(item, seen[test], groups[test]):
             item.add_marker(pytest.mark.slow)
 
 

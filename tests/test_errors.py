@@ -5,6 +5,7 @@ A check that many functions share is tested here in full, and once for every cal
 
 import dataclasses
 import pathlib
+import re
 import tomllib
 
 import jax
@@ -81,7 +82,8 @@ def called(value):
     """What names a case after a value: the same in every process."""
     if isinstance(value, jax.tree_util.Partial):
         return f"{called(value.func)}{value.args}"
-    return getattr(value, "__name__", None) or repr(value)
+    # A repr may hold an address.
+    return getattr(value, "__name__", None) or re.sub("[(<].*", "", repr(value))
 
 
 def equal(one, other):
@@ -116,7 +118,9 @@ CHECKS = [
 @pytest.mark.parametrize(
     ("function", "value", "expected"),
     [
-        pytest.param(function, value, expected, id=f"{called(function)}-{value!r}")
+        pytest.param(
+            function, value, expected, id=f"{called(function)}-{called(value)}"
+        )
         for function, values, expected in CHECKS
         for value in values
     ],

@@ -1,6 +1,7 @@
 """What is exported predicts the same, where budgetjax cannot be imported."""
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -189,7 +190,7 @@ def rows_of(model):
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
+def exported(tmp_path_factory, quick_process):
     """A folder of all models, with what they predict in another process."""
     folder = tmp_path_factory.mktemp("exported")
     for name, make in MODELS.items():
@@ -198,7 +199,8 @@ def exported(tmp_path_factory):
         bj.export(folder / f"{name}.stablehlo", model)
         np.save(folder / f"{name}.npy", rows_of(getattr(model, "model_", model)))
     command = [sys.executable, "-c", SCRIPT, str(folder)]
-    subprocess.run(command, check=True, timeout=300)
+    environment = os.environ | quick_process
+    subprocess.run(command, check=True, timeout=300, env=environment)
     return folder
 
 

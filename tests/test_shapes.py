@@ -1,4 +1,4 @@
-"""The package under the checker of shapes and types that the gate runs all tests under."""
+"""The package under the checker of shapes and types, as the gate runs all tests."""
 
 import importlib
 import pkgutil
