@@ -844,3 +844,18 @@ def test_a_model_of_many_rows():
         some = np.asarray(model.decision_function(many[part]))
         np.testing.assert_allclose(scores[part], some, atol=1e-6)
     assert model.decision_function(many[:0]).shape == (0,)
+
+
+def test_examples_under_water_are_a_supergradient(double):
+    """Lemma 3.1: their mean bounds the level of all other models."""
+    Q, random, level = signed("noisy"), np.random.default_rng(0), water_level.level
+    for volume in (0.0, 1e-3, 3.0, 200.0):
+        for _ in range(10):
+            c, others = (Q @ random.normal(size=N) for _ in range(2))
+            here = float(level(jnp.asarray(c), jnp.array(volume), jnp.array(0.0)))
+            wet = c < here + 1e-12
+            assert wet.any()
+            # <sum_i p_i y_i Phi(x_i), w' - w>, with p uniform on them
+            bound = here + np.mean((others - c)[wet])
+            highest = reference.level(others, volume)
+            assert highest <= bound + 1e-12 * size_of(others, volume)
