@@ -104,4 +104,4 @@ def test_examples_in_docstrings_run(name):
     """After the imports that the documentation shows above each."""
     module, known = importlib.import_module(name), {"bj": bj, "jnp": jnp, "np": np}
     done = doctest.testmod(module, optionflags=doctest.ELLIPSIS, extraglobs=known)
-    assert done.attempted > done.failed == 0
+    assert done.failed == 0

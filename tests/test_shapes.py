@@ -10,8 +10,10 @@ import pytest
 
 
 @pytest.fixture
-def checked():
+def checked(request):
     """A second copy of the package, every function of which is checked when called."""
+    if request.config.getoption("jaxtyping_packages"):
+        pytest.skip("the first copy is checked, in all tests")
 
     def of_package():
         return [name for name in sys.modules if name.partition(".")[0] == "budgetjax"]
