@@ -88,12 +88,11 @@ QUICK_ESTIMATORS = {"estimator-classifier", "estimator-regressor", "estimator-sm
 
 
 def subjects(parameters):
-    """What a case shows: families of maintenance, algorithms, strategies, dtypes."""
+    """What a case shows: a family of maintenance, an algorithm, a dtype."""
     shows = {str(value) for name, value in parameters.items() if name == "dtype"}
     for value in parameters.values():
-        if isinstance(value, tuple) and hasattr(value, "strategy"):
-            shows |= {value.algorithm, value.strategy}
-        elif isinstance(value, tuple) and hasattr(value, "arguments"):
+        # A row of the registry; the cases of references have each a subject of its own.
+        if isinstance(value, tuple) and hasattr(value, "unlike"):
             maintenance = value.arguments.get("maintenance")
             shows.add(type(maintenance).__module__ if maintenance else value.algorithm)
     return shows
