@@ -313,28 +313,3 @@ def test_the_norms_bound_the_largest_entries():
         largest = np.linalg.norm(v[:budget])
         value = reference.l2_value(v, budget)
         assert largest * (1 - 1e-9) <= value <= largest + budget**0.5 * v[budget - 1]
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_the_model_has_the_margins_of_the_optimum(norm, double):
-    X, y = training()
-    budget, penalty = SETTINGS[norm][0]
-    shape = {"budget": budget, "penalty": penalty, "norm": norm}
-    state, history = solved(started(norm, budget, penalty))
-    model = budget_svm.model(state, X, y)
-    a = np.asarray(state.coefficients)
-    assert len(model.vectors) == np.sum(a > 0)
-    value = reference.primal(gram(X), y, a, float(model.bias), **shape)
-    assert value == pytest.approx(history.primal[-1], rel=1e-12)
-
-    margins = y * np.asarray(model.decision_function(X))
-    if norm == "l1":
-        # Theorem 2: coefficients only where the margin is among the worst.
-        free = margins[(a > 1e-6) & (a < penalty - 1e-6)]
-        np.testing.assert_allclose(free, free[0], 0, 1e-4)
-        assert np.all(a[margins > np.sort(margins)[int(budget) - 1] + 1e-4] < 1e-6)
-    else:
-        # Where the ball does not bind, all margins with a coefficient are the same.
-        supporting = margins[a > 1e-6]
-        np.testing.assert_allclose(supporting, supporting[0], 0, 1e-4)
-    assert prune(model, 3).vectors.shape == (3, D)
