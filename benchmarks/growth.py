@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets, examples
-from budgetjax.online import engine, sweep
+from budgetjax.online import driver, sweep
 
 AXES: dict[str, tuple[int, ...]] = {
     "budget": (20, 50, 100, 200, 500, 1000, 2000),
@@ -82,7 +82,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         one = jax.tree.map(lambda leaf: leaf[0], states)
         together = sweep.side_by_side(states)
         given = examples.stream("growth", one, X, y, None)
-        block = engine.block_length("growth", None)
+        block = driver.block_length("growth", None)
         program = sweep._sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
@@ -90,8 +90,8 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
     else:
         state = init(gamma)
         given = examples.stream("growth", state, X, y, None)
-        block = engine.block_length("growth", None)
-        lowered = engine.run_checked.lower(algorithm, state, *given, block)
+        block = driver.block_length("growth", None)
+        lowered = driver.run_checked.lower(algorithm, state, *given, block)
         program = lowered.compile()
         run = functools.partial(program, state, *given)
     seconds = measure.median(run, 1 if value >= 10_000_000 else 3)

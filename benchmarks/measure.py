@@ -18,7 +18,7 @@ import jax
 from tqdm import tqdm
 
 from budgetjax import examples
-from budgetjax.online import engine
+from budgetjax.online import driver
 
 # A row of results without its figures, and the function that measures them.
 Case = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
@@ -47,8 +47,8 @@ def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, floa
 def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     """`budgetjax.run` as a call without arguments, and without its checks of values."""
     X, y, weights = examples.stream("benchmark", state, X, y, None)
-    size = engine.block_length("benchmark", block_size)
-    return lambda: engine.run_checked(algorithm, state, X, y, weights, size)
+    size = driver.block_length("benchmark", block_size)
+    return lambda: driver.run_checked(algorithm, state, X, y, weights, size)
 
 
 def held() -> float:

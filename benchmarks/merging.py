@@ -34,7 +34,8 @@ import measure
 import numpy as np
 
 import budgetjax as bj
-from budgetjax import datasets, support_set
+from budgetjax import datasets
+from budgetjax.online import support_set
 from budgetjax.online.maintenance import merge_position
 
 BUDGETS = (100, 500)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import shown
+from budgetjax import _pytree
 
 # The unit of the higher word. A settled lower word has room for another unit.
 BITS = 30
@@ -89,10 +89,10 @@ class Counter(NamedTuple):
         return float(np.asarray(self))
 
     def __repr__(self) -> str:
-        return shown.text(self)
+        return _pytree.text(self)
 
     def __str__(self) -> str:
-        return shown.text(self)
+        return _pytree.text(self)
 
     def __format__(self, spec: str) -> str:
         return format(self.number, spec)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
-from budgetjax import checks, shown
+from budgetjax import _checks, _pytree
 
 
 class Dataset(NamedTuple):
@@ -31,7 +31,7 @@ class Dataset(NamedTuple):
     num_classes: int
     name: str
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 FOLDER_VARIABLE = "BUDGETJAX_DATA"
@@ -201,7 +201,7 @@ def _parts(name: str) -> tuple[np.ndarray, ...]:
 
 
 def _scikit_learn(name: str) -> Any:
-    return checks.needs(f"load: the data set {name!r}", "sklearn.datasets")
+    return _checks.needs(f"load: the data set {name!r}", "sklearn.datasets")
 
 
 def _split(X: np.ndarray, y: np.ndarray, num_train: int) -> tuple[np.ndarray, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, losses, models
+from budgetjax import _checks, losses, models
 
 
 def stream(
@@ -25,8 +25,8 @@ def stream(
     """
     size = models.num_features(where, state)
     X = models.rows(where, X, size, state.expansion.vectors.dtype)
-    checks.check_finite(where, X, first_row)
-    y = checks.array(where, "y", y)
+    _checks.check_finite(where, X, first_row)
+    y = _checks.array(where, "y", y)
     n, more = X.shape[:1], models.target_shape(state)
     if y.shape not in (n, n + more):
         also = f", or {n + more}, one target per row and output" if more else ""
@@ -34,7 +34,7 @@ def stream(
             f"{where}: y must have shape {n}, one label per row of X{also}, got "
             f"{y.shape}"
         )
-    weight = checks.array(where, "weight", np.ones(n) if weight is None else weight)
+    weight = _checks.array(where, "weight", np.ones(n) if weight is None else weight)
     if weight.shape != n:
         raise ValueError(
             f"{where}: weight must have shape {n}, one per row of X, got {weight.shape}"
@@ -47,19 +47,19 @@ def example(
 ) -> tuple[Float[Array, " features"], Shaped[Array, "*outputs"], Float[Array, ""]]:
     """One example in the dtypes of the state; known values are checked."""
     size = models.num_features(where, state)
-    x = checks.array(where, "x", x)
+    x = _checks.array(where, "x", x)
     if x.shape != (size,):
         raise ValueError(
             f"{where}: x must have shape ({size},) (num_features), got {x.shape}"
         )
-    y = checks.array(where, "y", y)
+    y = _checks.array(where, "y", y)
     more = models.target_shape(state)
     if y.shape not in ((), more):
         also = f", or targets of shape {more}" if more else ""
         raise ValueError(
             f"{where}: y must be a scalar label{also}, got shape {y.shape}"
         )
-    weight = checks.array(where, "weight", 1 if weight is None else weight)
+    weight = _checks.array(where, "weight", 1 if weight is None else weight)
     if weight.shape != ():
         raise ValueError(f"{where}: weight must be a scalar, got shape {weight.shape}")
     label, weight = _targets(where, state, y, weight, ())
@@ -75,14 +75,14 @@ def _targets(
     first_row: int | None = None,
 ) -> tuple[Shaped[Array, "..."], Float[Array, "..."]]:
     """Labels and weights of rows, after checks of their values."""
-    given, counts = checks.concrete(y), checks.concrete(weight)
+    given, counts = _checks.concrete(y), _checks.concrete(weight)
     dtype = state.expansion.vectors.dtype
     if counts is not None:
         check_weights(where, np.atleast_1d(counts), dtype, first_row)
     y = labels(where, state, y, rows)
     if given is not None:
         check_labels(where, state, given if rows else given[None], first_row)
-    return y, checks.on_device(weight, dtype)
+    return y, _checks.on_device(weight, dtype)
 
 
 def labels(
@@ -93,11 +93,11 @@ def labels(
     A single target per row is repeated for every output.
     """
     columns, more = state.expansion.num_columns, models.target_shape(state)
-    y = checks.array(where, "y", y)
+    y = _checks.array(where, "y", y)
     if columns == 1 or more:
         if y.dtype == bool:
             raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
-        y = checks.on_device(y, state.expansion.vectors.dtype)
+        y = _checks.on_device(y, state.expansion.vectors.dtype)
         if more and y.ndim == len(rows):
             y = jnp.broadcast_to(y[..., None], rows + more)
         return y
@@ -105,7 +105,7 @@ def labels(
         raise ValueError(
             f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
         )
-    return checks.on_device(y, jnp.int32)
+    return _checks.on_device(y, jnp.int32)
 
 
 def regrouped(

@@ -20,7 +20,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.parameters import Parameters, static
 
 
@@ -158,7 +158,7 @@ def as_leaves(
     """The kernel as part of a state: its parameters become arrays of this dtype."""
     check_kernel(where, "kernel", kernel)
     kernel = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: checks.as_leaves(
+        lambda path, leaf: _checks.as_leaves(
             where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
         ),
         kernel,
@@ -210,9 +210,9 @@ class Polynomial(Kernel):
     coef0: Any = 1.0
 
     def __post_init__(self):
-        checks.positive_integer("Polynomial", "degree", self.degree)
-        checks.positive("Polynomial", "gamma", self.gamma)
-        checks.finite("Polynomial", "coef0", self.coef0)
+        _checks.positive_integer("Polynomial", "degree", self.degree)
+        _checks.positive("Polynomial", "gamma", self.gamma)
+        _checks.finite("Polynomial", "coef0", self.coef0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._power(inner_products(*_pair(self, X, Z)))
@@ -281,8 +281,8 @@ class RBF(Stationary):
         return True
 
     def __post_init__(self):
-        checks.positive("RBF", "gamma", self.gamma)
-        checks.flag("RBF", "exact", self.exact)
+        _checks.positive("RBF", "gamma", self.gamma)
+        _checks.flag("RBF", "exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         distances = _distances(self, X, Z, X_squares, Z_squares)
@@ -303,7 +303,7 @@ class Laplacian(Stationary):
     gamma: Any
 
     def __post_init__(self):
-        checks.positive("Laplacian", "gamma", self.gamma)
+        _checks.positive("Laplacian", "gamma", self.gamma)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -334,10 +334,10 @@ class Matern(Stationary):
     exact: bool = static(default=False)
 
     def __post_init__(self):
-        checks.positive("Matern", "length_scale", self.length_scale)
+        _checks.positive("Matern", "length_scale", self.length_scale)
         if self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
-        checks.flag("Matern", "exact", self.exact)
+        _checks.flag("Matern", "exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -375,9 +375,9 @@ class RationalQuadratic(Stationary):
     exact: bool = static(default=False)
 
     def __post_init__(self):
-        checks.positive("RationalQuadratic", "length_scale", self.length_scale)
-        checks.positive("RationalQuadratic", "alpha", self.alpha)
-        checks.flag("RationalQuadratic", "exact", self.exact)
+        _checks.positive("RationalQuadratic", "length_scale", self.length_scale)
+        _checks.positive("RationalQuadratic", "alpha", self.alpha)
+        _checks.flag("RationalQuadratic", "exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         squares = _distances(self, X, Z, X_squares, Z_squares)
@@ -402,8 +402,8 @@ class Sigmoid(Kernel):
     coef0: Any = 0.0
 
     def __post_init__(self):
-        checks.positive("Sigmoid", "gamma", self.gamma)
-        checks.finite("Sigmoid", "coef0", self.coef0)
+        _checks.positive("Sigmoid", "gamma", self.gamma)
+        _checks.finite("Sigmoid", "coef0", self.coef0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._tanh(inner_products(*_pair(self, X, Z)))
@@ -443,7 +443,7 @@ class Mapped(Kernel):
     def __post_init__(self):
         check_kernel("Mapped", "kernel", self.kernel)
         if not isinstance(self.matrix, Tracer):
-            matrix = np.asarray(checks.array("Mapped", "matrix", self.matrix))
+            matrix = np.asarray(_checks.array("Mapped", "matrix", self.matrix))
             if matrix.ndim not in (1, 2) or not np.all(np.isfinite(matrix)):
                 raise ValueError(
                     "Mapped: matrix must be finite, of shape (d, r) or (d,), got shape "

@@ -22,9 +22,9 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks
-from budgetjax.checks import Name
-from budgetjax.shapes import Flag, Label, Scalar, Score, Target
+from budgetjax import _checks
+from budgetjax._checks import Name
+from budgetjax._shapes import Flag, Label, Scalar, Score, Target
 
 __all__ = ["absolute", "epsilon_insensitive", "gamma", "hinge", "huber", "logistic"]
 __all__ += ["margin", "of_labels", "of_logarithms", "poisson", "quantile", "smoothed"]
@@ -221,7 +221,7 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
         numbers = given.size and np.issubdtype(given.dtype, np.number)
         if numbers and np.all((given > 0) & (given < 1)):
             return Partial(_pinball, level=given)
-    checks.fraction("losses.quantile", "level", level)
+    _checks.fraction("losses.quantile", "level", level)
     return Partial(_pinball, level=level)
 
 
@@ -241,7 +241,7 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
       >>> float(bj.losses.epsilon_insensitive(0.5)(jnp.array(1.0), jnp.array(2.0)))
       0.5
     """
-    checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
+    _checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
     return Partial(_outside_tube, epsilon=epsilon)
 
 
@@ -452,7 +452,7 @@ def as_leaves(
     given = _partial(given)
 
     def number(leaf):
-        shape = checks.array(where, "loss", leaf).shape
+        shape = _checks.array(where, "loss", leaf).shape
         if shape and shape != outputs:
             raise ValueError(
                 f"{where}: loss must have scalars"
@@ -460,7 +460,7 @@ def as_leaves(
                 + f", got shape {shape}; num_outputs= is the number of outputs, and "
                 "jax.vmap over init sweeps values"
             )
-        return checks.as_leaves(where, "loss", leaf, dtype)
+        return _checks.as_leaves(where, "loss", leaf, dtype)
 
     several = num_classes is None and num_outputs > 1
     outputs = (num_outputs,) if several else ()

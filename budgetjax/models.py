@@ -20,8 +20,8 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
-from budgetjax import checks, kernels, losses, sharding, shown
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, _sharding, kernels, losses
+from budgetjax._checks import Name
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -100,7 +100,7 @@ class KernelModel(NamedTuple):
     bias: Float[Array, "*classes"]
     inverse_link: Name = losses.LABELS
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
     decision_function, predict = decision_function, predict
 
 
@@ -116,7 +116,7 @@ class LinearModel(NamedTuple):
     bias: Float[Array, ""]
 
     inverse_link = losses.LABELS
-    __repr__ = shown.short
+    __repr__ = _pytree.short
     decision_function, predict = decision_function, predict
 
 
@@ -143,7 +143,7 @@ class Labelled(NamedTuple):
     calibration: float | None = None
     unit: float | Float[np.ndarray, " outputs"] = 1.0
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
     decision_function, predict = decision_function, predict
 
 
@@ -160,7 +160,7 @@ class Support(NamedTuple):
     coefficients: Float[Array | np.ndarray, "*models capacity columns"]
     mask: Bool[Array | np.ndarray, "*models capacity"]
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def decided(model: Any, scores: Any) -> Any:
@@ -277,7 +277,7 @@ def support(model: Any) -> Support:
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not _is_state(model) or not model.kernel.of_examples:
         raise ValueError(
-            f"support: model must have support vectors, got {checks.named(model)}"
+            f"support: model must have support vectors, got {_checks.named(model)}"
         )
     expansion = model.expansion
     coefficients = expansion.scale[..., None, None] * expansion.coefficients
@@ -335,8 +335,8 @@ def prune(
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
     where = "prune"
-    checks.on_host(where, model, X, y, weight)
-    size = checks.size(where, "size", size)
+    _checks.on_host(where, model, X, y, weight)
+    size = _checks.size(where, "size", size)
     model = inner(model)
     if isinstance(model, Labelled):
         parts = each_part(lambda part: prune(part, size), model)
@@ -427,7 +427,7 @@ def compact(model: Any) -> Any:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
-    checks.on_host("compact", model)
+    _checks.on_host("compact", model)
     model = inner(model)
     if isinstance(model, Labelled):
         return model._replace(model=each_part(compact, model))
@@ -494,7 +494,7 @@ def num_features(where: str, model: Any) -> int:
     if not isinstance(model, KernelModel) and not _is_state(model):
         raise ValueError(
             f"{where}: model must be the state of an online algorithm, or a model of a "
-            f"solver, got {checks.named(model)}"
+            f"solver, got {_checks.named(model)}"
         )
     kernel = getattr(model, "kernel", None)
     if isinstance(kernel, Mapped) and kernel.mapped_vectors:
@@ -512,9 +512,9 @@ def rows(
     where: str, X: Any, num_features: int, dtype: np.dtype
 ) -> Float[Array, "n features"]:
     """Rows in the dtype of a model; checks their shape, not that they are finite."""
-    X = checks.array(where, "X", X)
+    X = _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features)
-    return checks.on_device(X, dtype)
+    return _checks.on_device(X, dtype)
 
 
 def flat(scores: Array | np.ndarray) -> Any:
@@ -688,7 +688,7 @@ def _taken(where: str, model: Labelled, X: Any) -> Any:
     """Raw rows as an array or a CSR matrix, after a check of their shape."""
     X = in_order(where, model.feature_names, X)
     sparse = hasattr(X, "tocsr")
-    X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
+    X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features(where, model))
     return X if sparse else np.asarray(X)
 
@@ -764,13 +764,13 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
         kernel, vectors, squares, terms, scale, bias, X, columns
     )
     if not isinstance(finite, Tracer) and not finite:
-        checks.check_finite(where, X, first_row)
+        _checks.check_finite(where, X, first_row)
     return scores
 
 
 def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
     """The scores of raw rows, which are scaled and made dense in blocks."""
-    if checks.is_traced((model.model, X)):
+    if _checks.is_traced((model.model, X)):
         if model.scaling is not None or type(model.model) is tuple:
             raise ValueError(
                 f"{where}: rows must have values where a model scales them, or is of "
@@ -791,7 +791,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            rows = checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
+            rows = _checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
         scores = [
             np.asarray(scores_of(where, part, rows, start))[:length] for part in parts
         ]
@@ -804,8 +804,8 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnums=7)
 @functools.partial(
-    sharding.automatic,
-    specs=lambda *given: (sharding.of_rows(given[6]), PartitionSpec()),
+    _sharding.automatic,
+    specs=lambda *given: (_sharding.of_rows(given[6]), PartitionSpec()),
 )
 def _kernel_scores(
     kernel: Kernel,
@@ -844,7 +844,7 @@ def _kernel_scores(
     else:
         size = min(n, PREDICTION_BLOCK)
         carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
-        carry, *_ = sharding.vary(carry, kernel, vectors, terms, X)
+        carry, *_ = _sharding.vary(carry, kernel, vectors, terms, X)
         scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
     scores = scores if scale is None else scale * scores
     return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite
@@ -876,16 +876,16 @@ def _linear_scores(
         _check_shape(where, X.shape, features)
         return _weighed(model, X)
     sparse = hasattr(X, "tocsr")
-    X = checks.sparse(where, "X", X) if sparse else checks.array(where, "X", X)
+    X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, features)
     if not sparse:
-        checks.check_finite(where, X, first_row)
+        _checks.check_finite(where, X, first_row)
     dtype = model.weights.dtype
     if isinstance(X, jax.Array) or isinstance(model.weights, Tracer):
-        return _weighed(model, checks.on_device(X, dtype))
+        return _weighed(model, _checks.on_device(X, dtype))
     # NumPy and SciPy need no copy of the rows and no compiled program.
     scores = X @ np.asarray(model.weights) + np.asarray(model.bias)
-    return checks.on_device(scores, dtype)
+    return _checks.on_device(scores, dtype)
 
 
 @jax.jit

@@ -6,7 +6,7 @@ from typing import Any, dataclass_transform
 
 import jax
 
-from budgetjax import shown
+from budgetjax import _pytree
 
 
 def static(*, default: Any) -> Any:
@@ -25,7 +25,7 @@ class Parameters:
     checks of `__post_init__`, which run only when a user constructs an object.
     """
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Integer
 
-from budgetjax import checks, models
+from budgetjax import _checks, models
 
 if TYPE_CHECKING:
     from budgetjax.online.sweep import Table
@@ -444,7 +444,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
 def _axes(axes: Any) -> Any:
     if axes is not None:
         return axes
-    return checks.needs("plots", "matplotlib.pyplot").subplots()[1]
+    return _checks.needs("plots", "matplotlib.pyplot").subplots()[1]
 
 
 def _finished(axes: Any, *, legend: str | None = None) -> Any:

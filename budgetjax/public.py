@@ -1,10 +1,10 @@
 """The public names, imported together; see `budgetjax`."""
 
-from budgetjax import bounds as bounds
 from budgetjax import losses as losses
 from budgetjax import stream as stream
-from budgetjax.calibration import calibrated as calibrated
-from budgetjax.calibration import probabilities as probabilities
+from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
+from budgetjax.exporting import jax_export as _jax_export
+from budgetjax.exporting.export_model import export as export
 from budgetjax.kernels import RBF as RBF
 from budgetjax.kernels import Kernel as Kernel
 from budgetjax.kernels import Laplacian as Laplacian
@@ -26,10 +26,11 @@ from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import prune as prune
 from budgetjax.models import support as support
+from budgetjax.online import bounds as bounds
 from budgetjax.online.algorithm import Algorithm as Algorithm
 from budgetjax.online.alma import alma as alma
 from budgetjax.online.arow import arow as arow
-from budgetjax.online.engine import run as run
+from budgetjax.online.driver import run as run
 from budgetjax.online.forgetron import forgetron as forgetron
 from budgetjax.online.fourier import fourier as fourier
 from budgetjax.online.maintenance import DelayedProject as DelayedProject
@@ -55,21 +56,24 @@ from budgetjax.online.perceptron import perceptron as perceptron
 from budgetjax.online.projectron import projectron as projectron
 from budgetjax.online.registry import register as register
 from budgetjax.online.sgd import sgd as sgd
+from budgetjax.online.support_set import Edits as Edits
+from budgetjax.online.support_set import Expansion as Expansion
+from budgetjax.online.support_set import Newcomer as Newcomer
+from budgetjax.online.support_set import averaged as averaged
 from budgetjax.online.sweep import Grid as Grid
 from budgetjax.online.sweep import Sweep as Sweep
 from budgetjax.online.sweep import Table as Table
 from budgetjax.online.sweep import grid as grid
 from budgetjax.online.sweep import sweep as sweep
-from budgetjax.program_cache import cache_compiled_programs as cache_compiled_programs
+from budgetjax.refitting.calibration import calibrated as calibrated
+from budgetjax.refitting.calibration import probabilities as probabilities
 from budgetjax.refitting.compress import compress as compress
 from budgetjax.refitting.one_class import one_class as one_class
 from budgetjax.refitting.refit import refit as refit
-from budgetjax.saving import jax_export as _jax_export
-from budgetjax.saving.export import export as export
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save
 from budgetjax.scaling import default_gamma as default_gamma
-from budgetjax.solvers.held_out import held_out_stop as held_out_stop
+from budgetjax.solvers.early_stopping import held_out_stop as held_out_stop
 from budgetjax.solvers.kernel import norms as norms
 from budgetjax.solvers.kernel.budget_svm import budget_svm as budget_svm
 from budgetjax.solvers.kernel.kernel_pegasos import kernel_pegasos as kernel_pegasos
@@ -92,9 +96,5 @@ from budgetjax.stream.fit import fit_stream as fit_stream
 from budgetjax.stream.model import CheckpointError as CheckpointError
 from budgetjax.stream.model import StreamError as StreamError
 from budgetjax.stream.model import StreamModel as StreamModel
-from budgetjax.support_set import Edits as Edits
-from budgetjax.support_set import Expansion as Expansion
-from budgetjax.support_set import Newcomer as Newcomer
-from budgetjax.support_set import averaged as averaged
 
 _jax_export.register_types()

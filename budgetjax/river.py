@@ -34,19 +34,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import calibration, checks, models, scaling, support_set
-from budgetjax.estimators import parameters
+from budgetjax import _checks, models, scaling
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import engine, registry
+from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.conservative import decayed_scale
+from budgetjax.refitting import calibration
 
 try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise checks.not_installed("budgetjax.river", "river") from error
+    raise _checks.not_installed("budgetjax.river", "river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
@@ -210,7 +210,7 @@ class Online(base.Estimator):
 
     def _init(self, width: int, num_classes: int | None) -> Any:
         """An empty model with these sizes."""
-        algorithm, arguments, _ = parameters.chosen(
+        algorithm, arguments, _ = choices.chosen(
             *(self._where, self.algorithm, self.options),
             num_classes=num_classes,
             seed=self.seed,
@@ -239,7 +239,7 @@ class Online(base.Estimator):
         needed = len(self._columns) + len(new)
         if self._state is None:
             usual = 1 / max(needed, 1)
-            self._like = parameters.kernel_of(
+            self._like = choices.kernel_of(
                 *(self._where, self.kernel, self.gamma), None, lambda: usual
             )
             width = self._room_for(needed)
@@ -373,7 +373,7 @@ class Online(base.Estimator):
             algorithm, self._state, self._X, y, self._w
         )
         self._clear(self._width)
-        engine.check_room(self._where, self._state)
+        driver.check_room(self._where, self._state)
 
     def _decide(self) -> None:
         """Learns the waiting rows, unless they do not change the model."""
@@ -429,7 +429,7 @@ class Online(base.Estimator):
     def _check_finite(self, scores: np.ndarray) -> None:
         if not all(map(math.isfinite, scores.flat)):
             with self._lock:
-                why = engine.cause(self._state, jnp.asarray(self._X[:1]))
+                why = driver.cause(self._state, jnp.asarray(self._X[:1]))
             raise ValueError(
                 f"{self._where}: every score must be finite, got {scores}: {why}"
             )

@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Bool, Float, Shaped
 
-from budgetjax import checks, shown
+from budgetjax import _checks, _pytree
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
@@ -46,7 +46,7 @@ class Scaling(NamedTuple):
     variance: PerFeature
     fills: bool = False
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
     @classmethod
     def empty(cls, num_features: int, *, fills: bool = False) -> "Scaling":
@@ -169,7 +169,7 @@ def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
       X: finite numbers, shape `(n, num_features)`.
       stacklevel: as for `warnings.warn`; 2 is the caller.
     """
-    message = unscaled(where, np.asarray(checks.array(where, "X", X)))
+    message = unscaled(where, np.asarray(_checks.array(where, "X", X)))
     if message is not None:
         warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
@@ -242,8 +242,8 @@ def default_gamma(X: ArrayLike) -> float:
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """
-    checks.on_host("default_gamma", X)
-    X = np.asarray(checks.array("default_gamma", "X", X), np.float64)
+    _checks.on_host("default_gamma", X)
+    X = np.asarray(_checks.array("default_gamma", "X", X), np.float64)
     if X.ndim != 2 or not X.size:
         raise ValueError(
             f"default_gamma: X must have shape (n, num_features), got {X.shape}"

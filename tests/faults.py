@@ -76,8 +76,8 @@ FAULTS = (
     Fault("maintenance", "online/maintenance/projection.py", "stays = own_cost >= costs[smallest]", "stays = own_cost < costs[smallest]"),
     Fault("maintenance", "online/maintenance/projection.py", "terms=jnp.where(stay[:, None], expansion.terms + received, 0)", "terms=jnp.where(stay[:, None], expansion.terms, 0)"),
     Fault("maintenance", "online/maintenance/measured.py", "lost / newcomer.step", "lost"),
-    Fault("maintenance", "support_set.py", "return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)", "return bits"),
-    Fault("online", "support_set.py", "return squared_norm + jnp.sum(changes * (2 * at_points + own))", "return squared_norm + jnp.sum(changes * (at_points + own))"),
+    Fault("maintenance", "online/support_set.py", "return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)", "return bits"),
+    Fault("online", "online/support_set.py", "return squared_norm + jnp.sum(changes * (2 * at_points + own))", "return squared_norm + jnp.sum(changes * (at_points + own))"),
     # Kernels.
     Fault("kernels", "kernels.py", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2) ** 2"),
     Fault("kernels", "kernels.py", "return jax.lax.pow(gamma * products + coef0, degree)", "return jax.lax.pow(gamma * products, degree)"),
@@ -97,7 +97,7 @@ FAULTS = (
     Fault("refit", "refitting/one_class.py", "np.nextafter(rate, 1),", "np.nextafter(1 - rate, 1),"),
     Fault("refit", "refitting/one_class.py", "found.append((features @ coefficients - leverage) / (1 - leverage))", "found.append(features @ coefficients)"),
     Fault("refit", "refitting/compress.py", "left = left - column[:, None] * (left[pivot] / root)[None]", "left = left"),
-    Fault("refit", "calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
+    Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
     # Models, streams, files, estimators.
     Fault("models", "models.py", "kept = np.sort(np.argsort(-lengths, kind=\"stable\")[:size])", "kept = np.sort(np.argsort(lengths, kind=\"stable\")[:size])"),
     Fault("models", "models.py", "errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))", "errors = np.cumsum(np.append(masses @ codes, masses * (2 * codes - 1)))"),

@@ -36,14 +36,14 @@ from compare import same
 from scipy.sparse import csr_array
 
 import budgetjax as bj
-from budgetjax import checks, cli, estimators, online, progress_bar, solvers
+from budgetjax import _checks, _progress, cli, estimators, online, solvers
 from budgetjax import models as scorer
 from budgetjax.cli import learners, main, options, reading, solving, targets, weights
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
 from budgetjax.cli.sweep import _figure, _use_all_cores
 from budgetjax.online import registry
-from budgetjax.refitting import passes
+from budgetjax.refitting import training_data
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.solvers import one_versus_rest
@@ -479,7 +479,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
     Else every pass reads the file, and the model is the same.
     """
     expected = train("train.csv", f"{QUICK} --epochs 2")[1]
-    monkeypatch.setattr(passes, "HELD", 300 * 4 * (2 + 1 + 1) - (not fits))
+    monkeypatch.setattr(training_data, "HELD", 300 * 4 * (2 + 1 + 1) - (not fits))
     reads, opened_as = [], reading.opened
 
     def opened(*given, **more):
@@ -773,7 +773,7 @@ def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
         r"11,175.[0-9] GiB; this computer has [\d,.]+ GiB\n",
         said,
     )
-    monkeypatch.setattr(checks, "host_memory", lambda: 300 * 2 * solving.BYTES - 1)
+    monkeypatch.setattr(_checks, "host_memory", lambda: 300 * 2 * solving.BYTES - 1)
     assert fails("train train.libsvm -m new.st --learner mpu") == (
         "budgetjax: error: out of memory for all rows of train.libsvm "
         "(--no-standardise keeps LIBSVM text sparse), which needs 0.0 GiB; this "
@@ -869,10 +869,10 @@ def test_progress_without_a_terminal_is_in_lines(at, monkeypatch):
 
 def test_the_rate_of_progress_leaves_out_the_first_report(monkeypatch, capsys):
     now = iter([100.0, 101.0, 130.0, 140.0, 161.0])
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: next(now))
     with (
-        progress_bar.as_lines(30.0),
-        progress_bar.reporting("here", True, "rows") as report,
+        _progress.as_lines(30.0),
+        _progress.reporting("here", True, "rows") as report,
     ):
         for count in (1000, 30, 30, 20, 11):
             report("gap 1", count)

@@ -13,7 +13,7 @@ from registry import CAPACITY, NUM_FEATURES, N
 
 import budgetjax as bj
 from budgetjax import examples
-from budgetjax.online import engine
+from budgetjax.online import driver
 
 ROWS = CAPACITY + 1
 VECTORS = f"{ROWS},{NUM_FEATURES}"
@@ -23,8 +23,8 @@ def compiled_text(row, block_size=None):
     """Of the program that other tests of the row run; it is not compiled again."""
     state = row.roomy()
     given = examples.stream("test", state, *row.stream(), None)
-    size = engine.block_length("test", block_size)
-    program = engine.run_checked.lower(row.algorithm, state, *given, size, True)
+    size = driver.block_length("test", block_size)
+    program = driver.run_checked.lower(row.algorithm, state, *given, size, True)
     return program.compile().as_text()
 
 
@@ -70,7 +70,7 @@ def check_vectors(text):
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     text = compiled_text(row)
-    block = engine.block_length("test", None)
+    block = driver.block_length("test", None)
     kernel_rows = f"{block},{ROWS}"
     assert f"f32[{kernel_rows}]" in text
     assert copies_in_loops(text, kernel_rows) == []

@@ -15,7 +15,7 @@ import optax
 import pytest
 
 import budgetjax as bj
-from budgetjax import checks, losses
+from budgetjax import _checks, losses
 
 D, N, CLASSES = 3, 12, 4
 NAN, INF = float("nan"), float("inf")
@@ -98,20 +98,24 @@ def equal(one, other):
 NO_NUMBERS = [NAN, INF, "a", None, True, 1j]
 NO_SIZES = [2.5, True, "10", None, NAN]
 CHECKS = [
-    (checks.size, [0, -1], "be at least 1"),
-    (checks.size, NO_SIZES, "be an integer"),
-    (checks.positive_integer, [0, -1, np.array([1, 0])], "be at least 1"),
-    (checks.positive_integer, [1.5, "all", None, NAN], "be an integer"),
-    (checks.scalar_integer, [1.5, True, "0", None, NAN], "be an integer scalar"),
-    (checks.scalar_integer, [np.array([1, 2])], "be an integer scalar"),
-    (checks.scalar_integer, [2**40, -(2**31) - 1], "fit 32 bits"),
-    (checks.finite, NO_NUMBERS, "be a finite number"),
-    (checks.positive, [0, 0.0, -1e-3, *NO_NUMBERS], "be a finite number above 0"),
-    (checks.positive, [np.array([1.0, 0.0])], "be a finite number above 0"),
-    (checks.non_negative, [-1, -1e-3, *NO_NUMBERS], "be a finite number of at least 0"),
-    (checks.fraction, [0, 1, -1, *NO_NUMBERS], "be a number above 0 and below 1"),
-    (checks.part, [-0.1, 1, *NO_NUMBERS], "be a number of at least 0 and below 1"),
-    (checks.flag, ["yes", 1, None, np.ones(2)], "be True or False"),
+    (_checks.size, [0, -1], "be at least 1"),
+    (_checks.size, NO_SIZES, "be an integer"),
+    (_checks.positive_integer, [0, -1, np.array([1, 0])], "be at least 1"),
+    (_checks.positive_integer, [1.5, "all", None, NAN], "be an integer"),
+    (_checks.scalar_integer, [1.5, True, "0", None, NAN], "be an integer scalar"),
+    (_checks.scalar_integer, [np.array([1, 2])], "be an integer scalar"),
+    (_checks.scalar_integer, [2**40, -(2**31) - 1], "fit 32 bits"),
+    (_checks.finite, NO_NUMBERS, "be a finite number"),
+    (_checks.positive, [0, 0.0, -1e-3, *NO_NUMBERS], "be a finite number above 0"),
+    (_checks.positive, [np.array([1.0, 0.0])], "be a finite number above 0"),
+    (
+        _checks.non_negative,
+        [-1, -1e-3, *NO_NUMBERS],
+        "be a finite number of at least 0",
+    ),
+    (_checks.fraction, [0, 1, -1, *NO_NUMBERS], "be a number above 0 and below 1"),
+    (_checks.part, [-0.1, 1, *NO_NUMBERS], "be a number of at least 0 and below 1"),
+    (_checks.flag, ["yes", 1, None, np.ones(2)], "be True or False"),
 ]
 
 
@@ -126,7 +130,7 @@ CHECKS = [
     ],
 )
 def test_shared_checks(function, value, expected):
-    says = f"init: size must {expected}, got {checks.written(value)}"
+    says = f"init: size must {expected}, got {_checks.written(value)}"
     check(lambda: function("init", "size", value), says)
 
 
@@ -236,7 +240,7 @@ ARGUMENTS = [
     ],
 )
 def test_arguments_of_init(name, argument, value, says):
-    says = f"{name}.init: {argument} ... {says.format(checks.written(value))}"
+    says = f"{name}.init: {argument} ... {says.format(_checks.written(value))}"
     check(lambda: init(name, **{argument: value}), says)
 
 
@@ -642,9 +646,9 @@ def test_a_model_of_averages_starts_with_a_round():
 @pytest.mark.parametrize("of", [np.float64, np.asarray, jnp.asarray])
 def test_messages_have_numbers_and_not_their_types(of):
     with pytest.raises(ValueError, match=r"above 0, got -1\.0$"):
-        checks.positive("init", "gamma", of(-1.0))
+        _checks.positive("init", "gamma", of(-1.0))
     with pytest.raises(ValueError, match=r"True or False, got \[ 1\.5, -2\.5\]$"):
-        checks.flag("init", "average", of([1.5, -2.5]))
+        _checks.flag("init", "average", of([1.5, -2.5]))
 
 
 @pytest.mark.parametrize(
@@ -668,7 +672,7 @@ def test_integers_of_numpy_and_jax_are_budgets(budget):
     ],
 )
 def test_a_budget_beyond_all_memory_is_refused(monkeypatch, name, arguments):
-    monkeypatch.setattr(checks, "memory", lambda: 2**27)
+    monkeypatch.setattr(_checks, "memory", lambda: 2**27)
     expected = (
         rf"^{name}\.init: budget must be one whose arrays fit into memory, 0\.1 GiB, "
         r"got 9,000, with 0\.[3-9] GiB of arrays, the largest of shape \(9001, "
@@ -679,7 +683,7 @@ def test_a_budget_beyond_all_memory_is_refused(monkeypatch, name, arguments):
 
 
 def test_models_that_fit_alone_and_not_together_are_refused(monkeypatch):
-    monkeypatch.setattr(checks, "memory", lambda: 2**27)
+    monkeypatch.setattr(_checks, "memory", lambda: 2**27)
     grid = bj.grid(gamma=np.linspace(1, 2, 10_000))
     check(
         lambda: grid.init(lambda gamma: init("pegasos", budget=1000)),
@@ -689,18 +693,18 @@ def test_models_that_fit_alone_and_not_together_are_refused(monkeypatch):
 
 
 def test_the_memory_of_this_machine():
-    assert checks.memory() > 2**27
+    assert _checks.memory() > 2**27
     with pytest.raises(ValueError, match=r"fit into memory, .* got 1,000,000,000"):
         init("pegasos", budget=10**9, num_features=10**6)
 
 
-@pytest.mark.parametrize(("module", "extra"), checks.EXTRAS.items())
+@pytest.mark.parametrize(("module", "extra"), _checks.EXTRAS.items())
 def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
     project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     package = "scikit-learn" if module == "sklearn" else module
     assert [one for one in extras[extra] if one.startswith(f"{package}>=")]
-    assert str(checks.not_installed("solve", f"{module}.part")) == (
+    assert str(_checks.not_installed("solve", f"{module}.part")) == (
         f"solve needs {package}: pip install {package}, or budgetjax with the extra "
         f"[{extra}]"
     )
@@ -710,14 +714,20 @@ def test_the_package_shows_what_is_public():
     found = set(dir(bj))
     assert found >= {*bj.__all__, "__version__", "datasets", "estimators", "plots"}
     assert found >= {"pegasos", "norms", "river"}
-    assert not found & {"Any", "TYPE_CHECKING", "importlib", "checks", "register_types"}
+    assert not found & {
+        "Any",
+        "TYPE_CHECKING",
+        "importlib",
+        "_checks",
+        "register_types",
+    }
     assert all(hasattr(bj, name) for name in found)
 
 
 def test_one_function_says_what_to_install():
     package = pathlib.Path(bj.__file__).parent
     says = [path for path in package.rglob("*.py") if "pip install" in path.read_text()]
-    assert says == [package / "checks.py"]
+    assert says == [package / "_checks.py"]
 
 
 ON_HOST = {

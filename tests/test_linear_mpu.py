@@ -33,7 +33,7 @@ from solving import (
 )
 
 import budgetjax as bj
-from budgetjax.solvers.linear import mpu, passes, patterns, rows
+from budgetjax.solvers.linear import epochs, mpu, patterns, rows
 
 REFERENCE_KERNELS = {"linear": kernels.linear(), "rbf": kernels.rbf(GAMMA)}
 
@@ -109,7 +109,7 @@ def case(name, **more):
 def one_round(state, everyone, learner):
     """The next state, and whether the reference, in the same order, has updated."""
     _, now = jax.random.split(state.key)
-    order = passes.shuffled(now, passes.everything(N)).indices
+    order = epochs.shuffled(now, epochs.everything(N)).indices
     updated = learner.cycle(np.asarray(order).tolist())
     return one_step("mpu", state, everyone), updated
 
@@ -402,9 +402,9 @@ def test_shuffled_orders():
     indices = np.random.default_rng(0).permutation(N).astype(np.int32)
     found = []
     for number in (0, 1, 2, 17, N):
-        order = passes.Order(jnp.asarray(indices), jnp.int32(number))
+        order = epochs.Order(jnp.asarray(indices), jnp.int32(number))
         for seed in (0, 1):
-            new = passes.shuffled(jax.random.key(seed), order)
+            new = epochs.shuffled(jax.random.key(seed), order)
             assert int(new.number) == number
             assert new.indices.dtype == jnp.int32
             part = np.asarray(new.indices)[:number]
@@ -417,9 +417,9 @@ def test_shuffled_orders():
 
 def test_many_patterns_are_shuffled_in_runs():
     n = 5003
-    order = passes.Order(jnp.arange(n, dtype=jnp.int32), jnp.int32(n - 2))
+    order = epochs.Order(jnp.arange(n, dtype=jnp.int32), jnp.int32(n - 2))
     one, other = (
-        np.asarray(passes.shuffled(jax.random.key(seed), order).indices)[: n - 2]
+        np.asarray(epochs.shuffled(jax.random.key(seed), order).indices)[: n - 2]
         for seed in (0, 1)
     )
     assert not np.array_equal(one, other)
@@ -433,14 +433,14 @@ def test_many_patterns_are_shuffled_in_runs():
 def test_shuffled_orders_are_equally_likely():
     """All 6 orders of 3, of a longer array; and each place for each of 60."""
     keys = jax.random.split(jax.random.key(0), 6000)
-    some = passes.Order(jnp.arange(N, dtype=jnp.int32), jnp.int32(3))
-    shuffled = jax.jit(jax.vmap(passes.shuffled, in_axes=(0, None)))
+    some = epochs.Order(jnp.arange(N, dtype=jnp.int32), jnp.int32(3))
+    shuffled = jax.jit(jax.vmap(epochs.shuffled, in_axes=(0, None)))
     drawn = np.asarray(shuffled(keys, some).indices)[:, :3]
     _, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(counts) == 6
     # 5 degrees of freedom: above 20.5 once in a thousand times.
     assert np.sum((counts - 1000) ** 2) / 1000 < 20.5
-    drawn = np.asarray(shuffled(keys, passes.everything(N)).indices)
+    drawn = np.asarray(shuffled(keys, epochs.everything(N)).indices)
     for pattern in (0, 1, 30, N - 1):
         places = np.bincount(np.argmax(drawn == pattern, axis=1), minlength=N)
         # 59 degrees of freedom: above 98.3 once in a thousand times.
@@ -464,9 +464,9 @@ def test_a_pass_leaves_others_alone(form, double):
 
     @jax.jit
     def visited(number):
-        order = passes.Order(jnp.asarray(indices), number)
+        order = epochs.Order(jnp.asarray(indices), number)
         start = state.weights, jnp.asarray(coefficients), visit, jnp.zeros(2)
-        return passes.visit_all(everyone, state.problem.squares, order, *start)
+        return epochs.visit_all(everyone, state.problem.squares, order, *start)
 
     for number in (0, 1, 7, N):
         weights, new, kept, tally = visited(jnp.int32(number))
@@ -501,7 +501,7 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
     need_large_loops(form)
     _, X, y = wide(form, dtype)
     state = started("mpu", form, X, y, augment=augment, weight=weight)
-    everyone, order = shown("mpu", form, X, y, state), passes.everything(300)
+    everyone, order = shown("mpu", form, X, y, state), epochs.everything(300)
 
     def once(state, everyone, order):
         return mpu._pass(state, everyone, order, jnp.bool_(True))
@@ -514,10 +514,10 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
 @quick_to_compile(False)
 def test_products_and_orders_are_one_kernel(form, double):
     need_large_loops(form)
-    held, order = rows.as_rows("test", wide(form)[0]), passes.everything(300)
+    held, order = rows.as_rows("test", wide(form)[0]), epochs.everything(300)
     for program, *given in (
         (rows.products, held, jnp.zeros(41)),
-        (passes.shuffled, jax.random.key(0), order),
+        (epochs.shuffled, jax.random.key(0), order),
     ):
         others, loops = hoisted(program, *given)
         assert others == 0 < loops

@@ -36,7 +36,7 @@ from solving import (
 
 import budgetjax as bj
 from budgetjax.datasets import load
-from budgetjax.solvers.linear import dcd, linear_pegasos, passes
+from budgetjax.solvers.linear import dcd, epochs, linear_pegasos
 
 LOSSES = ("hinge", "squared_hinge")
 
@@ -72,7 +72,7 @@ def test_passes_are_those_of_the_reference(penalty, loss, form, augment, double)
     visited = returns = dropped = 0
     for _ in range(40):
         _, now = jax.random.split(state.key)
-        order = passes.shuffled(now, state.order)
+        order = epochs.shuffled(now, state.order)
         order = np.asarray(order.indices)[: int(order.number)].tolist()
         assert sorted(order) == sorted(left)
         state = one_pass(state, everyone)
@@ -120,7 +120,7 @@ def test_projected_gradients_at_an_end_count_as_zero(double):
     state = state._replace(
         coefficients=jnp.asarray(coefficients),
         weights=jnp.asarray(weights),
-        order=passes.Order(jnp.array([0, 1, 0], jnp.int32), jnp.int32(2)),
+        order=epochs.Order(jnp.array([0, 1, 0], jnp.int32), jnp.int32(2)),
     )
     kept, most, least = reference.dcd_pass(
         X,

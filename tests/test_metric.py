@@ -11,7 +11,7 @@ import budgetjax as bj
 from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.refitting import metric
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block
+from budgetjax.refitting.training_data import Block
 
 # More than a block, so that arrays and batches are the same blocks.
 N = 4200

@@ -146,7 +146,7 @@ def forged(path, monkeypatch, node, tensors=None):
 TYPES = """
 os.system subprocess.Popen builtins.eval antigravity.fly collections.OrderedDict
 jax.tree_util.Partial run Kernel Partial State Batches budgetjax. budgetjax.run
-budgetjax.RBF budgetjax.online.engine.run budgetjax.losses.hinge RBF.__new__
+budgetjax.RBF budgetjax.online.driver.run budgetjax.losses.hinge RBF.__new__
 budgetjax.kernels.RBF budgetjax.saving.model_files.os.system budgetjax.cli.main
 budgetjax..kernels.RBF budgetjax/kernels.RBF budgetjaxx.kernels.RBF optax.sgd
 optax._src.base.np optax.no_such_module.State __main__.Thing

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import losses, support_set
+from budgetjax import losses
 from budgetjax.estimators import BudgetedKernelClassifier
+from budgetjax.online import support_set
 from budgetjax.online.algorithm import start
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)

@@ -14,8 +14,8 @@ from registry import N
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.checks import Static
-from budgetjax.online import engine
+from budgetjax._checks import Static
+from budgetjax.online import driver
 from budgetjax.saving import model_files, names, trees
 from budgetjax.solvers import SOLVERS
 
@@ -87,9 +87,9 @@ def test_learning_goes_on_as_if_it_had_never_stopped(row, path):
     loaded = returned(path, state, like=empty if own(row) else None)
     assert_identical(loaded, state)
     expected = bj.run(row.algorithm, state, X[N:], y[N:])
-    programs = engine.run_checked._cache_size()
+    programs = driver.run_checked._cache_size()
     actual = bj.run(row.algorithm, loaded, X[N:], y[N:])
-    assert engine.run_checked._cache_size() == programs
+    assert driver.run_checked._cache_size() == programs
     assert_identical(actual, expected)
 
 

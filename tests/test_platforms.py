@@ -12,7 +12,7 @@ import registry
 
 import budgetjax as bj
 from budgetjax import examples, losses
-from budgetjax.online import engine, sweep
+from budgetjax.online import driver, sweep
 from budgetjax.refitting import metric
 
 PLATFORMS = ("cuda", "tpu")
@@ -30,7 +30,7 @@ def test_a_stream(row):
     state = row.roomy()
     given = examples.stream("test", state, *row.stream(), None)
     # Blocks as an accelerator takes them.
-    assert "while" in lowered(engine.run_checked, row.algorithm, state, *given, 256)
+    assert "while" in lowered(driver.run_checked, row.algorithm, state, *given, 256)
 
 
 # One without a matrix over pairs of vectors, and one with it.

@@ -8,8 +8,7 @@ from scipy.special import log_softmax
 from small_models import CLASSES, X, learned, regressor, streamed, y
 
 import budgetjax as bj
-from budgetjax import calibration
-from budgetjax.refitting import held_out, passes
+from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.scaling import Scaling
 
 N = len(X)
@@ -148,7 +147,9 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
     )
     scores, codes = [], []
     for fold in range(held_out.FOLDS):
-        block = passes.Block(X, y[:, None].astype(np.float32), np.ones(N, np.float32))
+        block = training_data.Block(
+            X, y[:, None].astype(np.float32), np.ones(N, np.float32)
+        )
         (part,) = held_out.part(lambda block=block: iter([block]), 0, fold, True)
         held = part.weights > 0
         assert 5 <= np.sum(held) <= 7

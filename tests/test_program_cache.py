@@ -9,9 +9,9 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import budgetjax as bj
-from budgetjax import program_cache
+from budgetjax import _compile_cache
 
-OPTIONS = ("jax_compilation_cache_dir", *map(str.lower, program_cache.SETTINGS))
+OPTIONS = ("jax_compilation_cache_dir", *map(str.lower, _compile_cache.SETTINGS))
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def environment(monkeypatch):
         if "CACHE" in name and name.split("_")[0] in ("JAX", "BUDGETJAX", "XDG"):
             monkeypatch.delenv(name)
     # What is set in a test is gone after it.
-    for name in (program_cache.FOLDER, *program_cache.SETTINGS):
+    for name in (_compile_cache.FOLDER, *_compile_cache.SETTINGS):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     return monkeypatch
@@ -51,28 +51,28 @@ def test_a_folder_that_cannot_be_written_is_no_harm(as_it_was, environment, tmp_
     before = jax.config.jax_compilation_cache_dir
     assert bj.cache_compiled_programs(tmp_path / "file" / "folder") is None
     assert jax.config.jax_compilation_cache_dir == before
-    environment.setenv(program_cache.VARIABLE, str(tmp_path / "file" / "folder"))
-    program_cache.set_environment()
-    assert program_cache.FOLDER not in os.environ
+    environment.setenv(_compile_cache.VARIABLE, str(tmp_path / "file" / "folder"))
+    _compile_cache.set_environment()
+    assert _compile_cache.FOLDER not in os.environ
 
 
 def test_the_command_line_has_a_cache_unless_it_is_switched_off(environment, tmp_path):
-    environment.setenv(program_cache.VARIABLE, "off")
-    program_cache.set_environment()
-    assert program_cache.FOLDER not in os.environ
-    environment.delenv(program_cache.VARIABLE)
+    environment.setenv(_compile_cache.VARIABLE, "off")
+    _compile_cache.set_environment()
+    assert _compile_cache.FOLDER not in os.environ
+    environment.delenv(_compile_cache.VARIABLE)
     environment.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    program_cache.set_environment()
-    folder = os.environ[program_cache.FOLDER]
+    _compile_cache.set_environment()
+    folder = os.environ[_compile_cache.FOLDER]
     assert folder.startswith(str(tmp_path / "xdg" / "budgetjax"))
     assert os.path.isdir(folder)
     assert os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] == "-1"
 
 
 def test_the_users_own_settings_of_jax_stay(environment, tmp_path):
-    environment.setenv(program_cache.FOLDER, str(tmp_path))
+    environment.setenv(_compile_cache.FOLDER, str(tmp_path))
     environment.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "3")
-    program_cache.set_environment()
-    assert os.environ[program_cache.FOLDER] == str(tmp_path)
+    _compile_cache.set_environment()
+    assert os.environ[_compile_cache.FOLDER] == str(tmp_path)
     assert os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] == "3"
     assert os.listdir(tmp_path) == []

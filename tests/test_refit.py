@@ -21,9 +21,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 import budgetjax as bj
-from budgetjax import losses, support_set
+from budgetjax import losses
+from budgetjax.online import support_set
 from budgetjax.online.span import RIDGE, of
-from budgetjax.refitting import held_out, moving_vectors, newton, passes
+from budgetjax.refitting import held_out, moving_vectors, newton, training_data
 
 # The module: the package has the function of the same name.
 module = importlib.import_module("budgetjax.refitting.refit")
@@ -298,7 +299,7 @@ def test_batches_are_arrays(exact, monkeypatch):
     monkeypatch.setattr(newton, "minimise", spied)
     one = coefficients(bj.refit(state, X, y, weight=weight))
     assert passed == [N]
-    monkeypatch.setattr(passes, "BLOCK", 64)
+    monkeypatch.setattr(training_data, "BLOCK", 64)
     monkeypatch.setattr(module, "ENOUGH", 1)
     monkeypatch.setattr(module, "SAMPLE", 2)
     for given, more in (
@@ -322,7 +323,7 @@ def test_batches_are_arrays(exact, monkeypatch):
 )
 def test_a_generator_gets_near(loss, most, monkeypatch):
     """1,500 rows once, in blocks of 256: measured 0.04 percent, and 1e-6."""
-    monkeypatch.setattr(passes, "BLOCK", 256)
+    monkeypatch.setattr(training_data, "BLOCK", 256)
     X = points(1500)
     y = answers(X, CLASSES)
     sizes = (700, 1, 299, 500)
@@ -336,8 +337,8 @@ def test_a_generator_gets_near(loss, most, monkeypatch):
 
 def test_few_blocks_are_held(monkeypatch):
     """Of forty: what is joined, the block made of it, and what still works on it."""
-    monkeypatch.setattr(passes, "BLOCK", 50)
-    monkeypatch.setattr(passes, "HELD", 0)
+    monkeypatch.setattr(training_data, "BLOCK", 50)
+    monkeypatch.setattr(training_data, "HELD", 0)
     most, blocks = [], []
 
     class Batch(np.ndarray):
@@ -375,7 +376,7 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
     y = answers(X, num_classes)
     weight = weights_of() * (np.arange(N) % 5 == 0)
     t = reference.targets(y, num_classes).reshape(N, -1)
-    block = passes.Block(X, t, weight)
+    block = training_data.Block(X, t, weight)
     costs = 0
     for fold in range(held_out.FOLDS):
         (part,) = held_out.part(lambda: iter([block]), 5, fold, True)
@@ -736,7 +737,7 @@ def test_the_span_of_vectors_far_from_zero():
 
 def test_moving_vectors_of_batches_and_penalties(monkeypatch):
     """Free slots stay free; several classes."""
-    monkeypatch.setattr(passes, "BLOCK", N)
+    monkeypatch.setattr(training_data, "BLOCK", N)
     X = points()
     y = answers(X, CLASSES)
     state = model(CLASSES)

@@ -12,9 +12,9 @@ import pytest
 import registry
 
 import budgetjax as bj
-from budgetjax import checks, losses, support_set
-from budgetjax.online import engine
-from budgetjax.support_set import FREE, Newcomer
+from budgetjax import _checks, losses
+from budgetjax.online import driver, support_set
+from budgetjax.online.support_set import FREE, Newcomer
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
@@ -77,8 +77,8 @@ def test_the_name_stays(tmp_path):
     kept = bj.load(tmp_path / "norma")
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
-        assert each.algorithm == checks.Name("norma")
-    checks.check_algorithm(
+        assert each.algorithm == _checks.Name("norma")
+    _checks.check_algorithm(
         "run", dataclasses.replace(bj.norma, update=bj.sgd.update), state
     )
 
@@ -229,7 +229,7 @@ def test_what_is_not_finite_says_why():
         kernel = bj.Linear() if "overflow float32; s" in why else state.kernel
         wrong = state._replace(kernel=kernel)
         with pytest.raises(ValueError, match=why):
-            engine.check_result(
+            driver.check_result(
                 "run", wrong, jnp.full(len(X), jnp.nan), jnp.array(rows)
             )
 

@@ -31,18 +31,18 @@ def main() -> None:
 
 
 def _run() -> None:
-    from budgetjax import program_cache
+    from budgetjax import _compile_cache
 
-    program_cache.set_environment()
+    _compile_cache.set_environment()
     try:
         from budgetjax.cli.commands import budgetjax
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        from budgetjax import checks
+        from budgetjax import _checks
 
         sys.exit(
-            f"budgetjax: error: {checks.not_installed('the command line', 'click')}"
+            f"budgetjax: error: {_checks.not_installed('the command line', 'click')}"
         )
     budgetjax(prog_name="budgetjax")
 

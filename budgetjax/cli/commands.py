@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from budgetjax import __version__
-from budgetjax.cli import INTERRUPTED, data, reading
+from budgetjax.cli import INTERRUPTED, reading, reports
 from budgetjax.cli.export import export
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
@@ -78,7 +78,7 @@ class Group(click.Group):
 
 
 def _warned(message, category, filename, lineno, file=None, line=None) -> None:
-    data.echo(f"budgetjax: warning: {_plain(str(message))}", err=True)
+    reports.echo(f"budgetjax: warning: {_plain(str(message))}", err=True)
 
 
 def _plain(text: str) -> str:

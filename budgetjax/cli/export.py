@@ -2,7 +2,7 @@
 
 import click
 
-from budgetjax.cli import data, options
+from budgetjax.cli import options, reports
 
 EXAMPLES = """\b
 Examples:
@@ -23,12 +23,12 @@ def export(model: str, output: str) -> None:
     It takes raw rows and returns labels, scores and, if MODEL is calibrated,
     probabilities; or numbers. It includes the scaling and the labels.
     """
-    data.check_outputs({"--output": output}, model)
+    reports.check_outputs({"--output": output}, model)
 
-    from budgetjax.cli import models
-    from budgetjax.saving import export as exporting
+    from budgetjax.cli import model_file
+    from budgetjax.exporting import export_model as exporting
 
-    found = models.opened(model).value
+    found = model_file.opened(model).value
     exporting.export(output, found)
     dtype = exporting.predictor("export", found).row_dtype
     click.echo(f"exported: {output}, of rows in {dtype}")

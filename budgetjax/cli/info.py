@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, targets
+from budgetjax.cli import reports, targets
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, Any]
@@ -33,7 +33,7 @@ def info(model: str, as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2, default=str))
     else:
         for name, text, *_ in lines:
-            click.echo(data.line(name, text))
+            click.echo(reports.line(name, text))
 
 
 def _of_header(header: dict[str, Any]) -> list[Line]:
@@ -47,7 +47,7 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
         if name in about:
             lines.append((name, about[name]))
     if labels := about.get("labels"):
-        lines.append(("classes", f"{len(labels):,}: {data.listed(labels)}", labels))
+        lines.append(("classes", f"{len(labels):,}: {reports.listed(labels)}", labels))
     for name in ("file", "target", "solver", "refit"):
         if notes.get(name) is not None:
             lines.append((f"{name} of training", str(notes[name]), notes[name]))
@@ -86,7 +86,7 @@ def _of_contents(path: str) -> list[Line]:
         after = f"after {notes['rows']:,} rows of a stream"
         lines.append(("checkpoint", after, notes["rows"]))
     if columns := whole.feature_names:
-        lines.append(("columns", data.listed(columns), columns))
+        lines.append(("columns", reports.listed(columns), columns))
     if type(whole.model) is tuple:
         number = len(whole.model)
         lines.append(("models", f"{number}, one per class; the first:", number))

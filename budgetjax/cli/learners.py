@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from budgetjax import solvers
-from budgetjax.cli import data, options, reading, targets, weights
+from budgetjax.cli import options, reading, reports, targets, weights
 
 
 class Job(NamedTuple):
@@ -39,11 +39,11 @@ class Job(NamedTuple):
     def say(self, name: str, text: str) -> None:
         """Prints a line of the report."""
         if not self.training.quiet:
-            data.echo(data.line(name, text))
+            reports.echo(reports.line(name, text))
 
     def say_data(self) -> None:
         """The lines about the file."""
-        width = data.counted(self.source.num_features, "feature")
+        width = reports.counted(self.source.num_features, "feature")
         self.say("data", f"{self.source.name}, {width}")
         self.say("target" if self.about.labels is None else "classes", self.about.text)
         every = "every feature to mean 0 and deviation 1"
@@ -61,7 +61,7 @@ class Job(NamedTuple):
 
         Lists of settings are swept.
         """
-        from budgetjax.estimators import parameters
+        from budgetjax.online import choices
 
         name, settings = self.training.learner, self.training.settings
         if "average" in settings:
@@ -70,7 +70,7 @@ class Job(NamedTuple):
             )
         labels = self.about.labels
         try:
-            return parameters.chosen(
+            return choices.chosen(
                 "--learner, --set",
                 name and name.replace("-", "_"),
                 words(settings),
@@ -136,9 +136,9 @@ def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
 
 def check_memory(what: str, needed: int) -> None:
     """Raises if the computer has less memory."""
-    from budgetjax import checks
+    from budgetjax import _checks
 
-    if needed > (memory := checks.host_memory()):
+    if needed > (memory := _checks.host_memory()):
         raise MemoryError(
             f"{what}, which needs {needed / 2**30:,.1f} GiB; this computer has "
             f"{memory / 2**30:,.1f} GiB"

@@ -167,9 +167,9 @@ def output(*ends: str, required: bool = True, text: str) -> Callable[..., Any]:
 def shows_progress(quiet: bool) -> bool:
     """Whether to show progress: by a bar, or in lines without a terminal."""
     if not (quiet or sys.stderr.isatty()):
-        from budgetjax import progress_bar
+        from budgetjax import _progress
 
-        lines = progress_bar.as_lines(SECONDS)
+        lines = _progress.as_lines(SECONDS)
         click.get_current_context().with_resource(lines)
     return not quiet
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, options, reading, targets
+from budgetjax.cli import options, reading, reports, targets
 
 FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
@@ -63,7 +63,7 @@ def plot(
         raise click.UsageError("--images is for one MODEL.")
     if images and test:
         raise click.UsageError("--images and --test are different pictures.")
-    data.check_outputs({"--output": output}, *model)
+    reports.check_outputs({"--output": output}, *model)
     draw(output, lambda: _reliability(model, test) if test else _figure(model, images))
     click.echo(f"picture: {output}")
 
@@ -72,14 +72,14 @@ def draw(output: str, figure: Callable[[], Any]) -> None:
     """Writes a figure of matplotlib in the format of the extension."""
     import io
 
-    from budgetjax import checks, plots
+    from budgetjax import _checks, plots
 
-    matplotlib = checks.needs("plot", "matplotlib")
+    matplotlib = _checks.needs("plot", "matplotlib")
     picture = io.BytesIO()
     with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]
         figure().savefig(picture, format=kind, dpi=RESOLUTION)
-    data.write(output, [picture.getvalue()])
+    reports.write(output, [picture.getvalue()])
 
 
 def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
@@ -87,7 +87,7 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     from matplotlib.figure import Figure
 
     from budgetjax import plots
-    from budgetjax.cli.models import opened
+    from budgetjax.cli.model_file import opened
     from budgetjax.stream.model import StreamModel
 
     opened_models = [opened(path) for path in paths]
@@ -100,7 +100,7 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     planar = len(paths) == 1 and first.num_features == 2
     panels = 1 if images else bool(curves) + planar
     if not panels or len(paths) > max(len(curves), 1):
-        features = data.counted(first.num_features, "feature")
+        features = reports.counted(first.num_features, "feature")
         raise ValueError(
             f"{paths[0]}: must have a learning curve, as of budgetjax train, or two "
             f"features, got {features} and no curve"
@@ -126,14 +126,15 @@ def _reliability(paths: tuple[str, ...], file: str) -> Any:
     """The reliability of probabilities of models on the rows of a file."""
     from matplotlib.figure import Figure
 
-    from budgetjax import calibration, plots
-    from budgetjax.cli import models
+    from budgetjax import plots
+    from budgetjax.cli import model_file
+    from budgetjax.refitting import calibration
 
     curves = {}
     for path in paths:
-        model = models.opened(path)
-        models.check_probabilities("--test", path, model)
-        source = models.source(model, [file], reading.Columns())
+        model = model_file.opened(path)
+        model_file.check_probabilities("--test", path, model)
+        source = model_file.source(model, [file], reading.Columns())
         chances, labels = [], []
         for X, *rest in source:
             if not rest:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, options, reading, targets
-from budgetjax.cli.models import Model
+from budgetjax.cli import options, reading, reports, targets
+from budgetjax.cli.model_file import Model
 
 STANDARD_OUTPUT = "-"
 EXAMPLES = """\b
@@ -62,23 +62,23 @@ def predict(
     output. The target is the column of the training, or --target.
     """
     to_file = output != STANDARD_OUTPUT
-    data.check_outputs({"--output": output if to_file else None}, model, *file)
+    reports.check_outputs({"--output": output if to_file else None}, model, *file)
 
-    from budgetjax.cli import models
+    from budgetjax.cli import model_file
 
-    chosen = models.opened(model)
+    chosen = model_file.opened(model)
     if scores and chosen.classes is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
     if scores and probabilities:
         raise click.UsageError("--scores and --probabilities exclude each other.")
     if probabilities:
-        models.check_probabilities("--probabilities", model, chosen)
-    source = models.source(chosen, file, columns)
+        model_file.check_probabilities("--probabilities", model, chosen)
+    source = model_file.source(chosen, file, columns)
     tally = _Tally(source.name, chosen, strict=columns.target is not None)
     more = "score" if scores else "probability" if probabilities else None
     lines = _lines(chosen, source, tally, more, options.shows_progress(quiet))
     if to_file:
-        data.write(output, (line.encode() for line in lines))
+        reports.write(output, (line.encode() for line in lines))
     else:
         for line in lines:
             sys.stdout.write(line)
@@ -113,7 +113,7 @@ class _Tally:
 
     def text(self) -> str:
         """One line for humans."""
-        rows = data.counted(self.rows, "row")
+        rows = reports.counted(self.rows, "row")
         if self.why:
             return f"no accuracy: {self.why}"
         if not self.scored:
@@ -130,14 +130,15 @@ def _lines(
     model: Model, source: Any, tally: _Tally, more: str | None, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
-    from budgetjax import calibration, models, progress_bar
+    from budgetjax import _progress, models
+    from budgetjax.refitting import calibration
 
     fills = models.fills(model.model)
     if more is not None and model.classes is not None:
-        names = [f"{more}_{data.label(one)}" for one in model.classes.tolist()]
+        names = [f"{more}_{reports.label(one)}" for one in model.classes.tolist()]
         single = more == "score" and len(names) == 2
-        yield data.as_csv([["prediction", *([more] if single else names)]])
-    bar = progress_bar.reporting("predict", shows, "rows", source.num_rows)
+        yield reports.as_csv([["prediction", *([more] if single else names)]])
+    bar = _progress.reporting("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
             reading.check_finite(source, X, tally.rows, fills)
@@ -151,6 +152,6 @@ def _lines(
             else:
                 predicted, columns = model.model.predict(X), []
             tally.add(predicted, rest[0] if rest else None)
-            columns.insert(0, map(data.label, predicted))
-            yield data.as_csv(zip(*columns, strict=True))
+            columns.insert(0, map(reports.label, predicted))
+            yield reports.as_csv(zip(*columns, strict=True))
             report("", len(predicted))

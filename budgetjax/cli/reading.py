@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from budgetjax.cli.data import counted, listed
+from budgetjax.cli.reports import counted, listed
 
 LIBSVM = "libsvm"
 # The values of `--format`, the keys of `readers.formats.FORMATS`.
@@ -229,13 +229,13 @@ def like(
 
 def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
     """Raises if rows are not finite, except for gaps that a model fills."""
-    from budgetjax import checks
+    from budgetjax import _checks
 
     if hasattr(X, "tocsr"):
         # A model checks sparse rows.
         return
     rows = np.where(np.isnan(X), 0, X) if fills else X
-    checks.check_finite(source.name, rows, first_row, source.feature_names)
+    _checks.check_finite(source.name, rows, first_row, source.feature_names)
 
 
 def check_target(path: Path, columns: Columns) -> None:

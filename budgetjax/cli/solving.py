@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, learners, options, reading, targets
+from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
 
 # The penalty of errors, as in `budgetjax.Solver`.
@@ -41,7 +41,7 @@ def learned(job: Job) -> Any:
         if name in arguments
     ]
     job.say_learner(solver.name, "".join(shown))
-    job.say("read", f"{data.counted(len(y), 'row')}, all of them in memory")
+    job.say("read", f"{reports.counted(len(y), 'row')}, all of them in memory")
     classes = job.about.labels
     assert classes is not None, "numbers are for online learners"
     solutions = one_versus_rest(
@@ -53,7 +53,7 @@ def learned(job: Job) -> Any:
     )
     if late := unfinished(solutions, classes):
         late = late.replace("raise ", "raise by --set ")
-        data.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
+        reports.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
     model = joined(solutions)
     if not solver.linear:
         each = [len(one.model.vectors) for one in solutions]

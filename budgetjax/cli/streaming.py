@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from budgetjax.cli import data, learners, targets
+from budgetjax.cli import learners, reports, targets
 from budgetjax.cli.learners import Job
 
 # The penalty of errors in the refit.
@@ -42,12 +42,12 @@ def learned(job: Job) -> Any:
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
     if about.doubt:
-        data.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
+        reports.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
     try:
         fitted, epochs = _streamed(job, chosen.algorithm, state), training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
-        job.say("read", data.counted(rows, "row") + times)
+        job.say("read", reports.counted(rows, "row") + times)
         when = "of rows before they were learned"
         if epochs > 1:
             when = "over all passes, of which only the first met new rows"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, options, reading, streaming, targets
+from budgetjax.cli import options, reading, reports, streaming, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import FORMATS, draw
 
@@ -89,9 +89,9 @@ def sweep(
     """
     training.check(columns)
     regression, quiet = training.regression, training.quiet
-    shown = data.listed([os.path.basename(one) for one in file])
+    shown = reports.listed([os.path.basename(one) for one in file])
     notes = {"file": shown, "target": columns.target, "refit": True}
-    data.check_outputs({"--output": output, "--model": model}, *file)
+    reports.check_outputs({"--output": output, "--model": model}, *file)
     path = reading.source_of(file, columns)
     reading.check_target(path, columns)
     source = reading.opened(path, columns, text_target=False if regression else None)
@@ -108,8 +108,8 @@ def sweep(
         what = "numbers"
         if about.labels is not None:
             what = f"{len(about.labels)} classes"
-        data.echo(f"{source.name}: {read}, {what}, {name}\n")
-        data.echo(str(table))
+        reports.echo(f"{source.name}: {read}, {what}, {name}\n")
+        reports.echo(str(table))
     if model is not None:
         best = dict(zip(table.names, table.rows[0], strict=True))
         if not whole:
@@ -120,7 +120,7 @@ def sweep(
             learner=name, settings=settings, gamma=best["gamma"], budget=best["budget"]
         )
         if not quiet:
-            data.echo("")
+            reports.echo("")
         fitted = streaming.learned(Job.of(source, about, columns, training))
         from budgetjax.saving import model_files
 
@@ -129,9 +129,9 @@ def sweep(
     if output is None:
         return
     if output.lower().endswith(".csv"):
-        data.write(output, [data.as_csv([table.names, *table.rows]).encode()])
+        reports.write(output, [reports.as_csv([table.names, *table.rows]).encode()])
         return
-    title = f"{source.name}: {name}, {data.counted(len(batch[1]), 'row')}"
+    title = f"{source.name}: {name}, {reports.counted(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
 
 

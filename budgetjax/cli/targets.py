@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from budgetjax.cli import data
+from budgetjax.cli import reports
 
 # More distinct numbers are probably targets of a regression.
 MANY_CLASSES = 100
@@ -53,7 +53,7 @@ def look(source: Any, *, regression: bool = False, classes: str | None = None) -
         return _numbers(source)
     if classes is not None:
         labels = _given(source, classes)
-        return Look(labels, source.num_rows, data.listed(labels.tolist()))
+        return Look(labels, source.num_rows, reports.listed(labels.tolist()))
     return _classes(source)
 
 
@@ -93,7 +93,7 @@ def _classes(source: Any) -> Look:
     if len(found) < 2:
         raise ValueError(
             f"{source.name}: y must have at least 2 classes, got "
-            f"{data.label(found[0])} in all {rows:,} rows"
+            f"{reports.label(found[0])} in all {rows:,} rows"
         )
     if found.dtype.kind in "if" and len(found) > MANY_CLASSES:
         raise ValueError(
@@ -109,8 +109,8 @@ def _classes(source: Any) -> Look:
             "than the row before; what learns row after row needs them in random "
             "order, so shuffle the file"
         )
-    words = [f"{data.label(one)} ({counts[one]:,})" for one in found.tolist()]
-    return Look(found, rows, data.listed(words), doubt, counts=counts)
+    words = [f"{reports.label(one)} ({counts[one]:,})" for one in found.tolist()]
+    return Look(found, rows, reports.listed(words), doubt, counts=counts)
 
 
 def _given(source: Any, text: str) -> np.ndarray:
@@ -140,7 +140,10 @@ def _given(source: Any, text: str) -> np.ndarray:
 def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
     """Raises if targets are not among the classes, or not finite if there are none."""
     if classes is not None:
-        good, expected = np.isin(y, classes), f"one of {data.listed(classes.tolist())}"
+        good, expected = (
+            np.isin(y, classes),
+            f"one of {reports.listed(classes.tolist())}",
+        )
     else:
         is_text = y.dtype.kind in "UO"
         good = np.zeros(len(y), bool) if is_text else np.isfinite(y)
@@ -148,7 +151,7 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
     if not np.all(good):
         bad = int(np.argmin(good))
         raise ValueError(
-            f"{where}: y must be {expected}, got {data.label(y[bad])} in row "
+            f"{where}: y must be {expected}, got {reports.label(y[bad])} in row "
             f"{row + bad}"
         )
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from budgetjax.cli import data, learners, options, reading, solving, streaming, targets
+from budgetjax.cli import (
+    learners,
+    options,
+    reading,
+    reports,
+    solving,
+    streaming,
+    targets,
+)
 
 EXAMPLES = """\b
 Examples:
@@ -110,7 +118,7 @@ def train(
     if solves:
         solving.check(learner)
     outputs = {"--model": model, "--checkpoint": training.checkpoint}
-    data.check_outputs(outputs, *file, test)
+    reports.check_outputs(outputs, *file, test)
     path = reading.source_of(file, columns)
     reading.check_target(path, columns)
     training.check(columns)
@@ -139,7 +147,7 @@ def train(
     from budgetjax.saving import model_files
 
     notes = {
-        "file": data.listed([Path(one).name for one in file]),
+        "file": reports.listed([Path(one).name for one in file]),
         "target": columns.target,
         "solver": learner if solves else None,
         "refit": None if solves else training.refit,

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import numpy as np
 
-from budgetjax.cli import data, targets
+from budgetjax.cli import reports, targets
 from budgetjax.cli.options import BALANCED
 
 
@@ -37,7 +37,7 @@ def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
 def _by_class(about: targets.Look, text: str) -> np.ndarray:
     """The weight of each class."""
     assert about.labels is not None, "numbers have no classes"
-    labels = [data.label(one) for one in about.labels.tolist()]
+    labels = [reports.label(one) for one in about.labels.tolist()]
     if text == BALANCED:
         counts = np.array([about.counts[one] for one in about.labels.tolist()])
         return counts.sum() / (len(counts) * counts)
@@ -52,7 +52,7 @@ def _by_class(about: targets.Look, text: str) -> np.ndarray:
         if name not in found or not 0 <= weight < np.inf:
             raise click.UsageError(
                 f"--class-weight must be {BALANCED}, or LABEL=WEIGHT of the classes "
-                f"{data.listed(labels)}, at least 0, got {part}."
+                f"{reports.listed(labels)}, at least 0, got {part}."
             )
         found[name] = weight
     return np.array(list(found.values()))

@@ -31,9 +31,9 @@ def __getattr__(name: str) -> Any:
     """Imports an estimator on first use, since the command line needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from budgetjax import checks
+    from budgetjax import _checks
 
-    checks.needs("budgetjax.estimators", "sklearn")
+    _checks.needs("budgetjax.estimators", "sklearn")
     where = "online" if name.startswith("BudgetedKernel") else "batch"
     where = "one_class" if name == "BudgetedOneClass" else where
     return getattr(importlib.import_module(f"{__name__}.{where}"), name)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.models import Labelled, prune
@@ -260,7 +260,7 @@ class BudgetSVC(OneVersusRest):
     _solver = budget_svm
 
     def _finished(self, model: Any, X: Any, y: Any, arguments: dict[str, Any]) -> Any:
-        size = checks.size(self._where, "budget", self.budget)
+        size = _checks.size(self._where, "budget", self.budget)
         if len(model.vectors) <= size:
             return model
         return refit(prune(model, size), X, y, weight=arguments.get("weight"))

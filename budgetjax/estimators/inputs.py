@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from budgetjax import models, scaling
-from budgetjax.estimators import parameters
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
+from budgetjax.online import choices
 from budgetjax.scaling import Scaling
 
 # The dtypes that `validate_data` keeps; other numbers become the first of them.
@@ -102,7 +102,7 @@ def kernel_of(
             f"{where}: gamma must be 'scale' or a number (or 'auto', in fit of an "
             f"online estimator), got {gamma!r}"
         )
-    return parameters.kernel_of(where, kernel, gamma, "scale", default)
+    return choices.kernel_of(where, kernel, gamma, "scale", default)
 
 
 def scale(X: Any) -> float:

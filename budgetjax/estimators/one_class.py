@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.base import OutlierMixin
 
-from budgetjax import checks, models
+from budgetjax import _checks, models
 from budgetjax.estimators.base import OF_ONE_CLASS
 from budgetjax.estimators.online import OnlineEstimator, Rows
 from budgetjax.models import Labelled
@@ -74,7 +74,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
         """
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
-        checks.fraction(self._where, "rate", self.rate)
+        _checks.fraction(self._where, "rate", self.rate)
         self._learn(X, y, weights, Labelled(None))
         return self
 
@@ -82,7 +82,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not hasattr(self, "_model")
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=first)
-        checks.fraction(self._where, "rate", self.rate)
+        _checks.fraction(self._where, "rate", self.rate)
         labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
         self._go_on(X, y, y, weights, labels)
         return self

@@ -13,22 +13,13 @@ from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import (
-    calibration,
-    checks,
-    kernels,
-    losses,
-    models,
-    progress_bar,
-    scaling,
-    support_set,
-)
-from budgetjax.estimators import inputs, parameters
+from budgetjax import _checks, _progress, kernels, losses, models, scaling
+from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled, padded
-from budgetjax.online import engine, registry
-from budgetjax.refitting import held_out, passes
+from budgetjax.online import choices, driver, registry, support_set
+from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, usual_size
@@ -81,17 +72,17 @@ class Rows(NamedTuple):
         """Arguments of `refit`: few rows are padded, many sparse ones are batched."""
         X, origin, targets, weights = self
         n, features = X.shape
-        if n > passes.BLOCK and scipy.sparse.issparse(X):
+        if n > training_data.BLOCK and scipy.sparse.issparse(X):
 
             def read() -> Iterator[tuple[np.ndarray, ...]]:
-                for start in range(0, n, passes.BLOCK):
-                    part = slice(start, start + passes.BLOCK)
+                for start in range(0, n, training_data.BLOCK):
+                    part = slice(start, start + training_data.BLOCK)
                     rows = inputs.dense(X[part], dtype, origin)
                     yield rows, targets[part], weights[part]
 
             return {"X": Batches("X", features, read)}
         few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
-        size = n if n > passes.BLOCK else few
+        size = n if n > training_data.BLOCK else few
         return {
             "X": padded(inputs.dense(X, dtype, origin), size),
             "y": padded(targets, size, 1),
@@ -128,10 +119,10 @@ class OnlineEstimator(Estimator):
     _reservoir = _solved = None
 
     @property
-    def _losses(self) -> parameters.Loss:
+    def _losses(self) -> choices.Loss:
         """The loss of the stream, and that of the refit."""
-        family = parameters.family_of(isinstance(self, RegressorMixin))
-        return parameters.loss_of(self._where, family, self._loss)
+        family = choices.family_of(isinstance(self, RegressorMixin))
+        return choices.loss_of(self._where, family, self._loss)
 
     @property
     def _loss(self) -> Any:
@@ -195,8 +186,8 @@ class OnlineEstimator(Estimator):
     def _learn(self, X: Any, y: Any, weights: Any, labels: Labelled) -> None:
         """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
         where, n = self._where, X.shape[0]
-        shuffle = bool(checks.flag(where, "shuffle", self.shuffle))
-        epochs = checks.size(where, "epochs", self.epochs)
+        shuffle = bool(_checks.flag(where, "shuffle", self.shuffle))
+        epochs = _checks.size(where, "epochs", self.epochs)
         refits = self._checked_refit(X.shape[1])
         seed, random = self._seeds()
         model, *rivals = (
@@ -206,7 +197,7 @@ class OnlineEstimator(Estimator):
         states = [one.model for one in (model, *rivals)]
         rows = Rows(X, inputs.origin(model), models.coded(where, model, y), weights)
         inputs.warn_unscaled(where, X, rows.origin, stacklevel=5)
-        with progress_bar.reporting(where, self.progress, "rows", n * epochs) as report:
+        with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
                 given = rows, order, held_out.AT_ONCE, report
@@ -257,11 +248,11 @@ class OnlineEstimator(Estimator):
     def _checked_refit(self, num_features: int) -> bool:
         """Whether to refit, after a check of its parameters before a stream is read."""
         where = self._where
-        refits = bool(checks.flag(where, "refit", self.refit))
-        moves = checks.flag(where, "move_vectors", self.move_vectors)
+        refits = bool(_checks.flag(where, "refit", self.refit))
+        moves = _checks.flag(where, "move_vectors", self.move_vectors)
         checked_metric(where, self.learn_metric, num_features)
         for penalty in self._penalties(1):
-            checks.positive(where, "penalty", penalty)
+            _checks.positive(where, "penalty", penalty)
         if refits:
             return True
         asked = {
@@ -317,7 +308,7 @@ class OnlineEstimator(Estimator):
                 f"{where}: options must be a dict of arguments that are no parameters "
                 f"of the estimator, got {options!r}"
             )
-        algorithm, arguments, _ = parameters.chosen(
+        algorithm, arguments, _ = choices.chosen(
             *(where, self.algorithm, settings | options),
             num_classes=None if labels.classes is None else len(labels.classes),
             num_outputs=np.size(labels.intercept),
@@ -361,7 +352,7 @@ class OnlineEstimator(Estimator):
         for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
             y = padded(targets[numbers], len(rows), 1)
             counts = padded(weights[numbers], len(rows))
-            state, _ = engine.run(algorithm, state, rows, y, weight=counts)
+            state, _ = driver.run(algorithm, state, rows, y, weight=counts)
             report(f"{int(state.expansion.num_active)} vectors", len(numbers))
         return state
 
@@ -682,7 +673,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     def _levels(self) -> Any:
         """The level, or the levels, shape `(quantiles,)`."""
         levels = np.asarray(self.quantile)
-        checks.fraction(self._where, "quantile", levels)
+        _checks.fraction(self._where, "quantile", levels)
         if levels.ndim > 1 or not levels.size:
             raise ValueError(
                 f"{self._where}: quantile must be a number or a list of them, got "
@@ -833,7 +824,7 @@ def _first_seen(y: Float[np.ndarray, "n ..."], loss: Any) -> SeenTargets:
         return SeenTargets(np.zeros(shape), 0.0, most, np.ones(shape)[()])
     robust = losses.is_robust(loss)
     centre, deviation = scaling.centre_and_deviation(y, robust=robust)
-    most = passes.NEAR * deviation if robust and np.all(deviation) else np.inf
+    most = training_data.NEAR * deviation if robust and np.all(deviation) else np.inf
     return SeenTargets(centre, 0.0, most, np.where(deviation > 0, deviation, 1.0)[()])
 
 

@@ -11,13 +11,13 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import checks, counter, examples, kernels, sharding, shown, support_set
+from budgetjax import _checks, _pytree, _sharding, counter, examples, kernels
+from budgetjax._shapes import Basis, Flag, Weights
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import conservative
+from budgetjax.online import conservative, support_set
 from budgetjax.online.maintenance.strategy import again
-from budgetjax.shapes import Basis, Flag, Weights
-from budgetjax.support_set import Average, Edits, Newcomer
+from budgetjax.online.support_set import Average, Edits, Newcomer
 
 # Let an editor know the arguments of an `init` and the fields of its state.
 Arguments = ParamSpec("Arguments")
@@ -84,7 +84,7 @@ def resume(state: Any, other: Any) -> Any:
     )
 
 
-@shown.documented
+@_pytree.documented
 @dataclasses.dataclass(frozen=True, repr=False)
 class Algorithm(Generic[Arguments, State]):
     """An online algorithm: its name, and pure functions over its state.
@@ -193,7 +193,7 @@ class Algorithm(Generic[Arguments, State]):
           ValueError: if the state belongs to another algorithm, or a shape, a label or
             the weight is invalid.
         """
-        checks.check_algorithm("step", self, state)
+        _checks.check_algorithm("step", self, state)
         x, y, weight = examples.example("step", state, x, y, weight)
         return _stepped(self, state, x, y, weight)
 
@@ -214,11 +214,11 @@ class Algorithm(Generic[Arguments, State]):
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
-        return self.block(self, *sharding.vary(settled(state), X, y, weights), axis)
+        return self.block(self, *_sharding.vary(settled(state), X, y, weights), axis)
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
-@sharding.automatic
+@_sharding.automatic
 def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array):
     return algorithm.learn(state, x[None], y[None], weight[None])[0]
 
@@ -257,7 +257,7 @@ def start(
 
     `num_outputs` is None if an algorithm takes labels only.
     """
-    kind = checks.float_dtype(where, dtype)
+    kind = _checks.float_dtype(where, dtype)
     expansion = support_set.empty(
         where,
         num_features=num_features,
@@ -268,7 +268,7 @@ def start(
         average=_averaging(where, average, kind),
     )
     return {
-        "algorithm": checks.algorithm_of(where),
+        "algorithm": _checks.algorithm_of(where),
         "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], kind),
         "expansion": expansion,
         "num_seen": Counter.of(0),
@@ -280,7 +280,7 @@ def start(
 def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
     """Columns of coefficients: one for two classes, and one per real output."""
     if num_outputs is not None:
-        outputs = checks.size(where, "num_outputs", num_outputs)
+        outputs = _checks.size(where, "num_outputs", num_outputs)
         if num_classes is None:
             return outputs
         if outputs > 1:
@@ -288,7 +288,7 @@ def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -
                 f"{where}: num_outputs must be 1 unless num_classes is None, for real "
                 f"targets, got {outputs} with num_classes={num_classes!r}"
             )
-    classes = checks.size(where, "num_classes", num_classes, at_least=2)
+    classes = _checks.size(where, "num_classes", num_classes, at_least=2)
     return 1 if classes == 2 else classes
 
 
@@ -297,6 +297,6 @@ def _averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | No
     if isinstance(average, bool) and not average:
         return None
     first = 1 if isinstance(average, bool) else average
-    checks.positive_integer(where, "average", first)
-    checks.scalar_integer(where, "average", first)
+    _checks.positive_integer(where, "average", first)
+    _checks.scalar_integer(where, "average", first)
     return Average(Counter.of(int(first)), jnp.zeros((), dtype), jnp.zeros((), dtype))

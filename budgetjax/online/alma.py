@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import checks, losses, shown, support_set
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel, Normalized
-from budgetjax.online import algorithm
+from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
-from budgetjax.shapes import Flag, Label, Scalar, Score
-from budgetjax.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 # Theorem 3: B in units of 1 / alpha, and C.
 THRESHOLD, STEP = math.sqrt(8), math.sqrt(2)
@@ -40,7 +40,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -100,8 +100,8 @@ def init(
             f"{where}: kernel must have k(x, x) = 1, as Normalized(kernel) has, got "
             f"{type(kernel).__name__}"
         )
-    near = checks.as_leaf(where, "alpha", alpha, dtype, checks.positive)
-    known = checks.concrete(near)
+    near = _checks.as_leaf(where, "alpha", alpha, dtype, _checks.positive)
+    known = _checks.concrete(near)
     if known is not None and known > 1:
         raise ValueError(f"{where}: alpha must be at most 1, got {known}")
     return State(

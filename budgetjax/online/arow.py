@@ -7,18 +7,25 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import checks, losses, sharding, shown, support_set
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, _sharding, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import span
+from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.landmarks import given
 from budgetjax.online.maintenance import Maintenance, MultiMerge, started
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.span import Span
-from budgetjax.shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
-from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row, Spread
+from budgetjax.online.support_set import (
+    NOWHERE,
+    Edits,
+    Expansion,
+    Newcomer,
+    Row,
+    Spread,
+)
 
 # Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
 # examples move them early, smaller values late; 1e-3 to 1e-5 differ by at most half a
@@ -60,7 +67,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -145,7 +152,7 @@ def init(
     where = "arow.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes)
-    checks.matrix_dtype(where, dtype)
+    _checks.matrix_dtype(where, dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -170,11 +177,11 @@ def init(
         counts=counts,
         span=basis,
         certainty=jnp.zeros_like(basis.root),
-        confidence=checks.as_leaf(
-            where, "confidence", confidence, dtype, checks.positive
+        confidence=_checks.as_leaf(
+            where, "confidence", confidence, dtype, _checks.positive
         ),
-        drift=checks.as_leaf(where, "drift", drift, dtype, checks.part),
-        moves=checks.as_leaf(where, "moves", moves, dtype, checks.non_negative),
+        drift=_checks.as_leaf(where, "drift", drift, dtype, _checks.part),
+        moves=_checks.as_leaf(where, "moves", moves, dtype, _checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )
 
@@ -302,7 +309,7 @@ def _moved(state: State, y: Label, newcomer: Newcomer) -> tuple[Moved, Index]:
             nothing.spreads,
         )
 
-    return sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
+    return _sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
 
 
 def _move(

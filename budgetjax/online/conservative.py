@@ -45,9 +45,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import kernels, losses, sharding, support_set
-from budgetjax.shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
-from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
+from budgetjax import _sharding, kernels, losses
+from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
+from budgetjax.online import support_set
+from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
 
 
 class Block(NamedTuple):
@@ -175,7 +176,7 @@ def block(
     )
     edits = _without_example(support_set.no_edits(like))
     columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
-    (loop,) = sharding.vary(
+    (loop,) = _sharding.vary(
         Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
     )
 
@@ -193,7 +194,7 @@ def block(
     def violation(loop):
         new = _violation(algorithm, block, loop)
         new = new if axis is None else _only_if(ready(loop), new, loop)
-        return sharding.vary(new)[0]
+        return _sharding.vary(new)[0]
 
     def violations(loop):
         return jax.lax.while_loop(lambda loop: any_model(ready(loop)), violation, loop)
@@ -201,7 +202,7 @@ def block(
     def with_room(loop):
         """The loop with room for a newcomer, if one is waiting."""
         wanted = alive(loop) & _full(loop)
-        return sharding.cond(
+        return _sharding.cond(
             any_model(wanted),
             lambda: _with_room(algorithm, block, loop, wanted),
             lambda: loop,
@@ -279,7 +280,7 @@ def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
         return state, expansion.scale, expansion.average, loop.edits
 
     violated = loop.next == 0
-    state, scale, average, edits = sharding.cond(violated, changed, unchanged)
+    state, scale, average, edits = _sharding.cond(violated, changed, unchanged)
     expansion = loop.state.expansion._replace(scale=scale, average=average)
     last = jnp.where(violated, 0, loop.last)
     return loop._replace(

@@ -15,12 +15,13 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax import checks, losses, shown, support_set
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
-from budgetjax.support_set import Expansion
+from budgetjax.online import support_set
+from budgetjax.online.support_set import Expansion
 
 _SGD = optax.sgd(0.2)
 
@@ -67,7 +68,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def start(
@@ -104,7 +105,7 @@ def start(
     return State(
         **shared,
         root=root,
-        tolerance=checks.as_leaf(where, "tolerance", tolerance, dtype),
+        tolerance=_checks.as_leaf(where, "tolerance", tolerance, dtype),
         loss=losses.as_leaves(where, loss, num_classes, dtype, num_outputs),
         weights=weights,
         sums=None if expansion.average is None else jnp.zeros_like(weights),

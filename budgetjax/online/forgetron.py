@@ -6,13 +6,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import losses, shown, support_set
-from budgetjax.checks import Name
+from budgetjax import _pytree, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
+from budgetjax.online import support_set
 from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.shapes import Flag, Label, Scalar, Score
-from budgetjax.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 
 class State(NamedTuple):
@@ -32,7 +33,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -66,7 +67,7 @@ def init(
 
     .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)),
 
-    which `budgetjax.bounds.forgetron` computes.
+    which `budgetjax.online.bounds.forgetron` computes.
 
     An example of weight w enters with :math:`\sigma_t = w`, and
     :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example

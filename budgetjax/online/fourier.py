@@ -9,12 +9,12 @@ import optax
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.kernels import RBF, Kernel, Laplacian
 from budgetjax.online import features
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.features import State
-from budgetjax.support_set import FREE
+from budgetjax.online.support_set import FREE
 
 
 class Waves(Kernel):
@@ -108,14 +108,14 @@ def init(
         )
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
-    known = checks.concrete(budget)
+    known = _checks.concrete(budget)
     if known is not None and known % 2:
         raise ValueError(f"{where}: budget must be even, got {budget}")
     expansion = shared["expansion"]
     rows, kind = expansion.ages.shape[0], expansion.vectors.dtype
     slots = jnp.arange(rows, dtype=jnp.int32)
     active = slots < expansion.budget
-    key = jax.random.key(jnp.asarray(checks.seed(where, seed), jnp.int32))
+    key = jax.random.key(jnp.asarray(_checks.seed(where, seed), jnp.int32))
     # Each frequency has its own key, so the first ones are the same for any budget.
     draw = jax.random.normal if isinstance(kernel, RBF) else jax.random.cauchy
     drawn = jax.vmap(

@@ -11,16 +11,16 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import checks, losses, shown, support_set
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import algorithm
+from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments
 from budgetjax.online.conservative import running_sums
 from budgetjax.online.maintenance import Maintenance, started
-from budgetjax.shapes import Basis, Flag, Scalar, Score, Target, Weights
-from budgetjax.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor
 # must not be 0, since later updates are divided by it.
@@ -64,7 +64,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def start(
@@ -83,13 +83,13 @@ def start(
     """An empty model of any of these learners, from the fields of `algorithm.start`."""
     expansion = shared["expansion"]
     kind = expansion.vectors.dtype
-    strength = checks.as_leaf(
-        where, "regularization", regularization, kind, checks.non_negative
+    strength = _checks.as_leaf(
+        where, "regularization", regularization, kind, _checks.non_negative
     )
     if learning_rate is None:
         # The scale of the model is then the step size; see `decay`.
         shared["expansion"] = expansion._replace(scale=1 / strength)
-    project = checks.flag(where, "project_to_ball", project_to_ball)
+    project = _checks.flag(where, "project_to_ball", project_to_ball)
     return State(
         **shared,
         maintenance=started(where, maintenance, shared, seed),
@@ -127,7 +127,7 @@ def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
                 f"{value.shape}"
             )
         return schedule
-    return checks.as_leaf(where, "learning_rate", given, dtype, checks.positive)
+    return _checks.as_leaf(where, "learning_rate", given, dtype, _checks.positive)
 
 
 def violates(state: State, score: Score, y: Target) -> Flag:

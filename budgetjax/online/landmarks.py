@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from budgetjax import checks, kernels, support_set
+from budgetjax import _checks, kernels
 from budgetjax.kernels import Kernel
-from budgetjax.online import span
+from budgetjax.online import span, support_set
 from budgetjax.online.span import Span
-from budgetjax.support_set import Expansion
+from budgetjax.online.support_set import Expansion
 
 
 def given(
@@ -23,8 +23,8 @@ def given(
       landmarks: shape `(m, num_features)`, m from 1 to the budget.
     """
     rows, width = expansion.vectors.shape
-    Z = checks.array(where, "landmarks", landmarks)
-    budget = checks.concrete(expansion.budget)
+    Z = _checks.array(where, "landmarks", landmarks)
+    budget = _checks.concrete(expansion.budget)
     most = rows - 1 if budget is None else int(budget)
     if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
         raise ValueError(
@@ -33,7 +33,7 @@ def given(
         )
     with np.errstate(over="ignore"):
         Z = jnp.asarray(Z, expansion.vectors.dtype)
-    known = checks.concrete(Z)
+    known = _checks.concrete(Z)
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
     m = Z.shape[0]
@@ -46,7 +46,7 @@ def given(
         num_active=jnp.asarray(m, jnp.int32),
     )
     basis = span.of(kernel, expansion)
-    known = checks.concrete(basis.root)
+    known = _checks.concrete(basis.root)
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(
             f"{where}: landmarks must have a positive definite kernel matrix, got one "

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import start
@@ -61,7 +61,7 @@ def init(
     where = "norma.init"
     if learning_rate is None:
         learning_rate = gradient_descent.usual_rate(num_classes)
-    checks.positive(where, "learning_rate", learning_rate)
+    _checks.positive(where, "learning_rate", learning_rate)
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
     return gradient_descent.start(

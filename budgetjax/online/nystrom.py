@@ -8,13 +8,13 @@ import optax
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import checks, kernels, losses, support_set
+from budgetjax import _checks, kernels, losses
 from budgetjax.kernels import Kernel
-from budgetjax.online import features, span
+from budgetjax.online import features, span, support_set
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.features import State
 from budgetjax.online.landmarks import given
-from budgetjax.support_set import NOWHERE
+from budgetjax.online.support_set import NOWHERE
 
 
 def init(
@@ -83,17 +83,17 @@ def init(
     where = "nystrom.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
-    checks.matrix_dtype(where, dtype)
+    _checks.matrix_dtype(where, dtype)
     rows = shared["expansion"].ages.shape[0]
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
-    checks.check_memory(where, rows - 1, matrix)
+    _checks.check_memory(where, rows - 1, matrix)
     root = jnp.zeros(matrix.shape, dtype)
     if landmarks is not None:
         shared["expansion"], basis = given(
             where, shared["kernel"], shared["expansion"], landmarks
         )
         root = basis.root
-    checks.positive(where, "tolerance", tolerance)
+    _checks.positive(where, "tolerance", tolerance)
     targets = num_classes, num_outputs, loss
     return features.start(where, shared, *targets, optimizer, root, tolerance)
 

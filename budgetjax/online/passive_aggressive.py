@@ -5,14 +5,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import checks, losses, shown
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
-from budgetjax.shapes import Flag, Label, Scalar, Score
-from budgetjax.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
 
@@ -37,7 +37,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -104,7 +104,7 @@ def init(
         raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, average=average)
-    C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
+    C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     return State(
         **shared,
         maintenance=started(where, maintenance, shared, seed),

@@ -5,12 +5,12 @@ import dataclasses
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import checks, losses
+from budgetjax import _checks, losses
+from budgetjax._shapes import Flag, Label, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import start
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.shapes import Flag, Label, Score
 
 
 def init(
@@ -77,7 +77,7 @@ def init(
         shared,
         loss=losses.hinge,
         learning_rate=None,
-        regularization=checks.positive(where, "regularization", regularization),
+        regularization=_checks.positive(where, "regularization", regularization),
         num_classes=num_classes,
         maintenance=maintenance,
         seed=seed,

@@ -6,14 +6,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import checks, losses, shown
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, losses
+from budgetjax._checks import Name
+from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.maintenance import Maintenance, started
-from budgetjax.shapes import Flag, Label, Scalar, Score
-from budgetjax.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 
 class State(NamedTuple):
@@ -34,7 +34,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -103,7 +103,7 @@ def init(
     return State(
         **shared,
         maintenance=started(where, maintenance, shared, seed),
-        margin=checks.as_leaf(where, "margin", margin, dtype, checks.non_negative),
+        margin=_checks.as_leaf(where, "margin", margin, dtype, _checks.non_negative),
     )
 
 

@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax import checks, losses, shown, support_set
-from budgetjax.checks import Name, Static
+from budgetjax import _checks, _pytree, losses
+from budgetjax._checks import Name, Static
+from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.online import span
+from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.span import Span
-from budgetjax.shapes import Flag, Label, Scalar, Score
-from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
+from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
 
 
 class State(NamedTuple):
@@ -38,7 +38,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -100,14 +100,14 @@ def init(
     where = "projectron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes)
-    checks.matrix_dtype(where, dtype)
+    _checks.matrix_dtype(where, dtype)
     return State(
         **shared,
         span=span.empty(where, shared["expansion"].ages.shape[0], dtype),
-        threshold=checks.as_leaf(
-            where, "threshold", threshold, dtype, checks.non_negative
+        threshold=_checks.as_leaf(
+            where, "threshold", threshold, dtype, _checks.non_negative
         ),
-        margin_updates=Static(checks.flag(where, "margin_updates", margin_updates)),
+        margin_updates=Static(_checks.flag(where, "margin_updates", margin_updates)),
     )
 
 

@@ -3,8 +3,8 @@
 import importlib
 from typing import Any
 
-from budgetjax import checks
-from budgetjax.checks import Name
+from budgetjax import _checks
+from budgetjax._checks import Name
 from budgetjax.online import ALGORITHMS
 from budgetjax.online.algorithm import Algorithm
 
@@ -63,6 +63,6 @@ def of_state(where: str, state: Any) -> Algorithm:
     if not isinstance(name, Name) or not hasattr(state, "expansion"):
         raise ValueError(
             f"{where}: state must be one of an online algorithm, got "
-            f"{checks.named(state)}"
+            f"{_checks.named(state)}"
         )
     return named(where, name.value)

@@ -28,10 +28,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from budgetjax import checks, support_set
+from budgetjax import _checks
+from budgetjax._shapes import Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
-from budgetjax.shapes import Index, Mask, PerPair, PerRow, Scalar
-from budgetjax.support_set import NOWHERE, Expansion
+from budgetjax.online import support_set
+from budgetjax.online.support_set import NOWHERE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
 RIDGE = 1e-3
@@ -62,7 +63,7 @@ class Span(NamedTuple):
 def empty(where: str, rows: int, dtype) -> Span:
     """The span of no vectors; `where` is the caller's name, for error messages."""
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
-    checks.check_memory(where, rows - 1, (matrix, matrix))
+    _checks.check_memory(where, rows - 1, (matrix, matrix))
     gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
     return Span(gram, jnp.zeros((rows,), dtype), root, jnp.zeros((), jnp.int32))
 

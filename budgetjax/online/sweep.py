@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import checks, examples, shown
-from budgetjax.online import engine
+from budgetjax import _checks, _pytree, examples
+from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
 
 MODELS = "models"
@@ -36,7 +36,7 @@ class Sweep(NamedTuple):
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
     @property
     def error(self) -> Float[Array, " models"]:
@@ -99,7 +99,7 @@ def sweep(
       >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
       ((4, 42), (8.0, 50))
     """
-    checks.check_algorithm("sweep", algorithm, states)
+    _checks.check_algorithm("sweep", algorithm, states)
     vectors = states.expansion.vectors
     if vectors.ndim != 3:
         raise ValueError(
@@ -111,7 +111,7 @@ def sweep(
     X, y, weights = examples.stream("sweep", one, X, y, weight)
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
-    size = engine.block_length("sweep", block_size)
+    size = driver.block_length("sweep", block_size)
     chosen = tuple(jax.devices() if devices is None else devices)[:models]
     if not chosen:
         raise ValueError("sweep: devices must not be empty, got ()")
@@ -136,14 +136,14 @@ def sweep(
     rounds = rounds[0]
     seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
     errors = errors.astype(vectors.dtype) / seen[None]
-    engine.check_room("sweep", new)
-    bad = ~jnp.isfinite(jax.vmap(engine.not_finite)(new))
+    driver.check_room("sweep", new)
+    bad = ~jnp.isfinite(jax.vmap(driver.not_finite)(new))
     if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
         i = int(jnp.argmax(bad))
         broken = jax.tree.map(lambda leaf: leaf[i], new)
         raise ValueError(
             f"sweep: every model must be finite, got model {i} that is not: "
-            f"{engine.cause(broken, X)}"
+            f"{driver.cause(broken, X)}"
         )
     return Sweep(new, rounds, errors)
 
@@ -163,7 +163,7 @@ def _sharded(algorithm, devices, together, size, states, X, y, weights):
         def learn(state):
             # Without an axis to agree over, every model has its own loop.
             axis = MODELS if together else None
-            return engine.learn(algorithm, state, X, y, weights, size, axis)
+            return driver.learn(algorithm, state, X, y, weights, size, axis)
 
         if together:
             return jax.vmap(learn, axis_name=MODELS)(states)
@@ -209,7 +209,7 @@ class Grid(NamedTuple):
             one = jax.eval_shape(lambda known=known: init(**known))
         if hasattr(one, "expansion"):
             capacity = one.expansion.ages.shape[0] - 1
-            checks.check_memory("Grid.init", capacity, one, len(self.columns[0]))
+            _checks.check_memory("Grid.init", capacity, one, len(self.columns[0]))
         return jax.vmap(
             lambda *values: init(**dict(zip(self.names, values, strict=True)))
         )(*self.columns)
@@ -293,7 +293,7 @@ def grid(**axes: Any) -> Grid:
         raise ValueError("grid: at least one axis is needed, got none")
     arrays = []
     for name, values in axes.items():
-        array = np.asarray(checks.array("grid", name, values))
+        array = np.asarray(_checks.array("grid", name, values))
         if array.ndim != 1 or array.size == 0:
             raise ValueError(
                 f"grid: {name} must be a list of numbers, got shape {array.shape}"

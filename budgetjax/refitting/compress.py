@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from budgetjax import checks, kernels, losses, models, progress_bar
+from budgetjax import _checks, _progress, kernels, losses, models
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.moving_vectors import unit_of
@@ -77,24 +77,24 @@ def compress(
     one from a fixed-point search, and Adam moves them together.
     """
     where = "compress"
-    budget = checks.size(where, "budget", budget)
-    steps = checks.size(where, "steps", steps, at_least=0)
+    budget = _checks.size(where, "budget", budget)
+    steps = _checks.size(where, "steps", steps, at_least=0)
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
-    checks.on_host(where, model)
+    _checks.on_host(where, model)
     given = models.inner(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
         return given._replace(model=models.each_part(one, given), calibration=None)
     given = models.all_of(given)
     kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
-    checks.matrix_dtype(where, X.dtype)
+    _checks.matrix_dtype(where, X.dtype)
     if not len(X):
         raise ValueError("compress: model must have support vectors, got none yet")
     if len(X) <= budget:
         return given
     coefficients = coefficients.reshape(len(X), -1)
-    with progress_bar.reporting(where, progress, "steps", steps) as report:
+    with _progress.reporting(where, progress, "steps", steps) as report:
         values = models.own_values(where, given).reshape(coefficients.shape)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]

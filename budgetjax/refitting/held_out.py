@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from budgetjax import calibration, losses, models
-from budgetjax.online import engine
+from budgetjax import losses, models
+from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm, clear
-from budgetjax.refitting import moving_vectors, newton
+from budgetjax.refitting import calibration, moving_vectors, newton
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block
 from budgetjax.refitting.problem import Problem
+from budgetjax.refitting.training_data import Block
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
 # A function from rows to the scores of one or more models.
@@ -161,7 +161,7 @@ def replay(
         part = slice(first, first + AT_ONCE)
         given = models.padded(X[part], AT_ONCE), models.padded(y[part], AT_ONCE, 1)
         counts = models.padded(weights[part], AT_ONCE)
-        state, _ = engine.run(algorithm, state, *given, weight=counts)
+        state, _ = driver.run(algorithm, state, *given, weight=counts)
     return state
 
 

@@ -25,12 +25,12 @@ from jaxtyping import Array, Float
 
 from budgetjax import losses
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.refitting.gradient_steps import minimised
+from budgetjax.refitting.adam import minimised
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
-from budgetjax.refitting.passes import Block
 from budgetjax.refitting.problem import Problem
+from budgetjax.refitting.training_data import Block
 
 # Examples per step: twice the number for moving vectors, in half of the time.
 BATCH = 256

@@ -18,11 +18,12 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import kernels, support_set
-from budgetjax.refitting.gradient_steps import minimised
+from budgetjax import kernels
+from budgetjax.online import support_set
+from budgetjax.refitting.adam import minimised
 from budgetjax.refitting.newton import Basis, of_problems
-from budgetjax.refitting.passes import Block
 from budgetjax.refitting.problem import Problem
+from budgetjax.refitting.training_data import Block
 
 # Examples per step.
 BATCH = 128

@@ -24,10 +24,11 @@ import numpy as np
 from jax.tree_util import Partial
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import kernels, support_set
+from budgetjax import kernels
 from budgetjax.kernels import Kernel
-from budgetjax.refitting.passes import Block
-from budgetjax.support_set import Expansion
+from budgetjax.online import support_set
+from budgetjax.online.support_set import Expansion
+from budgetjax.refitting.training_data import Block
 
 # The number of examples whose outer products one matrix product sums.
 CHUNK = 128

@@ -7,8 +7,8 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from budgetjax import checks, models
-from budgetjax.refitting import newton, passes
+from budgetjax import _checks, models
+from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.refit import algorithm_of, with_weights
 
@@ -77,11 +77,11 @@ def one_class(
     threshold by scores that leave one out.
     """
     where = "one_class"
-    checks.on_host(where, state, X, weight)
+    _checks.on_host(where, state, X, weight)
     inner = models.innermost(state)
     algorithm = algorithm_of(where, inner)
-    checks.fraction(where, "rate", rate)
-    checks.positive(where, "penalty", penalty)
+    _checks.fraction(where, "rate", rate)
+    _checks.positive(where, "penalty", penalty)
     if inner.expansion.num_columns > 1:
         raise ValueError(
             f"{where}: state must have one column of coefficients, got "
@@ -93,7 +93,9 @@ def one_class(
     rows, targets = _targets(where, X)
     # The targets are not labels of a classifier.
     takes = models.labelled(model)._replace(classes=None)
-    read, again = passes.data(where, takes, rows, targets, weight, of_labels=False)
+    read, again = training_data.data(
+        where, takes, rows, targets, weight, of_labels=False
+    )
     if not again:
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, got "

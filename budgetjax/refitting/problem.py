@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Float
 
-from budgetjax.checks import Name
+from budgetjax._checks import Name
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block, Units
+from budgetjax.refitting.training_data import Block, Units
 
 
 class Problem(NamedTuple):

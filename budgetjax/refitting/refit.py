@@ -13,18 +13,18 @@ from jax.tree_util import Partial
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from budgetjax import checks, losses, models, progress_bar, scaling
+from budgetjax import _checks, _progress, losses, models, scaling
 from budgetjax.counter import Counter
 from budgetjax.models import KernelModel
-from budgetjax.online import engine, landmarks, registry
+from budgetjax.online import driver, landmarks, registry
 from budgetjax.online.algorithm import Algorithm, resume
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.sgd import sgd
-from budgetjax.refitting import held_out, metric, moving_vectors, newton, passes
+from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.passes import Block, Units
 from budgetjax.refitting.problem import Problem
+from budgetjax.refitting.training_data import Block, Units
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
@@ -193,7 +193,7 @@ def refit(
     every eighth example; steps that fail are halved.
     """
     where = "refit"
-    checks.on_host(where, state, X, y, weight, penalty)
+    _checks.on_host(where, state, X, y, weight, penalty)
     model, state = state, models.innermost(state)
     function, link = _loss(where, loss, state), models.inverse_link(state)
     of_solver = isinstance(state, KernelModel)
@@ -202,9 +202,9 @@ def refit(
     algorithm = algorithm_of(where, state, learn_metric)
     moves = _moves(where, algorithm, move_vectors, learn_metric)
     is_regressor = models.is_regressor(state)
-    if checks.flag(where, "calibrate", calibrate) and is_regressor:
+    if _checks.flag(where, "calibrate", calibrate) and is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
-    checks.positive(where, "tolerance", tolerance)
+    _checks.positive(where, "tolerance", tolerance)
     rivals = [models.innermost(one) for one in rivals]
     for one in rivals:
         if jax.tree.structure(one) != jax.tree.structure(state):
@@ -213,7 +213,7 @@ def refit(
                 f"only, got {one!r}"
             )
     dtype, of_labels = state.expansion.vectors.dtype, losses.takes_labels(function)
-    blocks, again = passes.data(where, model, X, y, weight, of_labels=of_labels)
+    blocks, again = training_data.data(where, model, X, y, weight, of_labels=of_labels)
     # A model that predicts raw targets has an intercept, which is learned too.
     shifts = of_solver or (is_regressor and model is not state)
     problem = Problem(
@@ -234,8 +234,8 @@ def refit(
         form=learn_metric,
         calibrates=bool(calibrate),
         tolerance=float(tolerance),
-        epochs=checks.size(where, "epochs", epochs),
-        seed=checks.numpy_seed(where, seed),
+        epochs=_checks.size(where, "epochs", epochs),
+        seed=_checks.numpy_seed(where, seed),
         report=lambda text: None,
     )
     judges = moves or calibrate or bool(learn_metric) or bool(rivals)
@@ -248,7 +248,7 @@ def refit(
         )
     if again and is_regressor and not of_labels:
         problem = _in_units(problem)
-    with progress_bar.reporting(where, progress, "passes") as report:
+    with _progress.reporting(where, progress, "passes") as report:
         problem = problem._replace(report=report)
         found, judged = _solution(problem, state, rivals, judges)
     factor = held_out.calibration_of(judged) if calibrate else None
@@ -260,7 +260,7 @@ def refit(
 def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
     """The algorithm of a state, after a check that the state can be refitted."""
     algorithm = registry.of_state(where, state)
-    checks.matrix_dtype(where, state.expansion.vectors.dtype)
+    _checks.matrix_dtype(where, state.expansion.vectors.dtype)
     checked_metric(where, learn_metric, models.num_features(where, state))
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
@@ -271,7 +271,7 @@ def _moves(
     where: str, algorithm: Algorithm, move_vectors: Any, learn_metric: Any
 ) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
-    moves = bool(checks.flag(where, "move_vectors", move_vectors))
+    moves = bool(_checks.flag(where, "move_vectors", move_vectors))
     learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
         name = "move_vectors" if moves else "learn_metric"
@@ -329,7 +329,7 @@ def _in_units(problem: Problem) -> Problem:
     """The problem in units in which rates, tolerances and outputs are comparable."""
     loss, read = problem.loss, problem.blocks
     if problem.link == losses.EXP:
-        mean = np.mean(passes.first(read(), lambda block: block.targets), axis=0)
+        mean = np.mean(training_data.first(read(), lambda block: block.targets), axis=0)
         return problem._replace(near=functools.partial(_logarithms, mean))
     if not losses.of_differences(loss):
         return problem
@@ -491,7 +491,7 @@ def _solved(
     if rows >= SAMPLE * ENOUGH * basis.num_features:
         start, _, _ = minimise(
             rounded(start, first[0]),
-            blocks=lambda: passes.sampled(blocks(), SAMPLE),
+            blocks=lambda: training_data.sampled(blocks(), SAMPLE),
             weights=start,
             penalties=each * SAMPLE,
             tolerance=SAMPLE_TOLERANCE,
@@ -506,7 +506,7 @@ def _solved(
     if not np.all(np.isfinite(value)):
         raise ValueError(
             "refit: the objective must be finite, got NaN or infinity: "
-            + engine.cause(basis, jnp.asarray(next(blocks()).X))
+            + driver.cause(basis, jnp.asarray(next(blocks()).X))
         )
     if not np.all(converged):
         warnings.warn(
@@ -538,7 +538,7 @@ def _unexplained(
         scores = newton.scores(basis, weights, block.X)
         return np.tile(block.targets, len(weights) // block.targets.shape[1]) - scores
 
-    left = passes.first(blocks, away)
+    left = training_data.first(blocks, away)
     _, deviation = scaling.centre_and_deviation(left, robust=True)
     # The deviation of the targets is 1; a perfect fit has no residuals to measure.
     return np.maximum(deviation, 1e-3)
@@ -556,7 +556,7 @@ def with_weights(
     if not bool(finite):
         raise ValueError(
             f"{where}: every coefficient must be finite, got NaN or infinity: "
-            + engine.cause(basis, basis.expansion.vectors[basis.expansion.mask])
+            + driver.cause(basis, basis.expansion.vectors[basis.expansion.mask])
         )
     average = state.expansion.average
     if average is not None:
@@ -632,5 +632,5 @@ def _penalties(where: str, penalty: Any, dtype) -> list[float]:
             f"{where}: penalty must be a number, or several to choose from, got "
             f"{penalty!r}"
         )
-    checked = [checks.positive(where, "penalty", one) for one in given]
-    return [float(checks.as_leaf(where, "penalty", one, dtype)) for one in checked]
+    checked = [_checks.positive(where, "penalty", one) for one in given]
+    return [float(_checks.as_leaf(where, "penalty", one, dtype)) for one in checked]

@@ -12,7 +12,7 @@ from typing import Any
 import optax
 
 from budgetjax import losses, solvers
-from budgetjax.checks import Name
+from budgetjax._checks import Name
 from budgetjax.online import features, registry
 from budgetjax.online.maintenance import STRATEGIES
 
@@ -26,9 +26,9 @@ MODULES = {
     "online.fourier": "Waves",
     "online.maintenance.removal": "Cache",
     "online.maintenance.measured": "Measured",
-    "support_set": "Average Expansion",
+    "online.support_set": "Average Expansion",
     "counter": "Counter",
-    "checks": "Name Static",
+    "_checks": "Name Static",
     "online.gradient_descent": "Ball",
     "online.span": "Span",
     "solvers.kernel.row_cache": "KernelRows",

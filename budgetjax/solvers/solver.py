@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
-from budgetjax import checks, progress_bar, sharding, shown
+from budgetjax import _checks, _progress, _pytree, _sharding
 from budgetjax.solvers.linear.rows import sparse_rows
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -35,7 +35,7 @@ class Objective(NamedTuple):
     dual: Scalar
 
 
-@shown.documented
+@_pytree.documented
 @dataclasses.dataclass(frozen=True, repr=False)
 class Solver(Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
@@ -172,10 +172,10 @@ class Solution(NamedTuple):
     state: Any
     converged: bool
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
-@sharding.automatic_on_host
+@_sharding.automatic_on_host
 def solve(
     solver: Solver,
     X: Any,
@@ -226,22 +226,22 @@ def solve(
       (True, True)
     """
     where = "solve"
-    checks.on_host(where, X, y, state, arguments)
+    _checks.on_host(where, X, y, state, arguments)
     if not isinstance(solver, Solver):
         raise ValueError(
             f"{where}: solver must be one such as budgetjax.smo, got "
-            f"{checks.named(solver)}"
+            f"{_checks.named(solver)}"
         )
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
-    steps = checks.size(where, "max_steps", steps, at_least=0)
-    every = checks.size(where, "callback_every", every)
+    steps = _checks.size(where, "max_steps", steps, at_least=0)
+    every = _checks.size(where, "callback_every", every)
     if tolerance is not None:
-        checks.non_negative(where, "tolerance", tolerance)
+        _checks.non_negative(where, "tolerance", tolerance)
         if np.ndim(tolerance):
             raise ValueError(f"{where}: tolerance must be a number, got {tolerance!r}")
     if state is not None:
-        checks.check_algorithm(where, solver, state)
+        _checks.check_algorithm(where, solver, state)
         for name in arguments:
             raise ValueError(f"{where}: {name} must not come with a state, got one")
     # Some solvers derive their own thresholds from it.
@@ -320,7 +320,7 @@ def _solve(
         return near or bool(solver.settled(state))
 
     advance = _advance_in_place if callback is None else _advance
-    with progress_bar.reporting("solve", progress, "steps", max_steps) as report:
+    with _progress.reporting("solve", progress, "steps", max_steps) as report:
         while not (
             (callback is not None and callback(state, record))
             or converged()

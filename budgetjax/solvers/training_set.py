@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Key
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.kernels import Kernel, check_kernel
 
 # A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
@@ -29,11 +29,11 @@ def training_set(
 
 def features(where: str, X: Any) -> Matrix:
     """Dense, finite rows; floats keep their dtype, other numbers get JAX's default."""
-    X = checks.array(where, "X", X)
+    X = _checks.array(where, "X", X)
     check_shape(where, X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
-    X = checks.on_device(X, kind)
-    checks.check_finite(where, X)
+    X = _checks.on_device(X, kind)
+    _checks.check_finite(where, X)
     return X
 
 
@@ -48,7 +48,7 @@ def check_shape(where: str, shape: tuple[int, ...]) -> None:
 def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
     """The labels, after a check that they are -1 and +1, one per row, both present."""
     y = _one_per_row(where, "y", y, number, "label")
-    labels = checks.concrete(y)
+    labels = _checks.concrete(y)
     if labels is not None:
         if not np.all(np.abs(labels) == 1):
             row = int(np.argmin(np.abs(labels) == 1))
@@ -60,7 +60,7 @@ def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
                 f"{where}: y must have both classes, got {labels[0]:+g} in all "
                 f"{len(labels)} rows"
             )
-    return checks.on_device(y, dtype)
+    return _checks.on_device(y, dtype)
 
 
 def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
@@ -68,7 +68,7 @@ def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
     if weight is None:
         return None
     weight = _one_per_row(where, "weight", weight, len(y), "number")
-    known = checks.concrete(weight)
+    known = _checks.concrete(weight)
     if known is not None:
         cast = known.astype(y.dtype)
         good = np.isfinite(cast) & (cast >= np.finfo(y.dtype).tiny)
@@ -78,13 +78,13 @@ def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
                 f"{where}: weight must be finite and above 0, got {known[row]:g} in "
                 f"row {row}; leave out rows that do not count"
             )
-    return checks.on_device(weight, y.dtype)
+    return _checks.on_device(weight, y.dtype)
 
 
 def _one_per_row(
     where: str, name: str, value: ArrayLike, rows: int, what: str
 ) -> Array | np.ndarray:
-    value = checks.array(where, name, value)
+    value = _checks.array(where, name, value)
     if value.shape != (rows,):
         raise ValueError(
             f"{where}: {name} must have shape ({rows},), one {what} per row of X, got "
@@ -114,9 +114,9 @@ def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]
     """A checksum of ordered values and of a kernel; 0 if traced."""
     value = zlib.crc32(type(kernel).__name__.encode())
     # Parameters of a kernel may have been cast to another precision.
-    numbers = [checks.concrete(leaf) for leaf in jax.tree.leaves(kernel)]
+    numbers = [_checks.concrete(leaf) for leaf in jax.tree.leaves(kernel)]
     numbers = [None if leaf is None else leaf.astype(np.float32) for leaf in numbers]
-    for known in (checks.concrete(array), *numbers):
+    for known in (_checks.concrete(array), *numbers):
         if known is None:
             return jnp.uint32(0)
         value = zlib.crc32(np.ascontiguousarray(known).tobytes(), value)
@@ -131,7 +131,7 @@ def check_same(
     kernel: Kernel | None = None,
 ) -> None:
     """Raises if the digest differs, unless one of the two was traced."""
-    stored, given = checks.concrete(known), int(digest(array, kernel))
+    stored, given = _checks.concrete(known), int(digest(array, kernel))
     if stored is not None and stored and given and given != stored:
         raise ValueError(
             f"{where}: {name} must be that of the training set of the state, in its "

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import checks, examples, models
+from budgetjax import _checks, examples, models
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -63,7 +63,7 @@ def rows_of_a_batch(
 ) -> int:
     """`batch_rows`, or the rows that fit in about 4 MiB, at most 65,536."""
     if batch_rows is not None:
-        return checks.size(where, "batch_rows", batch_rows)
+        return _checks.size(where, "batch_rows", batch_rows)
     bytes_per_row = max(1, num_features) * np.dtype(dtype).itemsize
     return min(MOST_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
@@ -149,7 +149,7 @@ def in_rows(
         message names the source and the row.
     """
     where = name_of(batches)
-    rows = checks.size(where, "rows", rows)
+    rows = _checks.size(where, "rows", rows)
     names = names or getattr(batches, "feature_names", None)
 
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
@@ -219,7 +219,7 @@ def _checked(
     y = targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
     X = models.in_order(where, names, X)
-    X = X.tocsr() if _is_sparse(X) else np.asarray(checks.array(where, "X", X))
+    X = X.tocsr() if _is_sparse(X) else np.asarray(_checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(
             f"{where}: X must have shape ({len(y)}, d), one row per target, got "
@@ -231,7 +231,7 @@ def _checked(
             f"got {X.shape[1]}"
         )
     if weight is not None:
-        weight = np.asarray(checks.array(where, "weight", weight))
+        weight = np.asarray(_checks.array(where, "weight", weight))
         if weight.shape != (len(y),):
             raise ValueError(
                 f"{where}: weight must have shape {(len(y),)}, one per row of X, got "
@@ -350,7 +350,7 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
     its current item. At most `depth` items are held, besides the one in use and the one
     being read.
     """
-    depth = checks.size("prefetched", "depth", depth)
+    depth = _checks.size("prefetched", "depth", depth)
     items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
     free, stopped, end = threading.Semaphore(depth), threading.Event(), object()
 

@@ -12,9 +12,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from budgetjax import checks, examples, models, progress_bar
+from budgetjax import _checks, _progress, examples, models
 from budgetjax.models import Labelled, listed
-from budgetjax.online import engine
+from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.scaling import Scaling, unscaled
 from budgetjax.stream import batches as source
@@ -123,10 +123,10 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
-    checks.on_host(WHERE, state, batches)
+    _checks.on_host(WHERE, state, batches)
     learner = state.state if isinstance(state, StreamModel) else state
-    checks.check_algorithm(WHERE, algorithm, learner)
-    fills = checks.flag(WHERE, "fill_missing", fill_missing)
+    _checks.check_algorithm(WHERE, algorithm, learner)
+    fills = _checks.flag(WHERE, "fill_missing", fill_missing)
     model = _begin(state, classes, intercept, standardise, fills, reservoir)
     name, total = source.name_of(batches), getattr(batches, "num_rows", None)
     model, batches = _with_names(model, batches)
@@ -134,8 +134,8 @@ def fit_stream(
     rows = source.rows_of_a_batch(
         WHERE, expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
     )
-    every = checks.size(WHERE, "every", every)
-    resume = bool(checks.flag(WHERE, "resume", resume))
+    every = _checks.size(WHERE, "every", every)
+    resume = bool(_checks.flag(WHERE, "resume", resume))
     position, file, written = Position(model), None, -1
     if checkpoint is not None:
         file = checkpoints.start_of(WHERE, checkpoint, rows, model, algorithm.name)
@@ -152,7 +152,7 @@ def fit_stream(
     save()
     read = source.prefetched(_prepare(batches, position, rows))
     with (
-        progress_bar.reporting(WHERE, progress, "rows", total) as report,
+        _progress.reporting(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
     ):
         if position.rows:
@@ -220,8 +220,8 @@ def _begin(
     state: Any, classes: Any, intercept: Any, standardise: Any, fills: bool, size: Any
 ) -> StreamModel:
     """The model at the start of a run."""
-    wanted = bool(checks.flag(WHERE, "standardise", standardise))
-    checks.finite(WHERE, "intercept", intercept)
+    wanted = bool(_checks.flag(WHERE, "standardise", standardise))
+    _checks.finite(WHERE, "intercept", intercept)
     intercept = np.asarray(intercept, np.float64)
     if isinstance(state, StreamModel):
         model, features = state, models.num_features(WHERE, state.state)
@@ -257,7 +257,7 @@ def _begin(
         dtype if model.scaling is None else np.dtype(np.float64),
         models.target_dtype(model.state),
         models.target_shape(model.state),
-        size=checks.size(WHERE, "reservoir", size),
+        size=_checks.size(WHERE, "reservoir", size),
     )
     return model._replace(reservoir=empty)
 
@@ -359,7 +359,7 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
         # Rows are kept with gaps, since other means fill these at the end.
         raw = X
         X = X if scaling is None else scaling.filled(X)
-        checks.check_finite(name, X, first, names)
+        _checks.check_finite(name, X, first, names)
         examples.check_weights(name, weight, dtype, first)
         y = _encode(name, model, y, first)
         given = (raw, y, weight)
@@ -477,17 +477,17 @@ def _learned(
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
-    size = engine.block_length(WHERE, None)
-    new, scores = engine.run_checked(algorithm, state, X, y, weights, size)
+    size = driver.block_length(WHERE, None)
+    new, scores = driver.run_checked(algorithm, state, X, y, weights, size)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
-    good = np.isfinite(values + np.asarray(engine.diagonal(state.kernel, X)))
+    good = np.isfinite(values + np.asarray(driver.diagonal(state.kernel, X)))
     terms = np.asarray(new.expansion.terms)[:-1]
     if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
         # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
-        why = engine.cause(state, X[:stop], batch.first)
+        why = driver.cause(state, X[:stop], batch.first)
         raise ValueError(f"{where}: the model must stay finite: {why}")
-    engine.check_room(where, new)
+    driver.check_room(where, new)
     return new, scores
 
 

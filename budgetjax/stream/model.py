@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
-from budgetjax import models, shown
+from budgetjax import _pytree, models
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
@@ -38,7 +38,7 @@ class StreamModel(NamedTuple):
     total_error: float = 0.0
     reservoir: Reservoir | None = None
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
     decision_function, predict = models.decision_function, models.predict
 
     @property

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 from jax.typing import ArrayLike
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerge
 from budgetjax.online.maintenance.projection import (
     DelayedProject,
@@ -56,11 +56,11 @@ def started(
             f"{where}: maintenance must be a strategy such as RemoveOldest(), got "
             f"{strategy!r}"
         )
-    seed = checks.seed(where, seed)
+    seed = _checks.seed(where, seed)
     rows = expansion.ages.shape[0]
-    if rows * rows > checks.SMALL // 8:
+    if rows * rows > _checks.SMALL // 8:
         # Checked before a matrix of all pairs is allocated. Small ones skip the slow
         # tracing.
         arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)
-        checks.check_memory(where, rows - 1, arrays)
+        _checks.check_memory(where, rows - 1, arrays)
     return strategy.start(kernel, expansion, seed)

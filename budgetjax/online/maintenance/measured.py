@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
+from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
 class Measured(Maintenance):

@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from budgetjax import checks, sharding, support_set
+from budgetjax import _checks, _sharding
+from budgetjax._shapes import Flag, Index, Mask, Scalar
 from budgetjax.kernels import Kernel
+from budgetjax.online import support_set
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import crossed
+from budgetjax.online.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
 from budgetjax.parameters import static
-from budgetjax.shapes import Flag, Index, Mask, Scalar
-from budgetjax.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
 
 
 def _gaussian(name: str, kernel: Kernel) -> None:
@@ -61,7 +62,7 @@ class Merge(Maintenance):
     same_sign: bool = static(default=True)
 
     def __post_init__(self):
-        checks.flag("Merge", "same_sign", self.same_sign)
+        _checks.flag("Merge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
         _gaussian("Merge", kernel)
@@ -113,8 +114,8 @@ class MultiMerge(Maintenance):
     same_sign: bool = static(default=True)
 
     def __post_init__(self):
-        checks.size("MultiMerge", "count", self.count, at_least=2)
-        checks.flag("MultiMerge", "same_sign", self.same_sign)
+        _checks.size("MultiMerge", "count", self.count, at_least=2)
+        _checks.flag("MultiMerge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
         _gaussian("MultiMerge", kernel)
@@ -128,7 +129,7 @@ class MultiMerge(Maintenance):
             return Edits((*(blank for _ in range(self.count - 1)), own))
 
         # Merges are rare here, so a branch pays.
-        edits = sharding.cond(
+        edits = _sharding.cond(
             expansion.full, lambda: self._merge(kernel, expansion, newcomer), enter
         )
         return self, edits

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from budgetjax import checks, support_set
-from budgetjax.online import span
+from budgetjax import _checks
+from budgetjax.online import span, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import RIDGE
+from budgetjax.online.support_set import NOWHERE, Edits, Spread
 from budgetjax.parameters import static
-from budgetjax.support_set import NOWHERE, Edits, Spread
 
 
 class Project(Maintenance):
@@ -48,10 +48,10 @@ class Project(Maintenance):
     span: Any = ()
 
     def __post_init__(self):
-        checks.flag("Project", "best", self.best)
+        _checks.flag("Project", "best", self.best)
 
     def start(self, kernel, expansion, seed):
-        checks.matrix_dtype("Project", expansion.vectors.dtype)
+        _checks.matrix_dtype("Project", expansion.vectors.dtype)
         return Project(self.best, span.of(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
@@ -136,7 +136,7 @@ class DelayedProject(Maintenance):
     share: float = static(default=1 / 8)
 
     def __post_init__(self):
-        checks.fraction("DelayedProject", "share", self.share)
+        _checks.fraction("DelayedProject", "share", self.share)
         if not np.isscalar(self.share):
             raise ValueError(
                 "DelayedProject: share must be a Python number, because it is static, "
@@ -144,7 +144,7 @@ class DelayedProject(Maintenance):
             )
 
     def start(self, kernel, expansion, seed):
-        checks.matrix_dtype("DelayedProject", expansion.vectors.dtype)
+        _checks.matrix_dtype("DelayedProject", expansion.vectors.dtype)
         return self
 
     def admit(self, kernel, expansion, newcomer):

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import checks, losses, shown, support_set
+from budgetjax import _checks, _pytree, losses
+from budgetjax._shapes import Scalar, Score
+from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import Maintenance
+from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer
 from budgetjax.parameters import static
-from budgetjax.shapes import Scalar, Score
-from budgetjax.support_set import NOWHERE, Edits, Expansion, Newcomer
 
 
 class Unbudgeted(Maintenance):
@@ -146,8 +147,8 @@ class RemoveLargestMargin(Maintenance):
         above = self.above
         if above is not None:
             where = "RemoveLargestMargin"
-            above = checks.as_leaf(
-                where, "above", above, responses.dtype, checks.finite
+            above = _checks.as_leaf(
+                where, "above", above, responses.dtype, _checks.finite
             )
         return RemoveLargestMargin(above, responses)
 
@@ -223,7 +224,7 @@ class RemoveFewestErrors(Maintenance):
     cache: Any = ()
 
     def __post_init__(self):
-        checks.size("RemoveFewestErrors", "size", self.size)
+        _checks.size("RemoveFewestErrors", "size", self.size)
 
     def start(self, kernel, expansion, seed):
         rows, columns = expansion.coefficients.shape
@@ -294,7 +295,7 @@ class Cache(NamedTuple):
     gram: Float[Array, "size rows"]
     num_seen: Integer[Array, ""]
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache:

@@ -7,11 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from budgetjax import support_set
+from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
+from budgetjax.online import support_set
+from budgetjax.online.support_set import Edits, Expansion, Newcomer
 from budgetjax.parameters import Parameters
-from budgetjax.shapes import Index, Scalar
-from budgetjax.support_set import Edits, Expansion, Newcomer
 
 
 class Maintenance(Parameters):

@@ -8,8 +8,8 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Integer
 
-from budgetjax import checks, models, shown
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, models
+from budgetjax._checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -65,7 +65,7 @@ class State(NamedTuple):
     momentum: Momentum | None
     digest: Integer[Array, ""]
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -177,10 +177,10 @@ def init(
         known_rows, curvature = _curvature(known_rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
-        algorithm=checks.algorithm_of(where),
+        algorithm=_checks.algorithm_of(where),
         rows=known_rows,
         norm=norm,
-        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype, checks.positive),
+        penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
@@ -202,11 +202,11 @@ def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> 
         )
     if named is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
-    budget = checks.positive(where, "budget", budget)
-    known = checks.concrete(budget)
+    budget = _checks.positive(where, "budget", budget)
+    known = _checks.concrete(budget)
     if known is not None and not np.all(known >= 1):
         raise ValueError(f"{where}: budget must be at least 1, got {budget!r}")
-    return named(checks.as_leaf(where, "budget", budget, dtype))
+    return named(_checks.as_leaf(where, "budget", budget, dtype))
 
 
 def step(state: State, X: Matrix, y: Vector) -> State:

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
-from budgetjax import checks, models, shown
-from budgetjax.checks import Name, Static
+from budgetjax import _checks, _pytree, models
+from budgetjax._checks import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -55,7 +55,7 @@ class State(NamedTuple):
     digest: Integer[Array, ""]
     fit_bias: Static
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def start(
@@ -74,21 +74,21 @@ def start(
     """The state of the zero model; see `budgetjax.Solver` for the arguments."""
     X, y = training_set.training_set(where, kernel, X, y)
     weight = training_set.weights(where, weight, y)
-    batch = min(checks.size(where, "batch_size", batch_size), X.shape[0])
+    batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
     zeros = jnp.zeros_like(y)
     return State(
-        algorithm=checks.algorithm_of(where),
+        algorithm=_checks.algorithm_of(where),
         rows=row_cache.start(where, kernel, X, batch, cache_size, rows),
-        penalty=checks.as_leaf(where, "penalty", penalty, X.dtype, checks.positive),
+        penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
         lost=zeros,
         num_visits=jnp.int32(0),
         num_updates=jnp.int32(0),
-        key=jax.random.key(checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(where, seed)),
         digest=training_set.digest(y),
-        fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
+        fit_bias=Static(_checks.flag(where, "fit_bias", fit_bias)),
     )
 
 

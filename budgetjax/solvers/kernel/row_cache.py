@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, kernels
-from budgetjax.checks import Static
+from budgetjax import _checks, kernels
+from budgetjax._checks import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Vector
@@ -84,7 +84,7 @@ def start(
     overflow.
     """
     if cache_size is not None:
-        checks.positive(where, "cache_size", cache_size)
+        _checks.positive(where, "cache_size", cache_size)
     n = X.shape[0]
     digest = training_set.digest(X, kernel)
     if rows is not None:
@@ -101,7 +101,7 @@ def start(
     complete = size >= n and (cache_size is None or n <= AFFORDABLE_EXAMPLES)
     size = min(n, max(size, 2 * batch_size))
     found = _started(kernel, X, digest, batch_size, None if complete else size)
-    known = checks.concrete(found.diagonal)
+    known = _checks.concrete(found.diagonal)
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(f"{where}: kernel values overflow {X.dtype}; scale X down")
     return found

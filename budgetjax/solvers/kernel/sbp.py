@@ -8,8 +8,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Integer, Key
 
-from budgetjax import checks, models, shown
-from budgetjax.checks import Name, Static
+from budgetjax import _checks, _pytree, models
+from budgetjax._checks import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -57,7 +57,7 @@ class State(NamedTuple):
     digest: Integer[Array, ""]
     fit_bias: Static
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -139,19 +139,19 @@ def init(
     """
     where = "sbp.init"
     X, y = training_set.training_set(where, kernel, X, y)
-    batch = min(checks.size(where, "batch_size", batch_size), X.shape[0])
+    batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
     rows = row_cache.start(where, kernel, X, batch, cache_size, rows)
-    slack = checks.as_leaf(where, "slack", slack, X.dtype, checks.non_negative)
+    slack = _checks.as_leaf(where, "slack", slack, X.dtype, _checks.non_negative)
     largest = jnp.max(rows.diagonal)
     zeros = jnp.zeros_like(rows.squares)
     scalar = jnp.zeros((), X.dtype)
     return State(
-        algorithm=checks.algorithm_of(where),
+        algorithm=_checks.algorithm_of(where),
         rows=rows,
         slack=slack,
         weight=training_set.weights(where, weight, y),
-        average_power=checks.as_leaf(
-            where, "average_power", average_power, X.dtype, checks.non_negative
+        average_power=_checks.as_leaf(
+            where, "average_power", average_power, X.dtype, _checks.non_negative
         ),
         first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
         coefficients=zeros,
@@ -162,9 +162,9 @@ def init(
         mean_coefficients=zeros,
         mean_responses=zeros,
         num_updates=jnp.int32(0),
-        key=jax.random.key(checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(where, seed)),
         digest=training_set.digest(y),
-        fit_bias=Static(checks.flag(where, "fit_bias", fit_bias)),
+        fit_bias=Static(_checks.flag(where, "fit_bias", fit_bias)),
     )
 
 

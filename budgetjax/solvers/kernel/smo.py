@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual, row_cache
@@ -82,8 +82,8 @@ def init(
     gain together with the first of them.
     """
     where = "smo.init"
-    batch = checks.size(where, "batch_size", batch_size)
-    batch = max(batch, 2) if checks.flag(where, "fit_bias", fit_bias) else batch
+    batch = _checks.size(where, "batch_size", batch_size)
+    batch = max(batch, 2) if _checks.flag(where, "fit_bias", fit_bias) else batch
     return hinge_dual.start(
         where, X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
     )

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Key
 
-from budgetjax import checks, shown
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree
+from budgetjax._checks import Name
 from budgetjax.models import LinearModel
 from budgetjax.solvers.linear import patterns
-from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
+from budgetjax.solvers.linear.epochs import Order, everything, shuffled, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
@@ -50,7 +50,7 @@ class State(NamedTuple):
     key: Key[Array, ""]
     problem: Problem
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -112,13 +112,13 @@ def init(
     where = "dcd.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
-    penalty = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
+    penalty = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     if patterns.is_squared(where, loss):
         upper, ridge = jnp.full_like(penalty, jnp.inf), 1 / (2 * penalty)
     else:
         upper, ridge = penalty, jnp.zeros_like(penalty)
     return State(
-        algorithm=checks.algorithm_of(where),
+        algorithm=_checks.algorithm_of(where),
         weights=jnp.zeros(problem.width, dtype),
         coefficients=jnp.zeros_like(problem.squares),
         upper=upper,
@@ -128,7 +128,7 @@ def init(
         order=everything(problem.squares.shape[0]),
         bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
         tolerance=jnp.full((), TOLERANCE, dtype),
-        key=jax.random.key(checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(where, seed)),
         problem=problem,
     )
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int32, Key
 
-from budgetjax import checks, shown
-from budgetjax.checks import Name, Static
+from budgetjax import _checks, _pytree
+from budgetjax._checks import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns
@@ -36,7 +36,7 @@ class State(NamedTuple):
     problem: Problem
     batch_size: Static
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -93,14 +93,14 @@ def init(
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     return State(
-        algorithm=checks.algorithm_of(where),
+        algorithm=_checks.algorithm_of(where),
         weights=jnp.zeros(problem.width, dtype),
         coefficients=jnp.zeros_like(problem.squares),
-        penalty=checks.as_leaf(where, "penalty", penalty, dtype, checks.positive),
+        penalty=_checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive),
         num_blocks=jnp.zeros((), dtype),
-        key=jax.random.key(checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(where, seed)),
         problem=problem,
-        batch_size=Static(checks.size(where, "batch_size", batch_size)),
+        batch_size=Static(_checks.size(where, "batch_size", batch_size)),
     )
 
 

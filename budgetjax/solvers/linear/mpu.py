@@ -8,12 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
-from budgetjax import checks, models, shown
-from budgetjax.checks import Name
+from budgetjax import _checks, _pytree, models
+from budgetjax._checks import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns
-from budgetjax.solvers.linear.passes import Order, everything, shuffled, visit_all
+from budgetjax.solvers.linear.epochs import Order, everything, shuffled, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import KernelMatrix, Rows, element, products
 from budgetjax.solvers.solver import Objective, Solver
@@ -62,7 +62,7 @@ class State(NamedTuple):
     key: Key[Array, ""]
     problem: Problem
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
 
 def init(
@@ -159,11 +159,11 @@ def init(
     where = "mpu.init"
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
-    if checks.flag(where, "hard_margin", hard_margin) and weight is not None:
+    if _checks.flag(where, "hard_margin", hard_margin) and weight is not None:
         raise ValueError(
             f"{where}: weight must be None, as it changes no hard margin, got weights"
         )
-    C = checks.as_leaf(where, "penalty", penalty, dtype, checks.positive)
+    C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     squared = patterns.is_squared(where, loss)
     if squared and (hard_margin or weight is not None):
         got = "a hard margin" if hard_margin else "weights"
@@ -172,7 +172,7 @@ def init(
             f"loss='squared_hinge', got {got}"
         )
     damping = 1 / (2 * C) if squared else None
-    wanted = checks.as_leaf(where, "tolerance", tolerance, dtype, checks.positive)
+    wanted = _checks.as_leaf(where, "tolerance", tolerance, dtype, _checks.positive)
     # A delta above 1 has no meaning.
     delta = jnp.minimum(PART * wanted, 0.9)
     gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
@@ -182,24 +182,24 @@ def init(
         most = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
         threshold = most / C
     rounds = [
-        checks.size(where, "first_rounds", first_rounds, at_least=0),
-        checks.size(where, "second_rounds", second_rounds, at_least=0),
+        _checks.size(where, "first_rounds", first_rounds, at_least=0),
+        _checks.size(where, "second_rounds", second_rounds, at_least=0),
     ]
     _check(where, problem, squared, bool(hard_margin), tolerance, most, threshold)
     return State(
-        algorithm=checks.algorithm_of(where),
+        algorithm=_checks.algorithm_of(where),
         weights=jnp.zeros(problem.width, dtype),
         counts=jnp.zeros_like(squares),
         threshold=threshold,
         gap=gap,
         most=most,
         damping=damping,
-        near=checks.as_leaf(where, "near", near, dtype, checks.positive),
+        near=_checks.as_leaf(where, "near", near, dtype, _checks.positive),
         rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
         settled=jnp.bool_(False),
-        key=jax.random.key(checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(where, seed)),
         problem=problem,
     )
 
@@ -218,7 +218,7 @@ def _check(
     known = [
         each
         for of in (problem.squares, tolerance, counts, threshold)
-        if (each := checks.concrete(of)) is not None
+        if (each := _checks.concrete(of)) is not None
     ]
     if len(known) < 4:
         return

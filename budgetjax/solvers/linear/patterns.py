@@ -13,8 +13,8 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import checks
-from budgetjax.checks import Static
+from budgetjax import _checks
+from budgetjax._checks import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
@@ -84,11 +84,11 @@ def problem_of(
         (n, d), squares = X.shape, kernel.diag(X)
     y = training_set.signs(where, y, n, float)
     squares, constant = squares.astype(y.dtype), None
-    scale = checks.as_leaf(where, "bias_scale", bias_scale, y.dtype, checks.positive)
-    if checks.flag(where, "fit_bias", fit_bias):
+    scale = _checks.as_leaf(where, "bias_scale", bias_scale, y.dtype, _checks.positive)
+    if _checks.flag(where, "fit_bias", fit_bias):
         constant = scale
         squares += jnp.square(constant)
-    known = checks.concrete(squares)
+    known = _checks.concrete(squares)
     if known is not None and not np.all(np.isfinite(known)):
         row = int(np.argmin(np.isfinite(known)))
         raise ValueError(
@@ -115,7 +115,7 @@ def _squares(rows: DenseRows | SparseRows) -> Vector:
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     with np.errstate(over="ignore"):
         squares = np.bincount(owners, np.square(values), rows.shape[0])
-    return checks.on_device(squares, dtype)
+    return _checks.on_device(squares, dtype)
 
 
 @functools.partial(jax.jit, static_argnums=1)

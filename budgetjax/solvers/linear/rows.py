@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import checks
-from budgetjax.checks import Static
+from budgetjax import _checks
+from budgetjax._checks import Static
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
@@ -223,7 +223,7 @@ def sparse_rows(X: Any) -> SparseRows:
       ([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0, 2, 4, 6])
     """
     where = "sparse_rows"
-    X = checks.sparse(where, "X", X)
+    X = _checks.sparse(where, "X", X)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -232,7 +232,7 @@ def sparse_rows(X: Any) -> SparseRows:
             f"{where}: X must have fewer than 2^31 numbers and columns, got {X.nnz} "
             f"and {X.shape[1]}"
         )
-    values = np.asarray(checks.array(where, "X", X.data))
+    values = np.asarray(_checks.array(where, "X", X.data))
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)
     return filled_up(values, X.indices, X.indptr, X.shape[1])

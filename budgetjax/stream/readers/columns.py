@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import checks, examples
+from budgetjax import _checks, examples
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
@@ -174,7 +174,7 @@ def batches(
     `what` describes an intact file of the format, and `path` is the user's argument,
     for messages; see `csv` for the others.
     """
-    checks.flag(reader, "allow_missing", allow_missing)
+    _checks.flag(reader, "allow_missing", allow_missing)
     first = tables[0]
     where = str(path) if isinstance(path, str | os.PathLike) else first.name
     if where == first.name and len(tables) > 1:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jax.typing import DTypeLike
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
@@ -97,11 +97,11 @@ def csv(
       ...         print(X.tolist(), y.tolist())
       [[1.0, 0.5], [7.0, 20.0]] ['cat', 'dog']
     """
-    pa = checks.needs("csv", "pyarrow")
+    pa = _checks.needs("csv", "pyarrow")
     dtype = files.float_type("csv", dtype)
-    checks.flag("csv", "header", header)
+    _checks.flag("csv", "header", header)
     if text_target is not None:
-        checks.flag("csv", "text_target", text_target)
+        _checks.flag("csv", "text_target", text_target)
     for name, character in (("delimiter", delimiter), ("decimal", decimal)):
         if not isinstance(character, str) or len(character) != 1:
             raise ValueError(f"csv: {name} must be one character, got {character!r}")

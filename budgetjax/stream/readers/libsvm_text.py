@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import files
 
@@ -77,11 +77,11 @@ def libsvm(
       ...         print(X.tolist(), y.tolist())
       [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]] [1, -1]
     """
-    datasets = checks.needs("libsvm", "sklearn.datasets")
+    datasets = _checks.needs("libsvm", "sklearn.datasets")
     dtype = files.float_type("libsvm", dtype)
-    checks.flag("libsvm", "zero_based", zero_based)
-    checks.flag("libsvm", "ignore_beyond", ignore_beyond)
-    checks.flag("libsvm", "sparse", sparse)
+    _checks.flag("libsvm", "zero_based", zero_based)
+    _checks.flag("libsvm", "ignore_beyond", ignore_beyond)
+    _checks.flag("libsvm", "sparse", sparse)
     files.check_opens(path)
     where, num_rows = str(path), None
     first = 0 if zero_based else 1
@@ -97,7 +97,7 @@ def libsvm(
             )
         if num_features < 1:
             raise ValueError(f"{where}: the file must have features, got none")
-    num_features = checks.size("libsvm", "num_features", num_features)
+    num_features = _checks.size("libsvm", "num_features", num_features)
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
     rows = rows_of_a_batch("libsvm", numbers, dtype, batch_rows)
 

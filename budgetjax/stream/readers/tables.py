@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import checks
+from budgetjax import _checks
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Table, intact
@@ -59,7 +59,7 @@ def parquet(
       ...     [X.tolist() for (X,) in bj.stream.parquet(path, target=None)]
       [[[1.0], [2.0]]]
     """
-    checks.needs("parquet", "pyarrow")
+    _checks.needs("parquet", "pyarrow")
 
     def table(one: Any) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
@@ -112,7 +112,7 @@ def arrow(
       ...     print(X.tolist(), y.tolist())
       [[1.0], [2.0]] ['small', 'large']
     """
-    pa = checks.needs("arrow", "pyarrow")
+    pa = _checks.needs("arrow", "pyarrow")
 
     def file(path: Any) -> Table:
         check_opens(path)

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from budgetjax import calibration, losses, models
+from budgetjax import losses, models
 from budgetjax.kernels import Linear, Mapped
 from budgetjax.models import KernelModel, LinearModel
+from budgetjax.refitting import calibration
 from budgetjax.scaling import Scaling
 
 # Rows are float64 if rounding would change them by more than this fraction of their

@@ -4,8 +4,9 @@ import os
 import sys
 from typing import Any
 
-from budgetjax.saving import model_files, onnx_graph, stablehlo
-from budgetjax.saving.predictor import predictor
+from budgetjax.exporting import onnx_graph, stablehlo
+from budgetjax.exporting.predictor import predictor
+from budgetjax.saving import model_files
 
 FORMATS = {".onnx": onnx_graph.serialized, ".stablehlo": stablehlo.archive}
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from budgetjax import checks, losses, models
+from budgetjax import _checks, losses, models
 
 # The smallest factor, divided by the largest difference of scores. Even uninformative
 # scores keep their order.
@@ -59,7 +59,7 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
 
 def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
     """The probabilities for these scores of a model."""
-    if checks.is_traced((model, scores)):
+    if _checks.is_traced((model, scores)):
         scores = jnp.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
         return jax.nn.softmax(_checked_factor(model) * scores)
     return softmax(_checked_factor(model) * class_columns(np.asarray(scores)))
@@ -109,7 +109,7 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     Differences from the papers: no offset, so the most probable class is the predicted
     one; the number of rows in Platt's targets is that of all classes.
     """
-    checks.on_host("calibrated", model, X, y, weight)
+    _checks.on_host("calibrated", model, X, y, weight)
     scores = np.asarray(models.scores_of("calibrated", model, X))
     given = models.codes_and_weights("calibrated", model, len(scores), y, weight)
     return models.with_calibration(model, fitted(scores, *given))
@@ -121,7 +121,7 @@ def _checked_factor(model: Any) -> Any:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if (found := factor_of(model)) is not None:
         return found
-    kind = checks.named(models.innermost(model))
+    kind = _checks.named(models.innermost(model))
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "
         f"budgetjax.losses.logistic, got neither in {kind}: "

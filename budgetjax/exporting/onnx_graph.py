@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from budgetjax import checks
+from budgetjax import _checks
+from budgetjax.exporting.predictor import Predictor, label_array
 from budgetjax.kernels import (
     RBF,
     Kernel,
@@ -24,7 +25,6 @@ from budgetjax.kernels import (
 )
 from budgetjax.models import KernelModel
 from budgetjax.online.fourier import Waves
-from budgetjax.saving.predictor import Predictor, label_array
 
 # Versions of 2024: the graph needs nothing newer, and older runtimes read it.
 OPSET, IR_VERSION = 21, 10
@@ -32,7 +32,7 @@ OPSET, IR_VERSION = 21, 10
 
 def serialized(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
-    onnx = checks.needs(where, "onnx")
+    onnx = _checks.needs(where, "onnx")
     graph = Graph(where, onnx, predictor.dtype)
     _outputs(graph, predictor)
     made = onnx.helper.make_graph(

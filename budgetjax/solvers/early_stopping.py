@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
-from budgetjax import checks, models
+from budgetjax import _checks, models
 from budgetjax.solvers.solver import Record, Solver
 
 
@@ -57,7 +57,7 @@ def held_out_stop(
       https://arxiv.org/abs/1204.0566
     """
     where = "held_out_stop"
-    patience = checks.size(where, "patience", patience)
+    patience = _checks.size(where, "patience", patience)
     labels = np.asarray(y_held)
     if labels.shape != (len(X_held),) or not np.all(np.abs(labels) == 1):
         raise ValueError(

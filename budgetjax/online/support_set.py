@@ -17,10 +17,10 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import checks, kernels, shown
+from budgetjax import _checks, _pytree, kernels
+from budgetjax._shapes import Index, PerPair, PerRow, Scalar
 from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
-from budgetjax.shapes import Index, PerPair, PerRow, Scalar
 
 # The age of a free slot: younger than every support vector.
 FREE = int(np.iinfo(np.int32).max)
@@ -91,7 +91,7 @@ class Expansion(NamedTuple):
     budget: Index
     average: Average | None = None
 
-    __repr__ = shown.short
+    __repr__ = _pytree.short
 
     @property
     def num_columns(self) -> int:
@@ -225,19 +225,19 @@ def empty(
       dtype: the dtype of vectors and coefficients.
       average: the memory of averaged iterates, or None.
     """
-    features = checks.size(where, "num_features", num_features)
-    known = checks.concrete(budget)
+    features = _checks.size(where, "num_features", num_features)
+    known = _checks.concrete(budget)
     if known is None:
-        checks.scalar_integer(where, "budget", budget)
+        _checks.scalar_integer(where, "budget", budget)
     if capacity is not None:
-        capacity = checks.size(where, "capacity", capacity)
+        capacity = _checks.size(where, "capacity", capacity)
     if known is not None:
         if known.ndim != 0:
             raise ValueError(
                 f"{where}: budget must be a scalar, got shape {known.shape}; sweep "
                 "budgets by jax.vmap over init, with capacity="
             )
-        most = checks.size(where, "budget", known.item())
+        most = _checks.size(where, "budget", known.item())
         capacity = most if capacity is None else capacity
         if most > capacity:
             raise ValueError(
@@ -254,10 +254,10 @@ def empty(
 
     rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
     terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
-    checks.check_memory(where, capacity, (rows, terms))
+    _checks.check_memory(where, capacity, (rows, terms))
 
     def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
-        return checks.on_device(np.full(shape, value, dtype), dtype)
+        return _checks.on_device(np.full(shape, value, dtype), dtype)
 
     return Expansion(
         vectors=filled(capacity + 1, features),
@@ -266,7 +266,7 @@ def empty(
         ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
         scale=filled(value=1),
         num_active=filled(dtype=jnp.int32),
-        budget=checks.on_device(budget, jnp.int32),
+        budget=_checks.on_device(budget, jnp.int32),
         average=average,
     )
 

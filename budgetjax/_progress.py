@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from budgetjax import checks
+from budgetjax import _checks
 
 # Seconds between two lines in place of a bar; None shows a bar.
 _every: float | None = None
@@ -36,13 +36,13 @@ def reporting(
       unit: the plural of the counted unit.
       total: the final count, if known.
     """
-    if not checks.flag(where, "progress", progress):
+    if not _checks.flag(where, "progress", progress):
         yield lambda text, count=1: None
         return
     if _every is not None:
         yield _lines(where, unit, total, _every)
         return
-    tqdm = checks.needs(f"{where}: progress", "tqdm").tqdm
+    tqdm = _checks.needs(f"{where}: progress", "tqdm").tqdm
     with tqdm(desc=where, unit=f" {unit}", total=total) as bar:
 
         def report(text: str, count: int = 1) -> None:

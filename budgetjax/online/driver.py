@@ -10,7 +10,8 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import checks, examples, kernels, models, sharding, support_set
+from budgetjax import _checks, _sharding, examples, kernels, models
+from budgetjax.online import support_set
 from budgetjax.online.algorithm import Algorithm, State
 
 
@@ -72,10 +73,10 @@ def run(
       >>> int(state.num_mistakes), scores.shape
       (3, (3,))
     """
-    checks.check_algorithm("run", algorithm, state)
+    _checks.check_algorithm("run", algorithm, state)
     X, y, weights = examples.stream("run", state, X, y, weight)
     size = block_length("run", block_size)
-    keeps = checks.flag("run", "keep_scores", keep_scores)
+    keeps = _checks.flag("run", "keep_scores", keep_scores)
     new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
     check_result("run", new, scores, X)
     return new, scores if keeps else None
@@ -92,7 +93,7 @@ def block_length(where: str, block_size: int | None) -> int:
     are longer there; that is not measured.
     """
     if block_size is not None:
-        return checks.size(where, "block_size", block_size)
+        return _checks.size(where, "block_size", block_size)
     return 48 if jax.default_backend() == "cpu" else 256
 
 
@@ -113,7 +114,9 @@ def check_result(
                 f"{cause(state, X)}"
             )
     else:
-        row = int(checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None]))
+        row = int(
+            _checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None])
+        )
         if row < scores.shape[0]:
             raise ValueError(
                 f"{where}: every score must be finite, got {np.asarray(scores[row])} "
@@ -161,7 +164,7 @@ def diagonal(kernel: Any, X: Float[Array, "n features"]) -> Float[Array, " n"]:
 def check_room(where: str, state: Any) -> None:
     """Raises if the model had to refuse examples."""
     maintenance = getattr(state, "maintenance", None)
-    refused = checks.concrete(getattr(maintenance, "num_refused", 0))
+    refused = _checks.concrete(getattr(maintenance, "num_refused", 0))
     if refused is not None and np.any(refused):
         budget = np.asarray(state.expansion.budget)
         raise OverflowError(
@@ -171,7 +174,7 @@ def check_room(where: str, state: Any) -> None:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5, 6))
-@sharding.automatic
+@_sharding.automatic
 def run_checked(
     algorithm: Algorithm,
     state: Any,
@@ -201,7 +204,7 @@ def run_checked(
         return (state, scores), None
 
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
-    carry, *_ = sharding.vary((state, scores), X, y, weights)
+    carry, *_ = _sharding.vary((state, scores), X, y, weights)
     (state, scores), _ = jax.lax.scan(body, carry, starts)
     return state, models.flat(scores) if keeps else not_finite(state)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import optax
 
-from budgetjax import checks, losses
+from budgetjax import _checks, losses
 from budgetjax.kernels import NAMED, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
@@ -216,7 +216,7 @@ def kernel_of(
             )
         return kernel
     if not usual:
-        checks.positive(where, "gamma", gamma)
+        _checks.positive(where, "gamma", gamma)
     if kernel == "linear":
         return Linear()
     return NAMED[kernel](default() if usual else gamma)

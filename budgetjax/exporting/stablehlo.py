@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from budgetjax import checks
+from budgetjax import _checks
+from budgetjax.exporting.predictor import Predictor, label_array
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel
-from budgetjax.saving.predictor import Predictor, label_array
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def archive(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
-    checks.needs(where, "flatbuffers")
+    _checks.needs(where, "flatbuffers")
     (rows,) = jax.export.symbolic_shape("rows")
     program = jax.jit(lambda X: _outputs(predictor, X))
     wide = predictor.row_dtype == np.float64

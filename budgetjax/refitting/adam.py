@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from budgetjax.refitting.passes import Block
+from budgetjax.refitting.training_data import Block
 
 # `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
 # `first` is the index of its first example in its block, a random number.

@@ -10,7 +10,7 @@ from typing import Any
 import jax.export
 from jax.tree_util import Partial
 
-from budgetjax.checks import Name, Static
+from budgetjax._checks import Name, Static
 from budgetjax.online import registry
 from budgetjax.parameters import Parameters
 from budgetjax.saving import names, trees

@@ -62,7 +62,7 @@ def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
 
 def check_probabilities(option: str, path: str, model: Model) -> None:
     """Rejects models without probabilities before a row is read."""
-    from budgetjax import calibration
+    from budgetjax.refitting import calibration
 
     if model.classes is None:
         raise click.UsageError(f"{option}: {path} predicts numbers.")

@@ -7,7 +7,7 @@ hinge loss, `sum_t max(0, 1 - y_t g(x_t))`.
 
 import math
 
-from budgetjax import checks
+from budgetjax import _checks
 
 # The smallest budget of the Forgetron's theorem.
 LEAST_BUDGET = 83
@@ -32,8 +32,8 @@ def perceptron(norm: float, loss: float) -> float:
       https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
     """
     where = "bounds.perceptron"
-    checks.non_negative(where, "norm", norm)
-    checks.non_negative(where, "loss", loss)
+    _checks.non_negative(where, "norm", norm)
+    _checks.non_negative(where, "loss", loss)
     return norm**2 + 2 * loss
 
 
@@ -60,9 +60,9 @@ def forgetron(norm: float, loss: float, *, budget: int) -> float:
       Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
     """
     where = "bounds.forgetron"
-    checks.non_negative(where, "norm", norm)
-    checks.non_negative(where, "loss", loss)
-    checks.size(where, "budget", budget, at_least=LEAST_BUDGET)
+    _checks.non_negative(where, "norm", norm)
+    _checks.non_negative(where, "loss", loss)
+    _checks.size(where, "budget", budget, at_least=LEAST_BUDGET)
     largest = forgetron_norm(budget)
     if norm > largest:
         raise ValueError(
@@ -88,5 +88,5 @@ def forgetron_norm(budget: int) -> float:
     References:
       Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
     """
-    size = checks.size("bounds.forgetron_norm", "budget", budget)
+    size = _checks.size("bounds.forgetron_norm", "budget", budget)
     return math.sqrt((size + 1) / math.log(size + 1)) / 4

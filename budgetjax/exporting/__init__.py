@@ -1,0 +1,1 @@
+"""Models for other runtimes: ONNX and StableHLO."""
