@@ -88,7 +88,7 @@ def _record(target: griffe.Attribute) -> griffe.Function:
 
 def _has_fields(one: griffe.Class) -> bool:
     """Whether this is a kernel or a strategy, whose fields are its arguments."""
-    return any(base.path == "budgetjax.parameters.Parameters" for base in one.mro())
+    return any(base.path == "budgetjax._pytree.Parameters" for base in one.mro())
 
 
 def _init(one: griffe.Class) -> griffe.Function:

@@ -4,7 +4,6 @@ Only Python and NumPy numbers can be checked. A traced value (inside `jit` or `v
 has no value yet, so these functions let it through.
 """
 
-import dataclasses
 import importlib
 import math
 import numbers
@@ -17,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
+
+from budgetjax._pytree import Name
 
 # Allocations up to this many bytes are not checked.
 SMALL = 2**26
@@ -32,31 +33,6 @@ EXTRAS = {
     "sklearn": "sklearn",
     "tqdm": "sklearn",
 }
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, repr=False)
-class Static:
-    """A flag or a size that belongs to the structure of a state.
-
-    It is not a leaf, so `jit` knows its value and `vmap` ignores it.
-    """
-
-    value: Any
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, repr=False)
-class Name(Static):
-    """The name of an algorithm, which belongs to the structure of its states."""
-
-    value: str
 
 
 def needs(where: str, module: str) -> Any:

@@ -1,45 +1,53 @@
-"""The text of records: printed, with shapes in place of values, and under `help`."""
+"""Records as pytrees: text, parameters as leaves, static parts, and counters.
+
+Counters reach beyond 32 bits in two words, since JAX disables int64 by default.
+"""
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
-from typing import Any, TypeVar
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
+from jaxtyping import Array, Bool, Float, Integer
 
 Kind = TypeVar("Kind")
 # Lists up to this length are written out.
 FEW = 10
 
 
-def short(self: Any) -> str:
+def record_repr(self: Any) -> str:
     """The `__repr__` of a named tuple or dataclass; arrays show dtype and shape."""
     if dataclasses.is_dataclass(self):
         names = [field.name for field in dataclasses.fields(self)]
     else:
         names = self._fields
-    fields = [f"{name}={text(getattr(self, name))}" for name in names]
+    fields = [f"{name}={value_repr(getattr(self, name))}" for name in names]
     return f"{type(self).__name__}({', '.join(fields)})"
 
 
-def text(value: Any) -> str:
+def value_repr(value: Any) -> str:
     """A value as text in a field of a record."""
     if isinstance(value, jax.Array | jax.ShapeDtypeStruct | np.ndarray | np.generic):
         return _array(value)
     if isinstance(value, Partial):
         name = getattr(value.func, "__name__", repr(value.func))
-        return f"{name}({', '.join(map(text, value.args))})" if value.args else name
+        return (
+            f"{name}({', '.join(map(value_repr, value.args))})" if value.args else name
+        )
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         # A counter reads as a number if it has a value.
         known = all(map(_has_values, value))
         number = getattr(value, "number", None) if known else None
-        return short(value) if number is None else text(number)
+        return record_repr(value) if number is None else value_repr(number)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
-        shown = ", ".join([*map(text, value[: 3 if more else FEW]), *more])
+        shown = ", ".join([*map(value_repr, value[: 3 if more else FEW]), *more])
         return f"({shown})" if type(value) is tuple else f"[{shown}]"
     return getattr(value, "__name__", None) or repr(value)
 
@@ -60,7 +68,7 @@ def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def documented(kind: Kind) -> Kind:
+def doc_from_init(kind: Kind) -> Kind:
     """A decorator for classes of records whose `help` is that of their `init`.
 
     `help(budgetjax.pegasos)` therefore describes Pegasos.
@@ -91,5 +99,174 @@ def _arguments(signature: inspect.Signature) -> Iterator[str]:
         if one.kind is one.KEYWORD_ONLY and not starred:
             starred = True
             yield "*"
-        given = "" if one.default is one.empty else f"={text(one.default)}"
+        given = "" if one.default is one.empty else f"={value_repr(one.default)}"
         yield f"{one.name}{given}"
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class Static:
+    """A flag or a size that belongs to the structure of a state.
+
+    It is not a leaf, so `jit` knows its value and `vmap` ignores it.
+    """
+
+    value: Any
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True, repr=False)
+class Name(Static):
+    """The name of an algorithm, which belongs to the structure of its states."""
+
+    value: str
+
+
+def static(*, default: Any) -> Any:
+    """A field in the tree's structure; it is not a leaf, so `jit` knows its value."""
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+class Parameters:
+    """A base class that makes subclasses frozen dataclasses with fields as leaves.
+
+    Leaves can be traced, swept by `jax.vmap` and differentiated; the class is part of
+    the tree's structure. `dataclasses.replace` changes a field.
+
+    JAX rebuilds a tree from any leaves, such as tracers and axis numbers, without the
+    checks of `__post_init__`, which run only when a user constructs an object.
+    """
+
+    __repr__ = record_repr
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclasses.dataclass(frozen=True, repr=False)(cls)
+        fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        fixed = [field.name for field in fields if field.metadata.get("static")]
+        names = [field.name for field in fields if field.name not in fixed]
+
+        def flatten(value):
+            leaves = [
+                (jax.tree_util.GetAttrKey(name), getattr(value, name)) for name in names
+            ]
+            return leaves, tuple(getattr(value, name) for name in fixed)
+
+        jax.tree_util.register_pytree_with_keys(
+            cls,
+            flatten,
+            lambda values, leaves: cls.unchecked(
+                zip((*names, *fixed), (*leaves, *values), strict=True)
+            ),
+        )
+
+    @classmethod
+    def unchecked(cls, fields: Iterable[tuple[str, Any]]) -> Any:
+        """An object from the names and values of all fields, without checks."""
+        new = object.__new__(cls)
+        vars(new).update(fields)
+        return new
+
+
+# The unit of the higher word. A settled lower word has room for another unit.
+BITS = 30
+UNIT = 2**BITS
+
+
+def _value(value: Any) -> Any:
+    return value.number if isinstance(value, Counter) else value
+
+
+def _operator(function: Callable[[Any, Any], Any]) -> Any:
+    def apply(self: "Counter", other: Any) -> Any:
+        return function(self.number, _value(other))
+
+    return apply
+
+
+class Counter(NamedTuple):
+    """An integer of at least 0, `high * 2^30 + low`, that acts as a number.
+
+    `int`, `float`, NumPy, arithmetic and comparisons see its value: a NumPy int64, or a
+    float32 if it is traced.
+
+    Attributes:
+      high: the higher word.
+      low: the lower word, below 2^30 in a settled counter and below 2^31 in any.
+    """
+
+    high: Integer[Array, "*models"]
+    low: Integer[Array, "*models"]
+
+    @classmethod
+    def of(cls, value: int) -> "Counter":
+        """The counter of a Python integer."""
+        return cls(*(jax.device_put(np.int32(word)) for word in divmod(value, UNIT)))
+
+    @property
+    def number(self) -> Any:
+        """The value: a NumPy int64, or a float32 if it is traced."""
+        if any(isinstance(word, Tracer) for word in self):
+            return self.real(jnp.float32)
+        high, low = (np.asarray(word, np.int64) for word in (self.high, self.low))
+        return high * UNIT + low
+
+    def real(self, dtype) -> Float[Array, "*models"]:
+        """The value as a float, computed in at least 32 bits."""
+        wide = np.promote_types(dtype, jnp.float32)
+        high, low = self.high.astype(wide), self.low.astype(wide)
+        return (high * UNIT + low).astype(dtype)
+
+    def after(self, more: Integer[Array, "*n"] | int) -> "Counter":
+        """The counter plus `more`, which must fit its lower word; not settled."""
+        return self._replace(low=self.low + more)
+
+    def since(self, before: "Counter") -> Integer[Array, "*models"]:
+        """The difference from an earlier counter, below 2^31."""
+        return (self.high - before.high) * UNIT + (self.low - before.low)
+
+    def settled(self) -> "Counter":
+        """The same number with a lower word below 2^30."""
+        return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))
+
+    def reaches(self, other: "Counter") -> Bool[Array, "*models"]:
+        """Whether it is at least another counter, which must be settled."""
+        mine = self.settled()
+        equal = mine.high == other.high
+        return (mine.high > other.high) | (equal & (mine.low >= other.low))
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(self.number, dtype)
+
+    def __int__(self) -> int:
+        return int(np.asarray(self))
+
+    def __float__(self) -> float:
+        return float(np.asarray(self))
+
+    def __repr__(self) -> str:
+        return value_repr(self)
+
+    def __str__(self) -> str:
+        return value_repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.number, spec)
+
+    __eq__ = _operator(operator.eq)
+    __ne__ = _operator(operator.ne)
+    __lt__ = _operator(operator.lt)
+    __le__ = _operator(operator.le)
+    __gt__ = _operator(operator.gt)
+    __ge__ = _operator(operator.ge)
+    __add__ = _operator(operator.add)
+    __sub__ = _operator(operator.sub)
+    __mul__ = _operator(operator.mul)
+    __truediv__ = _operator(operator.truediv)

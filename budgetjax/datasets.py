@@ -31,7 +31,7 @@ class Dataset(NamedTuple):
     num_classes: int
     name: str
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 FOLDER_VARIABLE = "BUDGETJAX_DATA"

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks
-from budgetjax.parameters import Parameters, static
+from budgetjax._pytree import Parameters, static
 
 
 def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:

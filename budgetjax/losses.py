@@ -23,7 +23,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax._shapes import Flag, Label, Scalar, Score, Target
 
 __all__ = ["absolute", "epsilon_insensitive", "gamma", "hinge", "huber", "logistic"]

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
 from budgetjax import _checks, _pytree, _sharding, kernels, losses
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
 
@@ -100,7 +100,7 @@ class KernelModel(NamedTuple):
     bias: Float[Array, "*classes"]
     inverse_link: Name = losses.LABELS
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
     decision_function, predict = decision_function, predict
 
 
@@ -116,7 +116,7 @@ class LinearModel(NamedTuple):
     bias: Float[Array, ""]
 
     inverse_link = losses.LABELS
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
     decision_function, predict = decision_function, predict
 
 
@@ -143,7 +143,7 @@ class Labelled(NamedTuple):
     calibration: float | None = None
     unit: float | Float[np.ndarray, " outputs"] = 1.0
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
     decision_function, predict = decision_function, predict
 
 
@@ -160,7 +160,7 @@ class Support(NamedTuple):
     coefficients: Float[Array | np.ndarray, "*models capacity columns"]
     mask: Bool[Array | np.ndarray, "*models capacity"]
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def decided(model: Any, scores: Any) -> Any:

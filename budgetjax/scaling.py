@@ -46,7 +46,7 @@ class Scaling(NamedTuple):
     variance: PerFeature
     fills: bool = False
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
     @classmethod
     def empty(cls, num_features: int, *, fills: bool = False) -> "Scaling":

@@ -112,7 +112,7 @@ FAULTS = (
     Fault("river", "river.py", "safe_margin = registry.of_state(self._where, state).safe_margin", "safe_margin = lambda state: 0.0"),
     Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
     Fault("cli", "cli/predict.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
-    Fault("shared", "counter.py", "return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))", "return Counter(self.high, self.low & (UNIT - 1))"),
+    Fault("shared", "_pytree.py", "return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))", "return Counter(self.high, self.low & (UNIT - 1))"),
 )  # fmt: skip
 
 

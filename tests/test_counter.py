@@ -10,7 +10,7 @@ from compare import kept
 from registry import CAPACITY
 
 import budgetjax as bj
-from budgetjax.counter import UNIT, Counter
+from budgetjax._pytree import UNIT, Counter
 from budgetjax.online import algorithm
 from budgetjax.online.support_set import FREE
 

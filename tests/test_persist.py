@@ -14,7 +14,7 @@ from registry import N
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax._checks import Static
+from budgetjax._pytree import Static
 from budgetjax.online import driver
 from budgetjax.saving import model_files, names, trees
 from budgetjax.solvers import SOLVERS

@@ -13,6 +13,7 @@ import registry
 
 import budgetjax as bj
 from budgetjax import _checks, losses
+from budgetjax._pytree import Name
 from budgetjax.online import driver, support_set
 from budgetjax.online.support_set import FREE, Newcomer
 
@@ -77,7 +78,7 @@ def test_the_name_stays(tmp_path):
     kept = bj.load(tmp_path / "norma")
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
-        assert each.algorithm == _checks.Name("norma")
+        assert each.algorithm == Name("norma")
     _checks.check_algorithm(
         "run", dataclasses.replace(bj.norma, update=bj.sgd.update), state
     )

@@ -10,9 +10,8 @@ from typing import Any
 import jax.export
 from jax.tree_util import Partial
 
-from budgetjax._checks import Name, Static
+from budgetjax._pytree import Name, Parameters, Static
 from budgetjax.online import registry
-from budgetjax.parameters import Parameters
 from budgetjax.saving import names, trees
 from budgetjax.solvers import SOLVERS
 

@@ -11,9 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, _sharding, counter, examples, kernels
+from budgetjax import _checks, _pytree, _sharding, examples, kernels
+from budgetjax._pytree import UNIT, Counter
 from budgetjax._shapes import Basis, Flag, Weights
-from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative, support_set
 from budgetjax.online.maintenance.strategy import again
@@ -84,14 +84,14 @@ def resume(state: Any, other: Any) -> Any:
     )
 
 
-@_pytree.documented
+@_pytree.doc_from_init
 @dataclasses.dataclass(frozen=True, repr=False)
 class Algorithm(Generic[Arguments, State]):
     """An online algorithm: its name, and pure functions over its state.
 
     A state is a `NamedTuple` with the fields `algorithm`, its name; `kernel`, with
     parameters of the state's dtype; `expansion`, the support set; three counters (see
-    `budgetjax.counter`): `num_seen`, rounds so far; `num_mistakes`, rounds with a
+    `Counter`): `num_seen`, rounds so far; `num_mistakes`, rounds with a
     margin of at most 0, or, for a real target, a score of the wrong sign;
     `num_updates`, rounds that changed the model; and fields of its own, which the
     docstring of its class explains. Two of these have a fixed meaning: a `loss` that
@@ -231,7 +231,7 @@ def settled(state: Any) -> Any:
     """
     expansion, seen = state.expansion, state.num_seen
     passed = seen.low - seen.settled().low
-    older = jnp.maximum(expansion.ages, -counter.UNIT) - passed
+    older = jnp.maximum(expansion.ages, -UNIT) - passed
     ages = jnp.where(expansion.mask, older, support_set.FREE)
     return state._replace(
         expansion=expansion._replace(ages=ages),

@@ -8,9 +8,8 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _pytree, _sharding, losses
-from budgetjax._checks import Name
+from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
-from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, start
@@ -67,7 +66,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def init(

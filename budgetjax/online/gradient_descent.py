@@ -12,9 +12,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _pytree, losses
-from budgetjax._checks import Name
+from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
-from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments
@@ -64,7 +63,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def start(

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, _pytree, losses
-from budgetjax._checks import Name, Static
+from budgetjax._pytree import Counter, Name, Static
 from budgetjax._shapes import Flag, Label, Scalar, Score
-from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, start
@@ -38,7 +37,7 @@ class State(NamedTuple):
     num_mistakes: Counter
     num_updates: Counter
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def init(

@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from budgetjax import _checks
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.online import ALGORITHMS
 from budgetjax.online.algorithm import Algorithm
 

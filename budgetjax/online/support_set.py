@@ -18,8 +18,8 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _pytree, kernels
+from budgetjax._pytree import Counter
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
-from budgetjax.counter import Counter
 from budgetjax.kernels import Kernel
 
 # The age of a free slot: younger than every support vector.
@@ -91,7 +91,7 @@ class Expansion(NamedTuple):
     budget: Index
     average: Average | None = None
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
     @property
     def num_columns(self) -> int:

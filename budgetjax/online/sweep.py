@@ -36,7 +36,7 @@ class Sweep(NamedTuple):
     rounds: Integer[Array, " points"]
     errors: Float[Array, "models points"]
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
     @property
     def error(self) -> Float[Array, " models"]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Float
 
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.training_data import Block, Units

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, losses, models, scaling
-from budgetjax.counter import Counter
+from budgetjax._pytree import Counter
 from budgetjax.models import KernelModel
 from budgetjax.online import driver, landmarks, registry
 from budgetjax.online.algorithm import Algorithm, resume

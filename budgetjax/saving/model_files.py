@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from budgetjax import _checks, models
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import is_record, own_name
 

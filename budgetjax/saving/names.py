@@ -12,7 +12,7 @@ from typing import Any
 import optax
 
 from budgetjax import losses, solvers
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.online import features, registry
 from budgetjax.online.maintenance import STRATEGIES
 
@@ -27,8 +27,7 @@ MODULES = {
     "online.maintenance.removal": "Cache",
     "online.maintenance.measured": "Measured",
     "online.support_set": "Average Expansion",
-    "counter": "Counter",
-    "_checks": "Name Static",
+    "_pytree": "Counter Name Static",
     "online.gradient_descent": "Ball",
     "online.span": "Span",
     "solvers.kernel.row_cache": "KernelRows",

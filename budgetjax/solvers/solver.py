@@ -35,7 +35,7 @@ class Objective(NamedTuple):
     dual: Scalar
 
 
-@_pytree.documented
+@_pytree.doc_from_init
 @dataclasses.dataclass(frozen=True, repr=False)
 class Solver(Generic[Arguments, State]):
     """A solver of a problem on a whole training set: pure functions over its state.
@@ -172,7 +172,7 @@ class Solution(NamedTuple):
     state: Any
     converged: bool
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 @_sharding.automatic_on_host

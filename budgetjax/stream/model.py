@@ -38,7 +38,7 @@ class StreamModel(NamedTuple):
     total_error: float = 0.0
     reservoir: Reservoir | None = None
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
     decision_function, predict = models.decision_function, models.predict
 
     @property

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _sharding
+from budgetjax._pytree import static
 from budgetjax._shapes import Flag, Index, Mask, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -14,7 +15,6 @@ from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import crossed
 from budgetjax.online.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
-from budgetjax.parameters import static
 
 
 def _gaussian(name: str, kernel: Kernel) -> None:

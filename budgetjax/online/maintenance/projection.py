@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from budgetjax import _checks
+from budgetjax._pytree import static
 from budgetjax.online import span, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import RIDGE
 from budgetjax.online.support_set import NOWHERE, Edits, Spread
-from budgetjax.parameters import static
 
 
 class Project(Maintenance):

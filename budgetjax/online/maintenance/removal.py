@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._pytree import static
 from budgetjax._shapes import Scalar, Score
 from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer
-from budgetjax.parameters import static
 
 
 class Unbudgeted(Maintenance):
@@ -295,7 +295,7 @@ class Cache(NamedTuple):
     gram: Float[Array, "size rows"]
     num_seen: Integer[Array, ""]
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache:

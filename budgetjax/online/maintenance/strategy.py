@@ -7,11 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from budgetjax._pytree import Parameters
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
-from budgetjax.parameters import Parameters
 
 
 class Maintenance(Parameters):

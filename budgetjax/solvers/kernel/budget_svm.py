@@ -9,7 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Integer
 
 from budgetjax import _checks, _pytree, models
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -65,7 +65,7 @@ class State(NamedTuple):
     momentum: Momentum | None
     digest: Integer[Array, ""]
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def init(

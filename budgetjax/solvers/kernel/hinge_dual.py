@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import _checks, _pytree, models
-from budgetjax._checks import Name, Static
+from budgetjax._pytree import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
 from budgetjax.solvers import training_set
@@ -55,7 +55,7 @@ class State(NamedTuple):
     digest: Integer[Array, ""]
     fit_bias: Static
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def start(

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, kernels
-from budgetjax._checks import Static
+from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Vector

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Key
 
 from budgetjax import _checks, _pytree
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
 from budgetjax.solvers.linear import patterns
 from budgetjax.solvers.linear.epochs import Order, everything, shuffled, visit_all
@@ -50,7 +50,7 @@ class State(NamedTuple):
     key: Key[Array, ""]
     problem: Problem
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def init(

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int32, Key
 
 from budgetjax import _checks, _pytree
-from budgetjax._checks import Name, Static
+from budgetjax._pytree import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns
@@ -36,7 +36,7 @@ class State(NamedTuple):
     problem: Problem
     batch_size: Static
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def init(

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import _checks, _pytree, models
-from budgetjax._checks import Name
+from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns
@@ -62,7 +62,7 @@ class State(NamedTuple):
     key: Key[Array, ""]
     problem: Problem
 
-    __repr__ = _pytree.short
+    __repr__ = _pytree.record_repr
 
 
 def init(

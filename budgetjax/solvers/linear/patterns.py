@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks
-from budgetjax._checks import Static
+from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import _checks
-from budgetjax._checks import Static
+from budgetjax._pytree import Static
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
