@@ -1,5 +1,6 @@
 """The public names, imported together; see `budgetjax`."""
 
+from budgetjax import bounds as bounds
 from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
@@ -26,7 +27,6 @@ from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import prune as prune
 from budgetjax.models import support as support
-from budgetjax.online import bounds as bounds
 from budgetjax.online.algorithm import Algorithm as Algorithm
 from budgetjax.online.alma import alma as alma
 from budgetjax.online.arow import arow as arow

@@ -66,7 +66,7 @@ def init(
 
     .. math:: M \le 2 \|g\|^2 + 4 \sum_t \max(0, 1 - y_t g(x_t)),
 
-    which `budgetjax.online.bounds.forgetron` computes.
+    which `budgetjax.bounds.forgetron` computes.
 
     An example of weight w enters with :math:`\sigma_t = w`, and
     :math:`M \leftarrow M + w`. The bound holds for equal weights only: a heavy example

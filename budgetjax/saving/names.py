@@ -34,7 +34,7 @@ MODULES = {
     "solvers.kernel.budget_svm": "Momentum",
     "solvers.kernel.norms": "OneInfinity TwoInfinity Euclidean",
     "solvers.linear.rows": "DenseRows KernelMatrix SparseRows",
-    "solvers.linear.passes": "Order",
+    "solvers.linear.epochs": "Order",
     "solvers.linear.patterns": "Problem",
     "models": "KernelModel Labelled LinearModel",
     "scaling": "Scaling",
