@@ -53,11 +53,6 @@ def not_installed(where: str, module: str) -> ImportError:
     )
 
 
-def algorithm_of(where: str) -> Name:
-    """The name of the algorithm whose `init` this is."""
-    return Name(where.partition(".")[0])
-
-
 def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
     """Raises if this is not an algorithm, or the state is not one of it.
 

@@ -12,7 +12,7 @@ import budgetjax as bj
 from budgetjax import losses
 from budgetjax.estimators import BudgetedKernelClassifier
 from budgetjax.online import support_set
-from budgetjax.online.algorithm import start
+from budgetjax.online.algorithm import init_fields
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
@@ -40,7 +40,7 @@ def init(
     capacity=None,
 ) -> State:
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start("fading.init", kernel, *sizes)
+    shared = init_fields("fading", kernel, *sizes)
     return State(**shared, maintenance=bj.RemoveOldest(), rate=jnp.asarray(rate, dtype))
 
 

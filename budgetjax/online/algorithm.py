@@ -12,7 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree, _sharding, examples, kernels
-from budgetjax._pytree import UNIT, Counter
+from budgetjax._pytree import UNIT, Counter, Name
 from budgetjax._shapes import Basis, Flag, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative, support_set
@@ -241,8 +241,8 @@ def settled(state: Any) -> Any:
     )
 
 
-def start(
-    where: str,
+def init_fields(
+    name: str,
     kernel: Kernel,
     num_features: int,
     budget: ArrayLike,
@@ -253,10 +253,22 @@ def start(
     num_outputs: int | None = None,
     average: bool | int = False,
 ) -> dict[str, Any]:
-    """The fields that all states share, for an empty model; errors name `where`.
+    """The fields that all states share, for an empty model.
 
-    `num_outputs` is None if an algorithm takes labels only.
+    The `init` of an algorithm returns its own state with these fields:
+    `State(**init_fields(...), margin=margin)`. Errors name `NAME.init`.
+
+    Args:
+      name: the name of the algorithm.
+      kernel, num_features, budget, num_classes, capacity, dtype, average: as in every
+        `init`; see `budgetjax.Algorithm`.
+      num_outputs: real targets per example; None if the algorithm takes labels only.
+
+    Returns:
+      The fields `algorithm`, `kernel`, `expansion`, `num_seen`, `num_mistakes` and
+      `num_updates` by name.
     """
+    where = f"{name}.init"
     kind = _checks.float_dtype(where, dtype)
     expansion = support_set.empty(
         where,
@@ -268,7 +280,7 @@ def start(
         average=_averaging(where, average, kind),
     )
     return {
-        "algorithm": _checks.algorithm_of(where),
+        "algorithm": Name(name),
         "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], kind),
         "expansion": expansion,
         "num_seen": Counter.of(0),

@@ -12,8 +12,8 @@ from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
 from budgetjax.online import algorithm, support_set
-from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 # Theorem 3: B in units of 1 / alpha, and C.
@@ -93,7 +93,7 @@ def init(
     """
     where = "alma.init"
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes)
+    shared = init_fields("alma", kernel, *sizes)
     if not (kernel.stationary or isinstance(kernel, Normalized)):
         raise ValueError(
             f"{where}: kernel must have k(x, x) = 1, as Normalized(kernel) has, got "
@@ -105,7 +105,7 @@ def init(
         raise ValueError(f"{where}: alpha must be at most 1, got {known}")
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         squared_norm=jnp.zeros((), dtype),
         alpha=near,
     )

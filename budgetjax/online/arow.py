@@ -12,9 +12,9 @@ from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.landmarks import given
-from budgetjax.online.maintenance import Maintenance, MultiMerge, started
+from budgetjax.online.maintenance import Maintenance, MultiMerge, init_maintenance
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import (
@@ -150,7 +150,7 @@ def init(
     """
     where = "arow.init"
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes)
+    shared = init_fields("arow", kernel, *sizes)
     _checks.matrix_dtype(where, dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
@@ -168,7 +168,7 @@ def init(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"
             )
-        strategy = started(where, maintenance, shared, seed)
+        strategy = init_maintenance(where, maintenance, shared, seed)
         counts = jnp.zeros_like(expansion.terms)
     return State(
         **shared,

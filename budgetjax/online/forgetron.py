@@ -11,7 +11,7 @@ from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 
@@ -104,7 +104,7 @@ def init(
             f"{num_classes!r}"
         )
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes)
+    shared = init_fields("forgetron", kernel, *sizes)
     return State(**shared, slack=jnp.zeros((), dtype))
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import _checks
 from budgetjax.kernels import RBF, Kernel, Laplacian
 from budgetjax.online import features
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.features import State
 from budgetjax.online.support_set import FREE
 
@@ -107,7 +107,9 @@ def init(
             f"known, got {type(kernel).__name__}"
         )
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
+    shared = init_fields(
+        "fourier", kernel, *sizes, num_outputs=num_outputs, average=average
+    )
     known = _checks.concrete(budget)
     if known is not None and known % 2:
         raise ValueError(f"{where}: budget must be even, got {budget}")

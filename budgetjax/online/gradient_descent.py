@@ -18,7 +18,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments
 from budgetjax.online.conservative import running_sums
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor
@@ -91,7 +91,7 @@ def start(
     project = _checks.flag(where, "project_to_ball", project_to_ball)
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,

@@ -9,7 +9,7 @@ from jaxtyping import Array
 from budgetjax import _checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import start
+from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance import RemoveOldest
 
 
@@ -63,7 +63,9 @@ def init(
         learning_rate = gradient_descent.usual_rate(num_classes)
     _checks.positive(where, "learning_rate", learning_rate)
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
+    shared = init_fields(
+        "norma", kernel, *sizes, num_outputs=num_outputs, average=average
+    )
     return gradient_descent.start(
         where,
         shared,

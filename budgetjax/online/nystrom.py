@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import _checks, kernels, losses
 from budgetjax.kernels import Kernel
 from budgetjax.online import features, span, support_set
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.features import State
 from budgetjax.online.landmarks import given
 from budgetjax.online.support_set import NOWHERE
@@ -82,7 +82,9 @@ def init(
     """
     where = "nystrom.init"
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
+    shared = init_fields(
+        "nystrom", kernel, *sizes, num_outputs=num_outputs, average=average
+    )
     _checks.matrix_dtype(where, dtype)
     rows = shared["expansion"].ages.shape[0]
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)

@@ -9,8 +9,8 @@ from budgetjax import _checks, _pytree, losses
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -102,11 +102,11 @@ def init(
     if not isinstance(variant, str) or variant not in VARIANTS:
         raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, average=average)
+    shared = init_fields("passive_aggressive", kernel, *sizes, average=average)
     C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         largest_step=C if variant == "PA-I" else jnp.full_like(C, jnp.finfo(dtype).max),
         damping=1 / (2 * C) if variant == "PA-II" else jnp.zeros_like(C),
     )

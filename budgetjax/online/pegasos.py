@@ -9,7 +9,7 @@ from budgetjax import _checks, losses
 from budgetjax._shapes import Flag, Label, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import start
+from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance import Maintenance
 
 
@@ -71,7 +71,7 @@ def init(
     """
     where = "pegasos.init"
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, average=average)
+    shared = init_fields("pegasos", kernel, *sizes, average=average)
     return gradient_descent.start(
         where,
         shared,

@@ -10,8 +10,8 @@ from budgetjax import _checks, _pytree, losses
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
-from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 
@@ -98,10 +98,10 @@ def init(
     """
     where = "perceptron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, average=average)
+    shared = init_fields("perceptron", kernel, *sizes, average=average)
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         margin=_checks.as_leaf(where, "margin", margin, dtype, _checks.non_negative),
     )
 

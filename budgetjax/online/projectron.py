@@ -12,7 +12,7 @@ from budgetjax._pytree import Counter, Name, Static
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
-from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
 
@@ -98,7 +98,7 @@ def init(
     """
     where = "projectron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes)
+    shared = init_fields("projectron", kernel, *sizes)
     _checks.matrix_dtype(where, dtype)
     return State(
         **shared,

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
-from budgetjax.online.algorithm import start
+from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance import Maintenance
 
 
@@ -81,7 +81,9 @@ def init(
     if learning_rate is None:
         learning_rate = gradient_descent.usual_rate(num_classes)
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
+    shared = init_fields(
+        "sgd", kernel, *sizes, num_outputs=num_outputs, average=average
+    )
     return gradient_descent.start(
         where,
         shared,

@@ -177,7 +177,7 @@ def init(
         known_rows, curvature = _curvature(known_rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
-        algorithm=_checks.algorithm_of(where),
+        algorithm=Name("budget_svm"),
         rows=known_rows,
         norm=norm,
         penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),

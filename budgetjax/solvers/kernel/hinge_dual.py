@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 def start(
-    where: str,
+    name: str,
     X: ArrayLike,
     y: ArrayLike,
     kernel: Kernel,
@@ -72,12 +72,13 @@ def start(
     fit_bias: bool = False,
 ) -> State:
     """The state of the zero model; see `budgetjax.Solver` for the arguments."""
+    where = f"{name}.init"
     X, y = training_set.training_set(where, kernel, X, y)
     weight = training_set.weights(where, weight, y)
     batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
     zeros = jnp.zeros_like(y)
     return State(
-        algorithm=_checks.algorithm_of(where),
+        algorithm=Name(name),
         rows=row_cache.start(where, kernel, X, batch, cache_size, rows),
         penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
         weight=weight,
@@ -289,9 +290,8 @@ def solver_by_visits(
         rows: KernelRows | None = None,
         seed: ArrayLike = 0,
     ) -> State:
-        where = f"{name}.init"
         return start(
-            where, X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed
+            name, X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed
         )
 
     init.__doc__ = doc

@@ -146,7 +146,7 @@ def init(
     zeros = jnp.zeros_like(rows.squares)
     scalar = jnp.zeros((), X.dtype)
     return State(
-        algorithm=_checks.algorithm_of(where),
+        algorithm=Name("sbp"),
         rows=rows,
         slack=slack,
         weight=training_set.weights(where, weight, y),

@@ -85,7 +85,7 @@ def init(
     batch = _checks.size(where, "batch_size", batch_size)
     batch = max(batch, 2) if _checks.flag(where, "fit_bias", fit_bias) else batch
     return hinge_dual.start(
-        where, X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
+        "smo", X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
     )
 
 

@@ -118,7 +118,7 @@ def init(
     else:
         upper, ridge = penalty, jnp.zeros_like(penalty)
     return State(
-        algorithm=_checks.algorithm_of(where),
+        algorithm=Name("dcd"),
         weights=jnp.zeros(problem.width, dtype),
         coefficients=jnp.zeros_like(problem.squares),
         upper=upper,

@@ -93,7 +93,7 @@ def init(
     problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     return State(
-        algorithm=_checks.algorithm_of(where),
+        algorithm=Name("linear_pegasos"),
         weights=jnp.zeros(problem.width, dtype),
         coefficients=jnp.zeros_like(problem.squares),
         penalty=_checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive),

@@ -187,7 +187,7 @@ def init(
     ]
     _check(where, problem, squared, bool(hard_margin), tolerance, most, threshold)
     return State(
-        algorithm=_checks.algorithm_of(where),
+        algorithm=Name("mpu"),
         weights=jnp.zeros(problem.width, dtype),
         counts=jnp.zeros_like(squares),
         threshold=threshold,
