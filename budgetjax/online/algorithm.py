@@ -261,7 +261,7 @@ def start(
     expansion = support_set.empty(
         where,
         num_features=num_features,
-        num_columns=_num_columns(where, num_classes, num_outputs),
+        num_columns=num_columns(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -277,7 +277,7 @@ def start(
     }
 
 
-def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
+def num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
     """Columns of coefficients: one for two classes, and one per real output."""
     if num_outputs is not None:
         outputs = _checks.size(where, "num_outputs", num_outputs)
