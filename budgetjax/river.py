@@ -132,7 +132,7 @@ class Online(base.Estimator):
         self._state: Any = None
         self._like: Kernel | None = None
         self._in_numpy = False
-        self._safe_margin: float | None = None
+        self._no_update_above: float | None = None
         self._scales: Any = None
         self._view: View | None = None
         self._scored: tuple[View, int, bytes, np.ndarray] | None = None
@@ -250,9 +250,9 @@ class Online(base.Estimator):
             # Whether NumPy computes the scores of the model that learns.
             gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
             self._in_numpy = gaussian and state.expansion.average is None
-            safe_margin = registry.of_state(self._where, state).safe_margin
-            if safe_margin is not None and self._in_numpy:
-                self._safe_margin = safe_margin(state)
+            no_update_above = registry.of_state(self._where, state).no_update_above
+            if no_update_above is not None and self._in_numpy:
+                self._no_update_above = no_update_above(state)
         elif needed > self._width:
             self._grow(self._room_for(needed), self._room)
         for name in new:
@@ -380,9 +380,9 @@ class Online(base.Estimator):
         i = self._quiet
         if i == self._waiting:
             return
-        if self._safe_margin is not None and self._waiting == i + 1:
+        if self._no_update_above is not None and self._waiting == i + 1:
             scores = self._scores(self._shown(), i, self._X[i])
-            if _margin(scores, self._y[i]) >= self._safe_margin:
+            if _margin(scores, self._y[i]) >= self._no_update_above:
                 self._quiet += 1
                 return
         self._learn_waiting()
@@ -429,7 +429,7 @@ class Online(base.Estimator):
     def _check_finite(self, scores: np.ndarray) -> None:
         if not all(map(math.isfinite, scores.flat)):
             with self._lock:
-                why = driver.cause(self._state, jnp.asarray(self._X[:1]))
+                why = driver.explain_overflow(self._state, jnp.asarray(self._X[:1]))
             raise ValueError(
                 f"{self._where}: every score must be finite, got {scores}: {why}"
             )

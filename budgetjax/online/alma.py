@@ -153,9 +153,9 @@ def update(
     )
 
 
-def restarted(state: State) -> State:
+def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm."""
-    state = algorithm.restarted(state)
+    state = algorithm.refresh_caches(state)
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
     return state._replace(squared_norm=norm)
 
@@ -165,6 +165,6 @@ alma = Algorithm(
     init,
     violates,
     update,
-    restarted=restarted,
-    safe_margin=lambda state: math.nextafter(float(_threshold(state)), math.inf),
+    refresh_caches=refresh_caches,
+    no_update_above=lambda state: math.nextafter(float(_threshold(state)), math.inf),
 )

@@ -66,7 +66,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def start(
+def init_state(
     where: str,
     shared: dict[str, Any],
     *,
@@ -99,7 +99,7 @@ def start(
     )
 
 
-def usual_rate(num_classes: int | None) -> float:
+def default_rate(num_classes: int | None) -> float:
     """The default learning rate, for targets of standard deviation 1."""
     return 0.3 if num_classes is None else 1.0
 
@@ -221,9 +221,9 @@ def with_weights(state: State, root: Basis, weights: Weights) -> State:
     return algorithm.with_weights(state, root, weights)
 
 
-def restarted(state: State) -> State:
+def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm of the ball."""
-    state = algorithm.restarted(state)
+    state = algorithm.refresh_caches(state)
     if state.ball is None:
         return state
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
@@ -239,5 +239,5 @@ def learner(name: str, init: Callable[Arguments, State]) -> Algorithm[Arguments,
         update,
         decay,
         with_weights=with_weights,
-        restarted=restarted,
+        refresh_caches=refresh_caches,
     )

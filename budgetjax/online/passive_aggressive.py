@@ -135,5 +135,5 @@ def update(
 
 
 passive_aggressive = Algorithm(
-    "passive_aggressive", init, violates, update, safe_margin=lambda state: 1.0
+    "passive_aggressive", init, violates, update, no_update_above=lambda state: 1.0
 )

@@ -128,5 +128,5 @@ perceptron = Algorithm(
     init,
     violates,
     update,
-    safe_margin=lambda state: math.nextafter(float(state.margin), math.inf),
+    no_update_above=lambda state: math.nextafter(float(state.margin), math.inf),
 )

@@ -79,12 +79,12 @@ def init(
     """
     where = "sgd.init"
     if learning_rate is None:
-        learning_rate = gradient_descent.usual_rate(num_classes)
+        learning_rate = gradient_descent.default_rate(num_classes)
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields(
         "sgd", kernel, *sizes, num_outputs=num_outputs, average=average
     )
-    return gradient_descent.start(
+    return gradient_descent.init_state(
         where,
         shared,
         loss=loss,
