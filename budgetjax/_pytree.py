@@ -1,9 +1,10 @@
-"""Records as pytrees: text, parameters as leaves, static parts, and counters.
+"""Records as pytrees: names, text, parameters as leaves, static parts, and counters.
 
 Counters reach beyond 32 bits in two words, since JAX disables int64 by default.
 """
 
 import dataclasses
+import importlib
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,35 @@ from jax.tree_util import Partial
 from jaxtyping import Array, Bool, Float, Integer
 
 Kind = TypeVar("Kind")
+Class = TypeVar("Class", bound=type)
 # Lists up to this length are written out.
 FEW = 10
+# Classes by their names in model files; see `record`.
+records: dict[str, type] = {}
+
+
+def record(kind: Class) -> Class:
+    """A decorator for a class of records that model files may hold, by its name.
+
+    Subclasses of `Parameters` in this package need none.
+
+    Raises:
+      ValueError: if a class of another module has this name.
+    """
+    known = records.get(kind.__name__, kind)
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise ValueError(
+            f"register: the name {kind.__name__!r} must be free, got that of a class "
+            f"in {known.__module__}"
+        )
+    # A module that is executed again defines its classes again.
+    records[kind.__name__] = kind
+    return kind
+
+
+def public_names() -> dict[str, Any]:
+    """What is public, by name; imports it all, and with it all of `records`."""
+    return vars(importlib.import_module("budgetjax.public"))
 
 
 def record_repr(self: Any) -> str:
@@ -103,6 +131,7 @@ def _arguments(signature: inspect.Signature) -> Iterator[str]:
         yield f"{one.name}{given}"
 
 
+@record
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Static:
@@ -120,6 +149,7 @@ class Static:
         return repr(self.value)
 
 
+@record
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Name(Static):
@@ -149,6 +179,8 @@ class Parameters:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, repr=False)(cls)
+        if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+            record(cls)
         fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
         fixed = [field.name for field in fields if field.metadata.get("static")]
         names = [field.name for field in fields if field.name not in fixed]
@@ -191,6 +223,7 @@ def _operator(function: Callable[[Any, Any], Any]) -> Any:
     return apply
 
 
+@record
 class Counter(NamedTuple):
     """An integer of at least 0, `high * 2^30 + low`, that acts as a number.
 

@@ -82,6 +82,7 @@ def predict(model: Any, X: Any) -> Any:
     return decided(model, scores_of("predict", model, X))
 
 
+@_pytree.record
 class KernelModel(NamedTuple):
     """A kernel model, `f(x) = sum_j coefficients[j] k(vectors[j], x) + bias`.
 
@@ -104,6 +105,7 @@ class KernelModel(NamedTuple):
     decision_function, predict = decision_function, predict
 
 
+@_pytree.record
 class LinearModel(NamedTuple):
     """A linear classifier, `f(x) = weights . x + bias`.
 
@@ -120,6 +122,7 @@ class LinearModel(NamedTuple):
     decision_function, predict = decision_function, predict
 
 
+@_pytree.record
 class Labelled(NamedTuple):
     """A model that takes raw rows, scales them, and returns the labels of the data.
 

@@ -20,6 +20,7 @@ PerFeature = Float[np.ndarray, " features"]
 Pairs = Float[np.ndarray, "n n"]
 
 
+@_pytree.record
 class Scaling(NamedTuple):
     """The mean and variance of every feature, over all rows so far.
 

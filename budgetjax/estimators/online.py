@@ -13,7 +13,7 @@ from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import _checks, _progress, kernels, losses, models, scaling
+from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
@@ -37,6 +37,7 @@ PENALTY = 10.0
 STEEPEST = 5.0
 
 
+@_pytree.record
 class SeenTargets(NamedTuple):
     """Statistics of a regressor's targets so far.
 

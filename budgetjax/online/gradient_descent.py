@@ -26,6 +26,7 @@ from budgetjax.online.support_set import Edits, Expansion, Newcomer
 FORGOTTEN = -40 * math.log(2)
 
 
+@_pytree.record
 class Ball(NamedTuple):
     """The memory of the projection onto the ball `||w|| <= 1 / sqrt(lambda)`.
 

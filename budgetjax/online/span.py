@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from budgetjax import _checks
+from budgetjax import _checks, _pytree
 from budgetjax._shapes import Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -42,6 +42,7 @@ SMALLEST = 1e-6
 LARGER = 10.0
 
 
+@_pytree.record
 class Span(NamedTuple):
     """The kernel matrix of the support vectors and a root of its inverse.
 

@@ -33,6 +33,7 @@ SMALLEST_EIGENVALUE = 1e-6
 SMALLEST_SCALE = 2.0**-20
 
 
+@_pytree.record
 class Average(NamedTuple):
     """The memory of an average of iterates, in addition to the sums in the support set.
 
@@ -61,6 +62,7 @@ class Average(NamedTuple):
         return self._replace(since=self.since * fading, total=self.total * fading)
 
 
+@_pytree.record
 class Expansion(NamedTuple):
     """The support set of one model, in `capacity + 1` rows; the last one is spare.
 

@@ -22,6 +22,7 @@ from budgetjax.online.algorithm import Algorithm
 MODELS = "models"
 
 
+@_pytree.record
 class Sweep(NamedTuple):
     """The result of a sweep.
 
@@ -179,6 +180,7 @@ def _sharded(algorithm, devices, together, size, states, X, y, weights):
     )(states, X, y, weights)
 
 
+@_pytree.record
 class Grid(NamedTuple):
     """Every combination of hyperparameter values, one per model.
 
@@ -242,6 +244,7 @@ def _plain(column: Shaped[np.ndarray, " models"]) -> list[Any]:
     return column.tolist()
 
 
+@_pytree.record
 class Table(NamedTuple):
     """A table of named columns, which prints aligned.
 

@@ -22,6 +22,7 @@ Arguments = ParamSpec("Arguments")
 State = TypeVar("State")
 
 
+@_pytree.record
 class Objective(NamedTuple):
     """The objective values of a state.
 
@@ -123,6 +124,7 @@ class Solver(Generic[Arguments, State]):
         return f"Solver({self.name!r})"
 
 
+@_pytree.record
 class Record(NamedTuple):
     """The progress of a run, as its callback sees it.
 
@@ -145,6 +147,7 @@ class Record(NamedTuple):
     vectors: int
 
 
+@_pytree.record
 class History(NamedTuple):
     """The records of a run, one array per field of `Record`, shape `(records,)`."""
 
@@ -156,6 +159,7 @@ class History(NamedTuple):
     vectors: Shaped[np.ndarray, " records"]
 
 
+@_pytree.record
 class Solution(NamedTuple):
     """The result of `solve`.
 

@@ -14,6 +14,7 @@ from budgetjax.stream.reservoir import Reservoir
 MOST_POINTS = 1000
 
 
+@_pytree.record
 class StreamModel(NamedTuple):
     """A model of raw rows, learned from a stream, with its learning curve.
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from budgetjax import _pytree
+
 # The default size: at most MOST_ROWS rows and MOST_NUMBERS values, at least FEWEST_ROWS
 # rows.
 MOST_ROWS, MOST_NUMBERS, FEWEST_ROWS = 8192, 2**22, 1024
@@ -15,6 +17,7 @@ def usual_size(num_features: int) -> int:
     return max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // num_features))
 
 
+@_pytree.record
 class Rows(NamedTuple):
     """Rows of a stream with weights above 0, each with a number, uniform in `[0, 1)`.
 
@@ -41,6 +44,7 @@ class Rows(NamedTuple):
         return Rows(*(each[order] for each in self))
 
 
+@_pytree.record
 class Reservoir(NamedTuple):
     """The rows of a stream with the smallest random numbers.
 

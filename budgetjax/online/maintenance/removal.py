@@ -276,6 +276,7 @@ class RemoveFewestErrors(Maintenance):
         return dataclasses.replace(self, cache=cache)
 
 
+@_pytree.record
 class Cache(NamedTuple):
     """The last examples that entered, as a ring buffer.
 

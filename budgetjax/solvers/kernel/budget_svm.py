@@ -30,6 +30,7 @@ POWER_ITERATIONS = 8
 ROUNDING = 4
 
 
+@_pytree.record
 class Momentum(NamedTuple):
     """The memory of an accelerated projected gradient.
 

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from budgetjax import _pytree
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -59,6 +60,7 @@ class Norm(Protocol):
         ...
 
 
+@_pytree.record
 class OneInfinity(NamedTuple):
     """Between the sum and the maximum: the sum of the `budget` largest entries.
 
@@ -98,6 +100,7 @@ class OneInfinity(NamedTuple):
         return jnp.sum(weight * rest) + self.budget * phi, bias
 
 
+@_pytree.record
 class TwoInfinity(NamedTuple):
     """Between the Euclidean norm and the largest entry, `t = sqrt(budget)`.
 
@@ -147,6 +150,7 @@ class TwoInfinity(NamedTuple):
         return jnp.sqrt(jnp.sum(rest**2)) + jnp.sqrt(self.budget) * phi, bias
 
 
+@_pytree.record
 class Euclidean(NamedTuple):
     """The Euclidean norm with a weight per entry, `sqrt(sum_i m_i v_i^2)`.
 

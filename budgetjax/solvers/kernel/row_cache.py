@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer
 
-from budgetjax import _checks, kernels
+from budgetjax import _checks, _pytree, kernels
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
@@ -33,6 +33,7 @@ MEBIBYTE = 2**20
 PRODUCT_BLOCK = 256
 
 
+@_pytree.record
 class KernelRows(NamedTuple):
     """The known rows of the kernel matrix `K` of `n` examples.
 

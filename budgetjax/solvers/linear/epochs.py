@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 
+from budgetjax import _pytree
 from budgetjax.solvers.linear.rows import Rows, element, put, taken
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -14,6 +15,7 @@ from budgetjax.solvers.training_set import Scalar, Vector
 MANY, RUN_BITS = 4096, 4
 
 
+@_pytree.record
 class Order(NamedTuple):
     """The order of visits to some patterns.
 

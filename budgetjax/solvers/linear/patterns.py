@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
-from budgetjax import _checks
+from budgetjax import _checks, _pytree
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
@@ -31,6 +31,7 @@ from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 LOSSES = ("hinge", "squared_hinge")
 
 
+@_pytree.record
 class Problem(NamedTuple):
     """The properties of the patterns that a state holds.
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
-from budgetjax import _checks
+from budgetjax import _checks, _pytree
 from budgetjax._pytree import Static
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
@@ -56,6 +56,7 @@ def taken(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array:
     )
 
 
+@_pytree.record
 class DenseRows(NamedTuple):
     """Rows of an array.
 
@@ -92,6 +93,7 @@ class DenseRows(NamedTuple):
         return row[0].astype(w.dtype)
 
 
+@_pytree.record
 class SparseRows(NamedTuple):
     """Rows whose zeros are not stored; see `sparse_rows`.
 
@@ -162,6 +164,7 @@ class SparseRows(NamedTuple):
         return jax.lax.fori_loop(first, jnp.where(wanted, end, first), body, start)
 
 
+@_pytree.record
 class KernelMatrix(NamedTuple):
     """Patterns in the feature space of a kernel, stored as their inner products.
 
