@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets, examples
-from budgetjax.online import driver, sweep
+from budgetjax.online import driver, sweeps
 
 AXES: dict[str, tuple[int, ...]] = {
     "budget": (20, 50, 100, 200, 500, 1000, 2000),
@@ -80,10 +80,10 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
     if axis == "models":
         states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
         one = jax.tree.map(lambda leaf: leaf[0], states)
-        together = sweep.side_by_side(states)
+        together = sweeps.side_by_side(states)
         given = examples.stream("growth", one, X, y, None)
         block = driver.block_length("growth", None)
-        program = sweep._sharded.lower(
+        program = sweeps._sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
         run = functools.partial(program, states, *given)

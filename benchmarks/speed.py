@@ -34,7 +34,7 @@ import peers
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.online import sweep as sweeping
+from budgetjax.online import sweeps as sweeping
 
 LEARNERS = ("oldest", "forgetron", "smallest", "merge")
 # Learners with matrices of pairs, O(B^2) per update: measured only by name.

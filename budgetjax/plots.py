@@ -22,7 +22,7 @@ from jaxtyping import Float, Integer
 from budgetjax import _checks, models
 
 if TYPE_CHECKING:
-    from budgetjax.online.sweep import Table
+    from budgetjax.online.sweeps import Table
 
 # For a `matplotlib.rc_context`.
 STYLE: Any = {

@@ -60,11 +60,11 @@ from budgetjax.online.support_set import Edits as Edits
 from budgetjax.online.support_set import Expansion as Expansion
 from budgetjax.online.support_set import Newcomer as Newcomer
 from budgetjax.online.support_set import averaged as averaged
-from budgetjax.online.sweep import Grid as Grid
-from budgetjax.online.sweep import Sweep as Sweep
-from budgetjax.online.sweep import Table as Table
-from budgetjax.online.sweep import grid as grid
-from budgetjax.online.sweep import sweep as sweep
+from budgetjax.online.sweeps import Grid as Grid
+from budgetjax.online.sweeps import Sweep as Sweep
+from budgetjax.online.sweeps import Table as Table
+from budgetjax.online.sweeps import grid as grid
+from budgetjax.online.sweeps import sweep as sweep
 from budgetjax.refitting.calibration import calibrated as calibrated
 from budgetjax.refitting.calibration import probabilities as probabilities
 from budgetjax.refitting.compress import compress as compress

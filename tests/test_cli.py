@@ -1729,7 +1729,7 @@ names = "jax optax pyarrow scipy sklearn pandas matplotlib tqdm safetensors".spl
 print([name for name in names if name in sys.modules])
 # The names of the package are there when they are asked for, and modules hide none.
 from budgetjax.refitting.refit import refit
-from budgetjax.online.sweep import sweep
+from budgetjax.online.sweeps import sweep
 import budgetjax as bj
 print(bj.refit is refit, bj.sweep is sweep, bj.arow.init is not None, hasattr(bj, "x"))
 from budgetjax.cli import learners, options, targets

@@ -12,7 +12,7 @@ import registry
 
 import budgetjax as bj
 from budgetjax import examples, losses
-from budgetjax.online import driver, sweep
+from budgetjax.online import driver, sweeps
 from budgetjax.refitting import metric
 
 PLATFORMS = ("cuda", "tpu")
@@ -45,7 +45,7 @@ def test_a_sweep(row):
     given = examples.stream("test", one, *row.stream(), None)
     together = SWEPT[row.name]
     program = row.algorithm, tuple(jax.devices()[:1]), together, 256, states
-    assert "while" in lowered(sweep._sharded, *program, *given)
+    assert "while" in lowered(sweeps._sharded, *program, *given)
 
 
 @pytest.fixture

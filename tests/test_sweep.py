@@ -15,7 +15,7 @@ import registry
 from compare import FLOAT32
 
 import budgetjax as bj
-from budgetjax.online import sweep
+from budgetjax.online import sweeps
 
 GAMMAS = np.array([0.4, 1.0, 3.0], np.float32)
 BUDGETS = np.array([4, 10, 26])
@@ -49,7 +49,7 @@ def test_every_model_equals_its_single_run(name, how, num_devices, monkeypatch):
     X, y = row.stream()
     weight = np.arange(60) % 7 != 3
     states = stacked(row)
-    monkeypatch.setattr(sweep, "side_by_side", lambda states: how == "vmap")
+    monkeypatch.setattr(sweeps, "side_by_side", lambda states: how == "vmap")
     result = bj.sweep(
         row.algorithm,
         states,

@@ -150,8 +150,8 @@ def _tried(
 
     _use_all_cores()
     from budgetjax import kernels, models
-    from budgetjax.online.sweep import grid as grid_of
-    from budgetjax.online.sweep import sweep as run
+    from budgetjax.online.sweeps import grid as grid_of
+    from budgetjax.online.sweeps import sweep as run
     from budgetjax.scaling import Scaling
 
     if job.training.standardise:

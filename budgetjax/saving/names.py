@@ -41,7 +41,7 @@ MODULES = {
     "stream.model": "StreamModel",
     "stream.reservoir": "Reservoir Rows",
     "solvers.solver": "History Objective Record Solution",
-    "online.sweep": "Grid Sweep Table",
+    "online.sweeps": "Grid Sweep Table",
     "estimators.online": "SeenTargets",
 }
 TYPES = {
