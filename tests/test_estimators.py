@@ -5,7 +5,6 @@ import copy
 import functools
 import itertools
 import pickle
-import re
 
 import jax
 import jax.numpy as jnp
@@ -928,7 +927,7 @@ def asked(monkeypatch):
 
     monkeypatch.setattr(estimators.online.driver, "run", run)
     monkeypatch.setattr(estimators.online, "refit", refit)
-    monkeypatch.setattr(estimators.one_class, "one_class", one_class)
+    monkeypatch.setattr(estimators.novelty, "one_class", one_class)
     monkeypatch.setattr(estimators.batch, "one_versus_rest", one_versus_rest)
 
     def asked(estimator, X, y):
