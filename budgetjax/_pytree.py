@@ -175,7 +175,7 @@ class Parameters:
         return new
 
 
-# The unit of the higher word. A settled lower word has room for another unit.
+# The unit of the higher word. A normalized lower word has room for another unit.
 BITS = 30
 UNIT = 2**BITS
 
@@ -199,7 +199,7 @@ class Counter(NamedTuple):
 
     Attributes:
       high: the higher word.
-      low: the lower word, below 2^30 in a settled counter and below 2^31 in any.
+      low: the lower word, below 2^30 in a normalized counter and below 2^31 in any.
     """
 
     high: Integer[Array, "*models"]
@@ -225,20 +225,20 @@ class Counter(NamedTuple):
         return (high * UNIT + low).astype(dtype)
 
     def after(self, more: Integer[Array, "*n"] | int) -> "Counter":
-        """The counter plus `more`, which must fit its lower word; not settled."""
+        """The counter plus `more`, which must fit its lower word; not normalized."""
         return self._replace(low=self.low + more)
 
     def since(self, before: "Counter") -> Integer[Array, "*models"]:
         """The difference from an earlier counter, below 2^31."""
         return (self.high - before.high) * UNIT + (self.low - before.low)
 
-    def settled(self) -> "Counter":
+    def normalized(self) -> "Counter":
         """The same number with a lower word below 2^30."""
         return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))
 
     def reaches(self, other: "Counter") -> Bool[Array, "*models"]:
-        """Whether it is at least another counter, which must be settled."""
-        mine = self.settled()
+        """Whether it is at least another counter, which must be normalized."""
+        mine = self.normalized()
         equal = mine.high == other.high
         return (mine.high > other.high) | (equal & (mine.low >= other.low))
 

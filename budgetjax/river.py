@@ -76,6 +76,8 @@ Row: TypeAlias = Mapping[Hashable, Any]
 # Data frames and series of any library that narwhals knows.
 Frame: TypeAlias = Any
 Series: TypeAlias = Any
+# Labels of any type; river's own are booleans, text and integers.
+Label: TypeAlias = Any
 Scores: TypeAlias = Float[np.ndarray, " columns"]
 
 
@@ -187,7 +189,7 @@ class Online(base.Estimator):
         self._lock = threading.RLock()
         self._columns: dict[Hashable, int] = {}
         # The labels so far, and the number of columns for them; None for a regressor.
-        self._labels: tuple[Hashable, ...] = ()
+        self._labels: tuple[Label, ...] = ()
         self._room: int | None = None
         self._queue = Queue.empty(0)
         # The first rows, until their scale has been checked.
@@ -495,7 +497,7 @@ class Online(base.Estimator):
 
     def _score_rows(
         self, rows: Iterable[Row]
-    ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Hashable, ...]]:
+    ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Label, ...]]:
         """The scores of rows by the model so far, and the labels so far.
 
         The scores are None before there is a model.
@@ -535,7 +537,7 @@ def _margin(scores: Scores, y: np.floating) -> float:
 class Supervised(Online):
     """The base of estimators that learn a label or a target."""
 
-    def _predict(self, rows: list[Row]) -> list[Hashable] | Float[np.ndarray, " n"]:
+    def _predict(self, rows: list[Row]) -> list[Label] | Float[np.ndarray, " n"]:
         """The labels, or the targets, of rows."""
         raise NotImplementedError
 
@@ -625,7 +627,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         budget: int = choices.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
-        classes: tuple[Hashable, ...] | None = None,
+        classes: tuple[Label, ...] | None = None,
         seed: int = 0,
         **options: Any,
     ):
@@ -649,11 +651,11 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         return self._state is not None and len(self._labels) > 1
 
     @property
-    def labels(self) -> tuple[Hashable, ...]:
+    def labels(self) -> tuple[Label, ...]:
         """The labels, in the order of the columns of `state`, or of -1 and +1."""
         return self._labels
 
-    def predict_one(self, x: Row, **kwargs: object) -> Hashable:
+    def predict_one(self, x: Row, **kwargs: object) -> Label:
         """The label of the largest score, the first on ties.
 
         Args:
@@ -665,7 +667,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         """
         return self._predict([x])[0]
 
-    def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Hashable, float]:
+    def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Label, float]:
         """The sigmoid of the score, or the softmax of the scores of the labels.
 
         With `loss="logistic"` they are probabilities. Otherwise they have the right
@@ -705,7 +707,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
             self._codes[y] = code
         return float(2 * code - 1 if self._room == 2 else code)
 
-    def _predict(self, rows: list[Row]) -> list[Hashable]:
+    def _predict(self, rows: list[Row]) -> list[Label]:
         """The labels of the largest scores among the labels so far."""
         scores, labels = self._score_rows(rows)
         if scores is None:
@@ -718,7 +720,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     def _probabilities(
         self, rows: list[Row]
-    ) -> tuple[Float[np.ndarray, "n labels"], tuple[Hashable, ...]]:
+    ) -> tuple[Float[np.ndarray, "n labels"], tuple[Label, ...]]:
         """The softmax of the scores of the labels so far, and the labels."""
         scores, labels = self._score_rows(rows)
         if scores is None:

@@ -42,7 +42,7 @@ def test_a_counter_has_a_value_where_it_is_traced():
     half = jax.eval_shape(lambda count: count / 2, Counter.of(10**12))
     assert (half.shape, half.dtype) == ((), jnp.float32)
     after = Counter.of(UNIT - 1).after(jnp.int32(UNIT))
-    for count in (after, after.settled()):
+    for count in (after, after.normalized()):
         assert [bool(count.reaches(Counter.of(2 * UNIT + i))) for i in (-1, 0)] == [
             True,
             False,
@@ -159,7 +159,7 @@ def test_ages_are_renewed_for_those_models_alone_whose_words_are_full():
     states = states._replace(
         num_seen=seen, expansion=states.expansion._replace(ages=ages)
     )
-    settled = jax.vmap(algorithm.settled)(states)
+    settled = jax.vmap(algorithm.rebase_clock)(states)
     np.testing.assert_array_equal(
         settled.expansion.ages, [[7, 5, FREE, FREE], [2, 7 - 2**30, -1 - 2**30, FREE]]
     )

@@ -132,6 +132,6 @@ def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set()
     assert kept[0] == 1 and int(state.num_updates) > 5  # noqa: PT018
     np.testing.assert_array_equal(state.maintenance.ages[:-1], kept[:-1])
     moved = bj.perceptron.with_vectors(state, jnp.asarray(X[:6]))
-    better = bj.perceptron.restarted(moved)
+    better = bj.perceptron.refresh_caches(moved)
     np.testing.assert_array_equal(better.maintenance.ages, kept)
     assert int(better.maintenance.seed) == 7

@@ -318,7 +318,7 @@ def test_errors_leave_the_model_as_it_was():
 @pytest.mark.parametrize("row", list(registry.firsts()), ids=lambda row: row.name)
 def test_a_safe_margin_never_violates(row):
     """What lets a row wait: a learner without this promise learns every row at once."""
-    if row.algorithm.safe_margin is None:
+    if row.algorithm.no_update_above is None:
         assert row.algorithm.name in ("sgd", "norma", "fourier", "nystrom")
         return
 
@@ -328,7 +328,7 @@ def test_a_safe_margin_never_violates(row):
         return jax.vmap(losses.margin)(scores, y), violates(scores, y)
 
     state = row.roomy()
-    safe = row.algorithm.safe_margin(state)
+    safe = row.algorithm.no_update_above(state)
     columns, random = state.expansion.num_columns, np.random.default_rng(0)
     scores = random.normal(size=(200, columns)).astype(np.float32)
     y = random.integers(0, columns, 200) if columns > 1 else random.choice([-1, 1], 200)

@@ -16,7 +16,7 @@ from budgetjax._pytree import UNIT, Counter
 from budgetjax._shapes import Basis, Flag, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative, support_set
-from budgetjax.online.maintenance.strategy import again
+from budgetjax.online.maintenance.strategy import restart
 from budgetjax.online.support_set import Average, Edits, Newcomer
 
 # Let an editor know the arguments of an `init` and the fields of its state.
@@ -47,12 +47,12 @@ def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
     return state._replace(expansion=expansion)
 
 
-def restarted(state: Any) -> Any:
+def refresh_caches(state: Any) -> Any:
     """Restarts the maintenance strategy from the current support set."""
     strategy = getattr(state, "maintenance", None)
     if strategy is None:
         return state
-    return state._replace(maintenance=again(strategy, state.kernel, state.expansion))
+    return state._replace(maintenance=restart(strategy, state.kernel, state.expansion))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -67,7 +67,7 @@ def clear(algorithm: "Algorithm", state: Any) -> Any:
         scale=jnp.ones_like(expansion.scale),
         budget=expansion.budget,
     )
-    return algorithm.restarted(state._replace(**zeros))
+    return algorithm.refresh_caches(state._replace(**zeros))
 
 
 @jax.jit
@@ -142,15 +142,15 @@ class Algorithm(Generic[Arguments, State]):
         coefficients `root weights^T`.
       with_vectors: `with_vectors(state, vectors) -> state`, the state with new support
         vectors, slot by slot, and a recomputed span. None if they cannot move.
-      restarted: `restarted(state) -> state`, called after either: recomputes all other
-        fields that depend on coefficients and kernel values.
+      refresh_caches: `refresh_caches(state) -> state`, called after either: recomputes
+        all other fields that depend on coefficients and kernel values.
       memory: its own fields that are zero in an empty state and change with the
-        examples; `restarted` computes the rest. None if the support vectors do not
+        examples; `refresh_caches` computes the rest. None if the support vectors do not
         depend on labels, so that they may be chosen from all examples, held-out ones
         too.
-      safe_margin: `safe_margin(state) -> margin`, a number for a state that is not
-        traced: an example with at least this margin does not violate, so a caller needs
-        no compiled program to tell. None if more than the margin decides.
+      no_update_above: `no_update_above(state) -> margin`, a number for a state that is
+        not traced: an example with at least this margin does not violate, so a caller
+        needs no compiled program to tell. None if more than the margin decides.
     """
 
     name: str
@@ -162,9 +162,9 @@ class Algorithm(Generic[Arguments, State]):
     basis: Callable[[Any], Array] = basis
     with_weights: Callable[[Any, Array, Array], Any] = with_weights
     with_vectors: Callable[[Any, Array], Any] | None = with_vectors
-    restarted: Callable[[Any], Any] = restarted
+    refresh_caches: Callable[[Any], Any] = refresh_caches
     memory: tuple[str, ...] | None = ()
-    safe_margin: Callable[[Any], float] | None = None
+    no_update_above: Callable[[Any], float] | None = None
 
     def __repr__(self) -> str:
         return f"Algorithm({self.name!r})"
@@ -214,7 +214,9 @@ class Algorithm(Generic[Arguments, State]):
           weights: factors of the updates, 0 where an example is to be skipped.
           axis: the name of a `jax.vmap` over models, or None.
         """
-        return self.block(self, *_sharding.vary(settled(state), X, y, weights), axis)
+        return self.block(
+            self, *_sharding.vary(rebase_clock(state), X, y, weights), axis
+        )
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
@@ -223,21 +225,21 @@ def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array
     return algorithm.learn(state, x[None], y[None], weight[None])[0]
 
 
-def settled(state: Any) -> Any:
+def rebase_clock(state: Any) -> Any:
     """The state with room for 2^30 more rounds in its counters and ages.
 
     Ages count from the higher word of `num_seen`. Two units later they reach their
     minimum, and the order of such old support vectors is forgotten.
     """
     expansion, seen = state.expansion, state.num_seen
-    passed = seen.low - seen.settled().low
+    passed = seen.low - seen.normalized().low
     older = jnp.maximum(expansion.ages, -UNIT) - passed
     ages = jnp.where(expansion.mask, older, support_set.FREE)
     return state._replace(
         expansion=expansion._replace(ages=ages),
-        num_seen=seen.settled(),
-        num_mistakes=state.num_mistakes.settled(),
-        num_updates=state.num_updates.settled(),
+        num_seen=seen.normalized(),
+        num_mistakes=state.num_mistakes.normalized(),
+        num_updates=state.num_updates.normalized(),
     )
 
 
@@ -261,7 +263,7 @@ def start(
     expansion = support_set.empty(
         where,
         num_features=num_features,
-        num_columns=_num_columns(where, num_classes, num_outputs),
+        num_columns=num_columns(where, num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
@@ -277,7 +279,7 @@ def start(
     }
 
 
-def _num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
+def num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
     """Columns of coefficients: one for two classes, and one per real output."""
     if num_outputs is not None:
         outputs = _checks.size(where, "num_outputs", num_outputs)

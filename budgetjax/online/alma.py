@@ -13,7 +13,7 @@ from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 # Theorem 3: B in units of 1 / alpha, and C.
@@ -105,7 +105,7 @@ def init(
         raise ValueError(f"{where}: alpha must be at most 1, got {known}")
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         squared_norm=jnp.zeros((), dtype),
         alpha=near,
     )
@@ -153,9 +153,9 @@ def update(
     )
 
 
-def restarted(state: State) -> State:
+def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm."""
-    state = algorithm.restarted(state)
+    state = algorithm.refresh_caches(state)
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
     return state._replace(squared_norm=norm)
 
@@ -165,6 +165,6 @@ alma = Algorithm(
     init,
     violates,
     update,
-    restarted=restarted,
-    safe_margin=lambda state: math.nextafter(float(_threshold(state)), math.inf),
+    refresh_caches=refresh_caches,
+    no_update_above=lambda state: math.nextafter(float(_threshold(state)), math.inf),
 )

@@ -14,8 +14,8 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.landmarks import given
-from budgetjax.online.maintenance import Maintenance, MultiMerge, started
-from budgetjax.online.maintenance.strategy import again
+from budgetjax.online.maintenance import Maintenance, MultiMerge, init_maintenance
+from budgetjax.online.maintenance.strategy import restart
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import (
     NOWHERE,
@@ -168,7 +168,7 @@ def init(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"
             )
-        strategy = started(where, maintenance, shared, seed)
+        strategy = init_maintenance(where, maintenance, shared, seed)
         counts = jnp.zeros_like(expansion.terms)
     return State(
         **shared,
@@ -406,12 +406,12 @@ def _exchanged(
     return Model(changed, certainty, terms, mask), Spread(shares, left)
 
 
-def restarted(state: State) -> State:
+def refresh_caches(state: State) -> State:
     """Restarts the strategy, which uses the coefficients of Pegasos."""
     if state.maintenance is None or state.counts is None:
         return state
     pegasos = _pegasos(state.expansion, state.counts)
-    return state._replace(maintenance=again(state.maintenance, state.kernel, pegasos))
+    return state._replace(maintenance=restart(state.maintenance, state.kernel, pegasos))
 
 
 def _pegasos(expansion: Expansion, counts: Float[Array, "rows columns"]) -> Expansion:
@@ -425,7 +425,7 @@ arow = Algorithm(
     violates,
     update,
     with_vectors=span.with_vectors,
-    restarted=restarted,
+    refresh_caches=refresh_caches,
     memory=("counts", "span", "certainty", "num_moves"),
-    safe_margin=lambda state: 1.0,
+    no_update_above=lambda state: 1.0,
 )

@@ -240,7 +240,7 @@ def _with_room(algorithm: Any, block: Block, loop: Loop, wanted: Flag) -> Loop:
     expansion = jax.tree.map(
         lambda new, old: jnp.where(wanted, new, old), after, before
     )
-    state = algorithm.restarted(state._replace(expansion=expansion))
+    state = algorithm.refresh_caches(state._replace(expansion=expansion))
     kernel_rows = support_set.kernel_rows(
         state.kernel, expansion, block.X, block.squares
     )

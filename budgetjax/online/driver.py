@@ -111,7 +111,7 @@ def check_result(
         if not bool(jnp.isfinite(scores)):
             raise ValueError(
                 f"{where}: the model must be finite, got one that is not: "
-                f"{cause(state, X)}"
+                f"{explain_overflow(state, X)}"
             )
     else:
         row = int(
@@ -120,11 +120,13 @@ def check_result(
         if row < scores.shape[0]:
             raise ValueError(
                 f"{where}: every score must be finite, got {np.asarray(scores[row])} "
-                f"in row {row}: {cause(state, X)}"
+                f"in row {row}: {explain_overflow(state, X)}"
             )
 
 
-def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
+def explain_overflow(
+    state: Any, X: Float[Array, "n features"], first_row: int = 0
+) -> str:
     """Why a model of these examples is not finite, and what to do.
 
     `first_row` is the number of the first example.
@@ -191,11 +193,13 @@ def run_checked(
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
     if n == 0:
-        return state, models.flat(scores) if keeps else not_finite(state)
+        return state, models.flat(scores) if keeps else nan_unless_finite(state)
 
     def body(carry, start):
         state, scores = carry
-        state, new, at, fresh = next_block(algorithm, state, X, y, weights, start, size)
+        state, new, at, fresh = learn_block(
+            algorithm, state, X, y, weights, start, size
+        )
         if not keeps:
             return (state, scores), None
         known = jax.lax.dynamic_slice_in_dim(scores, at, new.shape[0])
@@ -206,16 +210,16 @@ def run_checked(
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
     carry, *_ = _sharding.vary((state, scores), X, y, weights)
     (state, scores), _ = jax.lax.scan(body, carry, starts)
-    return state, models.flat(scores) if keeps else not_finite(state)
+    return state, models.flat(scores) if keeps else nan_unless_finite(state)
 
 
-def not_finite(state: Any) -> Float[Array, ""]:
+def nan_unless_finite(state: Any) -> Float[Array, ""]:
     """0, or NaN if a coefficient is not finite."""
     terms, scale = state.expansion.terms[:-1], state.expansion.scale
     return jnp.sum(terms * 0) + scale * 0
 
 
-def next_block(
+def learn_block(
     algorithm: Algorithm,
     state: Any,
     X: Float[Array, "n features"],
@@ -244,7 +248,7 @@ def next_block(
     return state, scores, at, fresh
 
 
-def learn(
+def run_with_errors(
     algorithm: Algorithm,
     state: Any,
     X: Float[Array, "n features"],
@@ -264,7 +268,7 @@ def learn(
 
     def body(carry, start):
         new, errors = carry
-        new, scores, at, fresh = next_block(
+        new, scores, at, fresh = learn_block(
             algorithm, new, X, y, weights, start, size, axis
         )
         if regression:

@@ -70,7 +70,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def start(
+def init_features(
     where: str,
     shared: dict[str, Any],
     num_classes: int | None,
@@ -113,7 +113,7 @@ def start(
     )
 
 
-def learn(
+def take_step(
     state: State, features: PerRow, score: Score, y: Target, weight: Scalar
 ) -> State:
     """One step of the optimiser, if the example has a weight."""
@@ -145,16 +145,16 @@ def learn(
         optimizer_state=optimizer_state,
         num_seen=num_seen,
         num_mistakes=state.num_mistakes.after(mistaken.astype(jnp.int32)),
-        num_updates=state.num_updates.after(moved(gradient).astype(jnp.int32)),
+        num_updates=state.num_updates.after(has_gradient(gradient).astype(jnp.int32)),
     )
 
 
-def moved(gradient: Score) -> Flag:
+def has_gradient(gradient: Score) -> Flag:
     """Whether the gradient is nonzero."""
     return jnp.any(gradient != 0)
 
 
-def expanded(state: State) -> State:
+def expand(state: State) -> State:
     """The state with its expansion set from the weights: `W^T R k(x)`; O(B^2 C)."""
     terms = state.weights
     if state.sums is not None:

@@ -155,5 +155,5 @@ forgetron = Algorithm(
     violates,
     update,
     memory=("slack",),
-    safe_margin=lambda state: math.nextafter(0, 1),
+    no_update_above=lambda state: math.nextafter(0, 1),
 )

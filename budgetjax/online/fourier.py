@@ -135,7 +135,9 @@ def init(
         ages=jnp.where(active, slots + 1, FREE),
         num_active=jnp.array(expansion.budget),
     )
-    return features.start(where, shared, num_classes, num_outputs, loss, optimizer)
+    return features.init_features(
+        where, shared, num_classes, num_outputs, loss, optimizer
+    )
 
 
 def block(
@@ -154,10 +156,10 @@ def block(
     def body(state: State, example: tuple[Array, Array, Array]):
         wave, label, weight = example
         score = jnp.matmul(wave, state.weights, precision="highest")
-        return features.learn(state, wave, score, label, weight), score
+        return features.take_step(state, wave, score, label, weight), score
 
     state, scores = jax.lax.scan(body, state, (waves, y, weights))
-    return features.expanded(state), scores
+    return features.expand(state), scores
 
 
 def basis(state: State) -> Float[Array, "rows rows"]:

@@ -18,7 +18,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments
 from budgetjax.online.conservative import running_sums
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor
@@ -66,7 +66,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def start(
+def init_state(
     where: str,
     shared: dict[str, Any],
     *,
@@ -91,7 +91,7 @@ def start(
     project = _checks.flag(where, "project_to_ball", project_to_ball)
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,
@@ -99,7 +99,7 @@ def start(
     )
 
 
-def usual_rate(num_classes: int | None) -> float:
+def default_rate(num_classes: int | None) -> float:
     """The default learning rate, for targets of standard deviation 1."""
     return 0.3 if num_classes is None else 1.0
 
@@ -221,9 +221,9 @@ def with_weights(state: State, root: Basis, weights: Weights) -> State:
     return algorithm.with_weights(state, root, weights)
 
 
-def restarted(state: State) -> State:
+def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm of the ball."""
-    state = algorithm.restarted(state)
+    state = algorithm.refresh_caches(state)
     if state.ball is None:
         return state
     norm = support_set.whole_squared_norm(state.kernel, state.expansion)
@@ -239,5 +239,5 @@ def learner(name: str, init: Callable[Arguments, State]) -> Algorithm[Arguments,
         update,
         decay,
         with_weights=with_weights,
-        restarted=restarted,
+        refresh_caches=refresh_caches,
     )

@@ -95,7 +95,7 @@ def init(
         root = basis.root
     _checks.positive(where, "tolerance", tolerance)
     targets = num_classes, num_outputs, loss
-    return features.start(where, shared, *targets, optimizer, root, tolerance)
+    return features.init_features(where, shared, *targets, optimizer, root, tolerance)
 
 
 def block(
@@ -123,7 +123,7 @@ def block(
         score = jnp.matmul(p, state.weights, precision="highest")
         beyond = selves[i] - jnp.dot(p, p, precision="highest")
         enters = (
-            features.moved(weight * losses.gradient(state.loss, score, label))
+            features.has_gradient(weight * losses.gradient(state.loss, score, label))
             & ~expansion.full
             & (beyond > state.tolerance * selves[i])
         )
@@ -155,11 +155,11 @@ def block(
         state = state._replace(
             expansion=expansion, root=support_set.put(state.root, slot, row)
         )
-        return (features.learn(state, known[i], score, label, weight), known), score
+        return (features.take_step(state, known[i], score, label, weight), known), score
 
     index = jnp.arange(X.shape[0], dtype=jnp.int32)
     (state, _), scores = jax.lax.scan(body, (state, known), index)
-    return features.expanded(state), scores
+    return features.expand(state), scores
 
 
 def basis(state: State) -> Float[Array, "rows rows"]:

@@ -10,7 +10,7 @@ from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 VARIANTS = ("PA", "PA-I", "PA-II")
@@ -106,7 +106,7 @@ def init(
     C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         largest_step=C if variant == "PA-I" else jnp.full_like(C, jnp.finfo(dtype).max),
         damping=1 / (2 * C) if variant == "PA-II" else jnp.zeros_like(C),
     )
@@ -135,5 +135,5 @@ def update(
 
 
 passive_aggressive = Algorithm(
-    "passive_aggressive", init, violates, update, safe_margin=lambda state: 1.0
+    "passive_aggressive", init, violates, update, no_update_above=lambda state: 1.0
 )

@@ -72,7 +72,7 @@ def init(
     where = "pegasos.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, average=average)
-    return gradient_descent.start(
+    return gradient_descent.init_state(
         where,
         shared,
         loss=losses.hinge,
@@ -93,5 +93,5 @@ def violates(state: gradient_descent.State, score: Score, y: Label) -> Flag:
 pegasos = dataclasses.replace(
     gradient_descent.learner("pegasos", init),
     violates=violates,
-    safe_margin=lambda state: 1.0,
+    no_update_above=lambda state: 1.0,
 )

@@ -11,7 +11,7 @@ from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, start
-from budgetjax.online.maintenance import Maintenance, started
+from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 
@@ -101,7 +101,7 @@ def init(
     shared = start(where, kernel, *sizes, average=average)
     return State(
         **shared,
-        maintenance=started(where, maintenance, shared, seed),
+        maintenance=init_maintenance(where, maintenance, shared, seed),
         margin=_checks.as_leaf(where, "margin", margin, dtype, _checks.non_negative),
     )
 
@@ -128,5 +128,5 @@ perceptron = Algorithm(
     init,
     violates,
     update,
-    safe_margin=lambda state: math.nextafter(float(state.margin), math.inf),
+    no_update_above=lambda state: math.nextafter(float(state.margin), math.inf),
 )

@@ -168,5 +168,5 @@ projectron = Algorithm(
     update,
     with_vectors=span.with_vectors,
     memory=("span",),
-    safe_margin=lambda state: 1.0 if state.margin_updates else math.nextafter(0, 1),
+    no_update_above=lambda state: 1.0 if state.margin_updates else math.nextafter(0, 1),
 )

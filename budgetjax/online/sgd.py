@@ -79,10 +79,10 @@ def init(
     """
     where = "sgd.init"
     if learning_rate is None:
-        learning_rate = gradient_descent.usual_rate(num_classes)
+        learning_rate = gradient_descent.default_rate(num_classes)
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
-    return gradient_descent.start(
+    return gradient_descent.init_state(
         where,
         shared,
         loss=loss,

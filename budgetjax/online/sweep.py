@@ -137,13 +137,13 @@ def sweep(
     seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
     errors = errors.astype(vectors.dtype) / seen[None]
     driver.check_room("sweep", new)
-    bad = ~jnp.isfinite(jax.vmap(driver.not_finite)(new))
+    bad = ~jnp.isfinite(jax.vmap(driver.nan_unless_finite)(new))
     if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
         i = int(jnp.argmax(bad))
         broken = jax.tree.map(lambda leaf: leaf[i], new)
         raise ValueError(
             f"sweep: every model must be finite, got model {i} that is not: "
-            f"{driver.cause(broken, X)}"
+            f"{driver.explain_overflow(broken, X)}"
         )
     return Sweep(new, rounds, errors)
 
@@ -163,7 +163,7 @@ def _sharded(algorithm, devices, together, size, states, X, y, weights):
         def learn(state):
             # Without an axis to agree over, every model has its own loop.
             axis = MODELS if together else None
-            return driver.learn(algorithm, state, X, y, weights, size, axis)
+            return driver.run_with_errors(algorithm, state, X, y, weights, size, axis)
 
         if together:
             return jax.vmap(learn, axis_name=MODELS)(states)

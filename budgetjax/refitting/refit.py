@@ -506,7 +506,7 @@ def _solved(
     if not np.all(np.isfinite(value)):
         raise ValueError(
             "refit: the objective must be finite, got NaN or infinity: "
-            + driver.cause(basis, jnp.asarray(next(blocks()).X))
+            + driver.explain_overflow(basis, jnp.asarray(next(blocks()).X))
         )
     if not np.all(converged):
         warnings.warn(
@@ -556,7 +556,9 @@ def with_weights(
     if not bool(finite):
         raise ValueError(
             f"{where}: every coefficient must be finite, got NaN or infinity: "
-            + driver.cause(basis, basis.expansion.vectors[basis.expansion.mask])
+            + driver.explain_overflow(
+                basis, basis.expansion.vectors[basis.expansion.mask]
+            )
         )
     average = state.expansion.average
     if average is not None:
@@ -573,7 +575,7 @@ def _weighed(
     algorithm: Algorithm, state: Any, root: Array, weights: Array
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights and its old average; and whether all are finite."""
-    state = algorithm.restarted(algorithm.with_weights(state, root, weights))
+    state = algorithm.refresh_caches(algorithm.with_weights(state, root, weights))
     return state, jnp.all(jnp.isfinite(state.expansion.terms))
 
 

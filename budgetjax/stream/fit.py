@@ -485,7 +485,7 @@ def _learned(
     if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
         # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
-        why = driver.cause(state, X[:stop], batch.first)
+        why = driver.explain_overflow(state, X[:stop], batch.first)
         raise ValueError(f"{where}: the model must stay finite: {why}")
     driver.check_room(where, new)
     return new, scores

@@ -36,4 +36,4 @@ def mapped(algorithm: Algorithm, state: Any, old: Scaling, new: Scaling) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def _moved(algorithm: Algorithm, state: Any, vectors: Array) -> Any:
     assert algorithm.with_vectors is not None, "left alone before"
-    return algorithm.restarted(algorithm.with_vectors(state, vectors))
+    return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))

@@ -41,7 +41,7 @@ STRATEGIES = {
 }
 
 
-def started(
+def init_maintenance(
     where: str, strategy: Maintenance | None, shared: dict[str, Any], seed: ArrayLike
 ) -> Maintenance:
     """Starts the strategy of a state with these fields; errors name `where`.

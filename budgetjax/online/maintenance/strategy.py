@@ -72,6 +72,6 @@ def _check_result(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def again(strategy: Maintenance, kernel: Kernel, expansion: Expansion) -> Maintenance:
+def restart(strategy: Maintenance, kernel: Kernel, expansion: Expansion) -> Maintenance:
     """Restarts the strategy from this support set."""
     return strategy.start(kernel, expansion, getattr(strategy, "seed", 0))
