@@ -48,7 +48,6 @@ from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.solvers import one_versus_rest
 from budgetjax.stream import batches, fit
-from budgetjax.stream.readers import formats
 
 N, TESTED = 300, 60
 # Of a learner that is quick to compile; all models here share compiled programs.
@@ -425,7 +424,7 @@ def test_columns_left_out_and_columns_without_names(at):
 
 def python_stream(epochs=1, source=None, algorithm=bj.perceptron, **more):
     """What `train` does with the small file before the refit."""
-    source = source or formats.read("train.csv", target="kind")
+    source = source or bj.stream.read("train.csv", target="kind")
     kernel = bj.RBF(more.pop("gamma", usual_gamma()))
     more = more if algorithm is bj.arow else REMOVES | more
     state = algorithm.init(kernel, num_features=2, budget=10, **more)

@@ -13,6 +13,7 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, Table, intact
+from budgetjax.stream.readers.formats import register_format
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
 # per cell.
@@ -34,6 +35,7 @@ ALIEN = {
 }
 
 
+@register_format(".csv", ".tsv", has_columns=True)
 def csv(
     path: files.Path | Sequence[files.Path],
     *,
@@ -41,7 +43,7 @@ def csv(
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     header: bool = True,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     decimal: str = ".",
     text_target: bool | None = None,
     allow_missing: bool = False,
@@ -66,7 +68,8 @@ def csv(
       weight: the column of weights, or None.
       header: whether the first line holds the names of the columns. Otherwise they are
         named "0", "1" and so on.
-      delimiter: the character between cells.
+      delimiter: the character between cells; None is a tab for a file `.tsv`, otherwise
+        a comma.
       decimal: the decimal separator of numbers.
       text_target: True if targets are strings, whatever they look like; False if all
         that look like numbers are numbers, even with leading zeros; None decides after
@@ -103,11 +106,15 @@ def csv(
     if text_target is not None:
         _checks.flag("csv", "text_target", text_target)
     for name, character in (("delimiter", delimiter), ("decimal", decimal)):
+        if character is None and name == "delimiter":
+            continue
         if not isinstance(character, str) or len(character) != 1:
             raise ValueError(f"csv: {name} must be one character, got {character!r}")
-    parse = Parse(header, delimiter, decimal)
     paths = files.several("csv", path, (".csv", ".tsv"))
-    found = [_File.of(pa, str(one), parse) for one in paths]
+    found = [
+        _File.of(pa, str(one), Parse(header, delimiter or _delimiter(one), decimal))
+        for one in paths
+    ]
     if header and features is None and target not in found[0].types:
         _check_names(found[0].path, found[0].names)
     # One pass over the labels, for any number of passes over the rows.
@@ -134,6 +141,11 @@ def csv(
         *("csv", WHAT, path, [table(file) for file in found]),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
+
+
+def _delimiter(path: files.Path) -> str:
+    """The delimiter of a file by its ending."""
+    return "\t" if files.end_of(path) == ".tsv" else ","
 
 
 class Parse(NamedTuple):

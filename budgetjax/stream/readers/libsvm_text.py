@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 from budgetjax import _checks
 from budgetjax.stream.batches import Batches, rows_of_a_batch
 from budgetjax.stream.readers import files
+from budgetjax.stream.readers.formats import register_format
 
 # Rows per block if only targets are read.
 TARGETS = 65_536
@@ -28,6 +29,7 @@ USUAL_NUMBERS = 100
 EXACT = 2**53
 
 
+@register_format()
 def libsvm(
     path: files.Path,
     *,

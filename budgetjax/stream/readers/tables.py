@@ -14,6 +14,7 @@ from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Table, intact
 from budgetjax.stream.readers.files import check_opens, several
+from budgetjax.stream.readers.formats import register_format
 
 # The bytes of a column to read at once.
 READ_AHEAD = 2**16
@@ -21,6 +22,7 @@ IPC_FILE = b"ARROW1"
 PARQUET, ARROW = "whole Parquet", "whole Arrow"
 
 
+@register_format(".parquet", has_columns=True)
 def parquet(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -81,6 +83,7 @@ def parquet(
     )
 
 
+@register_format(".arrow", ".feather", has_columns=True)
 def arrow(
     source: Any,
     *,
