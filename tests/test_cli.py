@@ -794,7 +794,7 @@ def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
 
 def interrupt(monkeypatch, after=0):
     """Ctrl-C is pressed when some batches are learned."""
-    learned, seen = fit._after, []
+    learned, seen = fit._learn_batch, []
 
     def interrupted(*given):
         seen.append(None)
@@ -802,7 +802,7 @@ def interrupt(monkeypatch, after=0):
             raise KeyboardInterrupt
         return learned(*given)
 
-    monkeypatch.setattr(fit, "_after", interrupted)
+    monkeypatch.setattr(fit, "_learn_batch", interrupted)
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):

@@ -21,7 +21,7 @@ import scipy.sparse
 from sklearn import datasets as sklearn_datasets
 
 import budgetjax as bj
-from budgetjax.stream.batches import in_rows, labels, prefetched
+from budgetjax.stream.batches import labels, prefetch, regroup
 from budgetjax.stream.readers import csv_text
 
 N, D = 257, 3
@@ -667,19 +667,19 @@ def test_batches_are_joined_and_split(rows):
         (False, [10] * 25 + [7]),
         (True, [3, 250, 4]),
     ):
-        found = list(in_rows(list(pieces(lengths, weighted)), rows))
+        found = list(regroup(list(pieces(lengths, weighted)), rows))
         check_lengths(found, rows)
         check_types(found, np.float32)
         w = weights() if weighted else np.ones(N)
         expected = [numbers().astype(np.float32), TARGETS["int"], w.astype(np.float32)]
         check_equal(joined(found), expected)
-    assert list(in_rows([], rows)) == []
+    assert list(regroup([], rows)) == []
 
 
 def test_joined_batches_are_in_the_type_asked_for():
     for given in (np.float64, np.float32, np.float16, np.int8):
         for dtype in (np.float64, np.float32):
-            found = list(in_rows(list(pieces([N], dtype=given)), 100, dtype))
+            found = list(regroup(list(pieces([N], dtype=given)), 100, dtype))
             check_types(found, dtype)
             np.testing.assert_array_equal(
                 joined(found)[0], numbers().astype(given).astype(dtype)
@@ -694,7 +694,7 @@ def test_lists_frames_and_sparse_matrices_are_batches():
         (pd.DataFrame(X[200:210]), pd.Series(y[200:210])),
         (scipy.sparse.coo_array(X[210:]), y[210:].astype(object)),
     ]
-    check_equal(joined(in_rows(batches, 60)), [X, y, np.ones(N, np.float32)])
+    check_equal(joined(regroup(batches, 60)), [X, y, np.ones(N, np.float32)])
     assert labels(batches).tolist() == sorted(set(y.tolist()))
 
 
@@ -706,14 +706,14 @@ def test_a_source_may_fill_the_same_arrays_again():
             X[:], y[:] = numbers()[part], TARGETS["int"][part]
             yield X, y
 
-    found = list(in_rows(filled(), 40))
+    found = list(regroup(filled(), 40))
     n = N - N % 30
     check_equal(joined(found)[:2], [np.float32(numbers())[:n], TARGETS["int"][:n]])
 
 
 def test_integers_become_real_where_some_are():
     batches = [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), [0.5, 1])]
-    assert joined(in_rows(batches, 3))[1].tolist() == [1, 2, 0.5, 1]
+    assert joined(regroup(batches, 3))[1].tolist() == [1, 2, 0.5, 1]
     assert labels(batches).tolist() == [0.5, 1, 2]
 
 
@@ -722,8 +722,8 @@ def test_integers_become_real_where_some_are():
 
 def test_prefetched_items_keep_their_order():
     for depth in (1, 2, 50):
-        assert list(prefetched(range(30), depth)) == list(range(30))
-    assert list(prefetched([])) == []
+        assert list(prefetch(range(30), depth)) == list(range(30))
+    assert list(prefetch([])) == []
 
 
 def test_prefetched_reads_ahead_but_not_far():
@@ -734,7 +734,7 @@ def test_prefetched_reads_ahead_but_not_far():
             read.append(i)
             yield i
 
-    ahead = prefetched(items(), 3)
+    ahead = prefetch(items(), 3)
     assert read == []
     for i in range(5):
         assert next(ahead) == i
@@ -757,7 +757,7 @@ def test_an_error_in_reading_comes_in_its_place():
         yield 2
         raise KeyError("third")
 
-    ahead = prefetched(items())
+    ahead = prefetch(items())
     assert [next(ahead), next(ahead)] == [1, 2]
     with pytest.raises(KeyError, match="third"):
         next(ahead)
@@ -776,7 +776,7 @@ def test_the_thread_ends_with_its_reader(end):
             closed.set()
 
     before = threading.active_count()
-    ahead = prefetched(items())
+    ahead = prefetch(items())
     next(ahead)
     assert threading.active_count() == before + 1
     if end == "close":

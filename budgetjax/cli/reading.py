@@ -206,10 +206,10 @@ def like(
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
         from budgetjax import models
-        from budgetjax.stream.readers.columns import text_of
+        from budgetjax.stream.readers.columns import split_indicator
 
         known = names(path, columns)
-        plain = [name for name in features if text_of(name, known) is None]
+        plain = [name for name in features if split_indicator(name, known) is None]
         models.check_columns(shown(path), plain, known)
     source = opened(path, columns, features=features, num_features=num_features, **more)
     if source.num_features != num_features:

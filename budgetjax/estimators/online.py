@@ -22,7 +22,7 @@ from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.reservoir import Reservoir, usual_size
+from budgetjax.stream.reservoir import Reservoir, default_size
 
 # The minimum number of rows that the refit pads to.
 FEWEST_TO_REFIT = 256
@@ -226,7 +226,9 @@ class OnlineEstimator(Estimator):
             model = self._start(X, labels, gamma, seed, refits=refits, first=True)
             inputs.warn_unscaled(self._where, X, inputs.origin(model), stacklevel=5)
             empty = Reservoir.empty(
-                *(width, dtype, y.dtype, y.shape[1:]), size=usual_size(width), seed=seed
+                *(width, dtype, y.dtype, y.shape[1:]),
+                size=default_size(width),
+                seed=seed,
             )
             kept = empty if refits else None
             self.n_iter_ = 1

@@ -12,7 +12,12 @@ from budgetjax import _checks
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
-from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, Table, intact
+from budgetjax.stream.readers.columns import (
+    HOW_TO_ENCODE,
+    Columns,
+    Table,
+    report_damage,
+)
 from budgetjax.stream.readers.formats import register_format
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
@@ -110,7 +115,7 @@ def csv(
             continue
         if not isinstance(character, str) or len(character) != 1:
             raise ValueError(f"csv: {name} must be one character, got {character!r}")
-    paths = files.several("csv", path, (".csv", ".tsv"))
+    paths = files.list_files("csv", path, (".csv", ".tsv"))
     found = [
         _File.of(pa, str(one), Parse(header, delimiter or _delimiter(one), decimal))
         for one in paths
@@ -124,7 +129,7 @@ def csv(
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            texts = dict.fromkeys(wanted.of_text(), pa.string())
+            texts = dict.fromkeys(wanted.text_columns(), pa.string())
 
             def type_of(name: str) -> Any:
                 if name == wanted.target:
@@ -137,7 +142,7 @@ def csv(
 
         return Table(file.path, file.names, lambda _: {dtype}, read)
 
-    return table_columns.batches(
+    return table_columns.table_batches(
         *("csv", WHAT, path, [table(file) for file in found]),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
@@ -145,7 +150,7 @@ def csv(
 
 def _delimiter(path: files.Path) -> str:
     """The delimiter of a file by its ending."""
-    return "\t" if files.end_of(path) == ".tsv" else ","
+    return "\t" if files.ending(path) == ".tsv" else ","
 
 
 class Parse(NamedTuple):
@@ -168,8 +173,8 @@ class _File(NamedTuple):
     @classmethod
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
         """The file, after checks that it is text with this delimiter."""
-        files.check_opens(path)
-        with intact(path, WHAT), _bytes(pa, path) as file:
+        files.check_readable(path)
+        with report_damage(path, WHAT), _open_bytes(pa, path) as file:
             start = file.read(BLOCK)
         alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
         if alien or b"\0" in start:
@@ -185,7 +190,7 @@ class _File(NamedTuple):
             )
         block = max(BLOCK, CELL * line.count(parse.delimiter))
         file = cls(path, parse, block, [], {})
-        with intact(path, WHAT), file.opened({}) as reader:
+        with report_damage(path, WHAT), file.opened({}) as reader:
             names, types = reader.schema.names, reader.schema.types
         if not parse.header:
             names = [str(i) for i in range(len(names))]
@@ -233,7 +238,7 @@ class _File(NamedTuple):
         )
         try:
             with csv.open_csv(
-                _bytes(pyarrow, self.path), read, cells, values
+                _open_bytes(pyarrow, self.path), read, cells, values
             ) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
@@ -272,10 +277,10 @@ def _kind_of_label(text: str, parse: Parse) -> str:
     return "code" if value and text.lstrip("+-").startswith("0") else "number"
 
 
-def _bytes(pa: Any, path: str) -> Any:
+def _open_bytes(pa: Any, path: str) -> Any:
     """The open file, decompressed by pyarrow if possible."""
     by_python = files.compression(path) == "lzma"
-    return files.decompress(path) if by_python else pa.input_stream(path)
+    return files.open_decompressed(path) if by_python else pa.input_stream(path)
 
 
 def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str]) -> str:

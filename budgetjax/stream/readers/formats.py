@@ -119,14 +119,14 @@ OTHERS = (
 PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
-def end_of(path: Any) -> str:
+def first_ending(path: Any) -> str:
     """The extension of a file, or of the first file of a list or folder."""
     if not isinstance(path, str | os.PathLike):
-        return end_of(next(iter(path), ""))
+        return first_ending(next(iter(path), ""))
     if os.path.isdir(path):
-        known, ends = by_ending(), map(files.end_of, sorted(os.listdir(path)))
+        known, ends = by_ending(), map(files.ending, sorted(os.listdir(path)))
         return next((end for end in ends if end in known), ".parquet")
-    return files.end_of(path)
+    return files.ending(path)
 
 
 def format_of(path: Any, format: str | None = None) -> Format:
@@ -137,7 +137,7 @@ def format_of(path: Any, format: str | None = None) -> Format:
                 f"read: format must be one of {', '.join(names())}, got {format!r}"
             )
         return FORMATS[format]
-    end, known = end_of(path), by_ending()
+    end, known = first_ending(path), by_ending()
     if end in PACKED + OTHERS and end not in known:
         first = "; unpack it first" if end in PACKED else ""
         raise ValueError(

@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
-from budgetjax.stream.batches import Batches, rows_of_a_batch
+from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.formats import register_format
 
@@ -90,14 +90,14 @@ def libsvm(
     _checks.flag("libsvm", "zero_based", zero_based)
     _checks.flag("libsvm", "ignore_beyond", ignore_beyond)
     _checks.flag("libsvm", "sparse", sparse)
-    files.check_opens(path)
+    files.check_readable(path)
     where, num_rows = str(path), None
     first = 0 if zero_based else 1
     if num_features is None:
         num_features, num_rows = _shape(path, first)
     num_features = _checks.size("libsvm", "num_features", num_features)
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
-    rows = rows_of_a_batch("libsvm", numbers, dtype, batch_rows)
+    rows = rows_per_batch("libsvm", numbers, dtype, batch_rows)
     parser = _Parser(where, num_features, first, ignore_beyond, dtype)
 
     def read() -> Iterator[tuple[Any, np.ndarray]]:
@@ -114,7 +114,7 @@ def _blocks(
     parser: "_Parser", path: files.Path, size: int, *, labels_only: bool
 ) -> "Iterator[tuple[csr_matrix, np.ndarray]]":
     """The rows of a file, `size` at a time; with `labels_only`, without features."""
-    row, whole, lines = 0, True, _rows(path)
+    row, whole, lines = 0, True, _read_lines(path)
     while block := list(itertools.islice(lines, size)):
         if labels_only:
             block = [line.split(None, 1)[0] for line in block]
@@ -217,7 +217,7 @@ def _shape(path: files.Path, first: int) -> tuple[int, int]:
 def _extent(path: files.Path) -> tuple[int, int, int]:
     """The largest last index of a line, its row, and the number of rows."""
     largest, place, rows = -1, 0, 0
-    for line in _rows(path):
+    for line in _read_lines(path):
         head, colon, _ = line.rpartition(b":")
         index = head.rsplit(None, 1)[-1:]
         # Anything that is not an index raises an error when the line is parsed.
@@ -227,11 +227,11 @@ def _extent(path: files.Path) -> tuple[int, int, int]:
     return largest, place, rows
 
 
-def _rows(path: files.Path) -> Iterator[bytes]:
+def _read_lines(path: files.Path) -> Iterator[bytes]:
     """The lines that hold an example, without their comments."""
     kind, row = files.compression(path), 0
     try:
-        with files.decompress(path) as file:
+        with files.open_decompressed(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
                     raise ValueError(

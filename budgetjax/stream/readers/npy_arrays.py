@@ -7,7 +7,12 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
-from budgetjax.stream.batches import Batches, as_type, rows_of_a_batch, targets
+from budgetjax.stream.batches import (
+    Batches,
+    cast_numbers,
+    coerce_targets,
+    rows_per_batch,
+)
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import HOW_TO_FILL
 from budgetjax.stream.readers.formats import register_format
@@ -50,7 +55,7 @@ def npy(
       ...     [(X.shape, y.tolist()) for X, y in bj.stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
-    X = _mapped(path, "X")
+    X = _open_array(path, "X")
     dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
     n, d = X.shape
     if not d:
@@ -60,20 +65,20 @@ def npy(
     paths = {"X": path, "y": target, "weight": weight}
     paths = {name: one for name, one in paths.items() if one is not None}
     for name, one in paths.items():
-        if name != "X" and len(found := _mapped(one, name)) != n:
+        if name != "X" and len(found := _open_array(one, name)) != n:
             raise ValueError(
                 f"{one}: {name} must have shape ({n},), one per row of X, got "
                 f"{found.shape}"
             )
     _checks.flag("npy", "allow_missing", allow_missing)
-    rows = rows_of_a_batch("npy", d, dtype, batch_rows)
+    rows = rows_per_batch("npy", d, dtype, batch_rows)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
-        array, where = _mapped(paths[name], name), str(paths[name])
+        array, where = _open_array(paths[name], name), str(paths[name])
         for start in range(0, n, rows):
             piece = array[start : start + rows]
             if name == "y":
-                yield targets(where, piece, start)
+                yield coerce_targets(where, piece, start)
                 continue
             if name == "X" and not allow_missing and np.any(np.isnan(piece)):
                 row, column = np.argwhere(np.isnan(piece))[0]
@@ -81,7 +86,7 @@ def npy(
                     f"{where}: X must not have missing values, got one in row "
                     f"{start + row}, column {column}; {HOW_TO_FILL}"
                 )
-            yield as_type(where, name, piece, dtype, start)
+            yield cast_numbers(where, name, piece, dtype, start)
 
     return Batches(
         str(path),
@@ -92,9 +97,9 @@ def npy(
     )
 
 
-def _mapped(path: files.Path, name: str) -> np.ndarray:
+def _open_array(path: files.Path, name: str) -> np.ndarray:
     """The array of a file, mapped into memory."""
-    files.check_opens(path)
+    files.check_readable(path)
     try:
         array = np.lib.format.open_memmap(os.fspath(path), mode="r")
     except OSError:
