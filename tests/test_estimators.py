@@ -41,7 +41,7 @@ from budgetjax.estimators import (
     inputs,
 )
 from budgetjax.saving import model_files
-from budgetjax.stream.reservoir import Reservoir, usual_size
+from budgetjax.stream.reservoir import Reservoir, default_size
 
 # Of what is no default nothing depends here but the time to compile and to choose. All
 # online ones have room for as many vectors as the largest budget below.
@@ -376,7 +376,7 @@ def test_a_reservoir_keeps_a_uniform_sample():
     # In random order: neighbours do not come after each other.
     assert abs(np.corrcoef(kept.y[:-1], kept.y[1:])[0, 1]) < 0.05
     # Rows of many features are fewer.
-    assert [usual_size(width) for width in (1, 1024, 4096, 10**6)] == [
+    assert [default_size(width) for width in (1, 1024, 4096, 10**6)] == [
         *(8192, 4096, 1024, 1024)
     ]
 

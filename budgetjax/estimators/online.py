@@ -27,7 +27,7 @@ from budgetjax.online.support_set import State
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.reservoir import Reservoir, usual_size
+from budgetjax.stream.reservoir import Reservoir, default_size
 
 # The minimum number of rows that the refit pads to.
 FEWEST_TO_REFIT = 256
@@ -328,7 +328,7 @@ def _empty_sample(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservo
     """A reservoir for a stream of such rows."""
     width, dtype = X.shape[1], inputs.dtype_of(X)
     return Reservoir.empty(
-        *(width, dtype, y.dtype, y.shape[1:]), size=usual_size(width), seed=seed
+        *(width, dtype, y.dtype, y.shape[1:]), size=default_size(width), seed=seed
     )
 
 
