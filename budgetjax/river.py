@@ -692,7 +692,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         scores, labels = self._answer(rows)
         if scores is None:
             return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
-        columns = calibration.class_columns(models.flat(scores))
+        columns = calibration.class_columns(models.squeeze_columns(scores))
         return calibration.softmax(columns[:, : len(labels)]), labels
 
 

@@ -17,7 +17,7 @@ from budgetjax import _checks, _progress, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
-from budgetjax.models import Labelled, padded
+from budgetjax.models import Labelled, pad_rows
 from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
@@ -84,9 +84,9 @@ class Rows(NamedTuple):
         few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
         size = n if n > training_data.BLOCK else few
         return {
-            "X": padded(inputs.dense(X, dtype, origin), size),
-            "y": padded(targets, size, 1),
-            "weight": padded(weights, size),
+            "X": pad_rows(inputs.dense(X, dtype, origin), size),
+            "y": pad_rows(targets, size, 1),
+            "weight": pad_rows(weights, size),
         }
 
 
@@ -195,7 +195,9 @@ class OnlineEstimator(Estimator):
             for gamma in self._gammas(X)
         )
         states = [one.model for one in (model, *rivals)]
-        rows = Rows(X, inputs.origin(model), models.coded(where, model, y), weights)
+        rows = Rows(
+            X, inputs.origin(model), models.encode_targets(where, model, y), weights
+        )
         inputs.warn_unscaled(where, X, rows.origin, stacklevel=5)
         with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
@@ -350,8 +352,8 @@ class OnlineEstimator(Estimator):
         algorithm = registry.of_state(self._where, state)
         dtype = np.dtype(state.expansion.vectors.dtype)
         for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
-            y = padded(targets[numbers], len(rows), 1)
-            counts = padded(weights[numbers], len(rows))
+            y = pad_rows(targets[numbers], len(rows), 1)
+            counts = pad_rows(weights[numbers], len(rows))
             state, _ = driver.run(algorithm, state, rows, y, weight=counts)
             report(f"{int(state.expansion.num_active)} vectors", len(numbers))
         return state
@@ -362,7 +364,7 @@ class OnlineEstimator(Estimator):
         if not len(y):
             return model
         # Labels are kept in the form that the learner takes.
-        y = models.coded(self._where, model, y) if model.classes is None else y
+        y = models.encode_targets(self._where, model, y) if model.classes is None else y
         rows = Rows(X, np.zeros(X.shape[1]), y, weights)
         algorithm = registry.of_state(self._where, model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
@@ -402,7 +404,7 @@ class OnlineEstimator(Estimator):
                 progress=self.progress,
             )
         self._variances = inputs.variances(rows.X)
-        model = models.with_intercept(model, found.intercept)
+        model = models.add_intercept(model, found.intercept)
         return model._replace(model=found.model, calibration=found.calibration)
 
 
@@ -575,7 +577,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         X, y, weights = self._examples(X, y, sample_weight, first=first)
         weights = weights * inputs.class_weights(self.class_weight, known, known, y)
         labels = Labelled(None, classes=known)
-        y = models.coded(where, labels, y)
+        y = models.encode_targets(where, labels, y)
         self._go_on(X, y, y, weights, labels)
         return self
 
