@@ -317,8 +317,8 @@ def learn(
     algorithm = registry.of_state(where, state)
     dtype = np.dtype(state.expansion.vectors.dtype)
     for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
-        y = padded(targets[numbers], len(rows), 1)
-        counts = padded(weights[numbers], len(rows))
+        y = pad_rows(targets[numbers], len(rows), 1)
+        counts = pad_rows(weights[numbers], len(rows))
         state, _ = driver.run(algorithm, state, rows, y, weight=counts)
         report(f"{int(state.expansion.num_active)} vectors", len(numbers))
     return state
