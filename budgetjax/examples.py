@@ -160,7 +160,7 @@ def check_labels(
     if models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
         if np.all(known):
-            known, expected = losses.known_targets(state.loss, y)
+            known, expected = losses.valid_targets(state.loss, y)
         known = known.all(axis=1) if known.ndim > 1 else known
     elif columns > 1:
         known = (y >= 0) & (y < columns) & (y == np.floor(y))

@@ -748,7 +748,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
     def _in_units(self, state: Any, labels: Labelled) -> Any:
         loss, shape = self._of_units(state.loss, labels), np.shape(labels.unit)
-        if loss is state.loss and not losses.of_differences(loss, shape):
+        if loss is state.loss and not losses.is_shift_invariant(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
@@ -757,7 +757,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     def _of_units(self, loss: Any, labels: Labelled) -> Any:
         if np.all(labels.unit == 1):
             return loss
-        return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
+        return losses.with_unit(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
 
     def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
         """The predicted target of each row; O(n budget features).
@@ -819,7 +819,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 def _first_seen(y: Float[np.ndarray, "n ..."], loss: Any) -> SeenTargets:
     """The statistics of targets before the first is learned, from a sample of them."""
     shape = y.shape[1:]
-    if not losses.of_differences(loss, shape):
+    if not losses.is_shift_invariant(loss, shape):
         most = np.inf if losses.inverse_link(loss) == losses.EXP else 0.0
         return SeenTargets(np.zeros(shape), 0.0, most, np.ones(shape)[()])
     robust = losses.is_robust(loss)

@@ -250,7 +250,8 @@ def update(
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
     certainty = span.with_products(kept * model.certainty, (beta * s, s))
     step = Spread(
-        jnp.matmul(s, root, precision="highest"), loss * beta * losses.direction(now, y)
+        jnp.matmul(s, root, precision="highest"),
+        loss * beta * losses.margin_subgradient(now, y),
     )
 
     slots = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
@@ -324,7 +325,7 @@ def _move(
     assert state.maintenance is not None, "fixed landmarks never move"
     assert state.counts is not None, "fixed landmarks never move"
     pegasos = _pegasos(expansion, state.counts)
-    own = newcomer.weight * losses.direction(counts, y)
+    own = newcomer.weight * losses.margin_subgradient(counts, y)
     maintenance, edits = state.maintenance.admit(
         kernel, pegasos, newcomer._replace(coefficients=own)
     )

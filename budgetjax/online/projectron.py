@@ -131,7 +131,7 @@ def update(
     distance = jnp.sqrt(
         jnp.maximum(newcomer.kernel_self - inside - ridge, jnp.finfo(inside.dtype).tiny)
     )
-    direction = losses.direction(score, y)
+    direction = losses.margin_subgradient(score, y)
     margin = losses.margin(score, y)
     mistake = margin <= 0
     enters = mistake & (distance > state.threshold) & ~expansion.full

@@ -43,7 +43,7 @@ ENOUGH_FOR_METRIC = 1000
 SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 
 
-@losses.of_labels
+@losses.classification_loss
 def squared_hinge(score: Array, target: Array) -> Array:
     """`max(0, 1 - score target)^2`, the loss of scikit-learn's `LinearSVC`."""
     return jnp.maximum(1 - score * target, 0) ** 2
@@ -117,10 +117,10 @@ def refit(
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), for any
         target that the model takes; "poisson" or "gamma", for a model whose scores are
         logarithms; or a convex function of a score and a target, both scalars, with a
-        continuous derivative (mark it with `losses.of_labels` if targets are labels). A
-        new function object is compiled anew; the parameters of a
+        continuous derivative (mark it with `losses.classification_loss` if targets are
+        labels). A new function object is compiled anew; the parameters of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
-        `losses.smoothed` smooths kinks, such as those of quantiles, over 5 percent of
+        `losses.smooth` smooths kinks, such as those of quantiles, over 5 percent of
         the deviation of the errors. Losses that depend only on `score - target` are
         solved in units of the deviation of the targets, so units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
@@ -331,12 +331,12 @@ def _in_units(problem: Problem) -> Problem:
     if problem.link == losses.EXP:
         mean = np.mean(training_data.first(read(), lambda block: block.targets), axis=0)
         return problem._replace(near=functools.partial(_logarithms, mean))
-    if not losses.of_differences(loss):
+    if not losses.is_shift_invariant(loss):
         return problem
     shifts = problem.constant is not None
     units = Units.of(read(), losses.is_robust(loss), shifts)
     return problem._replace(
-        loss=losses.in_units(loss, units.unit),
+        loss=losses.with_unit(loss, units.unit),
         blocks=lambda: map(units.apply, read()),
         units=units,
         near=units.near,
@@ -485,7 +485,7 @@ def _solved(
         if not kinks:
             return problem.loss
         deviation = _unexplained(basis, blocks(), weights)
-        return losses.smoothed(problem.loss, width * deviation)
+        return losses.smooth(problem.loss, width * deviation)
 
     *first, last = WIDTHS
     if rows >= SAMPLE * ENOUGH * basis.num_features:
