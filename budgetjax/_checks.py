@@ -20,7 +20,7 @@ from jax.typing import ArrayLike, DTypeLike
 from budgetjax._pytree import Name
 
 # Allocations up to this many bytes are not checked.
-SMALL = 2**26
+CHECK_FROM_BYTES = 2**26
 # The extra of budgetjax that installs an optional module.
 EXTRAS = {
     "click": "cli",
@@ -35,15 +35,15 @@ EXTRAS = {
 }
 
 
-def needs(where: str, module: str) -> Any:
+def import_optional(where: str, module: str) -> Any:
     """Imports an optional module; an `ImportError` tells how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise not_installed(where, module) from error
+        raise missing_module(where, module) from error
 
 
-def not_installed(where: str, module: str) -> ImportError:
+def missing_module(where: str, module: str) -> ImportError:
     """The error that tells how to install an optional module."""
     name = module.partition(".")[0]
     package = "scikit-learn" if name == "sklearn" else name
@@ -67,13 +67,13 @@ def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
         raise ValueError(
             f"{where}: algorithm must be one such as budgetjax.pegasos, got "
-            f"{named(algorithm)}"
+            f"{kind_name(algorithm)}"
         )
     if wanted and getattr(state, "algorithm", None) != Name(wanted):
-        raise ValueError(f"{where}: state must be of {wanted}, got {named(state)}")
+        raise ValueError(f"{where}: state must be of {wanted}, got {kind_name(state)}")
 
 
-def named(state: Any) -> str:
+def kind_name(state: Any) -> str:
     """The kind of an object, for messages: the algorithm of a state, or the type."""
     name = getattr(state, "algorithm", None)
     return f"one of {name.value}" if isinstance(name, Name) else type(state).__name__
@@ -92,7 +92,7 @@ def is_traced(tree: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
-def on_host(where: str, *arguments: Any) -> None:
+def check_not_traced(where: str, *arguments: Any) -> None:
     """Raises if arguments of a function that needs their values are traced."""
     if is_traced(arguments):
         raise ValueError(
@@ -103,7 +103,7 @@ def on_host(where: str, *arguments: Any) -> None:
         )
 
 
-def matrix_dtype(where: str, dtype: DTypeLike) -> None:
+def check_invertible_dtype(where: str, dtype: DTypeLike) -> None:
     """Raises if a kernel matrix cannot be inverted in this dtype."""
     if jnp.finfo(dtype).eps > 1e-6:
         raise ValueError(
@@ -112,7 +112,7 @@ def matrix_dtype(where: str, dtype: DTypeLike) -> None:
         )
 
 
-def written(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as text for a message: for an array its numbers, without its dtype."""
     if not isinstance(value, np.ndarray | np.generic | jax.Array) or (
         isinstance(value, Tracer) or not isinstance(value.dtype, np.dtype)
@@ -147,7 +147,7 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
     return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
-def sparse(where: str, name: str, X: Any) -> Any:
+def csr_matrix(where: str, name: str, X: Any) -> Any:
     """A matrix of `scipy.sparse` as CSR; raises unless it is real and finite."""
     if not hasattr(X, "tocsr") or len(X.shape) != 2:
         raise ValueError(
@@ -204,7 +204,7 @@ def first_bad_row(X: jax.Array) -> jax.Array:
     return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
 
 
-def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """`value` as a JAX array of this dtype.
 
     A NumPy array is copied and transferred, since `jnp.asarray` and `jnp.zeros` compile
@@ -224,12 +224,12 @@ def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
         shown = f"{given.dtype}{list(given.shape)}"
         raise ValueError(
             f"{where}: {name} must be an integer scalar, got "
-            f"{shown if isinstance(value, Tracer) else written(value)}"
+            f"{shown if isinstance(value, Tracer) else value_text(value)}"
         )
     known = concrete(value)
     limits = np.iinfo(np.int32)
     if known is not None and not limits.min <= known <= limits.max:
-        raise ValueError(f"{where}: {name} must fit 32 bits, got {written(value)}")
+        raise ValueError(f"{where}: {name} must fit 32 bits, got {value_text(value)}")
     return value
 
 
@@ -255,7 +255,9 @@ def numpy_seed(where: str, value: Any) -> int:
 def flag(where: str, name: str, value: Any) -> bool:
     """`value`, after a check that it is a boolean and not traced."""
     if not isinstance(value, bool | np.bool):
-        raise ValueError(f"{where}: {name} must be True or False, got {written(value)}")
+        raise ValueError(
+            f"{where}: {name} must be True or False, got {value_text(value)}"
+        )
     return bool(value)
 
 
@@ -272,7 +274,7 @@ def _number(expected: str, test: Callable[[np.ndarray], Any]):
         except ValueError:
             good = False
         if not good:
-            got = written(value)
+            got = value_text(value)
             raise ValueError(f"{where}: {name} must be {expected}, got {got}")
         return value
 
@@ -283,10 +285,10 @@ REAL = (jnp.floating, jnp.integer)
 finite = _number("a finite number", lambda number: True)
 positive = _number("a finite number above 0", lambda number: number > 0)
 non_negative = _number("a finite number of at least 0", lambda number: number >= 0)
-fraction = _number(
+open_unit_interval = _number(
     "a number above 0 and below 1", lambda number: (number > 0) & (number < 1)
 )
-part = _number(
+unit_interval = _number(
     "a number of at least 0 and below 1", lambda number: (number >= 0) & (number < 1)
 )
 
@@ -295,16 +297,16 @@ def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
     """`value`, after a check that it is an integer of at least 1."""
     given = value if isinstance(value, jax.Array) else np.asarray(value)
     if not jnp.issubdtype(given.dtype, jnp.integer):
-        raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
+        raise ValueError(f"{where}: {name} must be an integer, got {value_text(value)}")
     if not isinstance(given, Tracer) and not np.all(np.asarray(given) >= 1):
-        raise ValueError(f"{where}: {name} must be at least 1, got {written(value)}")
+        raise ValueError(f"{where}: {name} must be at least 1, got {value_text(value)}")
     return value
 
 
 def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
     """`value` as a Python integer, after a check that it is at least `at_least`."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
+        raise ValueError(f"{where}: {name} must be an integer, got {value_text(value)}")
     if value < at_least:
         raise ValueError(f"{where}: {name} must be at least {at_least}, got {value}")
     return int(value)
@@ -339,7 +341,7 @@ def check_memory(where: str, capacity: int, arrays: Any, models: int = 1) -> Non
     one = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
     needed = models * one
     # Asking the system takes longer than making small arrays.
-    if needed > SMALL and needed > (available := memory()):
+    if needed > CHECK_FROM_BYTES and needed > (available := memory()):
         largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
         many = f" in each of {models:,} models" if models > 1 else ""
         raise ValueError(
@@ -396,8 +398,8 @@ def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.
         if not np.all(np.isfinite(cast) & ~lost):
             raise ValueError(
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
-                f"{written(value)}"
+                f"{value_text(value)}"
             )
-        return on_device(cast, dtype)
+        return to_device(cast, dtype)
     # A copy, since a state may be donated and the caller keeps `value`.
     return jnp.array(value, dtype)

@@ -42,7 +42,7 @@ def reporting(
     if _every is not None:
         yield _lines(where, unit, total, _every)
         return
-    tqdm = _checks.needs(f"{where}: progress", "tqdm").tqdm
+    tqdm = _checks.import_optional(f"{where}: progress", "tqdm").tqdm
     with tqdm(desc=where, unit=f" {unit}", total=total) as bar:
 
         def report(text: str, count: int = 1) -> None:

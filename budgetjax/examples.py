@@ -82,7 +82,7 @@ def _targets(
     y = labels(where, state, y, rows)
     if given is not None:
         check_labels(where, state, given if rows else given[None], first_row)
-    return y, _checks.on_device(weight, dtype)
+    return y, _checks.to_device(weight, dtype)
 
 
 def labels(
@@ -97,7 +97,7 @@ def labels(
     if columns == 1 or more:
         if y.dtype == bool:
             raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
-        y = _checks.on_device(y, state.expansion.vectors.dtype)
+        y = _checks.to_device(y, state.expansion.vectors.dtype)
         if more and y.ndim == len(rows):
             y = jnp.broadcast_to(y[..., None], rows + more)
         return y
@@ -105,7 +105,7 @@ def labels(
         raise ValueError(
             f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
         )
-    return _checks.on_device(y, jnp.int32)
+    return _checks.to_device(y, jnp.int32)
 
 
 def regrouped(

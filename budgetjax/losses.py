@@ -246,7 +246,7 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
         numbers = levels.size and np.issubdtype(levels.dtype, np.number)
         if numbers and np.all((levels > 0) & (levels < 1)):
             return Partial(_pinball, level=levels)
-    _checks.fraction("losses.quantile", "level", level)
+    _checks.open_unit_interval("losses.quantile", "level", level)
     return Partial(_pinball, level=level)
 
 

@@ -277,7 +277,7 @@ def support(model: Any) -> Support:
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not _is_state(model) or not model.kernel.of_examples:
         raise ValueError(
-            f"support: model must have support vectors, got {_checks.named(model)}"
+            f"support: model must have support vectors, got {_checks.kind_name(model)}"
         )
     expansion = model.expansion
     coefficients = expansion.scale[..., None, None] * expansion.coefficients
@@ -335,7 +335,7 @@ def prune(
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
     where = "prune"
-    _checks.on_host(where, model, X, y, weight)
+    _checks.check_not_traced(where, model, X, y, weight)
     size = _checks.size(where, "size", size)
     model = inner(model)
     if isinstance(model, Labelled):
@@ -427,7 +427,7 @@ def compact(model: Any) -> Any:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
-    _checks.on_host("compact", model)
+    _checks.check_not_traced("compact", model)
     model = inner(model)
     if isinstance(model, Labelled):
         return model._replace(model=each_part(compact, model))
@@ -494,7 +494,7 @@ def num_features(where: str, model: Any) -> int:
     if not isinstance(model, KernelModel) and not _is_state(model):
         raise ValueError(
             f"{where}: model must be the state of an online algorithm, or a model of a "
-            f"solver, got {_checks.named(model)}"
+            f"solver, got {_checks.kind_name(model)}"
         )
     kernel = getattr(model, "kernel", None)
     if isinstance(kernel, Mapped) and kernel.mapped_vectors:
@@ -514,7 +514,7 @@ def rows(
     """Rows in the dtype of a model; checks their shape, not that they are finite."""
     X = _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features)
-    return _checks.on_device(X, dtype)
+    return _checks.to_device(X, dtype)
 
 
 def flat(scores: Array | np.ndarray) -> Any:
@@ -688,7 +688,7 @@ def _taken(where: str, model: Labelled, X: Any) -> Any:
     """Raw rows as an array or a CSR matrix, after a check of their shape."""
     X = in_order(where, model.feature_names, X)
     sparse = hasattr(X, "tocsr")
-    X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
+    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features(where, model))
     return X if sparse else np.asarray(X)
 
@@ -791,7 +791,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            rows = _checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
+            rows = _checks.to_device(padded(_dense(model, rows), size), dtype_of(model))
         scores = [
             np.asarray(scores_of(where, part, rows, start))[:length] for part in parts
         ]
@@ -876,16 +876,16 @@ def _linear_scores(
         _check_shape(where, X.shape, features)
         return _weighed(model, X)
     sparse = hasattr(X, "tocsr")
-    X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
+    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, features)
     if not sparse:
         _checks.check_finite(where, X, first_row)
     dtype = model.weights.dtype
     if isinstance(X, jax.Array) or isinstance(model.weights, Tracer):
-        return _weighed(model, _checks.on_device(X, dtype))
+        return _weighed(model, _checks.to_device(X, dtype))
     # NumPy and SciPy need no copy of the rows and no compiled program.
     scores = X @ np.asarray(model.weights) + np.asarray(model.bias)
-    return _checks.on_device(scores, dtype)
+    return _checks.to_device(scores, dtype)
 
 
 @jax.jit

@@ -46,7 +46,7 @@ try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise _checks.not_installed("budgetjax.river", "river") from error
+    raise _checks.missing_module("budgetjax.river", "river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 

@@ -242,7 +242,7 @@ def default_gamma(X: ArrayLike) -> float:
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """
-    _checks.on_host("default_gamma", X)
+    _checks.check_not_traced("default_gamma", X)
     X = np.asarray(_checks.array("default_gamma", "X", X), np.float64)
     if X.ndim != 2 or not X.size:
         raise ValueError(

@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from budgetjax import _checks
 
-    _checks.needs("budgetjax.estimators", "sklearn")
+    _checks.import_optional("budgetjax.estimators", "sklearn")
     where = "online" if name.startswith("BudgetedKernel") else "batch"
     where = "one_class" if name == "BudgetedOneClass" else where
     return getattr(importlib.import_module(f"{__name__}.{where}"), name)

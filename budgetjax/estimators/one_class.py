@@ -74,7 +74,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
         """
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=True)
-        _checks.fraction(self._where, "rate", self.rate)
+        _checks.open_unit_interval(self._where, "rate", self.rate)
         self._learn(X, y, weights, Labelled(None))
         return self
 
@@ -82,7 +82,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not hasattr(self, "_model")
         X, y, weights = self._examples(X, OF_ONE_CLASS, sample_weight, first=first)
-        _checks.fraction(self._where, "rate", self.rate)
+        _checks.open_unit_interval(self._where, "rate", self.rate)
         labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
         self._go_on(X, y, y, weights, labels)
         return self

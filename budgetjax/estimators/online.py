@@ -673,7 +673,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     def _levels(self) -> Any:
         """The level, or the levels, shape `(quantiles,)`."""
         levels = np.asarray(self.quantile)
-        _checks.fraction(self._where, "quantile", levels)
+        _checks.open_unit_interval(self._where, "quantile", levels)
         if levels.ndim > 1 or not levels.size:
             raise ValueError(
                 f"{self._where}: quantile must be a number or a list of them, got "

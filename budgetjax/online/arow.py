@@ -151,7 +151,7 @@ def init(
     where = "arow.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes)
-    _checks.matrix_dtype(where, dtype)
+    _checks.check_invertible_dtype(where, dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -179,7 +179,7 @@ def init(
         confidence=_checks.as_leaf(
             where, "confidence", confidence, dtype, _checks.positive
         ),
-        drift=_checks.as_leaf(where, "drift", drift, dtype, _checks.part),
+        drift=_checks.as_leaf(where, "drift", drift, dtype, _checks.unit_interval),
         moves=_checks.as_leaf(where, "moves", moves, dtype, _checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )

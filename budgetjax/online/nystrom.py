@@ -83,7 +83,7 @@ def init(
     where = "nystrom.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes, num_outputs=num_outputs, average=average)
-    _checks.matrix_dtype(where, dtype)
+    _checks.check_invertible_dtype(where, dtype)
     rows = shared["expansion"].ages.shape[0]
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
     _checks.check_memory(where, rows - 1, matrix)

@@ -99,7 +99,7 @@ def init(
     where = "projectron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = start(where, kernel, *sizes)
-    _checks.matrix_dtype(where, dtype)
+    _checks.check_invertible_dtype(where, dtype)
     return State(
         **shared,
         span=span.empty(where, shared["expansion"].ages.shape[0], dtype),

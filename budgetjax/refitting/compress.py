@@ -81,14 +81,14 @@ def compress(
     steps = _checks.size(where, "steps", steps, at_least=0)
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
-    _checks.on_host(where, model)
+    _checks.check_not_traced(where, model)
     given = models.inner(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
         return given._replace(model=models.each_part(one, given), calibration=None)
     given = models.all_of(given)
     kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
-    _checks.matrix_dtype(where, X.dtype)
+    _checks.check_invertible_dtype(where, X.dtype)
     if not len(X):
         raise ValueError("compress: model must have support vectors, got none yet")
     if len(X) <= budget:

@@ -193,7 +193,7 @@ def refit(
     every eighth example; steps that fail are halved.
     """
     where = "refit"
-    _checks.on_host(where, state, X, y, weight, penalty)
+    _checks.check_not_traced(where, state, X, y, weight, penalty)
     model, state = state, models.innermost(state)
     function, link = _loss(where, loss, state), models.inverse_link(state)
     of_solver = isinstance(state, KernelModel)
@@ -260,7 +260,7 @@ def refit(
 def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
     """The algorithm of a state, after a check that the state can be refitted."""
     algorithm = registry.of_state(where, state)
-    _checks.matrix_dtype(where, state.expansion.vectors.dtype)
+    _checks.check_invertible_dtype(where, state.expansion.vectors.dtype)
     checked_metric(where, learn_metric, models.num_features(where, state))
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")

@@ -226,11 +226,11 @@ def solve(
       (True, True)
     """
     where = "solve"
-    _checks.on_host(where, X, y, state, arguments)
+    _checks.check_not_traced(where, X, y, state, arguments)
     if not isinstance(solver, Solver):
         raise ValueError(
             f"{where}: solver must be one such as budgetjax.smo, got "
-            f"{_checks.named(solver)}"
+            f"{_checks.kind_name(solver)}"
         )
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every

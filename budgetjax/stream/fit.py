@@ -123,7 +123,7 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
-    _checks.on_host(WHERE, state, batches)
+    _checks.check_not_traced(WHERE, state, batches)
     learner = state.state if isinstance(state, StreamModel) else state
     _checks.check_algorithm(WHERE, algorithm, learner)
     fills = _checks.flag(WHERE, "fill_missing", fill_missing)
