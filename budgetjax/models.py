@@ -804,8 +804,8 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnums=7)
 @functools.partial(
-    _sharding.automatic,
-    specs=lambda *given: (_sharding.of_rows(given[6]), PartitionSpec()),
+    _sharding.with_auto_axes,
+    specs=lambda *given: (_sharding.row_spec(given[6]), PartitionSpec()),
 )
 def _kernel_scores(
     kernel: Kernel,

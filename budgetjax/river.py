@@ -344,9 +344,9 @@ class Online(base.Estimator):
         for i, first in enumerate(self._first_rows):
             X[i, : len(first)] = first
         self._first_rows = None
-        message, kernel = scaling.unscaled(self._where, X), self._like
+        message, kernel = scaling.scale_warning(self._where, X), self._like
         if message is None and self.gamma is None and isinstance(kernel, RBF):
-            usual = scaling.gamma_of_distances(scaling.distances_within(X))
+            usual = scaling.gamma_from_distances(scaling.pairwise_distances(X))
             ratio = float(kernel.gamma) / (usual or float(kernel.gamma))
             if not 1 / scaling.TOO_UNEVEN < ratio < scaling.TOO_UNEVEN:
                 message = (

@@ -110,10 +110,10 @@ def scale(X: Any) -> float:
     rows = _sample(X)
     if scipy.sparse.issparse(rows):
         rows = rows.astype(np.float64)
-        distances = scaling.squared_distances_of((rows @ rows.T).toarray())
+        distances = scaling.distances_from_products((rows @ rows.T).toarray())
     else:
-        distances = scaling.distances_within(rows)
-    return scaling.gamma_of_distances(distances)
+        distances = scaling.pairwise_distances(rows)
+    return scaling.gamma_from_distances(distances)
 
 
 def variances(X: Any) -> Float[np.ndarray, " features"]:
@@ -125,7 +125,7 @@ def variances(X: Any) -> Float[np.ndarray, " features"]:
 
 def _sample(X: Any) -> Any:
     """The sample of rows for the default gamma."""
-    return X[scaling.sampled(X.shape[0])]
+    return X[scaling.sample_rows(X.shape[0])]
 
 
 def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:

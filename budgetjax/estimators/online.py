@@ -197,7 +197,7 @@ class OnlineEstimator(Estimator):
         states = [one.model for one in (model, *rivals)]
         rows = Rows(X, inputs.origin(model), models.coded(where, model, y), weights)
         inputs.warn_unscaled(where, X, rows.origin, stacklevel=5)
-        with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
+        with _progress.progress_bar(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
                 given = rows, order, held_out.AT_ONCE, report
@@ -278,7 +278,7 @@ class OnlineEstimator(Estimator):
         """The values of gamma to choose from, the default first."""
         if not _is_auto(self.gamma):
             return [self.gamma]
-        named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
+        named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
         # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
         few = X.shape[0] <= held_out.FEW and chooses

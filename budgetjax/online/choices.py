@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import optax
 
 from budgetjax import _checks, losses
-from budgetjax.kernels import NAMED, Kernel, Linear
+from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import STRATEGIES
@@ -200,7 +200,7 @@ def kernel_of(
     Raises:
       ValueError: if an argument is invalid, or a gamma comes with a kernel object.
     """
-    names = (*NAMED, "linear")
+    names = (*GAMMA_KERNELS, "linear")
     by_name = isinstance(kernel, str)
     if not (kernel in names if by_name else isinstance(kernel, Kernel)):
         raise ValueError(
@@ -219,4 +219,4 @@ def kernel_of(
         _checks.positive(where, "gamma", gamma)
     if kernel == "linear":
         return Linear()
-    return NAMED[kernel](default() if usual else gamma)
+    return GAMMA_KERNELS[kernel](default() if usual else gamma)

@@ -174,7 +174,7 @@ def check_room(where: str, state: Any) -> None:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5, 6))
-@_sharding.automatic
+@_sharding.with_auto_axes
 def run_checked(
     algorithm: Algorithm,
     state: Any,

@@ -94,7 +94,7 @@ def compress(
     if len(X) <= budget:
         return given
     coefficients = coefficients.reshape(len(X), -1)
-    with _progress.reporting(where, progress, "steps", steps) as report:
+    with _progress.progress_bar(where, progress, "steps", steps) as report:
         values = models.own_values(where, given).reshape(coefficients.shape)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]

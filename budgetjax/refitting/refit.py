@@ -248,7 +248,7 @@ def refit(
         )
     if again and is_regressor and not of_labels:
         problem = _in_units(problem)
-    with _progress.reporting(where, progress, "passes") as report:
+    with _progress.progress_bar(where, progress, "passes") as report:
         problem = problem._replace(report=report)
         found, judged = _solution(problem, state, rivals, judges)
     factor = held_out.calibration_of(judged) if calibrate else None

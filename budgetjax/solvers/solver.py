@@ -175,7 +175,7 @@ class Solution(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-@_sharding.automatic_on_host
+@_sharding.with_auto_axes_on_host
 def solve(
     solver: Solver,
     X: Any,
@@ -320,7 +320,7 @@ def _solve(
         return near or bool(solver.settled(state))
 
     advance = _advance_in_place if callback is None else _advance
-    with _progress.reporting("solve", progress, "steps", max_steps) as report:
+    with _progress.progress_bar("solve", progress, "steps", max_steps) as report:
         while not (
             (callback is not None and callback(state, record))
             or converged()

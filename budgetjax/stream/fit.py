@@ -16,7 +16,7 @@ from budgetjax import _checks, _progress, examples, models
 from budgetjax.models import Labelled, listed
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.scaling import Scaling, unscaled
+from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
@@ -152,7 +152,7 @@ def fit_stream(
     save()
     read = source.prefetched(_prepare(batches, position, rows))
     with (
-        _progress.reporting(WHERE, progress, "rows", total) as report,
+        _progress.progress_bar(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
     ):
         if position.rows:
@@ -376,7 +376,7 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
             scaling = scaling.updated(counted, where=name, first_row=first)
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
-            doubt = unscaled(name, X)
+            doubt = scale_warning(name, X)
         yield _fill(
             *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
         )
