@@ -9,7 +9,8 @@ import math
 import numbers
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,10 @@ from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax._pytree import Name
 
+Value = TypeVar("Value")
+
 # Allocations up to this many bytes are not checked.
-SMALL = 2**26
+CHECK_FROM_BYTES = 2**26
 # The extra of budgetjax that installs an optional module.
 EXTRAS = {
     "click": "cli",
@@ -35,15 +38,15 @@ EXTRAS = {
 }
 
 
-def needs(where: str, module: str) -> Any:
+def import_optional(where: str, module: str) -> ModuleType:
     """Imports an optional module; an `ImportError` tells how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise not_installed(where, module) from error
+        raise missing_module(where, module) from error
 
 
-def not_installed(where: str, module: str) -> ImportError:
+def missing_module(where: str, module: str) -> ImportError:
     """The error that tells how to install an optional module."""
     name = module.partition(".")[0]
     package = "scikit-learn" if name == "sklearn" else name
@@ -62,32 +65,32 @@ def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
         raise ValueError(
             f"{where}: algorithm must be one such as budgetjax.pegasos, got "
-            f"{named(algorithm)}"
+            f"{kind_name(algorithm)}"
         )
     if wanted and getattr(state, "algorithm", None) != Name(wanted):
-        raise ValueError(f"{where}: state must be of {wanted}, got {named(state)}")
+        raise ValueError(f"{where}: state must be of {wanted}, got {kind_name(state)}")
 
 
-def named(state: Any) -> str:
+def kind_name(state: object) -> str:
     """The kind of an object, for messages: the algorithm of a state, or the type."""
     name = getattr(state, "algorithm", None)
     return f"one of {name.value}" if isinstance(name, Name) else type(state).__name__
 
 
-def concrete(value: Any) -> np.ndarray | None:
+def concrete(value: object) -> np.ndarray | None:
     """`value` as a NumPy array, or None if it is traced."""
     if isinstance(value, Tracer):
         return None
     return np.asarray(value)
 
 
-def is_traced(tree: Any) -> bool:
+def is_traced(tree: object) -> bool:
     """Whether a value in the tree is traced by JAX."""
-    leaves = jax.tree.leaves(tree, is_leaf=lambda one: isinstance(one, Iterator))
+    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Iterator))
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
-def on_host(where: str, *arguments: Any) -> None:
+def check_not_traced(where: str, *arguments: object) -> None:
     """Raises if arguments of a function that needs their values are traced."""
     if is_traced(arguments):
         raise ValueError(
@@ -98,7 +101,7 @@ def on_host(where: str, *arguments: Any) -> None:
         )
 
 
-def matrix_dtype(where: str, dtype: DTypeLike) -> None:
+def check_invertible_dtype(where: str, dtype: DTypeLike) -> None:
     """Raises if a kernel matrix cannot be inverted in this dtype."""
     if jnp.finfo(dtype).eps > 1e-6:
         raise ValueError(
@@ -107,7 +110,7 @@ def matrix_dtype(where: str, dtype: DTypeLike) -> None:
         )
 
 
-def written(value: Any) -> str:
+def value_text(value: object) -> str:
     """A value as text for a message: for an array its numbers, without its dtype."""
     if not isinstance(value, np.ndarray | np.generic | jax.Array) or (
         isinstance(value, Tracer) or not isinstance(value.dtype, np.dtype)
@@ -118,7 +121,7 @@ def written(value: Any) -> str:
     return np.array2string(np.asarray(value), separator=", ", threshold=20)
 
 
-def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
+def array(where: str, name: str, value: object) -> jax.Array | np.ndarray:
     """`value` as an array of real numbers, traced or not; raises otherwise."""
     if hasattr(value, "tocsr"):
         raise ValueError(
@@ -142,7 +145,7 @@ def array(where: str, name: str, value: Any) -> jax.Array | np.ndarray:
     return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
-def sparse(where: str, name: str, X: Any) -> Any:
+def csr_matrix(where: str, name: str, X: Any) -> Any:
     """A matrix of `scipy.sparse` as CSR; raises unless it is real and finite."""
     if not hasattr(X, "tocsr") or len(X.shape) != 2:
         raise ValueError(
@@ -151,11 +154,11 @@ def sparse(where: str, name: str, X: Any) -> Any:
     X = X.tocsr()
     good = np.isfinite(np.asarray(array(where, name, X.data)))
     if not np.all(good):
-        at = int(np.argmin(good))
-        row = int(np.searchsorted(X.indptr, at, side="right")) - 1
+        place = int(np.argmin(good))
+        row = int(np.searchsorted(X.indptr, place, side="right")) - 1
         raise ValueError(
-            f"{where}: {name} must be finite, got {X.data[at]} in row {row}, column "
-            f"{X.indices[at]}"
+            f"{where}: {name} must be finite, got {X.data[place]} in row {row}, column "
+            f"{X.indices[place]}"
         )
     return X
 
@@ -199,7 +202,7 @@ def first_bad_row(X: jax.Array) -> jax.Array:
     return jnp.min(jnp.where(bad, rows, X.shape[0]), initial=X.shape[0])
 
 
-def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """`value` as a JAX array of this dtype.
 
     A NumPy array is copied and transferred, since `jnp.asarray` and `jnp.zeros` compile
@@ -212,63 +215,66 @@ def on_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
         return jax.device_put(np.asarray(value).astype(dtype))
 
 
-def scalar_integer(where: str, name: str, value: Any) -> ArrayLike:
+def scalar_integer(where: str, name: str, value: Value) -> Value:
     """`value`, after a check that it is a 32-bit integer, if known."""
-    given = value if isinstance(value, jax.Array) else np.asarray(value)
-    if given.shape != () or not jnp.issubdtype(given.dtype, jnp.integer):
-        shown = f"{given.dtype}{list(given.shape)}"
+    number = value if isinstance(value, jax.Array) else np.asarray(value)
+    if number.shape != () or not jnp.issubdtype(number.dtype, jnp.integer):
+        kind = f"{number.dtype}{list(number.shape)}"
         raise ValueError(
             f"{where}: {name} must be an integer scalar, got "
-            f"{shown if isinstance(value, Tracer) else written(value)}"
+            f"{kind if isinstance(value, Tracer) else value_text(value)}"
         )
     known = concrete(value)
     limits = np.iinfo(np.int32)
     if known is not None and not limits.min <= known <= limits.max:
-        raise ValueError(f"{where}: {name} must fit 32 bits, got {written(value)}")
+        raise ValueError(f"{where}: {name} must fit 32 bits, got {value_text(value)}")
     return value
 
 
-def seed(where: str, value: Any) -> ArrayLike:
+def seed(where: str, value: Value) -> Value | jax.Array:
     """`value` if it is an integer, or an integer drawn by a key of `jax.random`."""
     if isinstance(value, jax.Array):
         # Keys from `jax.random.PRNGKey` are two words.
         raw = value.dtype == jnp.uint32 and value.shape == (2,)
         key = jax.random.wrap_key_data(value) if raw else value
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
-            drawn = jax.random.bits(key, (), jnp.uint32)
-            return jax.lax.bitcast_convert_type(drawn, jnp.int32)
+            bits = jax.random.bits(key, (), jnp.uint32)
+            return jax.lax.bitcast_convert_type(bits, jnp.int32)
     return scalar_integer(where, "seed", value)
 
 
-def numpy_seed(where: str, value: Any) -> int:
+def numpy_seed(where: str, value: object) -> int:
     """`value`, an integer of at least 0 or a key, as a seed for NumPy."""
     if isinstance(value, jax.Array):
         value = int(np.asarray(seed(where, value))) & np.iinfo(np.int32).max
     return size(where, "seed", value, at_least=0)
 
 
-def flag(where: str, name: str, value: Any) -> bool:
+def flag(where: str, name: str, value: object) -> bool:
     """`value`, after a check that it is a boolean and not traced."""
     if not isinstance(value, bool | np.bool):
-        raise ValueError(f"{where}: {name} must be True or False, got {written(value)}")
+        raise ValueError(
+            f"{where}: {name} must be True or False, got {value_text(value)}"
+        )
     return bool(value)
 
 
-def _number(expected: str, test: Callable[[np.ndarray], Any]):
+def _number(expected: str, test: Callable[[np.ndarray], ArrayLike]):
     """A check that returns `value`, and raises if it is known and not as expected."""
 
-    def check(where: str, name: str, value: Any) -> ArrayLike:
+    def check(where: str, name: str, value: Value) -> Value:
         if isinstance(value, Tracer):
             return value
         try:
-            given = value if isinstance(value, jax.Array) else np.asarray(value)
-            real = any(jnp.issubdtype(given.dtype, kind) for kind in REAL)
-            good = real and np.all(np.isfinite(given) & test(np.asarray(given)))
+            array = value if isinstance(value, jax.Array) else np.asarray(value)
+            real = any(jnp.issubdtype(array.dtype, kind) for kind in REAL)
+            good = real and np.all(np.isfinite(array) & test(np.asarray(array)))
         except ValueError:
             good = False
         if not good:
-            got = written(value)
-            raise ValueError(f"{where}: {name} must be {expected}, got {got}")
+            raise ValueError(
+                f"{where}: {name} must be {expected}, got {value_text(value)}"
+            )
         return value
 
     return check
@@ -278,28 +284,28 @@ REAL = (jnp.floating, jnp.integer)
 finite = _number("a finite number", lambda number: True)
 positive = _number("a finite number above 0", lambda number: number > 0)
 non_negative = _number("a finite number of at least 0", lambda number: number >= 0)
-fraction = _number(
+open_unit_interval = _number(
     "a number above 0 and below 1", lambda number: (number > 0) & (number < 1)
 )
-part = _number(
+unit_interval = _number(
     "a number of at least 0 and below 1", lambda number: (number >= 0) & (number < 1)
 )
 
 
-def positive_integer(where: str, name: str, value: Any) -> ArrayLike:
+def positive_integer(where: str, name: str, value: Value) -> Value:
     """`value`, after a check that it is an integer of at least 1."""
-    given = value if isinstance(value, jax.Array) else np.asarray(value)
-    if not jnp.issubdtype(given.dtype, jnp.integer):
-        raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
-    if not isinstance(given, Tracer) and not np.all(np.asarray(given) >= 1):
-        raise ValueError(f"{where}: {name} must be at least 1, got {written(value)}")
+    number = value if isinstance(value, jax.Array) else np.asarray(value)
+    if not jnp.issubdtype(number.dtype, jnp.integer):
+        raise ValueError(f"{where}: {name} must be an integer, got {value_text(value)}")
+    if not isinstance(number, Tracer) and not np.all(np.asarray(number) >= 1):
+        raise ValueError(f"{where}: {name} must be at least 1, got {value_text(value)}")
     return value
 
 
-def size(where: str, name: str, value: Any, *, at_least: int = 1) -> int:
+def size(where: str, name: str, value: object, *, at_least: int = 1) -> int:
     """`value` as a Python integer, after a check that it is at least `at_least`."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise ValueError(f"{where}: {name} must be an integer, got {written(value)}")
+        raise ValueError(f"{where}: {name} must be an integer, got {value_text(value)}")
     if value < at_least:
         raise ValueError(f"{where}: {name} must be at least {at_least}, got {value}")
     return int(value)
@@ -321,7 +327,7 @@ def host_memory() -> float:
         return float("inf")
 
 
-def check_memory(where: str, capacity: int, arrays: Any, models: int = 1) -> None:
+def check_memory(where: str, capacity: int, arrays: object, models: int = 1) -> None:
     """Raises if arrays for the slots of models are larger than the memory.
 
     Args:
@@ -331,10 +337,10 @@ def check_memory(where: str, capacity: int, arrays: Any, models: int = 1) -> Non
       models: the number of models with such arrays.
     """
     leaves = jax.tree.leaves(arrays)
-    one = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
-    needed = models * one
+    of_model = sum(leaf.dtype.itemsize * math.prod(leaf.shape) for leaf in leaves)
+    needed = models * of_model
     # Asking the system takes longer than making small arrays.
-    if needed > SMALL and needed > (available := memory()):
+    if needed > CHECK_FROM_BYTES and needed > (available := memory()):
         largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
         many = f" in each of {models:,} models" if models > 1 else ""
         raise ValueError(
@@ -391,8 +397,8 @@ def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.
         if not np.all(np.isfinite(cast) & ~lost):
             raise ValueError(
                 f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
-                f"{written(value)}"
+                f"{value_text(value)}"
             )
-        return on_device(cast, dtype)
+        return to_device(cast, dtype)
     # A copy, since a state may be donated and the caller keeps `value`.
     return jnp.array(value, dtype)

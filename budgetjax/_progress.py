@@ -12,7 +12,7 @@ _every: float | None = None
 
 
 @contextlib.contextmanager
-def as_lines(every: float) -> Iterator[None]:
+def print_lines(every: float) -> Iterator[None]:
     """Replaces bars by lines on standard error, one every `every` seconds."""
     global _every
     before, _every = _every, every
@@ -23,7 +23,7 @@ def as_lines(every: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reporting(
+def progress_bar(
     where: str, progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
     """A function `report(text, count=1)`, which advances the progress bar, if any.
@@ -42,7 +42,7 @@ def reporting(
     if _every is not None:
         yield _lines(where, unit, total, _every)
         return
-    tqdm = _checks.needs(f"{where}: progress", "tqdm").tqdm
+    tqdm = _checks.import_optional(f"{where}: progress", "tqdm").tqdm
     with tqdm(desc=where, unit=f" {unit}", total=total) as bar:
 
         def report(text: str, count: int = 1) -> None:

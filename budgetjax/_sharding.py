@@ -2,16 +2,20 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+Leaf = TypeVar("Leaf")
+Result = TypeVar("Result")
 
-def automatic(
-    function: Callable[..., Any], specs: Callable[..., Any] = lambda *_: PartitionSpec()
-) -> Callable[..., Any]:
+
+def with_auto_axes(
+    function: Function, specs: Callable[..., Any] = lambda *_: PartitionSpec()
+) -> Function:
     """Lets a function take arrays on meshes with explicit axes, see `jax.make_mesh`.
 
     Inside, the axes are automatic, and the compiler divides the work. Results are
@@ -22,51 +26,51 @@ def automatic(
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
-        meshes = [jax.typeof(leaves[i]).sharding.mesh for i in at]
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+        meshes = [jax.typeof(leaves[i]).sharding.mesh for i in places]
         meshes.append(jax.sharding.get_abstract_mesh())
         mesh = next((mesh for mesh in meshes if mesh.explicit_axes), None)
         if mesh is None:
             return function(*arguments)
 
         def of_arrays(*arrays: Array) -> Any:
-            for i, array in zip(at, arrays, strict=True):
+            for i, array in zip(places, arrays, strict=True):
                 leaves[i] = array
             return function(*jax.tree.unflatten(structure, leaves))
 
         out = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs(*arguments))
-        within = jax.sharding.auto_axes(
+        in_auto_mode = jax.sharding.auto_axes(
             of_arrays, axes=mesh.explicit_axes, out_sharding=out
         )
-        return within(*(leaves[i] for i in at))
+        return in_auto_mode(*(leaves[i] for i in places))
 
-    return call
+    return cast(Function, call)
 
 
-def automatic_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`automatic` for a function that is not traced.
+def with_auto_axes_on_host(function: Function) -> Function:
+    """`with_auto_axes` for a function that is not traced.
 
     Results stay on a mesh with automatic axes.
     """
 
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
         mesh = jax.sharding.get_abstract_mesh()
         types = dict.fromkeys(mesh.explicit_axes, AxisType.Auto)
         with jax.sharding.use_abstract_mesh(mesh.update_axis_types(types)):
-            arguments, named = jax.tree.map(_on_automatic_mesh, (arguments, named))
-            return function(*arguments, **named)
+            arguments, keywords = jax.tree.map(_to_auto_mesh, (arguments, keywords))
+            return function(*arguments, **keywords)
 
-    return call
+    return cast(Function, call)
 
 
-def _on_automatic_mesh(leaf: Any) -> Any:
-    own = getattr(leaf, "sharding", None)
-    if not isinstance(own, NamedSharding) or not own.mesh.explicit_axes:
+def _to_auto_mesh(leaf: Leaf) -> Leaf | Array:
+    sharding = leaf.sharding if isinstance(leaf, jax.Array) else None
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:
         return leaf
-    mesh: Any = own.mesh
-    mesh = Mesh(mesh.devices, mesh.axis_names)
-    return jax.device_put(leaf, NamedSharding(mesh, own.spec))
+    assert isinstance(sharding.mesh, Mesh)
+    mesh = Mesh(sharding.mesh.devices, sharding.mesh.axis_names)
+    return jax.device_put(leaf, NamedSharding(mesh, sharding.spec))
 
 
 def vary(*trees: Any) -> tuple[Any, ...]:
@@ -81,12 +85,14 @@ def vary(*trees: Any) -> tuple[Any, ...]:
     return jax.tree.map(lambda leaf: _cast(leaf, tuple(axes - _axes(leaf))), trees)
 
 
-def cond(wanted: Bool[Array, ""], *branches: Callable[[], Any]) -> Any:
+def cond(wanted: Bool[Array, ""], *branches: Callable[[], Result]) -> Result:
     """`jax.lax.cond` whose branches may return constants inside a `jax.shard_map`."""
-    return jax.lax.cond(wanted, *(lambda one=one: vary(one())[0] for one in branches))
+    return jax.lax.cond(
+        wanted, *(lambda branch=branch: vary(branch())[0] for branch in branches)
+    )
 
 
-def of_rows(X: Array) -> PartitionSpec:
+def row_spec(X: Array) -> PartitionSpec:
     """The spec of an array that is sharded by rows like `X`."""
     return PartitionSpec(*jax.typeof(X).sharding.spec[:1])
 
@@ -99,7 +105,7 @@ _cast: Any = (
 )
 
 
-def _axes(leaf: Any) -> frozenset[str]:
+def _axes(leaf: object) -> frozenset[str]:
     """The manual axes that an array varies over."""
     kind: Any = jax.typeof(leaf)
     return kind.mat.varying if hasattr(kind, "mat") else kind.vma

@@ -201,7 +201,7 @@ def _parts(name: str) -> tuple[np.ndarray, ...]:
 
 
 def _scikit_learn(name: str) -> Any:
-    return _checks.needs(f"load: the data set {name!r}", "sklearn.datasets")
+    return _checks.import_optional(f"load: the data set {name!r}", "sklearn.datasets")
 
 
 def _split(X: np.ndarray, y: np.ndarray, num_train: int) -> tuple[np.ndarray, ...]:

@@ -82,7 +82,7 @@ def _targets(
     y = cast_labels(where, state, y, rows)
     if given is not None:
         check_labels(where, state, given if rows else given[None], first_row)
-    return y, _checks.on_device(weight, dtype)
+    return y, _checks.to_device(weight, dtype)
 
 
 def cast_labels(
@@ -97,7 +97,7 @@ def cast_labels(
     if columns == 1 or more:
         if y.dtype == bool:
             raise ValueError(f"{where}: y must be -1 or +1, got {y.dtype}")
-        y = _checks.on_device(y, state.expansion.vectors.dtype)
+        y = _checks.to_device(y, state.expansion.vectors.dtype)
         if more and y.ndim == len(rows):
             y = jnp.broadcast_to(y[..., None], rows + more)
         return y
@@ -105,7 +105,7 @@ def cast_labels(
         raise ValueError(
             f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
         )
-    return _checks.on_device(y, jnp.int32)
+    return _checks.to_device(y, jnp.int32)
 
 
 def regroup(
@@ -160,7 +160,7 @@ def check_labels(
     if models.is_regressor(state):
         known, expected = np.abs(y) <= jnp.finfo(dtype).max, f"finite in {dtype}"
         if np.all(known):
-            known, expected = losses.known_targets(state.loss, y)
+            known, expected = losses.valid_targets(state.loss, y)
         known = known.all(axis=1) if known.ndim > 1 else known
     elif columns > 1:
         known = (y >= 0) & (y < columns) & (y == np.floor(y))

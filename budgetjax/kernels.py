@@ -566,7 +566,7 @@ def _cubic(gamma: Any) -> Polynomial:
 
 
 # Kernels with a gamma, by their names in scikit-learn and with its defaults.
-NAMED: dict[str, Callable[[Any], Kernel]] = {
+GAMMA_KERNELS: dict[str, Callable[[Any], Kernel]] = {
     "rbf": RBF,
     "laplacian": Laplacian,
     "poly": _cubic,

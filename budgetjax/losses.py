@@ -11,8 +11,9 @@ A loss is a function of a model's scores and one target: the score is a scalar, 
 and targets have shape `(num_outputs,)`, and the values of the loss are summed.
 """
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,42 +27,76 @@ from budgetjax import _checks
 from budgetjax._pytree import Name
 from budgetjax._shapes import Flag, Label, Scalar, Score, Target
 
-__all__ = ["absolute", "epsilon_insensitive", "gamma", "hinge", "huber", "logistic"]
-__all__ += ["margin", "of_labels", "of_logarithms", "poisson", "quantile", "smoothed"]
+__all__ = ["absolute", "classification_loss", "epsilon_insensitive", "gamma", "hinge"]
+__all__ += ["huber", "log_link_loss", "logistic", "margin", "poisson", "quantile"]
+__all__ += ["smooth"]
+
+Loss = Callable[..., Array]
+Marked = TypeVar("Marked", bound=Loss)
 
 # The meaning of scores, set by a loss or a model: labels by sign or argmax; labels with
 # probabilities by sigmoid or softmax; values; logarithms of values.
 LABELS, SOFTMAX, IDENTITY, EXP = map(Name, ("labels", "softmax", "identity", "exp"))
-# The attribute of a loss that holds it.
-INVERSE_LINK = "__budgetjax_inverse_link__"
 
 
-def of_labels(loss: Callable[..., Array]) -> Callable[..., Array]:
+class Traits(NamedTuple):
+    """What a loss declares about itself; the defaults are those of an unmarked loss.
+
+    Attributes:
+      link: the meaning of the scores.
+      shift_invariant: whether it is known to depend only on score minus target.
+      robust: whether it is known to grow linearly, so that outliers matter little.
+      smooth: for a loss with kinks, its smooth form, which also takes a `width`.
+      unit_powers: the powers p for which `loss(u f, u y) / u^p` needs no u.
+      is_valid: which targets are valid.
+      expected: the condition of `is_valid` in words.
+    """
+
+    link: Name = IDENTITY
+    shift_invariant: bool = False
+    robust: bool = False
+    smooth: Loss | None = None
+    unit_powers: tuple[int, ...] = ()
+    is_valid: Callable[[np.ndarray], np.ndarray] = np.isfinite
+    expected: str = "finite"
+
+
+# The attribute of a loss that holds its traits.
+TRAITS = "__budgetjax_traits__"
+
+
+def _mark(traits: Traits) -> Callable[[Marked], Marked]:
+    def mark(loss: Marked) -> Marked:
+        setattr(loss, TRAITS, traits)
+        return loss
+
+    return mark
+
+
+def classification_loss(loss: Marked) -> Marked:
     """Marks a loss whose targets are class labels.
 
     A model with such a loss is a classifier; with any other loss it is a regressor.
 
     Example:
-      >>> @bj.losses.of_labels
+      >>> @bj.losses.classification_loss
       ... def squared_hinge(score, y):
       ...     return jnp.maximum(0, 1 - y * score) ** 2
     """
-    setattr(loss, INVERSE_LINK, LABELS)
-    return loss
+    return _mark(Traits(link=LABELS))(loss)
 
 
-def of_logarithms(loss: Callable[..., Array]) -> Callable[..., Array]:
+def log_link_loss(loss: Marked) -> Marked:
     """Marks a loss whose scores are logarithms of the predicted values.
 
     A model with such a loss is a regressor, and predicts `exp(f(x))`.
 
     Example:
-      >>> @bj.losses.of_logarithms
+      >>> @bj.losses.log_link_loss
       ... def poisson(score, y):
       ...     return jnp.exp(score) - y * score
     """
-    setattr(loss, INVERSE_LINK, EXP)
-    return loss
+    return _mark(Traits(link=EXP))(loss)
 
 
 def margin(score: Score, y: Target) -> Scalar:
@@ -86,15 +121,15 @@ def margin(score: Score, y: Target) -> Scalar:
         return jnp.min(y * score)
     if score.shape[0] == 1:
         return y * score[0]
-    return score[y] - jnp.max(_others(score, y))
+    return score[y] - jnp.max(_scores_of_others(score, y))
 
 
-def mistaken(score: Score, y: Target) -> Flag:
+def is_mistake(score: Score, y: Target) -> Flag:
     """Whether the margin is not positive; True for a score that is NaN."""
     return ~(margin(score, y) > 0)
 
 
-def direction(score: Score, y: Label) -> Score:
+def margin_subgradient(score: Score, y: Label) -> Score:
     """The gradient of `margin` with respect to `score`.
 
     It is `y` for a binary label, and `+1` in column `y` and `-1` in column `r` for a
@@ -103,31 +138,33 @@ def direction(score: Score, y: Label) -> Score:
     if score.shape[0] == 1:
         return jnp.reshape(y, (1,)).astype(score.dtype)
     classes = jnp.arange(score.shape[0], dtype=jnp.int32)
-    rival = jnp.argmax(_others(score, y)).astype(jnp.int32)
+    rival = jnp.argmax(_scores_of_others(score, y)).astype(jnp.int32)
     return (classes == y).astype(score.dtype) - (classes == rival).astype(score.dtype)
 
 
-def _others(score: Score, y: Integer[Array, ""]) -> Score:
+def _scores_of_others(score: Score, y: Integer[Array, ""]) -> Score:
     classes = jnp.arange(score.shape[0], dtype=y.dtype)
     return jnp.where(classes == y, -jnp.inf, score)
 
 
-@of_labels
+@_mark(Traits(link=LABELS))
 def hinge(score: Float[Array, "*columns"], y: Label) -> Scalar:
     """`max(0, 1 - margin)`, the loss of support vector machines.
 
-    Its gradient is `-direction` if the margin is below 1, so on ties only the lowest of
-    the best rivals changes.
+    Its gradient is `-margin_subgradient` if the margin is below 1, so on ties only the
+    lowest of the best rivals changes.
 
     Example:
       >>> float(bj.losses.hinge(jnp.array(0.25), jnp.array(1)))
       0.75
     """
     score = jnp.atleast_1d(score)
-    ahead = jnp.dot(jax.lax.stop_gradient(direction(score, y)), score)
-    return jnp.where(ahead < 1, 1 - ahead, 0)
+    subgradient = jax.lax.stop_gradient(margin_subgradient(score, y))
+    of_label = jnp.dot(subgradient, score)
+    return jnp.where(of_label < 1, 1 - of_label, 0)
 
 
+@_mark(Traits(link=SOFTMAX))
 def logistic(score: Float[Array, "*columns"], y: Label) -> Scalar:
     """`log(1 + exp(-y f))`, or the cross entropy of the softmax of the scores.
 
@@ -140,41 +177,16 @@ def logistic(score: Float[Array, "*columns"], y: Label) -> Scalar:
     return jax.nn.logsumexp(score) - score[y]
 
 
-setattr(logistic, INVERSE_LINK, SOFTMAX)
-
-# Losses of optax that take labels in the same form.
-OF_OPTAX = (
-    (optax.losses.softmax_cross_entropy_with_integer_labels, SOFTMAX),
-    (optax.losses.hinge_loss, LABELS),
-    (optax.losses.multiclass_hinge_loss, LABELS),
-    (optax.losses.multiclass_perceptron_loss, LABELS),
-)
+def _softplus(error: Array, width: ArrayLike) -> Array:
+    """`width log(1 + exp(error / width))`, a smooth form of `max(0, error)`."""
+    return jax.nn.softplus(error / width) * width
 
 
-def inverse_link(loss: Callable[..., Array]) -> Name:
-    """The meaning of the scores of a loss; values if it is not marked."""
-    loss = unwrap(loss)
-    usual = next((link for known, link in OF_OPTAX if loss is known), IDENTITY)
-    return getattr(loss, INVERSE_LINK, usual)
+def _smooth_absolute(score, y, width):
+    return _softplus(score - y, width) + _softplus(y - score, width)
 
 
-def takes_labels(loss: Callable[..., Array]) -> bool:
-    """Whether the targets of a loss are labels, not numbers."""
-    return inverse_link(loss) in (LABELS, SOFTMAX)
-
-
-def _named(loss: Callable[..., Array]) -> str:
-    return getattr(unwrap(loss), "__name__", repr(loss))
-
-
-def unwrap(loss: Any) -> Callable[..., Array]:
-    """The function inside a loss, without its parameters, units and limits."""
-    # JAX wraps a partial function of Python.
-    while inner := getattr(loss, "func", getattr(loss, "fun", None)):
-        loss = loss.keywords["loss"] if inner in AROUND else inner
-    return loss
-
-
+@_mark(Traits(shift_invariant=True, robust=True, smooth=_smooth_absolute))
 def absolute(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
@@ -187,6 +199,19 @@ def absolute(
     return jnp.abs(score - y)
 
 
+def _huber_of_errors(score, y, width):
+    # A refit ends with a width of 0.05 deviations of the errors, so with a bound of
+    # 1.35.
+    return optax.losses.huber_loss(score, y, delta=27 * width)
+
+
+# Its unit is the deviation of the targets, whatever theirs is.
+HUBER = Traits(
+    shift_invariant=True, robust=True, smooth=_huber_of_errors, unit_powers=(1, 2)
+)
+
+
+@_mark(HUBER)
 def huber(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
@@ -217,14 +242,19 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
       1.5
     """
     if isinstance(level, list | tuple):
-        given = np.asarray(level)
-        numbers = given.size and np.issubdtype(given.dtype, np.number)
-        if numbers and np.all((given > 0) & (given < 1)):
-            return Partial(_pinball, level=given)
-    _checks.fraction("losses.quantile", "level", level)
+        levels = np.asarray(level)
+        numbers = levels.size and np.issubdtype(levels.dtype, np.number)
+        if numbers and np.all((levels > 0) & (levels < 1)):
+            return Partial(_pinball, level=levels)
+    _checks.open_unit_interval("losses.quantile", "level", level)
     return Partial(_pinball, level=level)
 
 
+def _smooth_pinball(score, y, level, width):
+    return level * (y - score) + _softplus(score - y, width)
+
+
+@_mark(Traits(shift_invariant=True, robust=True, smooth=_smooth_pinball))
 def _pinball(score, y, level):
     error = y - score
     return jnp.where(error > 0, level, level - 1) * error
@@ -245,12 +275,18 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
     return Partial(_outside_tube, epsilon=epsilon)
 
 
+def _smooth_tube(score, y, epsilon, width):
+    above, below = score - y - epsilon, y - score - epsilon
+    return _softplus(above, width) + _softplus(below, width)
+
+
+@_mark(Traits(shift_invariant=True, robust=True, smooth=_smooth_tube))
 def _outside_tube(score, y, epsilon):
     distance = jnp.abs(score - y)
     return jnp.where(distance > epsilon, distance - epsilon, 0)
 
 
-@of_logarithms
+@_mark(Traits(EXP, is_valid=lambda y: y >= 0, expected="at least 0 for a poisson loss"))
 def poisson(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
@@ -266,7 +302,7 @@ def poisson(
     return jnp.exp(score) - y * score
 
 
-@of_logarithms
+@_mark(Traits(EXP, is_valid=lambda y: y > 0, expected="above 0 for a gamma loss"))
 def gamma(
     score: Float[Array, "*outputs"], y: Float[Array, "*outputs"]
 ) -> Float[Array, "*outputs"]:
@@ -279,83 +315,90 @@ def gamma(
     return score + y * jnp.exp(-score)
 
 
-def known_targets(
-    loss: Callable[..., Array], y: Shaped[np.ndarray, "n ..."]
-) -> tuple[Bool[np.ndarray, "n ..."], str]:
-    """Which targets are valid for a loss, and the condition in words."""
-    if unwrap(loss) is poisson:
-        return y >= 0, "at least 0 for a poisson loss"
-    if unwrap(loss) is gamma:
-        return y > 0, "above 0 for a gamma loss"
-    return np.isfinite(y), "finite"
-
-
-def _rounded(error: Array, width: Any) -> Any:
-    """`max(0, error)`, with its kink smoothed over about this width."""
-    return width * jax.nn.softplus(error / width)
-
-
-def _smooth_absolute(score, y, width):
-    return _rounded(score - y, width) + _rounded(y - score, width)
-
-
-def _smooth_pinball(score, y, level, width):
-    return level * (y - score) + _rounded(score - y, width)
-
-
-def _smooth_tube(score, y, epsilon, width):
-    above, below = score - y - epsilon, y - score - epsilon
-    return _rounded(above, width) + _rounded(below, width)
-
-
-def _huber_of_errors(score, y, width):
-    # A refit ends with a width of 0.05 deviations of the errors, so with a bound of
-    # 1.35.
-    return optax.losses.huber_loss(score, y, delta=27 * width)
-
-
-SQUARED = (optax.losses.squared_error, optax.losses.l2_loss)
-# Losses with kinks and their smooth forms, with `w log(1 + exp(u / w))` in place of
-# `max(0, u)`; and a loss whose kink in the slope depends on the errors.
-SMOOTH = {
-    absolute: _smooth_absolute,
-    _pinball: _smooth_pinball,
-    _outside_tube: _smooth_tube,
-    huber: _huber_of_errors,
+SQUARED = Traits(shift_invariant=True, unit_powers=(2,))
+# Losses of optax, which cannot declare their traits; labels have the form of ours.
+OF_OPTAX: dict[Loss, Traits] = {
+    optax.losses.softmax_cross_entropy_with_integer_labels: Traits(link=SOFTMAX),
+    optax.losses.hinge_loss: Traits(link=LABELS),
+    optax.losses.multiclass_hinge_loss: Traits(link=LABELS),
+    optax.losses.multiclass_perceptron_loss: Traits(link=LABELS),
+    optax.losses.squared_error: SQUARED,
+    optax.losses.l2_loss: SQUARED,
+    optax.losses.huber_loss: Traits(shift_invariant=True, robust=True),
 }
 
 
-def has_kinks(loss: Any) -> bool:
+def unwrap(loss: Loss) -> Loss:
+    """The function inside a loss, without its parameters, units and limits."""
+    while True:
+        if isinstance(loss, functools.partial):
+            loss = loss.keywords["loss"] if loss.func in WRAPPERS else loss.func
+        # JAX wraps a partial function of Python.
+        elif inner := getattr(loss, "fun", None):
+            loss = inner
+        else:
+            return loss
+
+
+def traits(loss: Loss) -> Traits:
+    """What is known about a loss."""
+    loss = unwrap(loss)
+    return getattr(loss, TRAITS, OF_OPTAX.get(loss, Traits()))
+
+
+def inverse_link(loss: Loss) -> Name:
+    """The meaning of the scores of a loss; values if it is not marked."""
+    return traits(loss).link
+
+
+def _name(loss: Loss) -> str:
+    return getattr(unwrap(loss), "__name__", repr(loss))
+
+
+def takes_labels(loss: Loss) -> bool:
+    """Whether the targets of a loss are labels, not numbers."""
+    return inverse_link(loss) in (LABELS, SOFTMAX)
+
+
+def valid_targets(
+    loss: Loss, y: Shaped[np.ndarray, "n ..."]
+) -> tuple[Bool[np.ndarray, "n ..."], str]:
+    """Which targets are valid for a loss, and the condition in words."""
+    return traits(loss).is_valid(y), traits(loss).expected
+
+
+def has_kinks(loss: Loss) -> bool:
     """Whether a refit smooths this loss, by a width that depends on the errors."""
-    return unwrap(loss) in SMOOTH
+    return traits(loss).smooth is not None
 
 
-def is_robust(loss: Any) -> bool:
+def is_robust(loss: Loss) -> bool:
     """Whether a loss is known to grow linearly, so that few outliers matter little."""
-    return has_kinks(loss) or unwrap(loss) is optax.losses.huber_loss
+    return traits(loss).robust
 
 
-def of_differences(loss: Callable[..., Array], shape: tuple[int, ...] = ()) -> bool:
+def is_shift_invariant(loss: Loss, shape: tuple[int, ...] = ()) -> bool:
     """Whether a loss depends only on score minus target, so that both may be shifted.
 
     Args:
       loss: a function of a score and a target.
       shape: the shape of both.
     """
-    if is_robust(loss) or unwrap(loss) in SQUARED:
+    if traits(loss).shift_invariant:
         return True
     pairs = np.array([[0.3, 1.7], [-1.2, 0.4], [0.9, -0.6]], np.float32)
     with jax.numpy_dtype_promotion("standard"):
         first, second = (
-            [loss(*(jnp.full(shape, one + shift) for one in pair)) for pair in pairs]
+            [
+                loss(*(jnp.full(shape, number + shift) for number in pair))
+                for pair in pairs
+            ]
             for shift in np.array([0, 2.5], np.float32)
         )
     return bool(np.allclose(first, second, rtol=1e-3))
 
 
-def in_units(
-    loss: Callable[..., Array], unit: ArrayLike, power: int = 2
-) -> Callable[..., Array]:
+def with_unit(loss: Loss, unit: ArrayLike, power: int = 2) -> Loss:
     """`loss(u f, u y) / u^power`, for scores and targets in units of u.
 
     Divided by `u^2`, the problem with the squared norm of `f` stays the same. Divided
@@ -366,37 +409,44 @@ def in_units(
       unit: u, above 0, or shape `(num_outputs,)`.
       power: the power of u.
     """
-    if unwrap(loss) is huber or (power == 2 and unwrap(loss) in SQUARED):
+    if power in traits(loss).unit_powers:
         return loss
-    return Partial(_of_units, loss=_partial(loss), unit=unit, factor=unit**-power)
+    return Partial(_in_unit, loss=_partial(loss), unit=unit, factor=unit**-power)
 
 
-def _of_units(score, y, loss, unit, factor):
+def _in_unit(score, y, loss, unit, factor):
     return factor * loss(unit * score, unit * y)
 
 
-def limit_slope(loss: Callable[..., Array], most: float) -> Partial:
+def limit_slope(loss: Loss, max_slope: float) -> Partial:
     """A loss with the slopes of this one, clipped, which bounds the steps of a stream.
 
     Its values are not those of the loss.
     """
-    return Partial(_of_limited_slope, loss=_partial(loss), most=most)
+    return Partial(_with_limited_slope, loss=_partial(loss), max_slope=max_slope)
 
 
-def _of_limited_slope(score, y, loss, most):
+def _with_limited_slope(score, y, loss, max_slope):
     slope = jax.grad(lambda score: jnp.sum(loss(score, y)))(score)
-    return jax.lax.stop_gradient(jnp.clip(slope, -most, most)) * score
+    return jax.lax.stop_gradient(jnp.clip(slope, -max_slope, max_slope)) * score
 
 
-# Losses around another one.
-AROUND = (_of_units, _of_limited_slope)
+# Losses of another loss.
+WRAPPERS = (_in_unit, _with_limited_slope)
+# The functions that model files name.
+LOSSES = (hinge, logistic, poisson, gamma, absolute, huber, _pinball, _outside_tube)
+FUNCTIONS = (
+    *LOSSES,
+    *filter(None, (traits(loss).smooth for loss in LOSSES)),
+    *WRAPPERS,
+)
 
 
-def _partial(loss: Callable[..., Array]) -> Partial:
+def _partial(loss: Loss) -> Partial:
     return loss if isinstance(loss, Partial) else Partial(loss)
 
 
-def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
+def smooth(loss: Loss, width: ArrayLike) -> Partial:
     """A smooth form of a loss that `has_kinks`; convex too.
 
     It differs by at most `2 log(2) width`, and converges to the loss as `width` goes to
@@ -408,7 +458,7 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
         `(num_outputs,)`.
 
     Example:
-      >>> float(bj.losses.smoothed(bj.losses.absolute, 0.1)(*jnp.zeros(2)))
+      >>> float(bj.losses.smooth(bj.losses.absolute, 0.1)(*jnp.zeros(2)))
       0.1386...
 
     References:
@@ -416,15 +466,19 @@ def smoothed(loss: Callable[..., Array], width: ArrayLike) -> Partial:
       approximation", for the pinball loss.
       https://doi.org/10.1007/s13042-011-0031-2
     """
-    function, numbers = getattr(loss, "func", loss), getattr(loss, "keywords", {})
-    if function is _of_units:
+    loss = _partial(loss)
+    numbers = loss.keywords
+    if loss.func is _in_unit:
         unit = np.resize(numbers["unit"], np.shape(width))
-        inner = smoothed(numbers["loss"], width * unit)
-        return Partial(_of_units, **{**numbers, "loss": inner})
-    return Partial(SMOOTH[function], **numbers, width=width)
+        inner = smooth(numbers["loss"], width * unit)
+        return Partial(_in_unit, **{**numbers, "loss": inner})
+    form = traits(loss).smooth
+    if form is None:
+        raise ValueError(f"losses.smooth: loss must have kinks, got {_name(loss)}")
+    return Partial(form, **numbers, width=width)
 
 
-def gradient(loss: Callable[..., Array], score: Score, y: Target) -> Score:
+def gradient(loss: Loss, score: Score, y: Target) -> Score:
     """The gradient of a loss with respect to the scores, shape `(columns,)`."""
     if score.shape[0] == 1:
         return jax.grad(loss)(score[0], y)[None]
@@ -433,25 +487,24 @@ def gradient(loss: Callable[..., Array], score: Score, y: Target) -> Score:
 
 def as_leaves(
     where: str,
-    loss: Callable[..., Array] | None,
+    loss: Loss | None,
     num_classes: int | None,
     dtype: DTypeLike,
     num_outputs: int = 1,
-) -> Callable[..., Array]:
+) -> Loss:
     """A loss as part of a state, after a check that it suits the targets.
 
     Its parameters become leaves, of shape `()` or `(num_outputs,)`. None is the hinge
     loss, or the squared error for real targets.
     """
-    usual = optax.losses.squared_error if num_classes is None else hinge
-    given = usual if loss is None else loss
-    if not callable(given):
+    if loss is None:
+        loss = optax.losses.squared_error if num_classes is None else hinge
+    if not callable(loss):
         raise ValueError(
-            f"{where}: loss must be a function of (scores, y), got {given!r}"
+            f"{where}: loss must be a function of (scores, y), got {loss!r}"
         )
-    given = _partial(given)
 
-    def number(leaf):
+    def as_leaf(leaf: ArrayLike) -> Array:
         shape = _checks.array(where, "loss", leaf).shape
         if shape and shape != outputs:
             raise ValueError(
@@ -464,32 +517,33 @@ def as_leaves(
 
     several = num_classes is None and num_outputs > 1
     outputs = (num_outputs,) if several else ()
-    given = jax.tree.map(number, given)
+    function: Loss = jax.tree.map(as_leaf, _partial(loss))
     labels = num_classes is not None and num_classes > 2
     score = jax.ShapeDtypeStruct((num_classes,) if labels else outputs, dtype)
     y = jax.ShapeDtypeStruct(outputs, jnp.int32 if labels else dtype)
     try:
-        value = jax.eval_shape(given, score, y)
+        value = jax.eval_shape(function, score, y)
     except Exception as error:
         raise ValueError(
             f"{where}: loss must be a function of scores of shape {score.shape} and "
             f"one target, got {error}"
         ) from error
-    known = isinstance(value, jax.ShapeDtypeStruct) and value.shape in ((), outputs)
-    if not known or not jnp.issubdtype(value.dtype, jnp.floating):
+    fits = isinstance(value, jax.ShapeDtypeStruct) and value.shape in ((), outputs)
+    if not fits or not jnp.issubdtype(value.dtype, jnp.floating):
         raise ValueError(
             f"{where}: loss must give one float for scores of shape {score.shape}"
             f"{', or one per output' if several else ''}, got {value}"
         )
-    if takes_labels(given) and num_classes is None:
+    if takes_labels(function) and num_classes is None:
         raise ValueError(
             f"{where}: loss must be one of numbers for real targets, such as "
-            f"optax.losses.squared_error, got {_named(given)}; or give num_classes="
+            f"optax.losses.squared_error, got {_name(function)}; or give num_classes="
         )
-    if not takes_labels(given) and num_classes is not None:
+    if not takes_labels(function) and num_classes is not None:
         raise ValueError(
             f"{where}: loss must be one of labels for {num_classes} classes, such as "
-            f"budgetjax.losses.hinge, got {_named(given)}; one of your own says so by "
-            "budgetjax.losses.of_labels; real targets need num_classes=None"
+            f"budgetjax.losses.hinge, got {_name(function)}; one of your own says so "
+            "by budgetjax.losses.classification_loss; real targets need "
+            "num_classes=None"
         )
-    return given
+    return function

@@ -280,7 +280,7 @@ def support(model: Any) -> Support:
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not _is_state(model) or not model.kernel.of_examples:
         raise ValueError(
-            f"support: model must have support vectors, got {_checks.named(model)}"
+            f"support: model must have support vectors, got {_checks.kind_name(model)}"
         )
     expansion = model.expansion
     coefficients = expansion.scale[..., None, None] * expansion.coefficients
@@ -338,7 +338,7 @@ def prune(
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
     where = "prune"
-    _checks.on_host(where, model, X, y, weight)
+    _checks.check_not_traced(where, model, X, y, weight)
     size = _checks.size(where, "size", size)
     model = unwrap_labelled(model)
     if isinstance(model, Labelled):
@@ -430,7 +430,7 @@ def compact(model: Any) -> Any:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
-    _checks.on_host("compact", model)
+    _checks.check_not_traced("compact", model)
     model = unwrap_labelled(model)
     if isinstance(model, Labelled):
         return model._replace(model=map_parts(compact, model))
@@ -497,7 +497,7 @@ def num_features(where: str, model: Any) -> int:
     if not isinstance(model, KernelModel) and not _is_state(model):
         raise ValueError(
             f"{where}: model must be the state of an online algorithm, or a model of a "
-            f"solver, got {_checks.named(model)}"
+            f"solver, got {_checks.kind_name(model)}"
         )
     kernel = getattr(model, "kernel", None)
     if isinstance(kernel, Mapped) and kernel.mapped_vectors:
@@ -517,7 +517,7 @@ def cast_rows(
     """Rows in the dtype of a model; checks their shape, not that they are finite."""
     X = _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features)
-    return _checks.on_device(X, dtype)
+    return _checks.to_device(X, dtype)
 
 
 def squeeze_columns(scores: Array | np.ndarray) -> Any:
@@ -693,7 +693,7 @@ def _taken(where: str, model: Labelled, X: Any) -> Any:
     """Raw rows as an array or a CSR matrix, after a check of their shape."""
     X = order_columns(where, model.feature_names, X)
     sparse = hasattr(X, "tocsr")
-    X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
+    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features(where, model))
     return X if sparse else np.asarray(X)
 
@@ -796,7 +796,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            rows = _checks.on_device(
+            rows = _checks.to_device(
                 pad_rows(_dense(model, rows), size), dtype_of(model)
             )
         scores = [
@@ -811,8 +811,8 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
 
 @functools.partial(jax.jit, static_argnums=7)
 @functools.partial(
-    _sharding.automatic,
-    specs=lambda *given: (_sharding.of_rows(given[6]), PartitionSpec()),
+    _sharding.with_auto_axes,
+    specs=lambda *given: (_sharding.row_spec(given[6]), PartitionSpec()),
 )
 def _kernel_scores(
     kernel: Kernel,
@@ -885,16 +885,16 @@ def _linear_scores(
         _check_shape(where, X.shape, features)
         return _weighed(model, X)
     sparse = hasattr(X, "tocsr")
-    X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
+    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, features)
     if not sparse:
         _checks.check_finite(where, X, first_row)
     dtype = model.weights.dtype
     if isinstance(X, jax.Array) or isinstance(model.weights, Tracer):
-        return _weighed(model, _checks.on_device(X, dtype))
+        return _weighed(model, _checks.to_device(X, dtype))
     # NumPy and SciPy need no copy of the rows and no compiled program.
     scores = X @ np.asarray(model.weights) + np.asarray(model.bias)
-    return _checks.on_device(scores, dtype)
+    return _checks.to_device(scores, dtype)
 
 
 @jax.jit

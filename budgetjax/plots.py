@@ -446,7 +446,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
 def _axes(axes: Any) -> Any:
     if axes is not None:
         return axes
-    return _checks.needs("plots", "matplotlib.pyplot").subplots()[1]
+    return _checks.import_optional("plots", "matplotlib.pyplot").subplots()[1]
 
 
 def _finished(axes: Any, *, legend: str | None = None) -> Any:

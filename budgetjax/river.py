@@ -61,7 +61,7 @@ try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise _checks.not_installed("budgetjax.river", "river") from error
+    raise _checks.missing_module("budgetjax.river", "river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
@@ -405,10 +405,10 @@ class Online(base.Estimator):
         for i, first in enumerate(self._first_rows):
             X[i, : len(first)] = first
         self._first_rows = None
-        message, kernel = scaling.unscaled(self._where, X), self._kernel
+        message, kernel = scaling.scale_warning(self._where, X), self._kernel
         if message is None and self.gamma is None and isinstance(kernel, RBF):
             gamma = float(kernel.gamma)
-            usual = scaling.gamma_of_distances(scaling.distances_within(X))
+            usual = scaling.gamma_from_distances(scaling.pairwise_distances(X))
             ratio = gamma / (usual or gamma)
             if not 1 / scaling.TOO_UNEVEN < ratio < scaling.TOO_UNEVEN:
                 message = (

@@ -17,6 +17,8 @@ ENOUGH_ROWS = 50
 # Examples; one number per feature; one number per pair of examples.
 Rows = Shaped[np.ndarray, "n features"]
 PerFeature = Float[np.ndarray, " features"]
+# An array, or a number for a vector.
+PerColumn = Float[Any, "..."]
 Pairs = Float[np.ndarray, "n n"]
 
 
@@ -170,12 +172,12 @@ def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
       X: finite numbers, shape `(n, num_features)`.
       stacklevel: as for `warnings.warn`; 2 is the caller.
     """
-    message = unscaled(where, np.asarray(_checks.array(where, "X", X)))
+    message = scale_warning(where, np.asarray(_checks.array(where, "X", X)))
     if message is not None:
         warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
-def unscaled(where: str, X: Rows) -> str | None:
+def scale_warning(where: str, X: Rows) -> str | None:
     """A warning about the scale of features, or None.
 
     A kernel of distances depends mainly on the features with the largest spread; and in
@@ -243,15 +245,15 @@ def default_gamma(X: ArrayLike) -> float:
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """
-    _checks.on_host("default_gamma", X)
+    _checks.check_not_traced("default_gamma", X)
     X = np.asarray(_checks.array("default_gamma", "X", X), np.float64)
     if X.ndim != 2 or not X.size:
         raise ValueError(
             f"default_gamma: X must have shape (n, num_features), got {X.shape}"
         )
-    rows = X[sampled(len(X))]
+    rows = X[sample_rows(len(X))]
     with np.errstate(over="ignore", invalid="ignore"):
-        gamma = gamma_of_distances(distances_within(rows))
+        gamma = gamma_from_distances(pairwise_distances(rows))
     if not 0 < gamma < np.inf:
         raise ValueError(
             "default_gamma: X must be finite and have rows that differ, got "
@@ -260,19 +262,19 @@ def default_gamma(X: ArrayLike) -> float:
     return gamma
 
 
-def sampled(num_rows: int) -> Shaped[np.ndarray, " rows"]:
+def sample_rows(num_rows: int) -> Shaped[np.ndarray, " rows"]:
     """The indices of the rows that determine the default gamma."""
     return np.linspace(0, num_rows - 1, min(num_rows, SAMPLED_ROWS)).astype(int)
 
 
-def distances_within(X: Shaped[np.ndarray, "n d"]) -> Pairs:
+def pairwise_distances(X: Shaped[np.ndarray, "n d"]) -> Pairs:
     """`||x - z||^2` of all pairs of rows, in float64."""
     X = np.asarray(X, np.float64)
     X = X - np.median(X, axis=0)[None]
-    return squared_distances_of(X @ X.T)
+    return distances_from_products(X @ X.T)
 
 
-def squared_distances_of(products: Pairs) -> Pairs:
+def distances_from_products(products: Pairs) -> Pairs:
     """`||x - z||^2` of all pairs of rows, from their inner products."""
     squares = np.diag(products)
     sums = squares[:, None] + squares[None]
@@ -281,7 +283,7 @@ def squared_distances_of(products: Pairs) -> Pairs:
     return np.where(distances > 1e-12 * sums, distances, 0)
 
 
-def gamma_of_distances(distances: Pairs) -> float:
+def gamma_from_distances(distances: Pairs) -> float:
     """The default gamma from squared distances; 0 if all are 0, NaN on NaN or inf."""
     if not np.all(np.isfinite(distances)):
         return float("nan")
@@ -294,7 +296,7 @@ def gamma_of_distances(distances: Pairs) -> float:
 
 def centre_and_deviation(
     values: Float[np.ndarray, "n ..."], *, robust: bool
-) -> tuple[Float[Any, "..."], Float[Any, "..."]]:
+) -> tuple[PerColumn, PerColumn]:
     """The mean and standard deviation of each column, or robust estimates of them.
 
     The robust estimates are the median, and the median distance from it divided by that

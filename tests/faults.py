@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 
 FAULTS = (
     # Update rules.
-    Fault("online", "online/perceptron.py", "newcomer.weight * losses.direction", "losses.direction"),
+    Fault("online", "online/perceptron.py", "newcomer.weight * losses.margin_subgradient", "losses.margin_subgradient"),
     Fault("online", "online/forgetron.py", "a, b = sigma * sigma - 2 * sigma * mu", "a, b = sigma * sigma + 2 * sigma * mu"),
     Fault("online", "online/forgetron.py", "slack=c - damage", "slack=c"),
     Fault("online", "online/forgetron.py", "own[0] * newcomer.kernel_row[oldest]", "0 * newcomer.kernel_row[oldest]"),

@@ -870,8 +870,8 @@ def test_the_rate_of_progress_leaves_out_the_first_report(monkeypatch, capsys):
     now = iter([100.0, 101.0, 130.0, 140.0, 161.0])
     monkeypatch.setattr(_progress.time, "monotonic", lambda: next(now))
     with (
-        _progress.as_lines(30.0),
-        _progress.reporting("here", True, "rows") as report,
+        _progress.print_lines(30.0),
+        _progress.progress_bar("here", True, "rows") as report,
     ):
         for count in (1000, 30, 30, 20, 11):
             report("gap 1", count)

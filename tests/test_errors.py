@@ -113,8 +113,16 @@ CHECKS = [
         [-1, -1e-3, *NO_NUMBERS],
         "be a finite number of at least 0",
     ),
-    (_checks.fraction, [0, 1, -1, *NO_NUMBERS], "be a number above 0 and below 1"),
-    (_checks.part, [-0.1, 1, *NO_NUMBERS], "be a number of at least 0 and below 1"),
+    (
+        _checks.open_unit_interval,
+        [0, 1, -1, *NO_NUMBERS],
+        "be a number above 0 and below 1",
+    ),
+    (
+        _checks.unit_interval,
+        [-0.1, 1, *NO_NUMBERS],
+        "be a number of at least 0 and below 1",
+    ),
     (_checks.flag, ["yes", 1, None, np.ones(2)], "be True or False"),
 ]
 
@@ -130,7 +138,7 @@ CHECKS = [
     ],
 )
 def test_shared_checks(function, value, expected):
-    says = f"init: size must {expected}, got {_checks.written(value)}"
+    says = f"init: size must {expected}, got {_checks.value_text(value)}"
     check(lambda: function("init", "size", value), says)
 
 
@@ -240,7 +248,7 @@ ARGUMENTS = [
     ],
 )
 def test_arguments_of_init(name, argument, value, says):
-    says = f"{name}.init: {argument} ... {says.format(_checks.written(value))}"
+    says = f"{name}.init: {argument} ... {says.format(_checks.value_text(value))}"
     check(lambda: init(name, **{argument: value}), says)
 
 
@@ -704,7 +712,7 @@ def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     package = "scikit-learn" if module == "sklearn" else module
     assert [one for one in extras[extra] if one.startswith(f"{package}>=")]
-    assert str(_checks.not_installed("solve", f"{module}.part")) == (
+    assert str(_checks.missing_module("solve", f"{module}.part")) == (
         f"solve needs {package}: pip install {package}, or budgetjax with the extra "
         f"[{extra}]"
     )

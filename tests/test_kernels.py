@@ -448,7 +448,7 @@ def test_bad_parameters(kernel, good, name, expected, values, as_installed):
             kernel(**good | {name: value})
         message = str(error.value)
         dtype = str(getattr(value, "dtype", "?"))
-        assert f"got {_checks.written(value)}" in message or dtype in message
+        assert f"got {_checks.value_text(value)}" in message or dtype in message
         # A degree is either no integer, or one below 1.
         assert expected in message or (name == "degree" and "at least 1" in message)
 

@@ -254,7 +254,7 @@ def test_what_a_model_of_a_stream_cannot_be_refitted_with(as_installed):
             bj.refit(model, *data)
 
 
-@bj.losses.of_logarithms
+@bj.losses.log_link_loss
 def poisson(score, y):
     """As of a user; its gradient is `exp(f) - y`."""
     return jnp.exp(score) - y * score

@@ -49,7 +49,7 @@ def violates(state, score, y):
 
 
 def update(state, score, y, newcomer):
-    step = state.rate * newcomer.weight * losses.direction(score, y)
+    step = state.rate * newcomer.weight * losses.margin_subgradient(score, y)
     newcomer = newcomer._replace(coefficients=step)
     _, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
     return state._replace(rate=0.99 * state.rate), edits

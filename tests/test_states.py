@@ -133,7 +133,7 @@ def test_a_table_shows_whole_numbers_whole():
     assert str(table).split() == ["budget", "error", "12000", "0.25", "500", "0.3333"]
 
 
-@losses.of_labels
+@losses.classification_loss
 def smooth_hinge(score, label):
     return jnp.maximum(0, 1 - label * score) ** 2
 

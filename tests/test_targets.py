@@ -184,9 +184,14 @@ def test_a_refit_of_several_outputs_is_the_reference(double):
     np.testing.assert_allclose(bj.predict(state, X), scores, rtol=1e-7, atol=1e-7)
 
 
+def test_a_loss_without_kinks_has_no_smooth_form():
+    with pytest.raises(ValueError, match=r"smooth: loss must have kinks, got hinge"):
+        losses.smooth(losses.hinge, 0.1)
+
+
 def test_a_refit_of_rounded_quantiles_is_the_reference(double):
     y, width = outputs(points())[:, 0], 0.05
-    loss = losses.smoothed(losses.quantile(LEVELS), width)
+    loss = losses.smooth(losses.quantile(LEVELS), width)
     X, vectors, state = refitted(y, loss=loss)
     for k, level in enumerate(LEVELS):
         expected = reference.coefficients(

@@ -42,7 +42,7 @@ def _run() -> None:
         from budgetjax import _checks
 
         sys.exit(
-            f"budgetjax: error: {_checks.not_installed('the command line', 'click')}"
+            f"budgetjax: error: {_checks.missing_module('the command line', 'click')}"
         )
     budgetjax(prog_name="budgetjax")
 

@@ -194,7 +194,7 @@ def shows_progress(quiet: bool) -> bool:
     if not (quiet or sys.stderr.isatty()):
         from budgetjax import _progress
 
-        lines = _progress.as_lines(SECONDS)
+        lines = _progress.print_lines(SECONDS)
         click.get_current_context().with_resource(lines)
     return not quiet
 

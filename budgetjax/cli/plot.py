@@ -74,7 +74,7 @@ def draw(output: str, figure: Callable[[], Any]) -> None:
 
     from budgetjax import _checks, plots
 
-    matplotlib = _checks.needs("plot", "matplotlib")
+    matplotlib = _checks.import_optional("plot", "matplotlib")
     picture = io.BytesIO()
     with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]

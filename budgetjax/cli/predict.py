@@ -138,7 +138,7 @@ def _lines(
         names = [f"{more}_{reports.label(one)}" for one in model.classes.tolist()]
         single = more == "score" and len(names) == 2
         yield reports.as_csv([["prediction", *([more] if single else names)]])
-    bar = _progress.reporting("predict", shows, "rows", source.num_rows)
+    bar = _progress.progress_bar("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
             reading.check_finite(source, X, tally.rows, fills)

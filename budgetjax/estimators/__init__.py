@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from budgetjax import _checks
 
-    _checks.needs("budgetjax.estimators", "sklearn")
+    _checks.import_optional("budgetjax.estimators", "sklearn")
     module = "online" if name.startswith("BudgetedKernel") else "batch"
     module = "novelty" if name == "BudgetedOneClass" else module
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

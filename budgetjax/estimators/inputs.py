@@ -149,11 +149,11 @@ def scale(X: Rows) -> float:
     """The default gamma; 0 if all rows are equal."""
     rows = _sample(X)
     if isinstance(rows, np.ndarray):
-        distances = scaling.distances_within(rows)
+        distances = scaling.pairwise_distances(rows)
     else:
         sparse = scipy.sparse.csr_array(rows, dtype=np.float64)
-        distances = scaling.squared_distances_of((sparse @ sparse.T).toarray())
-    return scaling.gamma_of_distances(distances)
+        distances = scaling.distances_from_products((sparse @ sparse.T).toarray())
+    return scaling.gamma_from_distances(distances)
 
 
 def variances(X: Rows) -> Float[np.ndarray, " features"]:
@@ -163,7 +163,7 @@ def variances(X: Rows) -> Float[np.ndarray, " features"]:
 
 def _sample(X: Rows) -> Rows:
     """The sample of rows for the default gamma."""
-    return X[scaling.sampled(X.shape[0])]
+    return X[scaling.sample_rows(X.shape[0])]
 
 
 def origin_of(kernel: Kernel | None, X: Rows) -> Float[np.ndarray, " features"]:

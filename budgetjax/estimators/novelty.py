@@ -98,7 +98,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """Rows to learn and their weights, after checks."""
         rows = self._validate(X=X, reset=first)
         weights = self._weights(rows, sample_weight, first=first)
-        _checks.fraction(self._where, "rate", self.rate)
+        _checks.open_unit_interval(self._where, "rate", self.rate)
         return rows, weights
 
     def decision_function(self, X: Table) -> Float[np.ndarray, " n"]:

@@ -204,7 +204,7 @@ class OnlineEstimator(Estimator):
         origin = inputs.origin(model)
         examples = Examples(X, origin, models.encode_targets(where, model, y), weights)
         inputs.warn_unscaled(where, X, origin)
-        with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
+        with _progress.progress_bar(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
                 states = [
@@ -416,7 +416,7 @@ class Kernelised(OnlineEstimator):
     def _gammas(self, X: Rows) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
-        named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
+        named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
         # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
         few = X.shape[0] <= held_out.FEW and chooses
@@ -759,7 +759,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
     def _levels(self) -> float | Float[np.ndarray, " quantiles"]:
         """The level, or the levels, shape `(quantiles,)`."""
         levels = np.asarray(self.quantile)
-        _checks.fraction(self._where, "quantile", levels)
+        _checks.open_unit_interval(self._where, "quantile", levels)
         if levels.ndim > 1 or not levels.size:
             raise ValueError(
                 f"{self._where}: quantile must be a number or a list of them, got "
@@ -835,7 +835,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
     def _set_loss(self, state: Any, labels: Labelled) -> State:
         before = state.loss
         loss, shape = _loss_in_units(before, labels), np.shape(labels.unit)
-        if loss is before and not losses.of_differences(loss, shape):
+        if loss is before and not losses.is_shift_invariant(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
@@ -918,7 +918,7 @@ def _loss_in_units(
     """The loss for targets, with its kinks, in the units of the labels."""
     if np.all(labels.unit == 1):
         return loss
-    return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
+    return losses.with_unit(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
 
 
 def _first_seen(
@@ -926,7 +926,7 @@ def _first_seen(
 ) -> SeenTargets:
     """The statistics of targets before the first is learned, from a sample of them."""
     shape = y.shape[1:]
-    if not losses.of_differences(loss, shape):
+    if not losses.is_shift_invariant(loss, shape):
         most = np.inf if losses.inverse_link(loss) == losses.EXP else 0.0
         return SeenTargets(np.zeros(shape), 0.0, most, np.ones(shape)[()])
     robust = losses.is_robust(loss)

@@ -32,7 +32,7 @@ OPSET, IR_VERSION = 21, 10
 
 def serialized(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
-    onnx = _checks.needs(where, "onnx")
+    onnx = _checks.import_optional(where, "onnx")
     graph = Graph(where, onnx, predictor.dtype)
     _outputs(graph, predictor)
     made = onnx.helper.make_graph(

@@ -19,7 +19,7 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 
 def archive(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
-    _checks.needs(where, "flatbuffers")
+    _checks.import_optional(where, "flatbuffers")
     (rows,) = jax.export.symbolic_shape("rows")
     program = jax.jit(lambda X: _outputs(predictor, X))
     wide = predictor.row_dtype == np.float64

@@ -220,7 +220,7 @@ class Algorithm(Generic[Arguments, State]):
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
-@_sharding.automatic
+@_sharding.with_auto_axes
 def _stepped(algorithm: Algorithm, state: Any, x: Array, y: Array, weight: Array):
     return algorithm.learn(state, x[None], y[None], weight[None])[0]
 

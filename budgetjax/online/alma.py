@@ -139,7 +139,7 @@ def update(
     """The example enters, the strategy makes room, the ball bounds the model."""
     expansion = state.expansion
     eta = STEP / (_root(state) * _length(score.shape[0]))
-    direction = newcomer.weight * eta * losses.direction(score, y)
+    direction = newcomer.weight * eta * losses.margin_subgradient(score, y)
     newcomer = newcomer._replace(coefficients=direction / expansion.scale)
     maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
     edits, squared_norm, _, fold = support_set.into_ball(

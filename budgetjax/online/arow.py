@@ -151,7 +151,7 @@ def init(
     where = "arow.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("arow", kernel, *sizes)
-    _checks.matrix_dtype(where, dtype)
+    _checks.check_invertible_dtype(where, dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
@@ -179,7 +179,7 @@ def init(
         confidence=_checks.as_leaf(
             where, "confidence", confidence, dtype, _checks.positive
         ),
-        drift=_checks.as_leaf(where, "drift", drift, dtype, _checks.part),
+        drift=_checks.as_leaf(where, "drift", drift, dtype, _checks.unit_interval),
         moves=_checks.as_leaf(where, "moves", moves, dtype, _checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )
@@ -250,7 +250,8 @@ def update(
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
     certainty = span.with_products(kept * model.certainty, (beta * s, s))
     step = Spread(
-        jnp.matmul(s, root, precision="highest"), loss * beta * losses.direction(now, y)
+        jnp.matmul(s, root, precision="highest"),
+        loss * beta * losses.margin_subgradient(now, y),
     )
 
     slots = jnp.arange(kernel_row.shape[0], dtype=jnp.int32)
@@ -324,7 +325,7 @@ def _move(
     assert state.maintenance is not None, "fixed landmarks never move"
     assert state.counts is not None, "fixed landmarks never move"
     pegasos = _pegasos(expansion, state.counts)
-    own = newcomer.weight * losses.direction(counts, y)
+    own = newcomer.weight * losses.margin_subgradient(counts, y)
     maintenance, edits = state.maintenance.admit(
         kernel, pegasos, newcomer._replace(coefficients=own)
     )

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, losses
-from budgetjax.kernels import NAMED, Kernel, Linear
+from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.maintenance import STRATEGIES, Maintenance
@@ -218,7 +218,7 @@ def kernel_of(
     Raises:
       ValueError: if an argument is invalid, or a gamma comes with a kernel object.
     """
-    names = (*NAMED, "linear")
+    names = (*GAMMA_KERNELS, "linear")
     by_name = isinstance(kernel, str)
     if not (kernel in names if by_name else isinstance(kernel, Kernel)):
         raise ValueError(
@@ -237,4 +237,4 @@ def kernel_of(
         _checks.positive(where, "gamma", gamma)
     if kernel == "linear":
         return Linear()
-    return NAMED[kernel](default() if usual else gamma)
+    return GAMMA_KERNELS[kernel](default() if usual else gamma)

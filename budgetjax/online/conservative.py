@@ -300,7 +300,7 @@ def _finished(
         count = jnp.sum(block.averaged, dtype=average.total.dtype)
         since = _since(block, new, loop.last, size)
         average = average._replace(since=since, total=average.total + count)
-    mistaken = jax.vmap(losses.mistaken)(loop.scores, y) & present
+    mistaken = jax.vmap(losses.is_mistake)(loop.scores, y) & present
     return new._replace(
         expansion=expansion._replace(
             scale=_scale(block, new, loop.last, size), average=average

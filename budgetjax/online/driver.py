@@ -176,7 +176,7 @@ def check_room(where: str, state: Any) -> None:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5, 6))
-@_sharding.automatic
+@_sharding.with_auto_axes
 def run_checked(
     algorithm: Algorithm,
     state: Any,
@@ -193,7 +193,9 @@ def run_checked(
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
     if n == 0:
-        return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
+        return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(
+            state
+        )
 
     def body(carry, start):
         state, scores = carry

@@ -137,7 +137,7 @@ def take_step(
         average = average.faded()
         count = average.total + counts.astype(average.total.dtype)
         expansion = expansion._replace(average=average._replace(total=count))
-    mistaken = losses.mistaken(score, y) & present
+    mistaken = losses.is_mistake(score, y) & present
     return state._replace(
         expansion=expansion,
         weights=weights,

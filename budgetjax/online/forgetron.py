@@ -129,7 +129,7 @@ def update(
     coefficient = expansion.scale * expansion.coefficients[oldest, 0]
     sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
     response = support_set.scores(expansion, kernel_row)[0, 0]
-    own = newcomer.weight * losses.direction(score, y)
+    own = newcomer.weight * losses.margin_subgradient(score, y)
     mu = label * (response + own[0] * newcomer.kernel_row[oldest])
 
     # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M. Psi is

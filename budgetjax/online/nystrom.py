@@ -85,7 +85,7 @@ def init(
     shared = init_fields(
         "nystrom", kernel, *sizes, num_outputs=num_outputs, average=average
     )
-    _checks.matrix_dtype(where, dtype)
+    _checks.check_invertible_dtype(where, dtype)
     rows = shared["expansion"].ages.shape[0]
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
     _checks.check_memory(where, rows - 1, matrix)

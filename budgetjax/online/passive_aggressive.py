@@ -126,7 +126,7 @@ def update(
     # If the kernel is 0 at x, no coefficient changes the margin.
     step = (1 - losses.margin(score, y)) / jnp.where(curvature > 0, curvature, 1)
     tau = jnp.minimum(state.largest_step, jnp.where(curvature > 0, step, 0))
-    direction = newcomer.weight * tau * losses.direction(score, y)
+    direction = newcomer.weight * tau * losses.margin_subgradient(score, y)
     newcomer = newcomer._replace(coefficients=direction)
     maintenance, edits = state.maintenance.admit(
         state.kernel, state.expansion, newcomer

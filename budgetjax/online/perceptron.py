@@ -115,7 +115,7 @@ def update(
     state: State, score: Score, y: Label, newcomer: Newcomer
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room for it."""
-    direction = newcomer.weight * losses.direction(score, y)
+    direction = newcomer.weight * losses.margin_subgradient(score, y)
     newcomer = newcomer._replace(coefficients=direction)
     maintenance, edits = state.maintenance.admit(
         state.kernel, state.expansion, newcomer

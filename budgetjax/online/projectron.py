@@ -99,7 +99,7 @@ def init(
     where = "projectron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("projectron", kernel, *sizes)
-    _checks.matrix_dtype(where, dtype)
+    _checks.check_invertible_dtype(where, dtype)
     return State(
         **shared,
         span=span.empty(where, shared["expansion"].ages.shape[0], dtype),
@@ -131,7 +131,7 @@ def update(
     distance = jnp.sqrt(
         jnp.maximum(newcomer.kernel_self - inside - ridge, jnp.finfo(inside.dtype).tiny)
     )
-    direction = losses.direction(score, y)
+    direction = losses.margin_subgradient(score, y)
     margin = losses.margin(score, y)
     mistake = margin <= 0
     enters = mistake & (distance > state.threshold) & ~expansion.full

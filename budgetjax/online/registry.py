@@ -63,6 +63,6 @@ def of_state(where: str, state: Any) -> Algorithm:
     if not isinstance(name, Name) or not hasattr(state, "expansion"):
         raise ValueError(
             f"{where}: state must be one of an online algorithm, got "
-            f"{_checks.named(state)}"
+            f"{_checks.kind_name(state)}"
         )
     return named(where, name.value)

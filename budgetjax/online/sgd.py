@@ -39,7 +39,7 @@ def init(
        :math:`-\eta_t \, \partial \ell / \partial f`, one per column.
     3. If there are now B + 1 vectors, ``maintenance`` reduces them to B.
 
-    If your own loss takes labels, mark it with `budgetjax.losses.of_labels`.
+    If your own loss takes labels, mark it with `budgetjax.losses.classification_loss`.
 
     Cost: O(B (d + C)) per example; a nonzero gradient adds the cost of the maintenance,
     which a squared loss pays in every round.

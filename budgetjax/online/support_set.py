@@ -272,7 +272,7 @@ def empty(
     _checks.check_memory(where, capacity, (rows, terms))
 
     def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
-        return _checks.on_device(np.full(shape, value, dtype), dtype)
+        return _checks.to_device(np.full(shape, value, dtype), dtype)
 
     return Expansion(
         vectors=filled(capacity + 1, features),
@@ -281,7 +281,7 @@ def empty(
         ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
         scale=filled(value=1),
         num_active=filled(dtype=jnp.int32),
-        budget=_checks.on_device(budget, jnp.int32),
+        budget=_checks.to_device(budget, jnp.int32),
         average=average,
     )
 

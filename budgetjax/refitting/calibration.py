@@ -109,7 +109,7 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     Differences from the papers: no offset, so the most probable class is the predicted
     one; the number of rows in Platt's targets is that of all classes.
     """
-    _checks.on_host("calibrated", model, X, y, weight)
+    _checks.check_not_traced("calibrated", model, X, y, weight)
     scores = np.asarray(models.score_rows("calibrated", model, X))
     given = models.encode_labels_and_weights(
         "calibrated", model, len(scores), y, weight
@@ -123,7 +123,7 @@ def _checked_factor(model: Any) -> Any:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if (found := factor_of(model)) is not None:
         return found
-    kind = _checks.named(models.unwrap(model))
+    kind = _checks.kind_name(models.unwrap(model))
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "
         f"budgetjax.losses.logistic, got neither in {kind}: "

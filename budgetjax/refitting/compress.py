@@ -81,20 +81,20 @@ def compress(
     steps = _checks.size(where, "steps", steps, at_least=0)
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
-    _checks.on_host(where, model)
+    _checks.check_not_traced(where, model)
     given = models.unwrap_labelled(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
         return given._replace(model=models.map_parts(one, given), calibration=None)
     given = models.to_kernel_model(given)
     kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
-    _checks.matrix_dtype(where, X.dtype)
+    _checks.check_invertible_dtype(where, X.dtype)
     if not len(X):
         raise ValueError("compress: model must have support vectors, got none yet")
     if len(X) <= budget:
         return given
     coefficients = coefficients.reshape(len(X), -1)
-    with _progress.reporting(where, progress, "steps", steps) as report:
+    with _progress.progress_bar(where, progress, "steps", steps) as report:
         values = models.values_at_vectors(where, given).reshape(coefficients.shape)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]

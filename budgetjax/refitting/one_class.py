@@ -77,10 +77,10 @@ def one_class(
     threshold by scores that leave one out.
     """
     where = "one_class"
-    _checks.on_host(where, state, X, weight)
+    _checks.check_not_traced(where, state, X, weight)
     inner = models.unwrap(state)
     algorithm = algorithm_of(where, inner)
-    _checks.fraction(where, "rate", rate)
+    _checks.open_unit_interval(where, "rate", rate)
     _checks.positive(where, "penalty", penalty)
     if inner.expansion.num_columns > 1:
         raise ValueError(

@@ -43,7 +43,7 @@ ENOUGH_FOR_METRIC = 1000
 SAMPLE, SAMPLE_TOLERANCE, ENOUGH = 8, 1e-3, 10
 
 
-@losses.of_labels
+@losses.classification_loss
 def squared_hinge(score: Array, target: Array) -> Array:
     """`max(0, 1 - score target)^2`, the loss of scikit-learn's `LinearSVC`."""
     return jnp.maximum(1 - score * target, 0) ** 2
@@ -117,10 +117,10 @@ def refit(
         regression with penalty :math:`1 / \alpha`, or "huber" (with delta 1), for any
         target that the model takes; "poisson" or "gamma", for a model whose scores are
         logarithms; or a convex function of a score and a target, both scalars, with a
-        continuous derivative (mark it with `losses.of_labels` if targets are labels). A
-        new function object is compiled anew; the parameters of a
+        continuous derivative (mark it with `losses.classification_loss` if targets are
+        labels). A new function object is compiled anew; the parameters of a
         `jax.tree_util.Partial` can change, and have shape `()` or `(num_outputs,)`.
-        `losses.smoothed` smooths kinks, such as those of quantiles, over 5 percent of
+        `losses.smooth` smooths kinks, such as those of quantiles, over 5 percent of
         the deviation of the errors. Losses that depend only on `score - target` are
         solved in units of the deviation of the targets, so units do not matter.
       penalty: C, or several to choose from. All are solved on four fifths of the
@@ -193,7 +193,7 @@ def refit(
     every eighth example; steps that fail are halved.
     """
     where = "refit"
-    _checks.on_host(where, state, X, y, weight, penalty)
+    _checks.check_not_traced(where, state, X, y, weight, penalty)
     model, state = state, models.unwrap(state)
     function, link = _loss(where, loss, state), models.inverse_link(state)
     of_solver = isinstance(state, KernelModel)
@@ -248,7 +248,7 @@ def refit(
         )
     if again and is_regressor and not of_labels:
         problem = _in_units(problem)
-    with _progress.reporting(where, progress, "passes") as report:
+    with _progress.progress_bar(where, progress, "passes") as report:
         problem = problem._replace(report=report)
         found, judged = _solution(problem, state, rivals, judges)
     factor = held_out.calibration_of(judged) if calibrate else None
@@ -260,7 +260,7 @@ def refit(
 def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
     """The algorithm of a state, after a check that the state can be refitted."""
     algorithm = registry.of_state(where, state)
-    _checks.matrix_dtype(where, state.expansion.vectors.dtype)
+    _checks.check_invertible_dtype(where, state.expansion.vectors.dtype)
     checked_metric(where, learn_metric, models.num_features(where, state))
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
@@ -331,12 +331,12 @@ def _in_units(problem: Problem) -> Problem:
     if problem.link == losses.EXP:
         mean = np.mean(training_data.first(read(), lambda block: block.targets), axis=0)
         return problem._replace(near=functools.partial(_logarithms, mean))
-    if not losses.of_differences(loss):
+    if not losses.is_shift_invariant(loss):
         return problem
     shifts = problem.constant is not None
     units = Units.of(read(), losses.is_robust(loss), shifts)
     return problem._replace(
-        loss=losses.in_units(loss, units.unit),
+        loss=losses.with_unit(loss, units.unit),
         blocks=lambda: map(units.apply, read()),
         units=units,
         near=units.near,
@@ -487,7 +487,7 @@ def _solved(
         if not kinks:
             return problem.loss
         deviation = _unexplained(basis, blocks(), weights)
-        return losses.smoothed(problem.loss, width * deviation)
+        return losses.smooth(problem.loss, width * deviation)
 
     *first, last = WIDTHS
     if rows >= SAMPLE * ENOUGH * basis.num_features:

@@ -116,7 +116,7 @@ def write(
     where: str | None = None,
 ) -> None:
     """Writes a model as `save` does, with notes: any value that JSON can hold."""
-    numpy_files = _checks.needs(where or "a model file", "safetensors.numpy")
+    numpy_files = _checks.import_optional(where or "a model file", "safetensors.numpy")
     name = os.fspath(path)
     node, tensors = trees.encode(where or name, model)
     about = {
@@ -145,7 +145,7 @@ def read(
 
     `check` sees the notes before the model is made, and may raise.
     """
-    safetensors = _checks.needs(where or "a model file", "safetensors")
+    safetensors = _checks.import_optional(where or "a model file", "safetensors")
     where = (f"{where}: " if where else "") + os.fspath(path)
     found, data = _checked(where, path)
     check(found["notes"])

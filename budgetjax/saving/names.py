@@ -56,12 +56,8 @@ OPTAX_STATES = tuple(
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
-    own = (
-        *(losses.hinge, losses.logistic, losses.poisson, losses.gamma),
-        *(*losses.SMOOTH, *losses.SMOOTH.values(), *losses.AROUND),
-    )
     return {
-        **{loss.__name__.strip("_"): loss for loss in own},
+        **{loss.__name__.strip("_"): loss for loss in losses.FUNCTIONS},
         "default optimizer": features.OPTIMIZER.update,
         **{
             f"optax.{name}": loss

@@ -179,7 +179,7 @@ class Solution(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-@_sharding.automatic_on_host
+@_sharding.with_auto_axes_on_host
 def solve(
     solver: Solver,
     X: Any,
@@ -230,11 +230,11 @@ def solve(
       (True, True)
     """
     where = "solve"
-    _checks.on_host(where, X, y, state, arguments)
+    _checks.check_not_traced(where, X, y, state, arguments)
     if not isinstance(solver, Solver):
         raise ValueError(
             f"{where}: solver must be one such as budgetjax.smo, got "
-            f"{_checks.named(solver)}"
+            f"{_checks.kind_name(solver)}"
         )
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
@@ -324,7 +324,7 @@ def _solve(
         return near or bool(solver.settled(state))
 
     advance = _advance_in_place if callback is None else _advance
-    with _progress.reporting("solve", progress, "steps", max_steps) as report:
+    with _progress.progress_bar("solve", progress, "steps", max_steps) as report:
         while not (
             (callback is not None and callback(state, record))
             or converged()

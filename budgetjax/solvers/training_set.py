@@ -32,7 +32,7 @@ def features(where: str, X: Any) -> Matrix:
     X = _checks.array(where, "X", X)
     check_shape(where, X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
-    X = _checks.on_device(X, kind)
+    X = _checks.to_device(X, kind)
     _checks.check_finite(where, X)
     return X
 
@@ -60,7 +60,7 @@ def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
                 f"{where}: y must have both classes, got {labels[0]:+g} in all "
                 f"{len(labels)} rows"
             )
-    return _checks.on_device(y, dtype)
+    return _checks.to_device(y, dtype)
 
 
 def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
@@ -78,7 +78,7 @@ def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
                 f"{where}: weight must be finite and above 0, got {known[row]:g} in "
                 f"row {row}; leave out rows that do not count"
             )
-    return _checks.on_device(weight, y.dtype)
+    return _checks.to_device(weight, y.dtype)
 
 
 def _one_per_row(

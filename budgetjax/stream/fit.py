@@ -16,7 +16,7 @@ from budgetjax import _checks, _progress, examples, models
 from budgetjax.models import Labelled, format_labels
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.scaling import Scaling, unscaled
+from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
@@ -128,7 +128,7 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
-    _checks.on_host(WHERE, state, batches)
+    _checks.check_not_traced(WHERE, state, batches)
     learner = state.state if isinstance(state, StreamModel) else state
     _checks.check_algorithm(WHERE, algorithm, learner)
     fills = _checks.flag(WHERE, "fill_missing", fill_missing)
@@ -157,7 +157,7 @@ def fit_stream(
     save()
     read = source.prefetch(_prepare_batches(batches, position, rows))
     with (
-        _progress.reporting(WHERE, progress, "rows", total) as report,
+        _progress.progress_bar(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
     ):
         if position.rows:
@@ -390,7 +390,7 @@ def _prepare_batches(
             scaling = scaling.updated(counted, where=name, first_row=first)
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
-            doubt = unscaled(name, X)
+            doubt = scale_warning(name, X)
         yield _pad(
             *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
         )

@@ -58,7 +58,7 @@ def init_maintenance(
         )
     seed = _checks.seed(where, seed)
     rows = expansion.ages.shape[0]
-    if rows * rows > _checks.SMALL // 8:
+    if rows * rows > _checks.CHECK_FROM_BYTES // 8:
         # Checked before a matrix of all pairs is allocated. Small ones skip the slow
         # tracing.
         arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)

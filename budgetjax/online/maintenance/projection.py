@@ -51,7 +51,7 @@ class Project(Maintenance):
         _checks.flag("Project", "best", self.best)
 
     def start(self, kernel, expansion, seed):
-        _checks.matrix_dtype("Project", expansion.vectors.dtype)
+        _checks.check_invertible_dtype("Project", expansion.vectors.dtype)
         return Project(self.best, span.of(kernel, expansion))
 
     def admit(self, kernel, expansion, newcomer):
@@ -136,7 +136,7 @@ class DelayedProject(Maintenance):
     share: float = static(default=1 / 8)
 
     def __post_init__(self):
-        _checks.fraction("DelayedProject", "share", self.share)
+        _checks.open_unit_interval("DelayedProject", "share", self.share)
         if not np.isscalar(self.share):
             raise ValueError(
                 "DelayedProject: share must be a Python number, because it is static, "
@@ -144,7 +144,7 @@ class DelayedProject(Maintenance):
             )
 
     def start(self, kernel, expansion, seed):
-        _checks.matrix_dtype("DelayedProject", expansion.vectors.dtype)
+        _checks.check_invertible_dtype("DelayedProject", expansion.vectors.dtype)
         return self
 
     def admit(self, kernel, expansion, newcomer):

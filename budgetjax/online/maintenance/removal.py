@@ -249,7 +249,7 @@ class RemoveFewestErrors(Maintenance):
         there = jnp.arange(self.size, dtype=jnp.int32) < cache.num_seen
 
         def errors(gone: Array) -> Array:
-            wrong = jax.vmap(losses.mistaken)(responses - gone, cache.labels)
+            wrong = jax.vmap(losses.is_mistake)(responses - gone, cache.labels)
             return jnp.sum(wrong & there, dtype=responses.dtype)
 
         each = jax.vmap(lambda row, gone: errors(row[:, None] * gone[None]))

@@ -201,7 +201,7 @@ def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> 
             f"{where}: budget must be given for 'l1' and 'l2', and for no other norm, "
             f"got {budget!r} for {norm!r}"
         )
-    if named is None:
+    if named is None or budget is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
     budget = _checks.positive(where, "budget", budget)
     known = _checks.concrete(budget)

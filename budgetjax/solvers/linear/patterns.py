@@ -116,7 +116,7 @@ def _squares(rows: DenseRows | SparseRows) -> Vector:
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     with np.errstate(over="ignore"):
         squares = np.bincount(owners, np.square(values), rows.shape[0])
-    return _checks.on_device(squares, dtype)
+    return _checks.to_device(squares, dtype)
 
 
 @functools.partial(jax.jit, static_argnums=1)

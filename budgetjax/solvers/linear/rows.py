@@ -226,7 +226,7 @@ def sparse_rows(X: Any) -> SparseRows:
       ([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0, 2, 4, 6])
     """
     where = "sparse_rows"
-    X = _checks.sparse(where, "X", X)
+    X = _checks.csr_matrix(where, "X", X)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

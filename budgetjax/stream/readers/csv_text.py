@@ -105,7 +105,7 @@ def csv(
       ...         print(X.tolist(), y.tolist())
       [[1.0, 0.5], [7.0, 20.0]] ['cat', 'dog']
     """
-    pa = _checks.needs("csv", "pyarrow")
+    pa = _checks.import_optional("csv", "pyarrow")
     dtype = files.float_type("csv", dtype)
     _checks.flag("csv", "header", header)
     if text_target is not None:

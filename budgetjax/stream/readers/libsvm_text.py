@@ -85,7 +85,7 @@ def libsvm(
       ...         print(X.tolist(), y.tolist())
       [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]] [1, -1]
     """
-    _checks.needs("libsvm", "sklearn.datasets")
+    _checks.import_optional("libsvm", "sklearn.datasets")
     dtype = files.float_type("libsvm", dtype)
     _checks.flag("libsvm", "zero_based", zero_based)
     _checks.flag("libsvm", "ignore_beyond", ignore_beyond)

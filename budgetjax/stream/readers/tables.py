@@ -61,7 +61,7 @@ def parquet(
       ...     [X.tolist() for (X,) in bj.stream.parquet(path, target=None)]
       [[[1.0], [2.0]]]
     """
-    _checks.needs("parquet", "pyarrow")
+    _checks.import_optional("parquet", "pyarrow")
 
     def table(one: Any) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
@@ -115,7 +115,7 @@ def arrow(
       ...     print(X.tolist(), y.tolist())
       [[1.0], [2.0]] ['small', 'large']
     """
-    pa = _checks.needs("arrow", "pyarrow")
+    pa = _checks.import_optional("arrow", "pyarrow")
 
     def file(path: Any) -> Table:
         check_readable(path)
