@@ -8,7 +8,15 @@ import importlib
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    dataclass_transform,
+)
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +57,20 @@ def public_names() -> dict[str, Any]:
     return vars(importlib.import_module("budgetjax.public"))
 
 
+class _NamedTuple(Protocol):
+    """What `NamedTuple` gives a class."""
+
+    _fields: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Any: ...
+
+
+def is_named_tuple(kind: Any) -> TypeGuard[type[_NamedTuple]]:
+    """Whether this is a class of named tuples."""
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_make")
+
+
 def record_repr(self: Any) -> str:
     """The `__repr__` of a named tuple or dataclass; arrays show dtype and shape."""
     if dataclasses.is_dataclass(self):
@@ -68,11 +90,10 @@ def value_repr(value: Any) -> str:
         return (
             f"{name}({', '.join(map(value_repr, value.args))})" if value.args else name
         )
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        # A counter reads as a number if it has a value.
-        known = all(map(_has_values, value))
-        number = getattr(value, "number", None) if known else None
-        return record_repr(value) if number is None else value_repr(number)
+    if isinstance(value, Counter) and all(map(_has_values, value)):
+        return value_repr(value.number)
+    if is_named_tuple(type(value)):
+        return record_repr(value)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
         shown = ", ".join([*map(value_repr, value[: 3 if more else FEW]), *more])

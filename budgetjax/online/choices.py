@@ -14,7 +14,7 @@ from budgetjax import _checks, losses
 from budgetjax.kernels import NAMED, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.maintenance import STRATEGIES
+from budgetjax.online.maintenance import strategies
 
 
 class Loss(NamedTuple):
@@ -40,10 +40,9 @@ class Family(NamedTuple):
     @property
     def algorithms(self) -> tuple[str, ...]:
         """The names of the algorithms that learn such targets."""
-        named = {name: registry.named("", name) for name in registry.names()}
         return tuple(
             name
-            for name, one in named.items()
+            for name, one in registry.by_name().items()
             if not self.targets or "loss" in inspect.signature(one.init).parameters
         )
 
@@ -157,12 +156,13 @@ def chosen(
             f"coefficients, got {arguments['average']!r}"
         )
     if isinstance(strategy := arguments.get("maintenance"), str):
-        if strategy not in STRATEGIES:
+        known = strategies()
+        if strategy not in known:
             raise ValueError(
-                f"{where}: maintenance must be one of {', '.join(STRATEGIES)}, or a "
+                f"{where}: maintenance must be one of {', '.join(known)}, or a "
                 f"strategy, got {strategy!r}"
             )
-        arguments["maintenance"] = STRATEGIES[strategy]()
+        arguments["maintenance"] = known[strategy]()
     if "seed" in takes:
         arguments["seed"] = seed
     arguments["num_classes"] = num_classes

@@ -179,7 +179,7 @@ class Decoder(NamedTuple):
             case {"text": list(texts), "dtype": str(dtype), "shape": list(shape)}:
                 return np.array(texts, dtype).reshape(shape)
             case {"fields": dict(parts)}:
-                return names.made(self.type(node, at), self.fields(parts, at))
+                return names.build_record(self.type(node, at), self.fields(parts, at))
             case {"estimator": str(name), "parameters": dict(), "learned": dict()}:
                 kind = names.estimator(name)
                 if kind is None:

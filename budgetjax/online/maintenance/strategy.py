@@ -1,5 +1,6 @@
 """The base class of all maintenance strategies."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,13 @@ class Maintenance(Parameters):
         super().__init_subclass__()
         if "admit" in vars(cls):
             cls.admit = _check_result(cls.__name__, cls.admit)
+
+    @classmethod
+    def is_complete(cls) -> bool:
+        """Whether the class is a strategy by itself, without any argument."""
+        fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        needed = [one for one in fields if one.default is dataclasses.MISSING]
+        return not needed and cls.admit is not Maintenance.admit
 
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike
