@@ -174,7 +174,10 @@ class Static:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Name(Static):
-    """The name of an algorithm, which belongs to the structure of its states."""
+    """The name of an algorithm or a solver, which belongs to the structure of a state.
+
+    Every state has it as its field `algorithm`.
+    """
 
     value: str
 

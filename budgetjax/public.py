@@ -8,6 +8,7 @@ from budgetjax import bounds as bounds
 from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
+from budgetjax._pytree import Name as Name
 from budgetjax.exporting import jax_export as _jax_export
 from budgetjax.exporting.export_model import export as export
 from budgetjax.kernels import RBF as RBF
