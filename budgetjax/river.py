@@ -9,6 +9,19 @@ start. A row costs little, because
   and it tells whether the row will change the model: a row with a safe margin keeps
   waiting, and the same model serves the next prediction.
 
+The rows in the queue are quiet, which means that they do not change the model, or
+undecided::
+
+    learn_one --> | quiet rows | undecided rows |
+                                     |
+        a prediction, and the margin of the only undecided row is safe: it is quiet
+        any other prediction, 64 rows, a new column, `state`:           learn all
+                                                                          |
+    view for NumPy <-- at the first prediction afterwards -- state <------+
+
+The scale of the coefficients decays in quiet rows too; `View.scales` has it after each
+number of them.
+
 Rows are dictionaries. A new feature becomes a column of zeros, and a feature that a row
 lacks is 0. There are columns for 16 features and, with more than two labels, for 8
 labels; the number doubles when all are taken, so few programs are compiled, which takes
@@ -21,18 +34,19 @@ that are never modified; `state` is a copy.
 """
 
 import copy
+import dataclasses
 import functools
 import math
 import numbers
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Float32, Shaped
 
 from budgetjax import _checks, models, scaling
 from budgetjax.kernels import RBF, Kernel
@@ -40,6 +54,7 @@ from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.conservative import decayed_scale
+from budgetjax.online.support_set import State
 from budgetjax.refitting import calibration
 
 try:
@@ -56,6 +71,46 @@ WAITING = 64
 # Columns of coefficients after a third label, and columns of features.
 FEWEST_COLUMNS, FEWEST_FEATURES = 8, 16
 
+# Values by feature; values that are no numbers raise.
+Row: TypeAlias = Mapping[Hashable, Any]
+# Data frames and series of any library that narwhals knows.
+Frame: TypeAlias = Any
+Series: TypeAlias = Any
+# Labels of any type; river's own are booleans, text and integers.
+Label: TypeAlias = Any
+Scores: TypeAlias = Float[np.ndarray, " columns"]
+
+
+@dataclasses.dataclass
+class Queue:
+    """The rows that wait to be learned, in arrays of one size.
+
+    Attributes:
+      X, y, weights: the rows, of weight 0 after the last one.
+      size: the number of rows that wait.
+      quiet: how many of them, from the first on, do not change the model.
+    """
+
+    X: Float32[np.ndarray, "waiting features"]
+    y: Float32[np.ndarray, " waiting"]
+    weights: Float32[np.ndarray, " waiting"]
+    size: int = 0
+    quiet: int = 0
+
+    @classmethod
+    def empty(cls, num_features: int) -> "Queue":
+        """A queue with new arrays; a program may still read those of the last one."""
+        X, y = np.zeros((WAITING, num_features), np.float32), np.ones(WAITING)
+        return cls(X, y.astype(np.float32), np.zeros(WAITING, np.float32))
+
+    def put(
+        self, row: Float32[np.ndarray, " features"], target: float, weight: float
+    ) -> None:
+        """Adds an undecided row."""
+        i = self.size
+        self.X[i], self.y[i], self.weights[i] = row, target, weight
+        self.size = i + 1
+
 
 class View(NamedTuple):
     """A model with a Gaussian kernel as NumPy arrays.
@@ -64,9 +119,10 @@ class View(NamedTuple):
       vectors: the support vectors, shape `(rows, features)`.
       squares: their squared norms.
       coefficients: unscaled, shape `(rows, columns)`.
-      scales: the factor of the coefficients after each number of quiet rows, which do
-        not change the model, shape `(WAITING + 1,)`.
+      scales: the factor of the coefficients after each number of quiet rows, shape
+        `(WAITING + 1,)`.
       gamma: the parameter of the kernel.
+      last: the last number of quiet rows, row and scores; empty before.
     """
 
     vectors: Float[np.ndarray, "rows features"]
@@ -74,26 +130,32 @@ class View(NamedTuple):
     coefficients: Float[np.ndarray, "rows columns"]
     scales: Float[np.ndarray, " ticks"]
     gamma: float
+    last: dict[tuple[int, bytes], Scores]
 
-    def scores(
-        self, row: Float[np.ndarray, " features"], tick: int
-    ) -> Float[np.ndarray, " columns"]:
-        """The scores of one row after `tick` quiet rows; O(rows features)."""
+    def scores(self, row: Float[np.ndarray, " features"], quiet: int) -> Scores:
+        """The scores of one row after so many quiet rows; O(rows features)."""
+        key = quiet, row.tobytes()
+        scores = self.last.get(key)
+        if scores is not None:
+            return scores
         # The caller raises if the model has overflowed.
         with np.errstate(over="ignore", invalid="ignore"):
             distances = self.squares + row.dot(row) - 2 * self.vectors.dot(row)
             kernel_row = np.exp(-self.gamma * np.maximum(distances, 0))
-            return self.scales[tick] * kernel_row.dot(self.coefficients)
+            scores = self.scales[quiet] * kernel_row.dot(self.coefficients)
+        self.last.clear()
+        self.last[key] = scores
+        return scores
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _learned(
+def learn_rows(
     algorithm: Algorithm,
-    state: Any,
+    state: State,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
-) -> tuple[Any, Float[Array, " ticks"]]:
+) -> tuple[State, Float[Array, " ticks"]]:
     """The state after some rows, and its scale after each number of quiet rows."""
     new, _ = algorithm.learn(state, X, y, weights)
     ahead = jnp.arange(WAITING + 1, dtype=jnp.int32)
@@ -101,13 +163,13 @@ def _learned(
 
 
 class Online(base.Estimator):
-    """The base of all three estimators: the waiting rows and the model."""
+    """The base of all three estimators: the queue and the model."""
 
     def __init__(
         self,
-        algorithm: str = "sgd",
+        algorithm: str = choices.REGRESSOR.without_refit,
         *,
-        budget: int = 100,
+        budget: int = choices.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
         seed: int = 0,
@@ -125,40 +187,42 @@ class Online(base.Estimator):
         """Resets to a model that has learned nothing."""
         # Held while the attributes below are changed, or several are read.
         self._lock = threading.RLock()
-        self._columns: dict[Any, int] = {}
+        self._columns: dict[Hashable, int] = {}
         # The labels so far, and the number of columns for them; None for a regressor.
-        self._labels: tuple[Any, ...] = ()
+        self._labels: tuple[Label, ...] = ()
         self._room: int | None = None
-        self._state: Any = None
-        self._like: Kernel | None = None
-        self._in_numpy = False
-        self._no_update_above: float | None = None
-        self._scales: Any = None
-        self._view: View | None = None
-        self._scored: tuple[View, int, bytes, np.ndarray] | None = None
-        self._quiet = 0
+        self._queue = Queue.empty(0)
         # The first rows, until their scale has been checked.
         self._first_rows: list[np.ndarray] | None = []
-        self._clear(0)
+        # The model after all rows that were learned, its scale after each number of
+        # quiet rows, and the same for NumPy, once it has been asked for.
+        self._state: Any = None
+        self._scales: Array | np.ndarray = np.ones(1, np.float32)
+        self._view: View | None = None
+        # What the first row decides: the kernel, whether NumPy computes the scores of
+        # the model that learns, and the margin of rows that do not change it.
+        self._kernel: Kernel | None = None
+        self._in_numpy = False
+        self._no_update_above: float | None = None
 
     @property
-    def features(self) -> tuple[Any, ...]:
+    def features(self) -> tuple[Hashable, ...]:
         """The names of the features, in the order of the columns of `state`."""
         with self._lock:
             return tuple(self._columns)
 
     @property
-    def state(self) -> Any:
+    def state(self) -> State | None:
         """The model, a state for all functions of budgetjax; None before the first row.
 
         It is a copy, with one column per feature of `features` and one per label.
         """
         with self._lock:
-            self._learn_waiting()
+            self._learn_queue()
             if self._state is None:
                 return None
             labels = None if self._room is None else max(2, len(self._labels))
-            return self._in_sizes(max(len(self._columns), 1), labels)
+            return self._resized_state(max(len(self._columns), 1), labels)
 
     @property
     def _where(self) -> str:
@@ -169,7 +233,7 @@ class Online(base.Estimator):
         """Whether there is a model for predictions."""
         return self._state is not None
 
-    def _target(self, y: Any) -> float:
+    def _encode(self, y: Hashable) -> float:
         """A target in the learner's form; makes room for a new label."""
         if not isinstance(y, numbers.Real) or not math.isfinite(y):
             raise ValueError(
@@ -180,7 +244,7 @@ class Online(base.Estimator):
 
     @property
     def _width(self) -> int:
-        return self._X.shape[1]
+        return self._queue.X.shape[1]
 
     @property
     def _raw_memory_usage(self) -> int:
@@ -190,84 +254,85 @@ class Online(base.Estimator):
             return super()._raw_memory_usage + arrays
 
     def __getstate__(self) -> dict[str, Any]:
-        # The view is recomputed from the state; a lock belongs to one process.
-        fresh = ("_lock", "_view", "_scored", "_state")
         with self._lock:
             # Copies, since the model may learn more before they are written.
-            known = {k: copy.copy(v) for k, v in vars(self).items() if k not in fresh}
-            return known | {"_state": jax.tree.map(jnp.array, self._state)}
+            known = {
+                name: copy.copy(value)
+                for name, value in vars(self).items()
+                if name not in ("_lock", "_queue", "_state", "_view")
+            }
+            return known | {
+                "_queue": copy.deepcopy(self._queue),
+                "_state": jax.tree.map(jnp.array, self._state),
+            }
 
     def __setstate__(self, known: dict[str, Any]) -> None:
         vars(self).update(known)
-        self._lock, self._view, self._scored = threading.RLock(), None, None
+        # The view is computed from the state; a lock belongs to one process.
+        self._lock, self._view = threading.RLock(), None
 
-    def _clear(self, width: int) -> None:
-        """Allocates arrays for waiting rows; a program may still read the old ones."""
-        self._X = np.zeros((WAITING, width), np.float32)
-        self._y = np.ones(WAITING, np.float32)
-        self._w = np.zeros(WAITING, np.float32)
-        self._waiting = 0
-
-    def _init(self, width: int, num_classes: int | None) -> Any:
+    def _init(self, width: int, num_classes: int | None) -> State:
         """An empty model with these sizes."""
-        algorithm, arguments, _ = choices.chosen(
+        algorithm, arguments, _ = choices.choose(
             *(self._where, self.algorithm, self.options),
             num_classes=num_classes,
             seed=self.seed,
             refits=False,
         )
         return algorithm.init(
-            self._like, num_features=width, budget=self.budget, **arguments
+            self._kernel, num_features=width, budget=self.budget, **arguments
         )
 
-    def _in_sizes(self, width: int, num_classes: int | None) -> Any:
+    def _resized_state(self, width: int, num_classes: int | None) -> State:
         """A copy of the state with these numbers of features and of classes."""
-        wide = _resize(self._state, self._init(width, self._room))
-        return _resize(wide, self._init(width, num_classes))
+        wide = support_set.resize(self._state, self._init(width, self._room))
+        return support_set.resize(wide, self._init(width, num_classes))
 
     def _grow(self, width: int, num_classes: int | None) -> None:
         """Adds columns of zeros for new features or classes."""
-        self._learn_waiting()
+        self._learn_queue()
         if self._state is not None:
-            self._state = self._in_sizes(width, num_classes)
-            self._view = self._scored = None
-        self._clear(width)
+            self._state, self._view = self._resized_state(width, num_classes), None
+        self._queue = Queue.empty(width)
 
-    def _widen(self, names: Any) -> None:
+    def _add_features(self, names: Iterable[Hashable]) -> None:
         """Gives every feature a column."""
         new = sorted((name for name in names if name not in self._columns), key=repr)
         needed = len(self._columns) + len(new)
         if self._state is None:
-            usual = 1 / max(needed, 1)
-            self._like = choices.kernel_of(
-                *(self._where, self.kernel, self.gamma), None, lambda: usual
-            )
-            width = self._room_for(needed)
-            state = self._init(width, self._room)
-            # No two leaves may share an array, since it cannot be donated twice.
-            self._state = jax.tree.map(jnp.array, state)
-            self._clear(width)
-            # Whether NumPy computes the scores of the model that learns.
-            gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
-            self._in_numpy = gaussian and state.expansion.average is None
-            no_update_above = registry.of_state(self._where, state).no_update_above
-            if no_update_above is not None and self._in_numpy:
-                self._no_update_above = no_update_above(state)
+            self._start_model(needed)
         elif needed > self._width:
             self._grow(self._room_for(needed), self._room)
         for name in new:
             self._columns[name] = len(self._columns)
+
+    def _start_model(self, num_features: int) -> None:
+        """Starts a model for rows with these features."""
+        default = 1 / max(num_features, 1)
+        self._kernel = choices.kernel_of(
+            *(self._where, self.kernel, self.gamma), None, lambda: default
+        )
+        width = self._room_for(num_features)
+        state = self._init(width, self._room)
+        # No two leaves may share an array, since it cannot be donated twice.
+        self._state = jax.tree.map(jnp.array, state)
+        self._queue = Queue.empty(width)
+        gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
+        self._in_numpy = gaussian and state.expansion.average is None
+        no_update_above = registry.of_state(self._where, state).no_update_above
+        if no_update_above is not None and self._in_numpy:
+            self._no_update_above = no_update_above(state)
 
     def _room_for(self, needed: int) -> int:
         """The number of columns for features: few widths, so few programs are compiled.
 
         A kernel or an option with one number per feature allows one width only.
         """
-        if any(np.ndim(leaf) for leaf in jax.tree.leaves((self._like, self.options))):
+        if any(np.ndim(leaf) for leaf in jax.tree.leaves((self._kernel, self.options))):
             return needed
         return max(FEWEST_FEATURES, 1 << (needed - 1).bit_length())
 
-    def _row(self, x: Mapping[Any, Any]) -> tuple[np.ndarray, bool]:
+    def _row(self, x: Row) -> tuple[Float32[np.ndarray, " features"], bool]:
         """The values of a row in the order of the columns, and whether all are known.
 
         Values of unknown features are left out.
@@ -286,13 +351,13 @@ class Online(base.Estimator):
             try:
                 row = np.array(values, np.float32)
             except (TypeError, ValueError):
-                row = np.full(1, np.nan)
+                row = np.full(1, np.nan, np.float32)
             fits = row.dot(row) < np.inf
         if not fits:
             self._check(x)
         return row, known
 
-    def _check(self, x: Mapping[Any, Any]) -> None:
+    def _check(self, x: Row) -> None:
         """Raises if a value is not a number, or squares overflow float32."""
         total = 0.0
         for name, value in x.items():
@@ -308,8 +373,8 @@ class Online(base.Estimator):
                     "in, and scale the features"
                 )
 
-    def _learn(self, x: Mapping[Any, Any], y: Any, w: int | float) -> None:
-        """Adds a waiting row."""
+    def _learn(self, x: Row, y: Hashable, w: int | float) -> None:
+        """Puts a row into the queue."""
         if not 0 < w < math.inf:
             if w == 0:
                 return
@@ -321,21 +386,17 @@ class Online(base.Estimator):
             new = not known or self._state is None
             if new:
                 self._check(x)
-            target = self._target(y)
+            target = self._encode(y)
             if new:
-                self._widen(x)
+                self._add_features(x)
                 row, _ = self._row(x)
-            i = self._waiting
-            self._X[i] = row
-            self._y[i] = target
-            self._w[i] = w
-            self._waiting = i + 1
+            self._queue.put(row, target, w)
             if self._first_rows is not None:
-                self._look_at(row)
-            if self._waiting == WAITING:
-                self._learn_waiting()
+                self._check_scale(row)
+            if self._queue.size == WAITING:
+                self._learn_queue()
 
-    def _look_at(self, row: Float[np.ndarray, " features"]) -> None:
+    def _check_scale(self, row: Float[np.ndarray, " features"]) -> None:
         """Warns, once, if the first rows look unscaled."""
         self._first_rows = [*(self._first_rows or ()), row]
         if len(self._first_rows) < scaling.ENOUGH_ROWS:
@@ -344,77 +405,76 @@ class Online(base.Estimator):
         for i, first in enumerate(self._first_rows):
             X[i, : len(first)] = first
         self._first_rows = None
-        message, kernel = scaling.unscaled(self._where, X), self._like
+        message, kernel = scaling.unscaled(self._where, X), self._kernel
         if message is None and self.gamma is None and isinstance(kernel, RBF):
+            gamma = float(kernel.gamma)
             usual = scaling.gamma_of_distances(scaling.distances_within(X))
-            ratio = float(kernel.gamma) / (usual or float(kernel.gamma))
+            ratio = gamma / (usual or gamma)
             if not 1 / scaling.TOO_UNEVEN < ratio < scaling.TOO_UNEVEN:
                 message = (
                     f"{self._where}: features look unscaled: the usual gamma of "
-                    f"standardised ones is {float(kernel.gamma):.3g}, and that of the "
-                    f"first {len(X)} rows is {usual:.3g}; standardise them, or give "
-                    "gamma"
+                    f"standardised ones is {gamma:.3g}, and that of the first {len(X)} "
+                    f"rows is {usual:.3g}; standardise them, or give gamma"
                 )
         if message is not None:
+            # The caller of `learn_one`.
             warnings.warn(message, stacklevel=4)
 
-    def _learn_waiting(self) -> None:
+    def _learn_queue(self) -> None:
         """Learns all waiting rows."""
-        if not self._waiting:
+        queue = self._queue
+        if not queue.size:
             return
         several = self._state.expansion.num_columns > 1
-        y = self._y.astype(np.int32) if several else self._y
+        y = queue.y.astype(np.int32) if several else queue.y
         algorithm = registry.of_state(self._where, self._state)
-        # Dropped before their arrays are overwritten. JAX copies arrays that another
+        # Dropped before its arrays are overwritten. JAX copies arrays that another
         # thread still uses.
-        self._view = self._scored = None
-        self._quiet = 0
-        self._state, self._scales = _learned(
-            algorithm, self._state, self._X, y, self._w
+        self._view = None
+        self._state, self._scales = learn_rows(
+            algorithm, self._state, queue.X, y, queue.weights
         )
-        self._clear(self._width)
+        self._queue = Queue.empty(self._width)
         driver.check_room(self._where, self._state)
 
     def _decide(self) -> None:
         """Learns the waiting rows, unless they do not change the model."""
-        i = self._quiet
-        if i == self._waiting:
+        queue = self._queue
+        i = queue.quiet
+        if i == queue.size:
             return
-        if self._no_update_above is not None and self._waiting == i + 1:
-            scores = self._scores(self._shown(), i, self._X[i])
-            if _margin(scores, self._y[i]) >= self._no_update_above:
-                self._quiet += 1
+        if self._no_update_above is not None and queue.size == i + 1:
+            scores = self._scores(self._current_view(), i, queue.X[i])
+            if _margin(scores, queue.y[i]) >= self._no_update_above:
+                queue.quiet += 1
                 return
-        self._learn_waiting()
+        self._learn_queue()
 
-    def _shown(self) -> View:
+    def _current_view(self) -> View:
         """The model after all learned rows."""
         if self._view is None:
-            state, expansion = self._state, self._state.expansion
-            # An empty model scores 0 at any scale.
-            scales = np.ones(1, np.float32) if self._scales is None else self._scales
+            expansion = self._state.expansion
+            # In NumPy, columns are taken without a program.
+            expansion = expansion._replace(terms=np.asarray(expansion.terms))
             self._view = View(
                 vectors=np.asarray(expansion.vectors),
                 squares=np.asarray(expansion.squares),
-                coefficients=np.asarray(expansion.terms),
-                scales=np.asarray(scales),
-                gamma=float(state.kernel.gamma),
+                coefficients=expansion.coefficients,
+                scales=np.asarray(self._scales),
+                gamma=float(self._state.kernel.gamma),
+                last={},
             )
         return self._view
 
     def _scores(
-        self, view: View, tick: int, row: Float[np.ndarray, " features"]
-    ) -> Float[np.ndarray, " columns"]:
-        """The scores of one row by a model after `tick` quiet rows."""
-        key, last = row.tobytes(), self._scored
-        if last is not None and last[0] is view and last[1:3] == (tick, key):
-            return last[3]
-        scores = view.scores(row, tick)
+        self, view: View, quiet: int, row: Float[np.ndarray, " features"]
+    ) -> Scores:
+        """The scores of one row by a model after so many quiet rows."""
+        scores = view.scores(row, quiet)
         self._check_finite(scores)
-        self._scored = view, tick, key, scores
         return scores
 
-    def _compiled(
+    def _compiled_scores(
         self, rows: Float[np.ndarray, "n features"]
     ) -> Float[np.ndarray, "n columns"]:
         """The scores of rows under any kernel."""
@@ -426,17 +486,18 @@ class Online(base.Estimator):
         self._check_finite(scores)
         return scores
 
-    def _check_finite(self, scores: np.ndarray) -> None:
+    def _check_finite(self, scores: Shaped[np.ndarray, "..."]) -> None:
         if not all(map(math.isfinite, scores.flat)):
             with self._lock:
-                why = driver.explain_overflow(self._state, jnp.asarray(self._X[:1]))
+                first = jnp.asarray(self._queue.X[:1])
+                why = driver.explain_overflow(self._state, first)
             raise ValueError(
                 f"{self._where}: every score must be finite, got {scores}: {why}"
             )
 
-    def _answer(
-        self, rows: Iterable[Mapping[Any, Any]]
-    ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Any, ...]]:
+    def _score_rows(
+        self, rows: Iterable[Row]
+    ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Label, ...]]:
         """The scores of rows by the model so far, and the labels so far.
 
         The scores are None before there is a model.
@@ -446,17 +507,17 @@ class Online(base.Estimator):
                 return None, self._labels
             X = [self._row(x)[0] for x in rows]
             self._decide()
-            labels, tick = self._labels, self._quiet
+            labels, quiet = self._labels, self._queue.quiet
             if not self._in_numpy:
                 X = np.array(X, np.float32).reshape(-1, self._width)
-                return self._compiled(X), labels
-            view = self._shown()
+                return self._compiled_scores(X), labels
+            view = self._current_view()
         # One by one, so that the scores do not depend on the number of rows.
-        scores = [self._scores(view, tick, row) for row in X]
+        scores = [self._scores(view, quiet, row) for row in X]
         return np.array(scores).reshape(-1, view.coefficients.shape[1]), labels
 
 
-def _rows_of(X: Any) -> Iterator[dict[Any, float]]:
+def _rows_of(X: Frame) -> Iterator[dict[Hashable, float]]:
     """The rows of a data frame, as dictionaries."""
     frame = dataframe.into_frame(X)
     names = frame.columns
@@ -464,50 +525,29 @@ def _rows_of(X: Any) -> Iterator[dict[Any, float]]:
         yield dict(zip(names, row, strict=True))
 
 
-def _margin(scores: Float[np.ndarray, " columns"], y: Any) -> float:
+def _margin(scores: Scores, y: np.floating) -> float:
     """The margin, as in `budgetjax.losses.margin`."""
     if len(scores) == 1:
         return float(y * scores[0])
     others = scores.tolist()
-    own = others.pop(int(y))
-    return own - max(others)
-
-
-def _resize(state: Any, like: Any) -> Any:
-    """A copy of the state in the shapes of another, which provides new values.
-
-    The number of features or columns may grow or shrink. The single column of two
-    classes becomes two, with half of the coefficients and half of their negatives.
-    """
-    columns, wanted = state.expansion.num_columns, like.expansion.num_columns
-
-    def resize(old, new):
-        if old.shape == new.shape:
-            return jnp.array(old)
-        # In NumPy, since JAX would compile a program for every shape.
-        old, new = np.asarray(old), np.array(new)
-        if columns == wanted:
-            part = tuple(map(slice, np.minimum(old.shape, new.shape)))
-            new[part] = old[part]
-            return jnp.array(new)
-        # The coefficients may be followed by the sums of an average.
-        parts = old.reshape(*old.shape[:-1], -1, columns)
-        if columns == 1:
-            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
-        parts = parts[..., :wanted]
-        more = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
-        return jnp.array(np.pad(parts, more).reshape(new.shape))
-
-    new = jax.tree.map(resize, state, like)
-    # Random features fill new columns with values.
-    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
-    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
+    score = others.pop(int(y))
+    return score - max(others)
 
 
 class Supervised(Online):
     """The base of estimators that learn a label or a target."""
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any, w: int | float = 1.0) -> None:
+    def _predict(self, rows: list[Row]) -> list[Label] | Float[np.ndarray, " n"]:
+        """The labels, or the targets, of rows."""
+        raise NotImplementedError
+
+    def predict_many(self, X: Frame) -> Series:
+        """The predictions for the rows of a data frame, as a series."""
+        frame = dataframe.into_frame(X)
+        predicted = self._predict([*_rows_of(frame)])
+        return dataframe.to_native_series(predicted, name=None, like=frame)
+
+    def learn_one(self, x: Row, y: Hashable, w: int | float = 1.0) -> None:
         """Learns one row; O(budget features) on average, in batches of 64.
 
         Args:
@@ -526,14 +566,16 @@ class Supervised(Online):
         """
         self._learn(x, y, w)
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+    def learn_many(self, X: Frame, y: Series, w: int | float | Series = 1.0) -> None:
         """Learns the rows of a data frame one after the other, as `learn_one` does.
 
         `y` is a series; `w` is a weight for all rows, or a series of weights.
         """
         targets = dataframe.into_series(y).to_list()
-        one = isinstance(w, int | float)
-        weights = [w] * len(targets) if one else dataframe.into_series(w).to_list()
+        if isinstance(w, int | float):
+            weights = [w] * len(targets)
+        else:
+            weights = dataframe.into_series(w).to_list()
         for x, target, weight in zip(_rows_of(X), targets, weights, strict=True):
             self._learn(x, target, weight)
 
@@ -550,10 +592,9 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
     labels are given as `classes`.
 
     Args:
-      algorithm: the name of the algorithm: "arow", "pegasos", "passive_aggressive",
-        "projectron", "alma", "perceptron", "sgd", "norma", "forgetron" (two labels),
-        or, on features of the kernel, "nystrom" and "fourier", which draws frequencies
-        for a new feature when it appears; or one of `budgetjax.register`.
+      algorithm: the name of an online algorithm of budgetjax, such as "pegasos", or of
+        `budgetjax.register`; "forgetron" is for two labels only, and "fourier" draws
+        frequencies for a new feature when it appears.
       budget: the maximum number of support vectors.
       kernel: "rbf", "laplacian", "poly", "sigmoid" or "linear", or a kernel, such as
         `budgetjax.Polynomial(3)`. Rows are learned and predicted fastest with "rbf".
@@ -581,12 +622,12 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     def __init__(
         self,
-        algorithm: str = "arow",
+        algorithm: str = choices.CLASSIFIER.without_refit,
         *,
-        budget: int = 100,
+        budget: int = choices.BUDGET,
         kernel: str | Kernel = "rbf",
         gamma: float | None = None,
-        classes: tuple[Any, ...] | None = None,
+        classes: tuple[Label, ...] | None = None,
         seed: int = 0,
         **options: Any,
     ):
@@ -610,11 +651,11 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         return self._state is not None and len(self._labels) > 1
 
     @property
-    def labels(self) -> tuple[Any, ...]:
+    def labels(self) -> tuple[Label, ...]:
         """The labels, in the order of the columns of `state`, or of -1 and +1."""
         return self._labels
 
-    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
+    def predict_one(self, x: Row, **kwargs: object) -> Label:
         """The label of the largest score, the first on ties.
 
         Args:
@@ -624,11 +665,9 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         Returns:
           A label; None before the first one is known.
         """
-        return self._best([x])[0]
+        return self._predict([x])[0]
 
-    def predict_proba_one(
-        self, x: Mapping[Any, Any], **kwargs: Any
-    ) -> dict[Any, float]:
+    def predict_proba_one(self, x: Row, **kwargs: object) -> dict[Label, float]:
         """The sigmoid of the score, or the softmax of the scores of the labels.
 
         With `loss="logistic"` they are probabilities. Otherwise they have the right
@@ -641,23 +680,17 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         Returns:
           A number per label so far; empty before the first label.
         """
-        shares, labels = self._shares([x])
-        return dict(zip(labels, shares[0].tolist(), strict=True))
+        probabilities, labels = self._probabilities([x])
+        return dict(zip(labels, probabilities[0].tolist(), strict=True))
 
-    def predict_many(self, X: Any) -> Any:
-        """The labels of the rows of a data frame, as a series; see `predict_one`."""
-        frame = dataframe.into_frame(X)
-        found = self._best([*_rows_of(frame)])
-        return dataframe.to_native_series(found, name=None, like=frame)
-
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: Frame) -> Frame:
         """The probabilities of the rows of a data frame, with one column per label."""
         frame = dataframe.into_frame(X)
-        shares, labels = self._shares([*_rows_of(frame)])
-        columns = dict(zip(labels, shares.T, strict=True))
+        probabilities, labels = self._probabilities([*_rows_of(frame)])
+        columns = dict(zip(labels, probabilities.T, strict=True))
         return dataframe.to_native_frame(columns, like=frame)
 
-    def _target(self, y: Any) -> float:
+    def _encode(self, y: Hashable) -> float:
         if y is None or y != y:
             raise ValueError(
                 f"{self._where}: y must be a label, got {y!r}; leave out rows without "
@@ -674,9 +707,9 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
             self._codes[y] = code
         return float(2 * code - 1 if self._room == 2 else code)
 
-    def _best(self, rows: list[Mapping[Any, Any]]) -> list[Any]:
+    def _predict(self, rows: list[Row]) -> list[Label]:
         """The labels of the largest scores among the labels so far."""
-        scores, labels = self._answer(rows)
+        scores, labels = self._score_rows(rows)
         if scores is None:
             return [labels[0] if labels else None] * len(rows)
         if scores.shape[1] == 1:
@@ -685,14 +718,14 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
             best = np.argmax(scores[:, : len(labels)], axis=1)
         return [labels[code] for code in best.tolist()]
 
-    def _shares(
-        self, rows: list[Mapping[Any, Any]]
-    ) -> tuple[Float[np.ndarray, "n labels"], tuple[Any, ...]]:
+    def _probabilities(
+        self, rows: list[Row]
+    ) -> tuple[Float[np.ndarray, "n labels"], tuple[Label, ...]]:
         """The softmax of the scores of the labels so far, and the labels."""
-        scores, labels = self._answer(rows)
+        scores, labels = self._score_rows(rows)
         if scores is None:
             return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
-        columns = calibration.class_columns(models.flat(scores))
+        columns = calibration.class_columns(models.squeeze_columns(scores))
         return calibration.softmax(columns[:, : len(labels)]), labels
 
 
@@ -704,8 +737,7 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
     its default learning rate suits targets with deviation 1.
 
     Args:
-      algorithm: "sgd" or "norma", or, on features of the kernel, "nystrom" and
-        "fourier".
+      algorithm: the name of an algorithm with a choice of the loss, such as "sgd".
       budget, kernel, gamma, seed: as for `BudgetedClassifier`.
       options: further arguments of the algorithm's `init`, such as `learning_rate=0.1`,
         `average=True`, or `loss="huber"`; see `budgetjax.sgd.init`.
@@ -724,18 +756,15 @@ class BudgetedRegressor(Supervised, base.MiniBatchRegressor):
       See `budgetjax.sgd.init`.
     """
 
-    def predict_one(self, x: Mapping[Any, Any]) -> float:
+    def predict_one(self, x: Row) -> float:
         """The target of a row, given as values by feature; 0 before the first row."""
-        scores, _ = self._answer([x])
-        return 0.0 if scores is None else float(scores[0, 0])
+        return float(self._predict([x])[0])
 
-    def predict_many(self, X: Any) -> Any:
-        """The targets of the rows of a data frame, as a series of numbers."""
-        frame = dataframe.into_frame(X)
-        scores, _ = self._answer(_rows_of(frame))
-        found = np.zeros(len(frame)) if scores is None else scores[:, 0]
-        found = found.astype(np.float64)
-        return dataframe.to_native_series(found, name=None, like=frame)
+    def _predict(self, rows: list[Row]) -> Float[np.ndarray, " n"]:
+        scores, _ = self._score_rows(rows)
+        return (
+            np.zeros(len(rows)) if scores is None else scores[:, 0].astype(np.float64)
+        )
 
 
 class BudgetedOneClass(Online, base.AnomalyDetector):
@@ -766,16 +795,16 @@ class BudgetedOneClass(Online, base.AnomalyDetector):
       See `budgetjax.sgd.init`.
     """
 
-    def learn_one(self, x: Mapping[Any, Any]) -> None:
+    def learn_one(self, x: Row) -> None:
         """Learns a row of values by feature; see `BudgetedClassifier.learn_one`."""
         self._learn(x, 1.0, 1.0)
 
-    def learn_many(self, X: Any) -> None:
+    def learn_many(self, X: Frame) -> None:
         """Learns the rows of a data frame one after the other, as `learn_one` does."""
         for x in _rows_of(X):
             self.learn_one(x)
 
-    def score_one(self, x: Mapping[Any, Any]) -> float:
+    def score_one(self, x: Row) -> float:
         """The anomaly score, about 0 for rows like those learned; 1 without any."""
-        scores, _ = self._answer([x])
+        scores, _ = self._score_rows([x])
         return 1.0 if scores is None else 1.0 - float(scores[0, 0])

@@ -22,8 +22,7 @@ from streams import ROWS, cut, fit, identical, without_classes
 import budgetjax as bj
 from budgetjax.cli.commands import budgetjax as command_line
 from budgetjax.stream import Batches
-from budgetjax.stream.batches import in_rows, labels
-from budgetjax.stream.readers import formats
+from budgetjax.stream.batches import labels, regroup
 
 pytestmark = pytest.mark.usefixtures("as_installed")
 
@@ -329,12 +328,12 @@ def test_a_damaged_file_is_told_at_every_door(
     before = sorted(os.listdir())
 
     with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
-        list(formats.read(file, target=target, batch_rows=100))
+        list(bj.stream.read(file, target=target, batch_rows=100))
     assert raised.type is ValueError
     assert told(python, str(raised.value))
 
     with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
-        learned_from(formats.read(file, target=target))
+        learned_from(bj.stream.read(file, target=target))
     message = str(raised.value)
     # A file that cannot be opened is no stream yet.
     if raised.type is bj.StreamError:
@@ -368,7 +367,7 @@ def read(name, content, **arguments):
     def call(folder):
         (folder / name).write_bytes(raw(content))
         target = {} if "target" in arguments else {"target": "y"}
-        list(formats.read(folder / name, **target | arguments))
+        list(bj.stream.read(folder / name, **target | arguments))
 
     return call
 
@@ -384,7 +383,7 @@ def npys(X, y=None, weight=None, **arguments):
             if array is not None:
                 (folder / f"{name}.npy").write_bytes(npy(array))
                 paths.append(folder / f"{name}.npy")
-        list(formats.npy(*paths, **arguments))
+        list(bj.stream.npy(*paths, **arguments))
 
     return call
 
@@ -395,18 +394,18 @@ def many(*contents, use=list, **arguments):
     def call(folder):
         for i, content in enumerate(contents):
             (folder / f"{i}.parquet").write_bytes(parquet(content))
-        use(formats.parquet(folder, target="y", **arguments))
+        use(bj.stream.parquet(folder, target="y", **arguments))
 
     return call
 
 
 def pipe(folder):
     os.mkfifo(folder / "a.csv")
-    formats.csv(folder / "a.csv", target="y")
+    bj.stream.csv(folder / "a.csv", target="y")
 
 
 def batch(*parts):
-    return lambda folder: list(in_rows([parts], 2))
+    return lambda folder: list(regroup([parts], 2))
 
 
 def distinct(*batches):
@@ -479,14 +478,14 @@ CALLS = {
     f"{OTHERS}'b' in one of them only": many(ROWS_OF_3, {"a": [1.0], "y": ["p"]}),
     f"{OTHERS}'a' in one of them only": many({"b": [1.0], "y": ["p"]}, ROWS_OF_3),
     "FOLDER: the folder must have files *.parquet, got none": many(),
-    "parquet: path must be files, got an empty list": lambda folder: formats.parquet(
+    "parquet: path must be files, got an empty list": lambda folder: bj.stream.parquet(
         [], target="y"
     ),
-    "read: path must be one file of libsvm, got ...": lambda folder: formats.read(
+    "read: path must be one file of libsvm, got ...": lambda folder: bj.stream.read(
         [folder / "a", folder / "b"]
     ),
     "arrow: source must be a path, or a table of Arrow, got dict": lambda folder: (
-        formats.arrow({"a": [1], "y": [2]}, target="y")
+        bj.stream.arrow({"a": [1], "y": [2]}, target="y")
     ),
     f"a: {LINE}'1 3:1' in row 2000: ...": libsvm(SPARSE + "1 3:1\n", num_features=2),
     f"a: {LINE}'1 99999999999:1' in row 1: ...": libsvm(
@@ -494,7 +493,7 @@ CALLS = {
     ),
     f"a: {LINE}'1 2:1e39' in row 1: ...": libsvm("1 1:1\n1 2:1e39\n", dtype=np.float32),
     "read: target must not be given for files of libsvm, got 'y'": read("a", "1 1:1\n"),
-    "read: format must be one of csv, parquet, arrow, npy, libsvm, got 'text'": read(
+    "read: format must be one of csv, parquet, arrow, npy, ...": read(
         "a", "1 1:1\n", format="text"
     ),
     "y.npy: y must have shape (3,), one per row of X, got (2,)": npys(ONES, np.ones(2)),
@@ -520,7 +519,7 @@ CALLS = {
     f"batches: X {FLOAT32}1e+39 in row 0, column 0": batch(
         scipy.sparse.csr_array(TWO * 1e39), [1, 2]
     ),
-    "batches: rows must be at least 1, got 0": lambda folder: list(in_rows([], 0)),
+    "batches: rows must be at least 1, got 0": lambda folder: list(regroup([], 0)),
     "batches: batches must have rows, got none": distinct(),
     "batches: batches must be a source that can be read again, got an iterator, "
     "which would be used up": lambda folder: labels(iter([(TWO, [1, 2])])),
@@ -548,7 +547,7 @@ def test_a_bad_call_is_told(says, call, tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "arrow", "npy", "libsvm"])
 def test_a_file_that_is_not_there(ending, tmp_path):
     with pytest.raises(FileNotFoundError, match=f"none.{ending}"):
-        formats.read(tmp_path / f"none.{ending}")
+        bj.stream.read(tmp_path / f"none.{ending}")
 
 
 @pytest.mark.parametrize("name", ["libsvm", "csv", "parquet", "arrow"])
@@ -560,7 +559,7 @@ def test_what_is_not_installed_is_named(name, tmp_path, monkeypatch):
     arguments = {} if name == "libsvm" else {"target": "y"}
     says = f"^{name} needs {needs}: pip install {needs}, "
     with pytest.raises(ImportError, match=says):
-        getattr(formats, name)(tmp_path / "a", **arguments)
+        getattr(bj.stream, name)(tmp_path / "a", **arguments)
 
 
 # Batches that cannot be learned: the model before them is kept, and can continue.

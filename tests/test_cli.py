@@ -48,7 +48,6 @@ from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling
 from budgetjax.solvers import one_versus_rest
 from budgetjax.stream import batches, fit
-from budgetjax.stream.readers import formats
 
 N, TESTED = 300, 60
 # Of a learner that is quick to compile; all models here share compiled programs.
@@ -425,7 +424,7 @@ def test_columns_left_out_and_columns_without_names(at):
 
 def python_stream(epochs=1, source=None, algorithm=bj.perceptron, **more):
     """What `train` does with the small file before the refit."""
-    source = source or formats.read("train.csv", target="kind")
+    source = source or bj.stream.read("train.csv", target="kind")
     kernel = bj.RBF(more.pop("gamma", usual_gamma()))
     more = more if algorithm is bj.arow else REMOVES | more
     state = algorithm.init(kernel, num_features=2, budget=10, **more)
@@ -800,7 +799,7 @@ def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
 
 def interrupt(monkeypatch, after=0):
     """Ctrl-C is pressed when some batches are learned."""
-    learned, seen = fit._after, []
+    learned, seen = fit._learn_batch, []
 
     def interrupted(*given):
         seen.append(None)
@@ -808,7 +807,7 @@ def interrupt(monkeypatch, after=0):
             raise KeyboardInterrupt
         return learned(*given)
 
-    monkeypatch.setattr(fit, "_after", interrupted)
+    monkeypatch.setattr(fit, "_learn_batch", interrupted)
 
 
 def test_an_interrupted_run_goes_on_from_its_checkpoint(at, monkeypatch):

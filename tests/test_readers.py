@@ -20,8 +20,9 @@ import pytest
 import scipy.sparse
 from sklearn import datasets as sklearn_datasets
 
-from budgetjax.stream.batches import in_rows, labels, prefetched
-from budgetjax.stream.readers import csv_text, formats
+import budgetjax as bj
+from budgetjax.stream.batches import labels, prefetch, regroup
+from budgetjax.stream.readers import csv_text
 
 N, D = 257, 3
 NAMES = ("width", "height", "length, in m")
@@ -185,7 +186,7 @@ def check_equal(actual, expected):
 )
 def test_tables_come_back(format_, kind, rows, tmp_path):
     y = TARGETS[kind]
-    batches = formats.read(
+    batches = bj.stream.read(
         TABLES[format_](tmp_path, y),
         target="kind",
         weight="importance",
@@ -212,10 +213,10 @@ def test_columns_are_chosen_by_name_or_number(format_, tmp_path):
     place = {"target": 1, "features": [2, 3, 0], "weight": 4}
     if "folder" in format_:
         place = {"target": -2, "features": [-3, -4, -1], "weight": -5}
-    batches = formats.read(path, **place)
+    batches = bj.stream.read(path, **place)
     assert batches.feature_names == (NAMES[1], NAMES[2], NAMES[0])
     check_equal(joined(batches), [X[:, [1, 2, 0]], TARGETS["int"], w])
-    alone = formats.read(path, features=NAMES[:1], dtype=np.float32)
+    alone = bj.stream.read(path, features=NAMES[:1], dtype=np.float32)
     assert alone.read_targets is None
     check_types(alone, np.float32)
     check_equal(joined(alone), [X[:, :1].astype(np.float32)])
@@ -227,7 +228,7 @@ def test_all_but_target_weight_and_the_index_of_pandas_are_features(tmp_path):
     path = tmp_path / "train.parquet"
     frame.to_parquet(path)
     assert "__index_level_0__" in pa.parquet.read_schema(path).names
-    batches = formats.parquet(path, target="y", weight="b")
+    batches = bj.stream.parquet(path, target="y", weight="b")
     assert batches.feature_names == ("a", "c")
     np.testing.assert_array_equal(joined(batches)[0], frame[["a", "c"]])
 
@@ -251,7 +252,7 @@ def test_libsvm_comes_back(zero_based, kind, ending, tmp_path):
     path.write_bytes(PACK.get(ending, bytes)("\n".join(lines).encode()))
     arguments = {"batch_rows": 60, "zero_based": zero_based}
     for given in ({}, {"num_features": D}):
-        batches = formats.libsvm(path, **arguments, **given)
+        batches = bj.stream.libsvm(path, **arguments, **given)
         assert batches.num_features == D
         assert batches.num_rows == (None if given else N)
         assert batches.feature_names is None
@@ -261,7 +262,7 @@ def test_libsvm_comes_back(zero_based, kind, ending, tmp_path):
             check_types(found)
             check_equal(joined(found), [X, y])
         np.testing.assert_array_equal(labels(batches), np.unique(y))
-    wide = formats.libsvm(path, **arguments, num_features=D + 2, dtype=np.float32)
+    wide = bj.stream.libsvm(path, **arguments, num_features=D + 2, dtype=np.float32)
     padded = np.pad(X, ((0, 0), (0, 2))).astype(np.float32)
     check_equal(joined(wide), [padded, y])
 
@@ -271,7 +272,7 @@ def test_libsvm_with_comments_signs_and_empty_rows(tmp_path):
     path.write_bytes(
         b"# a comment\n+1 qid:3 2:5 # more: 7:1\r\n\n-1\n  \n1e0   1:-.5\t3:1e-3"
     )
-    batches = formats.read(path)
+    batches = bj.stream.read(path)
     assert (batches.num_features, batches.num_rows) == (3, 3)
     X, y = joined(batches)
     np.testing.assert_array_equal(X, [[0, 5, 0], [0] * 3, [-0.5, 0, 1e-3]])
@@ -283,7 +284,7 @@ def test_a_file_of_libsvm_itself():
     if not path.is_file():
         pytest.skip(f"BUDGETJAX_DATA names no folder with {path.name}")
     X, y = sklearn_datasets.load_svmlight_file(str(path))
-    batches = formats.read(path, batch_rows=5000)
+    batches = bj.stream.read(path, batch_rows=5000)
     assert batches.num_rows == len(y)
     check_equal(joined(batches), [X.toarray(), y.astype(np.int64)])
     np.testing.assert_array_equal(labels(batches), np.unique(y))
@@ -305,7 +306,7 @@ def test_npy_comes_back(source, order, kind, tmp_path):
     arrays = (np.asarray(X, order=order), y, weights())
     for path, array in zip(paths.values(), arrays, strict=True):
         np.save(path, array)
-    batches = formats.read(**paths, batch_rows=100)
+    batches = bj.stream.read(**paths, batch_rows=100)
     assert (batches.num_rows, batches.num_features) == (N, D)
     # float32 holds all but float64.
     dtype = np.float64 if source == "float64" else np.float32
@@ -316,7 +317,7 @@ def test_npy_comes_back(source, order, kind, tmp_path):
         check_equal([X_found, w], [X.astype(dtype), weights().astype(dtype)])
         np.testing.assert_array_equal(y_found, y)
     np.testing.assert_array_equal(labels(batches), np.unique(y))
-    check_equal(joined(formats.npy(paths["path"])), [X.astype(dtype)])
+    check_equal(joined(bj.stream.npy(paths["path"])), [X.astype(dtype)])
 
 
 @pytest.mark.parametrize(
@@ -333,7 +334,7 @@ def test_npy_comes_back(source, order, kind, tmp_path):
 def test_tables_in_memory(kind, form):
     y = TARGETS[kind]
     source = form(table(y))
-    batches = formats.arrow(source, target="kind", features=NAMES, batch_rows=100)
+    batches = bj.stream.arrow(source, target="kind", features=NAMES, batch_rows=100)
     assert batches.name == type(source).__name__
     for _ in range(2):
         check_equal(joined(batches), [numbers(), y])
@@ -355,7 +356,7 @@ def test_tables_in_memory(kind, form):
 def test_columns_of_numbers_of_any_type(column, X_type, y_type):
     expected = np.array([float(value) for value in column.to_pylist()])
     content = pa.table({"x": column, "y": column})
-    X, y = joined(formats.arrow(content, target="y"))
+    X, y = joined(bj.stream.arrow(content, target="y"))
     np.testing.assert_array_equal(X[:, 0], expected)
     np.testing.assert_array_equal(y, expected)
     assert (X.dtype, y.dtype) == (X_type, y_type)
@@ -369,7 +370,7 @@ def test_columns_of_strings_of_any_type(kind):
     column = pa.array(values).dictionary_encode()
     if kind != "coded":
         column = pa.array(values, kind)
-    batches = formats.arrow(pa.table({"x": [1, 2, 3], "y": column}), target="y")
+    batches = bj.stream.arrow(pa.table({"x": [1, 2, 3], "y": column}), target="y")
     assert joined(batches)[1].tolist() == values
     assert labels(batches).tolist() == ["a", "b"]
 
@@ -406,7 +407,7 @@ HUGE, EUROPE = "99999999999999999999", ([[1.5]], [2.5])
 def test_csv_of_many_kinds(text, arguments, X, y, tmp_path):
     path = tmp_path / "train.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    found = joined(formats.csv(path, **arguments))
+    found = joined(bj.stream.csv(path, **arguments))
     np.testing.assert_array_equal(found[0], X)
     assert found[1].tolist() == y
     assert [type(value) for value in found[1].tolist()] == [type(value) for value in y]
@@ -414,7 +415,7 @@ def test_csv_of_many_kinds(text, arguments, X, y, tmp_path):
 
 def test_tabs(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\ty\n1\t2\tno\n3\t4\tyes\n")
-    X, y = joined(formats.read(tmp_path / "a.tsv", target="y"))
+    X, y = joined(bj.stream.read(tmp_path / "a.tsv", target="y"))
     assert (X.tolist(), y.tolist()) == ([[1, 2], [3, 4]], ["no", "yes"])
 
 
@@ -422,9 +423,9 @@ def test_a_code_far_down_makes_all_labels_of_csv_text(tmp_path):
     lines = "1,7\n" * 100_000
     for name, last in [("a", "1,12\n"), ("b", "1,007\n")]:
         (tmp_path / f"{name}.csv").write_text(f"x,y\n{lines}{last}")
-    read = formats.csv(tmp_path, target="y")
+    read = bj.stream.csv(tmp_path, target="y")
     assert labels(read).tolist() == ["007", "12", "7"]
-    assert labels(formats.csv(tmp_path / "a.csv", target="y")).tolist() == [7, 12]
+    assert labels(bj.stream.csv(tmp_path / "a.csv", target="y")).tolist() == [7, 12]
 
 
 def test_csv_longer_than_a_block(tmp_path):
@@ -435,7 +436,7 @@ def test_csv_longer_than_a_block(tmp_path):
     X = np.arange(2.0 * n).reshape(n, 2) / 8
     path = written(tmp_path / "a.csv", pa.table({"a": X[:, 0], "b": X[:, 1], "y": y}))
     assert path.stat().st_size > 3 * csv_text.BLOCK
-    batches = formats.csv(path, target="y", batch_rows=10_000)
+    batches = bj.stream.csv(path, target="y", batch_rows=10_000)
     found = list(batches)
     assert {batch[1].dtype for batch in found} == {np.dtype(np.float64)}
     check_equal(joined(found), [X, y])
@@ -450,7 +451,7 @@ def test_rows_wider_than_a_block(tmp_path):
     names = ",".join([*map("x{}".format, range(d)), "y"])
     path = tmp_path / "train.csv"
     path.write_text("\n".join([names, *lines]))
-    check_equal(joined(formats.csv(path, target="y")), [x, np.zeros(2, np.int64)])
+    check_equal(joined(bj.stream.csv(path, target="y")), [x, np.zeros(2, np.int64)])
 
 
 def test_rows_before_a_bad_one_are_given(tmp_path):
@@ -459,7 +460,7 @@ def test_rows_before_a_bad_one_are_given(tmp_path):
     path = written(tmp_path / "train.csv", content)
     with path.open("a") as handle:
         handle.write("red,1\n")
-    batches, rows = iter(formats.csv(path, target="y", batch_rows=1000)), 0
+    batches, rows = iter(bj.stream.csv(path, target="y", batch_rows=1000)), 0
 
     def read():
         nonlocal rows
@@ -502,7 +503,7 @@ def test_whole_numbers_are_exact_labels(tmp_path, end):
     given = y
     if end in ("parquet", "feather"):
         given = pa.array(y).cast(pa.decimal128(19))
-    found = formats.read(**in_format(tmp_path, end, np.ones((4, 1)), given))
+    found = bj.stream.read(**in_format(tmp_path, end, np.ones((4, 1)), given))
     assert joined(found)[1].tolist() == y.tolist()
     assert labels(found).tolist() == sorted(y.tolist())
 
@@ -510,7 +511,7 @@ def test_whole_numbers_are_exact_labels(tmp_path, end):
 @FORMATS
 def test_files_without_rows_have_no_batches(tmp_path, end):
     given = in_format(tmp_path, end, np.ones((0, 1)), np.array([], "U1"))
-    found = formats.read(**given)
+    found = bj.stream.read(**given)
     assert (found.num_features, list(found)) == (1, [])
 
 
@@ -519,14 +520,14 @@ def test_digits_that_float32_has_not_are_read(tmp_path, end):
     """Seconds since 1970, which float32 rounds to multiples of 128."""
     seconds = 1_700_000_000.0 + np.arange(1000)
     given = in_format(tmp_path, end, seconds[:, None], np.arange(1000) % 2)
-    assert joined(formats.read(**given))[0][:, 0].tolist() == seconds.tolist()
+    assert joined(bj.stream.read(**given))[0][:, 0].tolist() == seconds.tolist()
 
 
 def test_files_that_differ_are_read_in_the_type_that_holds_all_of_them(tmp_path):
     seconds = 1_700_000_000.0 + np.arange(20)
     for i, one in enumerate((np.float32(seconds[:10]), seconds[10:])):
         written(tmp_path / f"{i}.parquet", pa.table({"at": one}))
-    found = joined(formats.read(tmp_path))[0]
+    found = joined(bj.stream.read(tmp_path))[0]
     assert found[10:, 0].tolist() == seconds[10:].tolist()
 
 
@@ -536,7 +537,7 @@ def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
     for name in ("arrow.csv", "a.parquet"):
         written(tmp_path / name, content)
     for name in ("arrow.csv", "pandas.csv", "a.parquet"):
-        batches = formats.read(tmp_path / name, target="y")
+        batches = bj.stream.read(tmp_path / name, target="y")
         X, y = joined(batches)
         assert X.tolist() == [[1], [0], [1]]
         check_equal([y, labels(batches)], [content["y"].to_numpy(), np.bool([0, 1])])
@@ -545,7 +546,7 @@ def test_true_and_false_are_the_same_in_text_and_tables(tmp_path):
 def test_the_nameless_index_that_pandas_writes_first_is_no_feature(tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2.0], "y": ["no", "yes"]}, index=[7, 8])
     frame.to_csv(tmp_path / "a.csv")
-    batches = formats.read(tmp_path / "a.csv", target="y")
+    batches = bj.stream.read(tmp_path / "a.csv", target="y")
     assert batches.feature_names == ("a",)
     assert joined(batches)[0].tolist() == [[1], [2]]
 
@@ -568,7 +569,7 @@ def test_texts_become_features_and_gaps_nan(tmp_path, end):
     path = written(tmp_path / f"a.{end}", gaps())
     given = {"target": "y", "allow_missing": True, "batch_rows": 3}
     features = ["colour=", "a", "size=", "flag"]
-    batches = formats.read(path, features=features, **given)
+    batches = bj.stream.read(path, features=features, **given)
     colours, sizes = ("colour=a=b", "colour=red"), ("size=10", "size=9")
     assert batches.feature_names == (*colours, "a", *sizes, "flag")
     X, y = joined(batches)
@@ -582,14 +583,14 @@ def test_texts_become_features_and_gaps_nan(tmp_path, end):
     assert y.tolist() == ["no", "yes", "no", "yes"]
     # What a model was trained on, and a text that is in no row.
     chosen = ["colour=red", "colour=blue"]
-    X, _ = joined(formats.read(path, features=chosen, **given))
+    X, _ = joined(bj.stream.read(path, features=chosen, **given))
     assert X.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
 
 
 def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):
     path = tmp_path / "a"
     path.write_text("1 2:5 3:7 9:1\n-1 1:3\n")
-    batches = formats.libsvm(path, num_features=2, ignore_beyond=True, batch_rows=1)
+    batches = bj.stream.libsvm(path, num_features=2, ignore_beyond=True, batch_rows=1)
     with pytest.warns(UserWarning, match="indices beyond 2, which .* are left out"):
         X, y = joined(batches)
     assert (X.tolist(), y.tolist()) == ([[0, 5], [3, 0]], [1, -1])
@@ -600,7 +601,7 @@ def test_indices_beyond_those_of_a_model_can_be_left_out(tmp_path):
 def test_rows_of_libsvm_text_can_stay_sparse(tmp_path):
     path = tmp_path / "a"
     path.write_text("1 2:5 3:7 100000000:1\n-1 1:3\n")
-    ((X, y),) = formats.libsvm(path, sparse=True)
+    ((X, y),) = bj.stream.libsvm(path, sparse=True)
     assert X.shape == (2, 100_000_000)
     assert (X.nnz, X[0, 99_999_999], y.tolist()) == (4, 1, [1, -1])
 
@@ -638,8 +639,8 @@ def test_memory_is_that_of_a_batch(end, tmp_path, monkeypatch):
     X = np.random.default_rng(0).normal(size=(n, 2))
     given = in_format(tmp_path, end, X, np.arange(n) % 2, **more.get(end, {}))
     # What is imported at the first read is no memory of a batch.
-    next(iter(formats.read(**given, batch_rows=10)))
-    most, rows = peak(formats.read(**given, batch_rows=n // 50))
+    next(iter(bj.stream.read(**given, batch_rows=10)))
+    most, rows = peak(bj.stream.read(**given, batch_rows=n // 50))
     assert rows == n
     assert most < given["path"].stat().st_size / 2
 
@@ -666,19 +667,19 @@ def test_batches_are_joined_and_split(rows):
         (False, [10] * 25 + [7]),
         (True, [3, 250, 4]),
     ):
-        found = list(in_rows(list(pieces(lengths, weighted)), rows))
+        found = list(regroup(list(pieces(lengths, weighted)), rows))
         check_lengths(found, rows)
         check_types(found, np.float32)
         w = weights() if weighted else np.ones(N)
         expected = [numbers().astype(np.float32), TARGETS["int"], w.astype(np.float32)]
         check_equal(joined(found), expected)
-    assert list(in_rows([], rows)) == []
+    assert list(regroup([], rows)) == []
 
 
 def test_joined_batches_are_in_the_type_asked_for():
     for given in (np.float64, np.float32, np.float16, np.int8):
         for dtype in (np.float64, np.float32):
-            found = list(in_rows(list(pieces([N], dtype=given)), 100, dtype))
+            found = list(regroup(list(pieces([N], dtype=given)), 100, dtype))
             check_types(found, dtype)
             np.testing.assert_array_equal(
                 joined(found)[0], numbers().astype(given).astype(dtype)
@@ -693,7 +694,7 @@ def test_lists_frames_and_sparse_matrices_are_batches():
         (pd.DataFrame(X[200:210]), pd.Series(y[200:210])),
         (scipy.sparse.coo_array(X[210:]), y[210:].astype(object)),
     ]
-    check_equal(joined(in_rows(batches, 60)), [X, y, np.ones(N, np.float32)])
+    check_equal(joined(regroup(batches, 60)), [X, y, np.ones(N, np.float32)])
     assert labels(batches).tolist() == sorted(set(y.tolist()))
 
 
@@ -705,14 +706,14 @@ def test_a_source_may_fill_the_same_arrays_again():
             X[:], y[:] = numbers()[part], TARGETS["int"][part]
             yield X, y
 
-    found = list(in_rows(filled(), 40))
+    found = list(regroup(filled(), 40))
     n = N - N % 30
     check_equal(joined(found)[:2], [np.float32(numbers())[:n], TARGETS["int"][:n]])
 
 
 def test_integers_become_real_where_some_are():
     batches = [(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), [0.5, 1])]
-    assert joined(in_rows(batches, 3))[1].tolist() == [1, 2, 0.5, 1]
+    assert joined(regroup(batches, 3))[1].tolist() == [1, 2, 0.5, 1]
     assert labels(batches).tolist() == [0.5, 1, 2]
 
 
@@ -721,8 +722,8 @@ def test_integers_become_real_where_some_are():
 
 def test_prefetched_items_keep_their_order():
     for depth in (1, 2, 50):
-        assert list(prefetched(range(30), depth)) == list(range(30))
-    assert list(prefetched([])) == []
+        assert list(prefetch(range(30), depth)) == list(range(30))
+    assert list(prefetch([])) == []
 
 
 def test_prefetched_reads_ahead_but_not_far():
@@ -733,7 +734,7 @@ def test_prefetched_reads_ahead_but_not_far():
             read.append(i)
             yield i
 
-    ahead = prefetched(items(), 3)
+    ahead = prefetch(items(), 3)
     assert read == []
     for i in range(5):
         assert next(ahead) == i
@@ -756,7 +757,7 @@ def test_an_error_in_reading_comes_in_its_place():
         yield 2
         raise KeyError("third")
 
-    ahead = prefetched(items())
+    ahead = prefetch(items())
     assert [next(ahead), next(ahead)] == [1, 2]
     with pytest.raises(KeyError, match="third"):
         next(ahead)
@@ -775,7 +776,7 @@ def test_the_thread_ends_with_its_reader(end):
             closed.set()
 
     before = threading.active_count()
-    ahead = prefetched(items())
+    ahead = prefetch(items())
     next(ahead)
     assert threading.active_count() == before + 1
     if end == "close":

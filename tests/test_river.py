@@ -148,7 +148,7 @@ def test_a_third_label_leaves_the_scores_of_two_as_they_are():
     before = [model.predict_proba_one(x) for x in rows]
     model.learn_one(rows[0], "third", w=0)
     assert model.state.expansion.num_columns == 1
-    model._target("third")
+    model._encode("third")
     assert model.state.expansion.num_columns == 3
     for x, old in zip(rows, before, strict=True):
         new = model.predict_proba_one(x)
@@ -343,10 +343,10 @@ def test_a_safe_margin_never_violates(row):
 
 def test_random_features_have_frequencies_for_new_columns():
     model = BudgetedClassifier("fourier", budget=4, gamma=1.0)
-    model._widen(["a"])
+    model._add_features(["a"])
     before = model.state.expansion.vectors
     # More than there is room for at first.
-    model._widen([f"b{i}" for i in range(20)])
+    model._add_features([f"b{i}" for i in range(20)])
     expansion = model.state.expansion
     np.testing.assert_array_equal(expansion.vectors[:, :1], before)
     assert np.all(expansion.vectors[:4, 1] != 0)
@@ -381,7 +381,7 @@ def test_a_few_labels_and_features_more_are_no_new_program(caplog):
                 x = {str(name): value for name, value in enumerate(row.tolist())}
                 model.predict_one(x)
                 model.learn_one(x, i % labels)
-        found.append(caplog.text.count("Finished XLA compilation of jit(_learned)"))
+        found.append(caplog.text.count("Finished XLA compilation of jit(learn_rows)"))
     # One for two labels, and one for more.
     assert found == [1, 1, 0]
     assert model.state.expansion.vectors.shape == (12, 16)

@@ -23,7 +23,7 @@ from budgetjax.online import features, span
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling, warn_unscaled
 from budgetjax.stream import Batches, batches, units
-from budgetjax.stream.model import MOST_POINTS, StreamModel, extended
+from budgetjax.stream.model import MAX_POINTS, StreamModel, extend_curve
 
 N = 200
 
@@ -296,10 +296,10 @@ def test_saved_and_loaded_it_predicts_the_same(row, tmp_path):
 def test_a_curve_is_thinned_evenly():
     model = StreamModel(bj.Labelled(None))
     for i in range(1, 7778):
-        model = extended(model, None, None, 10, 9, float(i % 3))
-        assert len(model.rows) <= MOST_POINTS
+        model = extend_curve(model, None, None, 10, 9, float(i % 3))
+        assert len(model.rows) <= MAX_POINTS
         assert model.num_rows == 10 * i
-    assert len(model.rows) >= MOST_POINTS // 2
+    assert len(model.rows) >= MAX_POINTS // 2
     steps = np.diff(model.rows)
     assert set(steps[:-1]) == {model.rows[0]}
     assert steps[-1] <= model.rows[0]
@@ -439,7 +439,7 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     state = some_vectors(jax.jit(init)(bj.RBF(0.3)))
     old = Scaling(10, np.zeros(3), np.array([1.0, 4.0, 0.0]))
     new = Scaling(30, np.array([0.5, 1.0, 2.0]), np.array([2.0, 1.0, 9.0]))
-    moved = units.mapped(algorithm, state, old, new)
+    moved = units.rescale_vectors(algorithm, state, old, new)
     was = np.asarray(state.expansion.vectors)[:5].astype(float)
     raw = was * [1, 2, 0]
     vectors = np.asarray(moved.expansion.vectors)
@@ -474,7 +474,7 @@ def test_what_is_kept_of_the_kernel_matrix_has_the_new_units(name):
     aside = new._replace(mean=new.mean + 1)
     roots = [
         np.asarray(getattr(one, "span", one).root)
-        for one in (moved, units.mapped(algorithm, moved, new, aside))
+        for one in (moved, units.rescale_vectors(algorithm, moved, new, aside))
         if hasattr(one, "span") or isinstance(one, features.State)
     ]
     if roots:
@@ -535,7 +535,7 @@ def test_frequencies_are_no_rows():
     init = functools.partial(bj.fourier.init, num_features=3, budget=10)
     state, old = jax.jit(init)(bj.RBF(0.3)), Scaling(10, np.zeros(3), np.ones(3))
     new = old._replace(variance=np.full(3, 4.0))
-    assert units.mapped(bj.fourier, state, old, new) is state
+    assert units.rescale_vectors(bj.fourier, state, old, new) is state
 
 
 @pytest.mark.parametrize("away", [1e2, 1e4, 1e6])
@@ -558,7 +558,7 @@ def test_only_features_that_are_unscaled_are_told_of(name):
     if name != "digits" and not (folder / f"{name}.npz").is_file():
         pytest.skip(f"no {name}.npz in {datasets.FOLDER_VARIABLE}")
     X = datasets.load(name, standardise=False).X_train
-    size = batches.rows_of_a_batch("test", X.shape[1], X.dtype, None)
+    size = batches.rows_per_batch("test", X.shape[1], X.dtype, None)
     for rows in (size, 1000, 50):
         if name == "covtype":
             with pytest.warns(

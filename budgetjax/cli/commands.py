@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from budgetjax import __version__
-from budgetjax.cli import INTERRUPTED, reading, reports
+from budgetjax.cli import INTERRUPTED, options, reading, reports
 from budgetjax.cli.export import export
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
@@ -106,23 +106,27 @@ def _said(error: BaseException) -> str:
     return text
 
 
+*_others, _last = options.FORMATS.values()
+_formats = f"{', '.join(_others)} or {_last}"
+HELP = f"""Kernel classifiers and regressors with a fixed number of support vectors.
+
+A model is trained on a table of numbers, one example per row, in constant memory: the
+file may be larger than memory. Tables are {_formats}, unless --format names another;
+text may be compressed (.gz, .bz2, .xz). FILE may be a pipe or, as -, standard input.
+
+"budgetjax COMMAND --help" explains a command.
+"""
+
+
 @click.group(
     cls=Group,
+    help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
     epilog=EXAMPLES,
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def budgetjax() -> None:
-    """Kernel classifiers and regressors with a fixed number of support vectors.
-
-    A model is trained on a table of numbers, one example per row, in constant memory:
-    the file may be larger than memory. Tables are CSV (.csv; .tsv with tabs), Parquet
-    (.parquet), Arrow (.arrow, .feather), .npy or LIBSVM text (any other name), unless
-    --format names another; text may be compressed (.gz, .bz2, .xz). FILE may be a pipe
-    or, as -, standard input.
-
-    "budgetjax COMMAND --help" explains a command.
-    """
+    """The group of all commands."""
 
 
 for _command in (train, predict, sweep, info, plot, export):

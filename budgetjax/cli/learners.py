@@ -57,7 +57,7 @@ class Job(NamedTuple):
         self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
 
     def choice(self, *, refits: bool) -> Any:
-        """The online learner and its arguments, an `estimators.parameters.Choice`.
+        """The online learner and its arguments, a `choices.Choice`.
 
         Lists of settings are swept.
         """
@@ -70,7 +70,7 @@ class Job(NamedTuple):
             )
         labels = self.about.labels
         try:
-            return choices.chosen(
+            return choices.choose(
                 "--learner, --set",
                 name and name.replace("-", "_"),
                 words(settings),

@@ -47,7 +47,7 @@ def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
     if (
         columns.target is None
         and model.target not in (None, *columns.ignore)
-        and reading.format_of(path, columns) in reading.TABLES
+        and reading.format_of(path, columns).has_columns
         and model.target in reading.names(path, columns)
     ):
         columns = columns._replace(target=model.target)

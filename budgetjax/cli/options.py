@@ -10,8 +10,16 @@ import click
 
 import budgetjax
 from budgetjax import online, solvers
-from budgetjax.cli.reading import FORMATS, Columns
+from budgetjax.cli.reading import Columns
 
+# The file formats that come with the package, for `--help`, which imports no reader.
+FORMATS = {
+    "csv": "CSV (.csv; .tsv with tabs)",
+    "parquet": "Parquet (.parquet)",
+    "arrow": "Arrow (.arrow, .feather)",
+    "npy": ".npy",
+    "libsvm": "LIBSVM text (any other name)",
+}
 # The value that gives all classes the same weight.
 BALANCED = "balanced"
 # Seconds between two lines of progress.
@@ -105,6 +113,23 @@ class Finite(click.FloatRange):
         if number != number or number in (float("inf"), float("-inf")):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+class FileFormat(click.ParamType):
+    """The name of a file format; formats are known only after they are imported."""
+
+    name = "name"
+
+    def _choice(self) -> click.Choice[str]:
+        from budgetjax.stream.readers import formats
+
+        return click.Choice(formats.names())
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        return self._choice().convert(value, param, ctx)
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[Any]:
+        return self._choice().shell_complete(ctx, param, incomplete)
 
 
 POSITIVE = Finite(min=0, min_open=True)
@@ -238,8 +263,9 @@ columns = shared(
     ),
     click.option(
         "--format",
-        type=click.Choice(FORMATS),
-        help="The format, whatever the name of FILE.",
+        type=FileFormat(),
+        metavar="NAME",
+        help=f"The format, whatever the name of FILE: {', '.join(FORMATS)}.",
     ),
     click.option(
         "--delimiter",

@@ -8,17 +8,16 @@ import stat
 import sys
 import tempfile
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
 
 from budgetjax.cli.reports import counted, listed
 
-LIBSVM = "libsvm"
-# The values of `--format`, the keys of `readers.formats.FORMATS`.
-TABLES = ("csv", "parquet", "arrow")
-FORMATS = (*TABLES, "npy", LIBSVM)
+if TYPE_CHECKING:
+    from budgetjax.stream.readers.formats import Format
+
 STANDARD_INPUT = "-"
 # The names of copies of standard input and pipes in messages, by path.
 COPIES: dict[str, str] = {}
@@ -45,8 +44,8 @@ class Columns(NamedTuple):
     missing: str | None = None
 
 
-def format_of(path: Path, columns: Columns) -> str:
-    """The format of a file, one of `FORMATS`."""
+def format_of(path: Path, columns: Columns) -> "Format":
+    """The format of a file."""
     from budgetjax.stream.readers import formats
 
     return formats.format_of(path, columns.format)
@@ -110,18 +109,17 @@ def opened(
     `num_features`, which a model has not seen, are left out. `sparse` and `text_target`
     are arguments of the readers.
     """
+    from budgetjax import stream
     from budgetjax.stream.readers import formats
 
-    kind = format_of(path, columns)
-    takes = formats.TAKES[kind]
-    # An array may contain NaN.
-    missing = columns.missing is not None and kind != "npy"
+    file_format = format_of(path, columns)
+    takes = file_format.arguments
     given = {
         ("--target", "target"): columns.target,
         ("--weight", "weight"): columns.weight,
         ("--ignore", "features"): columns.ignore,
         ("--one-hot", "features"): columns.one_hot,
-        ("--missing", "allow_missing"): missing,
+        ("--missing", "allow_missing"): columns.missing is not None,
         ("--no-header", "header"): not columns.header,
         ("--delimiter", "delimiter"): columns.delimiter,
         ("--decimal", "decimal"): columns.decimal,
@@ -129,12 +127,10 @@ def opened(
     }
     for (option, argument), value in given.items():
         if value and argument not in takes:
-            fitting = ", ".join(
-                one for one in FORMATS if argument in formats.TAKES[one]
-            )
             raise click.UsageError(
-                f"{option} is for {fitting}, and {named(shown(path))} is taken for "
-                f"{kind}; --format names another."
+                f"{option} is for {', '.join(formats.names(argument))}, and "
+                f"{named(shown(path))} is taken for {file_format.name}; --format names "
+                "another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
     if "features" in takes and features is None and (columns.ignore or columns.one_hot):
@@ -151,7 +147,7 @@ def opened(
         "text_target": text_target if columns.target else None,
     }
     arguments |= {name: value for name, value in own.items() if name in takes}
-    source = formats.read(path, format=columns.format, **arguments)
+    source = stream.read(path, format=columns.format, **arguments)
     return dataclasses.replace(source, name=named(source.name))
 
 
@@ -203,17 +199,17 @@ def like(
 
     `more` are arguments of `opened`.
     """
-    if format_of(path, columns) not in TABLES or columns.ignore:
+    if columns.ignore or not format_of(path, columns).has_columns:
         features = None
     if features is not None:
         # Features are matched by name, whatever other columns exist.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
         from budgetjax import models
-        from budgetjax.stream.readers.columns import text_of
+        from budgetjax.stream.readers.columns import split_indicator
 
         known = names(path, columns)
-        plain = [name for name in features if text_of(name, known) is None]
+        plain = [name for name in features if split_indicator(name, known) is None]
         models.check_columns(shown(path), plain, known)
     source = opened(path, columns, features=features, num_features=num_features, **more)
     if source.num_features != num_features:
@@ -240,11 +236,11 @@ def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
 
 def check_target(path: Path, columns: Columns) -> None:
     """Raises if a file needs a named target and none is given."""
-    kind = format_of(path, columns)
-    if columns.target is not None or kind == LIBSVM:
+    file_format = format_of(path, columns)
+    if columns.target is not None or "target" not in file_format.arguments:
         return
-    what = "in which .npy file what"
-    if kind in TABLES:
+    what = f"in which {' or '.join(file_format.endings)} file what"
+    if file_format.has_columns:
         what = f"which of the columns {listed(names(path, columns))}"
     raise click.UsageError(f"Missing option '--target': {what} is to be predicted.")
 

@@ -96,7 +96,7 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
 def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
     """All scaled rows, their targets and weights, and the scaling."""
     from budgetjax import scaling
-    from budgetjax.stream.batches import as_type
+    from budgetjax.stream.batches import cast_numbers
 
     source, row, parts = job.source, 0, []
     known = None
@@ -118,7 +118,9 @@ def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
             else:
                 if not row:
                     scaling.warn_unscaled(source.name, X)
-                X = as_type(source.name, "X", X, np.float32, row, source.feature_names)
+                X = cast_numbers(
+                    source.name, "X", X, np.float32, row, source.feature_names
+                )
         parts.append((X, y, *weight))
         row += len(y)
     rows, y, *weight = zip(*parts, strict=True)

@@ -65,9 +65,9 @@ def learned(job: Job) -> Any:
 
 def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
     """The model after the stream; several epochs form one longer stream."""
-    from budgetjax.stream.batches import rows_of_a_batch
+    from budgetjax.stream.batches import rows_per_batch
     from budgetjax.stream.fit import fit_stream
-    from budgetjax.stream.reservoir import usual_size
+    from budgetjax.stream.reservoir import default_size
 
     source, rows, epochs = job.source, job.about.rows, job.training.epochs
 
@@ -79,7 +79,7 @@ def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
         source, read=read, num_rows=None if rows is None else epochs * rows
     )
     # One batch per point of the learning curve; a large file has enough batches anyway.
-    usual = rows_of_a_batch("train", source.num_features, np.float32, None)
+    usual = rows_per_batch("train", source.num_features, np.float32, None)
     size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
     return fit_stream(
         algorithm,
@@ -89,7 +89,7 @@ def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
         intercept=job.about.mean,
         standardise=job.training.standardise,
         fill_missing=job.fills,
-        reservoir=usual_size(source.num_features),
+        reservoir=default_size(source.num_features),
         batch_rows=min(usual, size),
         progress=job.progress,
         checkpoint=job.training.checkpoint,

@@ -40,7 +40,7 @@ def read(source: Any) -> Generator[np.ndarray, None, None]:
     from budgetjax.stream import batches
 
     rows = 0
-    for y in batches.targets_of(source):
+    for y in batches.iterate_targets(source):
         rows += len(y)
         yield y
     if not rows:

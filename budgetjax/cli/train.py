@@ -130,8 +130,10 @@ def train(
     about = targets.look(source, regression=regression, classes=training.classes)
     tested = None
     if test is not None:
-        if reading.format_of(test, columns) == "npy":
-            raise click.UsageError(f"--test cannot be .npy, got {test}.")
+        test_format = reading.format_of(test, columns)
+        if test_format.has_target_file:
+            endings = " or ".join(test_format.endings)
+            raise click.UsageError(f"--test cannot be {endings}, got {test}.")
         tested = reading.like(
             *(reading.local(test, columns), columns),
             *(source.feature_names, source.num_features),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
         SBPClassifier,
         SMOClassifier,
     )
-    from budgetjax.estimators.one_class import BudgetedOneClass
+    from budgetjax.estimators.novelty import BudgetedOneClass
     from budgetjax.estimators.online import (
         BudgetedKernelClassifier,
         BudgetedKernelRegressor,
@@ -34,6 +34,6 @@ def __getattr__(name: str) -> Any:
     from budgetjax import _checks
 
     _checks.needs("budgetjax.estimators", "sklearn")
-    where = "online" if name.startswith("BudgetedKernel") else "batch"
-    where = "one_class" if name == "BudgetedOneClass" else where
-    return getattr(importlib.import_module(f"{__name__}.{where}"), name)
+    module = "online" if name.startswith("BudgetedKernel") else "batch"
+    module = "novelty" if name == "BudgetedOneClass" else module
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -1,9 +1,10 @@
 """The base classes of all estimators: checked rows in, predictions out."""
 
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from jaxtyping import Float, Shaped
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import (
@@ -14,16 +15,17 @@ from sklearn.utils.validation import (
 
 from budgetjax import models
 from budgetjax.estimators import inputs
+from budgetjax.estimators.inputs import Rows, Table
 from budgetjax.models import Labelled
 
-# Replaces the targets if there are none; they are then 1.
-OF_ONE_CLASS = object()
+# Rows to learn, their labels or targets, and their weights.
+Examples: TypeAlias = tuple[Rows, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"]]
 
 
 class SetByFit:
     """An attribute that `fit` sets; an earlier read raises a `NotFittedError`."""
 
-    def __get__(self, estimator: Any, owner: type) -> Any:
+    def __get__(self, estimator: "Estimator | None", owner: type) -> "SetByFit":
         if estimator is None:
             return self
         raise NotFittedError(
@@ -35,9 +37,9 @@ class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
 
     # For an online estimator, the model of the stream. All fitted attributes read it.
-    _model: Any = SetByFit()
-    n_iter_: Any = SetByFit()
-    n_features_in_: Any = SetByFit()
+    _model: Labelled = cast(Labelled, SetByFit())
+    n_iter_: int = cast(int, SetByFit())
+    n_features_in_: int = cast(int, SetByFit())
 
     @property
     def model_(self) -> Labelled:
@@ -68,25 +70,28 @@ class Estimator(BaseEstimator):
         return len(self.support_vectors_)
 
     def _support(self) -> tuple[np.ndarray, np.ndarray]:
-        known = self.model_
-        parts = known.model if type(known.model) is tuple else (known.model,)
+        model = self.model_
+        parts = model.model if type(model.model) is tuple else (model.model,)
         try:
-            found = [models.support(known._replace(model=one)) for one in parts]
+            supports = [models.support(model._replace(model=part)) for part in parts]
         except ValueError as error:
             raise AttributeError(f"{self._where} has no support vectors") from error
-        masks = [np.asarray(one.mask) for one in found]
-        vectors, terms = (
+        masks = [np.asarray(support.mask) for support in supports]
+        vectors, coefficients = (
             np.concatenate(
-                [np.asarray(one[i])[m] for one, m in zip(found, masks, strict=True)]
+                [
+                    np.asarray(s[i])[mask]
+                    for s, mask in zip(supports, masks, strict=True)
+                ]
             )
             for i in (0, 1)
         )
         if len(parts) == 1:
-            return vectors, terms.T
-        owners = np.repeat(np.arange(len(parts)), list(map(np.sum, masks)))
+            return vectors, coefficients.T
+        rows = np.repeat(np.arange(len(parts)), list(map(np.sum, masks)))
         vectors, columns = np.unique(vectors, axis=0, return_inverse=True)
-        table = np.zeros((len(parts), len(vectors)), terms.dtype)
-        np.add.at(table, (owners, columns), terms[:, 0])
+        table = np.zeros((len(parts), len(vectors)), coefficients.dtype)
+        np.add.at(table, (rows, columns), coefficients[:, 0])
         return vectors, table
 
     def __sklearn_tags__(self):
@@ -101,25 +106,35 @@ class Estimator(BaseEstimator):
     def _where(self) -> str:
         return type(self).__name__
 
-    def _rows(self, X: Any) -> Any:
-        """Rows to predict, as an array or a CSR matrix."""
+    def _validate(self, **arguments: Any) -> Any:
+        """Rows as an array or a CSR matrix; with `y`, the targets too."""
+        arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
+        return validate_data(self, **arguments)
+
+    def _rows(self, X: Table) -> Rows:
+        """Rows to predict, after checks."""
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=inputs.FLOATS
-        )
-        inputs.check_range(self._where, X, models.dtype_of(self._model))
-        return X
+        rows = self._validate(X=X, reset=False)
+        inputs.check_range(self._where, rows, models.dtype_of(self._model))
+        return rows
 
     def _examples(
-        self, X: Any, y: Any, sample_weight: Any, *, first: bool, **more: Any
-    ) -> tuple[Any, Shaped[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
-        """Rows to learn, as an array or a CSR matrix, their targets and weights."""
-        more |= {"reset": first, "accept_sparse": "csr", "dtype": inputs.FLOATS}
-        if y is OF_ONE_CLASS:
-            X = validate_data(self, X, **more)
-            y = np.ones(X.shape[0])
-        else:
-            X, y = validate_data(self, X, y, **more)
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        *,
+        first: bool,
+        **options: bool,
+    ) -> Examples:
+        """Rows to learn, their targets and weights, after checks."""
+        rows, targets = self._validate(X=X, y=y, reset=first, **options)
+        return rows, targets, self._weights(rows, sample_weight, first=first)
+
+    def _weights(
+        self, X: Rows, sample_weight: ArrayLike | None, *, first: bool
+    ) -> Float[np.ndarray, " n"]:
+        """The weights of rows to learn, after checks of both."""
         dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
         inputs.check_range(self._where, X, dtype)
         weights = _check_sample_weight(
@@ -129,7 +144,7 @@ class Estimator(BaseEstimator):
             raise ValueError(
                 f"{self._where}: sample_weight must not be zero for all rows, got zeros"
             )
-        return X, y, weights
+        return weights
 
 
 class Classifier(ClassifierMixin, Estimator):
@@ -142,7 +157,7 @@ class Classifier(ClassifierMixin, Estimator):
         assert classes is not None, "a classifier has them"
         return classes
 
-    def decision_function(self, X: Any) -> Float[np.ndarray, "n ..."]:
+    def decision_function(self, X: Table) -> Float[np.ndarray, "n ..."]:
         """Scores; O(n features) for each support vector.
 
         Args:
@@ -152,10 +167,8 @@ class Classifier(ClassifierMixin, Estimator):
           Shape `(n,)` for two classes, above 0 for the second one; otherwise
           `(n, classes)`.
         """
-        X = self._rows(X)
-        return models.decision_function(self.model_, X)
+        return models.decision_function(self.model_, self._rows(X))
 
-    def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
+    def predict(self, X: Table) -> Shaped[np.ndarray, " n"]:
         """The label of the largest score of each row; see `decision_function`."""
-        X = self._rows(X)
-        return models.predict(self.model_, X)
+        return models.predict(self.model_, self._rows(X))

@@ -2,17 +2,21 @@
 
 import dataclasses
 import warnings
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int32
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from budgetjax import _checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.models import Labelled, prune
+from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
+from budgetjax.kernels import Kernel
+from budgetjax.models import KernelModel, Labelled, LinearModel, prune
+from budgetjax.online import choices
 from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp
@@ -38,17 +42,19 @@ class OneVersusRest(Classifier):
     _solver: ClassVar[Solver]
 
     @property
-    def models_(self) -> tuple[Any, ...]:
+    def models_(self) -> tuple[KernelModel | LinearModel, ...]:
         """The model of each class against the rest, or one for two classes."""
-        found = self._model.model
-        return found if type(found) is tuple else (found,)
+        model = self._model.model
+        return model if type(model) is tuple else (model,)
 
     @property
     def intercept_(self) -> Float[np.ndarray, " models"]:
         """The bias of each model."""
         return np.stack([np.asarray(model.bias) for model in self.models_])
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "OneVersusRest":
+    def fit(
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Solves one problem per class, or one for two classes.
 
         Args:
@@ -63,41 +69,55 @@ class OneVersusRest(Classifier):
           ConvergenceWarning: if a solver did not converge.
           UserWarning: if features look unscaled.
         """
-        X, y, weights = self._examples(X, y, sample_weight, first=True)
-        arguments = self.get_params(deep=False)
+        rows, labels, weights = self._examples(X, y, sample_weight, first=True)
         if not np.all(weights > 0):
-            X, y, weights = (part[weights > 0] for part in (X, y, weights))
-        classes = inputs.classes_of(self._where, y)
-        by_class = arguments.pop("class_weight")
-        if sample_weight is not None or by_class is not None:
-            by_label = inputs.class_weights(by_class, classes, y, y)
-            arguments["weight"] = weights * by_label
-        given, gamma = arguments.pop("kernel"), arguments.pop("gamma")
-        kernel = inputs.kernel_of(self._where, given, gamma, X)
-        if self._solver.linear and isinstance(given, str) and given == "linear":
-            kernel = None
-        else:
-            arguments["kernel"] = kernel
-        origin = inputs.origin_of(kernel, X)
-        inputs.warn_unscaled(self._where, X, origin, stacklevel=4)
+            present = weights > 0
+            rows, labels, weights = rows[present], labels[present], weights[present]
+        classes = inputs.classes_of(self._where, labels)
+        parameters = self.get_params(deep=False)
+        random = check_random_state(parameters.pop("random_state", None))
+        kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), rows)
+        origin = inputs.origin_of(kernel, rows)
+        inputs.warn_unscaled(self._where, rows, origin)
         if kernel is not None:
-            X = inputs.dense(X, inputs.dtype_of(X), origin)
-        random = check_random_state(arguments.pop("random_state", None))
+            rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
+            parameters["kernel"] = kernel
+        by_class = parameters.pop("class_weight")
+        weight = None
+        if sample_weight is not None or by_class is not None:
+            weight = weights * inputs.class_weights(by_class, classes, labels, labels)
+            parameters["weight"] = weight
         solutions = one_versus_rest(
-            self._solver, X, y, classes, random=random, **arguments
+            self._solver, rows, labels, classes, random=random, **parameters
         )
         if late := unfinished(solutions, classes):
             warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
         solutions = tuple(
-            one._replace(model=self._finished(one.model, X, signs, arguments))
-            for one, signs in zip(solutions, signs_of(y, classes), strict=True)
+            solution._replace(model=self._reduce(solution.model, rows, signs, weight))
+            for solution, signs in zip(
+                solutions, signs_of(labels, classes), strict=True
+            )
         )
-        away, names = inputs.translation(origin), inputs.names_of(self)
-        self._model = Labelled(joined(solutions), away, classes, names)
-        self.n_iter_ = max(int(one.history.step[-1]) for one in solutions)
+        scaling, names = inputs.translation(origin), inputs.names_of(self)
+        self._model = Labelled(joined(solutions), scaling, classes, names)
+        self.n_iter_ = max(int(solution.history.step[-1]) for solution in solutions)
         return self
 
-    def _finished(self, model: Any, X: Any, y: Any, arguments: dict[str, Any]) -> Any:
+    def _kernel(
+        self, kernel: str | Kernel, gamma: float | str, X: Rows
+    ) -> Kernel | None:
+        """The kernel, after checks; None for the linear kernel of a linear solver."""
+        checked = inputs.kernel_of(self._where, kernel, gamma, X)
+        is_linear = isinstance(kernel, str) and kernel == "linear"
+        return None if self._solver.linear and is_linear else checked
+
+    def _reduce(
+        self,
+        model: KernelModel | LinearModel,
+        X: Rows,
+        y: Int32[np.ndarray, " n"],
+        weight: Float[np.ndarray, " n"] | None,
+    ) -> KernelModel | LinearModel:
         """The model to keep of a solution."""
         return model
 
@@ -158,17 +178,17 @@ class SBPClassifier(OneVersusRest):
       True
     """
 
-    slack: Any = 0.003
+    slack: float = 0.003
     _: dataclasses.KW_ONLY
-    kernel: Any = "rbf"
-    gamma: Any = "scale"
-    fit_bias: Any = True
-    tolerance: Any = 1.0
-    max_steps: Any = 2000
-    cache_size: Any = 512.0
-    class_weight: Any = None
-    random_state: Any = None
-    progress: Any = False
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+    fit_bias: bool = True
+    tolerance: float = 1.0
+    max_steps: int = 2000
+    cache_size: float = 512.0
+    class_weight: ClassWeight = None
+    random_state: RandomState = None
+    progress: bool = False
 
     _solver = sbp
 
@@ -198,16 +218,16 @@ class SMOClassifier(OneVersusRest):
       True
     """
 
-    penalty: Any = 1.0
+    penalty: float = 1.0
     _: dataclasses.KW_ONLY
-    kernel: Any = "rbf"
-    gamma: Any = "scale"
-    fit_bias: Any = True
-    tolerance: Any = 1e-3
-    max_steps: Any = 10_000
-    cache_size: Any = 512.0
-    class_weight: Any = None
-    progress: Any = False
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+    fit_bias: bool = True
+    tolerance: float = 1e-3
+    max_steps: int = 10_000
+    cache_size: float = 512.0
+    class_weight: ClassWeight = None
+    progress: bool = False
 
     _solver = smo
 
@@ -245,25 +265,32 @@ class BudgetSVC(OneVersusRest):
       (True, True)
     """
 
-    budget: Any = 100
+    budget: int = choices.BUDGET
     _: dataclasses.KW_ONLY
-    penalty: Any = 1.0
-    norm: Any = "l1"
-    kernel: Any = "rbf"
-    gamma: Any = "scale"
-    tolerance: Any = 1e-3
-    max_steps: Any = 100_000
-    cache_size: Any = 512.0
-    class_weight: Any = None
-    progress: Any = False
+    penalty: float = 1.0
+    norm: str = "l1"
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+    tolerance: float = 1e-3
+    max_steps: int = 100_000
+    cache_size: float = 512.0
+    class_weight: ClassWeight = None
+    progress: bool = False
 
     _solver = budget_svm
 
-    def _finished(self, model: Any, X: Any, y: Any, arguments: dict[str, Any]) -> Any:
+    def _reduce(
+        self,
+        model: KernelModel | LinearModel,
+        X: Rows,
+        y: Int32[np.ndarray, " n"],
+        weight: Float[np.ndarray, " n"] | None,
+    ) -> KernelModel | LinearModel:
+        assert isinstance(model, KernelModel), "the solver needs a kernel"
         size = _checks.size(self._where, "budget", self.budget)
         if len(model.vectors) <= size:
             return model
-        return refit(prune(model, size), X, y, weight=arguments.get("weight"))
+        return refit(prune(model, size), inputs.to_array(X), y, weight=weight)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -301,21 +328,24 @@ class MPUClassifier(OneVersusRest):
       ((3, 4), True)
     """
 
-    penalty: Any = 1.0
+    penalty: float = 1.0
     _: dataclasses.KW_ONLY
-    fit_bias: Any = True
-    bias_scale: Any = 1.0
-    kernel: Any = "linear"
-    gamma: Any = "scale"
-    tolerance: Any = 1e-4
-    max_steps: Any = 1000
-    class_weight: Any = None
-    random_state: Any = None
-    progress: Any = False
+    fit_bias: bool = True
+    bias_scale: float = 1.0
+    kernel: str | Kernel = "linear"
+    gamma: float | str = "scale"
+    tolerance: float = 1e-4
+    max_steps: int = 1000
+    class_weight: ClassWeight = None
+    random_state: RandomState = None
+    progress: bool = False
 
     _solver = mpu
 
     @property
     def coef_(self) -> Float[np.ndarray, "models features"]:
         """The weights, one row per model; only with the linear kernel."""
-        return np.stack([np.asarray(model.weights) for model in self.models_])
+        models = [model for model in self.models_ if isinstance(model, LinearModel)]
+        if not models:
+            raise AttributeError(f"{self._where} has coef_ with the linear kernel only")
+        return np.stack([np.asarray(model.weights) for model in models])

@@ -1,21 +1,51 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
-from collections.abc import Iterator
-from typing import Any
+import inspect
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int, Shaped
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
+import budgetjax
 from budgetjax import models, scaling
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices
 from budgetjax.scaling import Scaling
+
+
+@runtime_checkable
+class SparseRows(Protocol):
+    """A CSR matrix or array of SciPy, which has no types of its own."""
+
+    data: np.ndarray
+    dtype: np.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, key: slice | np.ndarray) -> "SparseRows": ...
+
+    def toarray(self) -> np.ndarray: ...
+
+
+# Rows as users have them: arrays, lists, data frames and sparse matrices.
+Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
+# Rows after the checks of scikit-learn.
+Rows: TypeAlias = Shaped[np.ndarray, "n features"] | SparseRows
+# Weights by label; "balanced" makes the classes equally heavy.
+ClassWeight: TypeAlias = Mapping | str | None
+# The seed of all draws; None for another one in each fit.
+RandomState: TypeAlias = int | np.random.RandomState | None
 
 # The dtypes that `validate_data` keeps; other numbers become the first of them.
 FLOATS = (np.float64, np.float32)
@@ -26,38 +56,43 @@ SAMPLED_ROWS = 65_536
 FAR = 10.0
 
 
-def dtype_of(X: Any) -> np.dtype:
+def dtype_of(X: Rows) -> np.dtype:
     """The dtype to compute in: float64 if X is and JAX enables it, else float32."""
     wide = X.dtype == np.float64 and jax.config.read("jax_enable_x64")
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def check_range(where: str, X: Any, dtype: np.dtype) -> None:
+def to_array(X: Rows) -> Shaped[np.ndarray, "n features"]:
+    """The rows as an array."""
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def check_range(where: str, X: Rows, dtype: np.dtype) -> None:
     """Raises if a number of X is out of the range of the dtype for computing."""
-    values = X.data if scipy.sparse.issparse(X) else X
+    values = X if isinstance(X, np.ndarray) else X.data
     largest = np.finfo(dtype).max
     if not values.size or max(np.max(values), -np.min(values)) <= largest:
         return
-    X = scipy.sparse.coo_array(X)
-    at = int(np.argmax(np.abs(X.data)))
+    entries = scipy.sparse.coo_array(X)
+    at = int(np.argmax(np.abs(entries.data)))
     raise ValueError(
-        f"{where}: X must be in the range of {dtype}, got {X.data[at]:g} in row "
-        f"{X.row[at]}, column {X.col[at]}"
+        f"{where}: X must be in the range of {dtype}, got {entries.data[at]:g} in row "
+        f"{entries.row[at]}, column {entries.col[at]}"
     )
 
 
 def dense(
-    rows: Any, dtype: np.dtype, origin: Float[np.ndarray, " features"]
+    X: Rows, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
     """Rows of an array or a sparse matrix, minus the origin, in this dtype."""
-    rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
+    rows = to_array(X)
     # Subtracted in float64, before digits are lost.
     rows = rows - origin[None] if np.any(origin) else rows
     return np.ascontiguousarray(rows, dtype)
 
 
 def blocks(
-    X: Any,
+    X: Rows,
     dtype: np.dtype,
     origin: Float[np.ndarray, " features"],
     order: Int[np.ndarray, " n"],
@@ -76,25 +111,30 @@ def blocks(
 
 
 def kernel_of(
-    where: str, kernel: Any, gamma: Any, X: Any, *, more_to_come: bool = False
+    where: str,
+    kernel: str | Kernel,
+    gamma: float | str,
+    X: Rows,
+    *,
+    more_to_come: bool = False,
 ) -> Kernel:
-    """The kernel of some examples; see `parameters.kernel_of`.
+    """The kernel of some examples; see `choices.kernel_of`.
 
     Raises:
       ValueError: if an argument is invalid, or gamma is "scale", all rows are equal and
         `more_to_come`.
     """
 
-    def default():
-        found = scale(X)
-        if not found and more_to_come:
+    def default() -> float:
+        gamma = scale(X)
+        if not gamma and more_to_come:
             raise ValueError(
                 f"{where}: X must have rows that differ in the first call, for "
                 f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
                 "number"
             )
         # If all rows are equal, the kernel is 1 for any gamma.
-        return found or 1.0
+        return gamma or 1.0
 
     known = ("scale", "auto") if kernel == "linear" else ("scale",)
     if isinstance(kernel, str) and isinstance(gamma, str) and gamma not in known:
@@ -105,30 +145,28 @@ def kernel_of(
     return choices.kernel_of(where, kernel, gamma, "scale", default)
 
 
-def scale(X: Any) -> float:
+def scale(X: Rows) -> float:
     """The default gamma; 0 if all rows are equal."""
     rows = _sample(X)
-    if scipy.sparse.issparse(rows):
-        rows = rows.astype(np.float64)
-        distances = scaling.squared_distances_of((rows @ rows.T).toarray())
-    else:
+    if isinstance(rows, np.ndarray):
         distances = scaling.distances_within(rows)
+    else:
+        sparse = scipy.sparse.csr_array(rows, dtype=np.float64)
+        distances = scaling.squared_distances_of((sparse @ sparse.T).toarray())
     return scaling.gamma_of_distances(distances)
 
 
-def variances(X: Any) -> Float[np.ndarray, " features"]:
+def variances(X: Rows) -> Float[np.ndarray, " features"]:
     """The variance of each feature in the sample for the default gamma."""
-    rows = _sample(X)
-    rows = rows.toarray() if scipy.sparse.issparse(rows) else rows
-    return np.var(rows, axis=0, dtype=np.float64)
+    return np.var(to_array(_sample(X)), axis=0, dtype=np.float64)
 
 
-def _sample(X: Any) -> Any:
+def _sample(X: Rows) -> Rows:
     """The sample of rows for the default gamma."""
     return X[scaling.sampled(X.shape[0])]
 
 
-def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
+def origin_of(kernel: Kernel | None, X: Rows) -> Float[np.ndarray, " features"]:
     """The origin to subtract from rows before rounding.
 
     It is the median of every feature if the kernel is stationary and the median is far
@@ -138,10 +176,10 @@ def origin_of(kernel: Kernel | None, X: Any) -> Float[np.ndarray, " features"]:
     if kernel is None or not kernel.stationary:
         return nowhere
     rows = _sample(X)
-    if scipy.sparse.issparse(rows):
-        median = np.asarray(csc_median_axis_0(rows.tocsc()), np.float64)
-    else:
+    if isinstance(rows, np.ndarray):
         median = np.median(np.asarray(rows, np.float64), axis=0)
+    else:
+        median = np.asarray(csc_median_axis_0(scipy.sparse.csc_array(rows)), np.float64)
     return median if scale(X) * float(median @ median) > FAR else nowhere
 
 
@@ -157,7 +195,7 @@ def origin(model: Labelled) -> Float[np.ndarray, " features"]:
     return model.scaling.mean
 
 
-def names_of(estimator: Any) -> tuple[str, ...] | None:
+def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:
     """The columns of the data frame that an estimator was fitted on, if any."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else tuple(names.tolist())
@@ -178,7 +216,7 @@ def classes_of(
 
 
 def class_weights(
-    class_weight: Any,
+    class_weight: ClassWeight,
     classes: Shaped[np.ndarray, " classes"],
     counted: Shaped[np.ndarray, " counted"],
     y: Shaped[np.ndarray, " n"],
@@ -188,10 +226,17 @@ def class_weights(
     return by_class[models.codes_of(classes, y)]
 
 
-def warn_unscaled(
-    where: str, X: Any, origin: Float[np.ndarray, " features"], stacklevel: int
-) -> None:
-    """Warns if dense features look unscaled."""
-    if not scipy.sparse.issparse(X):
-        rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)]
-        scaling.warn_unscaled(where, rows - origin[None], stacklevel=stacklevel)
+def warn_unscaled(where: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:
+    """Warns the user if dense features look unscaled."""
+    if isinstance(X, np.ndarray):
+        rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]
+        scaling.warn_unscaled(where, rows, stacklevel=_level_of_user())
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` of the function that called this package, for the caller."""
+    package = str(pathlib.Path(budgetjax.__file__).parent)
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -1,13 +1,14 @@
 """A kernel classifier and a kernel regressor on a budget of support vectors."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import scipy.sparse
 import threadpoolctl
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Array, Float, Int, Shaped
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
 from sklearn.utils import check_random_state
@@ -16,13 +17,17 @@ from sklearn.utils.metaestimators import available_if
 from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
-from budgetjax.kernels import Mapped
+from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
+from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled, padded
 from budgetjax.online import choices, driver, registry, support_set
+from budgetjax.online.choices import Choice, Family, Loss
+from budgetjax.online.maintenance import Maintenance
+from budgetjax.online.support_set import State
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.reservoir import Reservoir, usual_size
+from budgetjax.stream.reservoir import Reservoir, default_size
 
 # The minimum number of rows that the refit pads to.
 FEWEST_TO_REFIT = 256
@@ -37,6 +42,10 @@ PENALTY = 10.0
 STEEPEST = 5.0
 
 
+# One number, or one per column of targets.
+PerColumn: TypeAlias = float | Float[np.ndarray, "..."]
+
+
 @_pytree.record
 class SeenTargets(NamedTuple):
     """Statistics of a regressor's targets so far.
@@ -48,13 +57,13 @@ class SeenTargets(NamedTuple):
       unit: the deviation of the first ones, one number per column.
     """
 
-    mean: Any
+    mean: PerColumn
     total: float
-    most: Any
-    unit: Any
+    most: PerColumn
+    unit: PerColumn
 
 
-class Rows(NamedTuple):
+class Examples(NamedTuple):
     """Rows to learn.
 
     Attributes:
@@ -64,7 +73,7 @@ class Rows(NamedTuple):
       weights: one per row.
     """
 
-    X: Any
+    X: Rows
     origin: Float[np.ndarray, " features"]
     targets: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
@@ -73,7 +82,7 @@ class Rows(NamedTuple):
         """Arguments of `refit`: few rows are padded, many sparse ones are batched."""
         X, origin, targets, weights = self
         n, features = X.shape
-        if n > training_data.BLOCK and scipy.sparse.issparse(X):
+        if n > training_data.BLOCK and not isinstance(X, np.ndarray):
 
             def read() -> Iterator[tuple[np.ndarray, ...]]:
                 for start in range(0, n, training_data.BLOCK):
@@ -91,70 +100,79 @@ class Rows(NamedTuple):
         }
 
 
-@dataclasses.dataclass(eq=False, repr=False)
 class OnlineEstimator(Estimator):
-    """The parameters of all online estimators, and how they learn."""
+    """How all online estimators learn; subclasses declare the parameters.
 
-    budget: Any = 100
-    _: dataclasses.KW_ONLY
-    algorithm: Any = None
-    kernel: Any = "rbf"
-    gamma: Any = "auto"
-    maintenance: Any = None
-    regularization: Any = None
-    loss: Any = None
-    options: Any = None
-    refit: Any = True
-    penalty: Any = "auto"
-    move_vectors: Any = False
-    learn_metric: Any = "auto"
-    epochs: Any = 1
-    shuffle: Any = True
-    capacity: Any = None
-    random_state: Any = None
-    progress: Any = False
+    `fit` streams all rows in random order, and `partial_fit` some more of them in their
+    order. The refit follows in `fit` itself, and after `partial_fit` before the next
+    prediction, on a sample of the stream.
+    """
 
-    # Whether a refit calibrates the scores for `predict_proba`.
-    _calibrates = False
-    # A sample of a stream, and the model after a replay of it.
-    _reservoir = _solved = None
+    budget: int
+    kernel: str | Kernel
+    gamma: float | str
+    maintenance: str | Maintenance | None
+    epochs: int
+    shuffle: bool
+    capacity: int | None
+    random_state: RandomState
+    progress: bool
 
-    @property
-    def _losses(self) -> choices.Loss:
-        """The loss of the stream, and that of the refit."""
-        family = choices.family_of(isinstance(self, RegressorMixin))
-        return choices.loss_of(self._where, family, self._loss)
+    # A sample of the rows of `partial_fit`, if there is a refit.
+    _reservoir: Reservoir | None = None
+    # The model after the refit on that sample, from the first prediction on.
+    _solved: Labelled | None = None
+    # The variances of features in the rows of the last refit.
+    _variances: Float[np.ndarray, " features"] | None = None
 
-    @property
-    def _loss(self) -> Any:
-        """The loss, by its name or as a function."""
-        return self.loss
+    def _check_refit(self, num_features: int) -> bool:
+        """Whether to refit, after a check of its parameters before a stream is read."""
+        raise NotImplementedError
 
-    def _in_units(self, state: Any, labels: Labelled) -> Any:
+    def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
+        """The algorithm and the arguments of its `init`."""
+        raise NotImplementedError
+
+    def _gammas(self, X: Rows) -> list[float | str]:
+        """The values of gamma to choose from, the default first."""
+        return [self.gamma]
+
+    def _refit(
+        self,
+        model: Labelled,
+        examples: Examples,
+        seed: int,
+        *,
+        rivals: Sequence[State] = (),
+        of_stream: bool = False,
+    ) -> Labelled:
+        """The model, or the best of its rivals, with the best coefficients.
+
+        `of_stream` is True for the sample of a stream, before a prediction.
+        """
+        raise NotImplementedError
+
+    def _set_loss(self, state: State, labels: Labelled) -> State:
         """The state with the loss for targets in the units of these labels."""
         return state
 
-    def _of_units(self, loss: Any, labels: Labelled) -> Any:
-        """The loss for targets, with its kinks, in the units of the labels."""
-        return loss
-
     @property
-    def state_(self) -> Any:
+    def state_(self) -> State:
         """The model that predicts, as a state of the algorithm."""
-        return self._predicting().model
+        return self._predicting_model().model
 
-    def _predicting(self) -> Labelled:
+    def _predicting_model(self) -> Labelled:
         """The model that predicts, after the refit on the sample of a stream."""
         if self._reservoir is None:
             return self._model
         if self._solved is None:
-            self._solved = self._replayed(self._model, self._reservoir)
+            self._solved = self._replay(self._model, self._reservoir)
         return self._solved
 
     @property
     def model_(self) -> Labelled:
         """The model that predicts from raw rows, for all functions of budgetjax."""
-        model = self._predicting()
+        model = self._predicting_model()
         averages = model.model.expansion.average is not None
         return model._replace(
             model=support_set.averaged(model.model) if averages else model.model
@@ -165,6 +183,189 @@ class OnlineEstimator(Estimator):
         """The number of support vectors."""
         return int(self.state_.expansion.num_active)
 
+    def _fit_stream(
+        self,
+        X: Rows,
+        y: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+    ) -> None:
+        """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
+        where, n = self._where, X.shape[0]
+        shuffle = bool(_checks.flag(where, "shuffle", self.shuffle))
+        epochs = _checks.size(where, "epochs", self.epochs)
+        refits = self._check_refit(X.shape[1])
+        seed, random = self._draw_seed()
+        model, *rivals = (
+            self._init(X, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(X)
+        )
+        states = [rival.model for rival in (model, *rivals)]
+        origin = inputs.origin(model)
+        examples = Examples(X, origin, models.coded(where, model, y), weights)
+        inputs.warn_unscaled(where, X, origin)
+        with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
+            for _ in range(epochs):
+                order = random.permutation(n) if shuffle else np.arange(n)
+                states = [
+                    learn(where, state, examples, order, held_out.AT_ONCE, report)
+                    for state in states
+                ]
+        model = model._replace(model=states[0])
+        if refits:
+            model = self._refit(model, examples, seed, rivals=states[1:])
+        self._model, self._reservoir, self._solved = model, None, None
+        self.n_iter_ = epochs
+
+    def _continue_stream(
+        self,
+        X: Rows,
+        y: Shaped[np.ndarray, "n ..."],
+        targets: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+    ) -> None:
+        """Learns a part of a stream; see `partial_fit`.
+
+        A refit takes `y`, the learner's labels or real targets. The stream takes
+        `targets`, the same minus the mean so far for real targets. `labels` has the
+        classes, or the intercept after this part.
+        """
+        first = not self.__sklearn_is_fitted__()
+        if first:
+            refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
+            gamma = self._gammas(X)[0]
+            model = self._init(X, labels, gamma, seed, refits=refits, more_to_come=True)
+            inputs.warn_unscaled(self._where, X, inputs.origin(model))
+            sample = _empty_sample(X, y, seed) if refits else None
+        else:
+            model, sample = self._model, self._reservoir
+        examples = Examples(X, inputs.origin(model), targets, weights)
+        state = learn(self._where, model.model, examples, np.arange(len(y)))
+        if sample is not None:
+            rows = inputs.dense(X, models.dtype_of(model), examples.origin)
+            sample = sample.updated(rows, y, weights)
+        self._model = model._replace(model=state, intercept=labels.intercept)
+        self._reservoir, self._solved = sample, None
+        if first:
+            self.n_iter_ = 1
+
+    def _draw_seed(self) -> tuple[int, np.random.RandomState]:
+        """A seed for the algorithm, and a generator of orders."""
+        random = check_random_state(self.random_state)
+        return int(random.randint(2**31 - 1)), random
+
+    def _init(
+        self,
+        X: Rows,
+        labels: Labelled,
+        gamma: float | str,
+        seed: int,
+        *,
+        refits: bool,
+        more_to_come: bool = False,
+    ) -> Labelled:
+        """A model with an empty state."""
+        where = self._where
+        algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
+        kernel = inputs.kernel_of(
+            where, self.kernel, gamma, X, more_to_come=more_to_come
+        )
+        origin = inputs.origin_of(kernel, X)
+        if arguments.get("landmarks") is not None:
+            arguments["landmarks"] = arguments["landmarks"] - origin[None]
+        state = algorithm.init(
+            kernel,
+            num_features=X.shape[1],
+            budget=self.budget,
+            capacity=self.capacity,
+            dtype=inputs.dtype_of(X),
+            **arguments,
+        )
+        return labels._replace(
+            model=self._set_loss(state, labels),
+            # All classes are equally probable until a refit calibrates the scores.
+            calibration=0.0 if refits and labels.classes is not None else None,
+            scaling=inputs.translation(origin),
+            feature_names=inputs.names_of(self),
+        )
+
+    def _replay(self, model: Labelled, sample: Reservoir) -> Labelled:
+        """The model after a replay of the sample, in random order, and the refit."""
+        X, y, weights, _ = sample.rows()
+        if not len(y):
+            return model
+        # Labels are kept in the form that the learner takes.
+        y = models.coded(self._where, model, y) if model.classes is None else y
+        algorithm = registry.of_state(self._where, model.model)
+        state = held_out.replay(algorithm, model.model, X, y, weights)
+        examples = Examples(X, np.zeros(X.shape[1]), y, weights)
+        model = model._replace(model=state)
+        return self._refit(model, examples, sample.seed, of_stream=True)
+
+
+def learn(
+    where: str,
+    state: State,
+    examples: Examples,
+    order: Int[np.ndarray, " n"],
+    size: int | None = None,
+    report: Callable[[str, int], object] = lambda text, count: None,
+) -> State:
+    """The state after the examples in this order, in blocks of this size."""
+    X, origin, targets, weights = examples
+    algorithm = registry.of_state(where, state)
+    dtype = np.dtype(state.expansion.vectors.dtype)
+    for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
+        y = padded(targets[numbers], len(rows), 1)
+        counts = padded(weights[numbers], len(rows))
+        state, _ = driver.run(algorithm, state, rows, y, weight=counts)
+        report(f"{int(state.expansion.num_active)} vectors", len(numbers))
+    return state
+
+
+def _empty_sample(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
+    """A reservoir for a stream of such rows."""
+    width, dtype = X.shape[1], inputs.dtype_of(X)
+    return Reservoir.empty(
+        *(width, dtype, y.dtype, y.shape[1:]), size=default_size(width), seed=seed
+    )
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Kernelised(OnlineEstimator):
+    """The parameters of the classifier and the regressor."""
+
+    budget: int = choices.BUDGET
+    _: dataclasses.KW_ONLY
+    algorithm: str | None = None
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "auto"
+    maintenance: str | Maintenance | None = None
+    regularization: float | None = None
+    loss: str | Callable[..., Array] | None = None
+    options: dict | None = None
+    refit: bool = True
+    penalty: float | Sequence[float] | np.ndarray | str = "auto"
+    move_vectors: bool = False
+    learn_metric: bool | str | int = "auto"
+    epochs: int = 1
+    shuffle: bool = True
+    capacity: int | None = None
+    random_state: RandomState = None
+    progress: bool = False
+
+    # The losses and algorithms to choose from.
+    _family: ClassVar[Family]
+
+    def _loss_setting(self) -> str | Callable[..., Array] | None:
+        """The loss, by its name or as a function."""
+        return self.loss
+
+    def _losses(self) -> Loss:
+        """The loss of the stream, and that of the refit."""
+        return self._family.loss(self._where, self._loss_setting())
+
     @property
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
         """The importance of features in a learned metric, shape `(n_features_in_,)`.
@@ -174,80 +375,16 @@ class OnlineEstimator(Estimator):
         rows.
         """
         kernel = self.state_.kernel
-        variances = getattr(self, "_variances", None)
-        if not isinstance(kernel, Mapped) or variances is None:
+        if not isinstance(kernel, Mapped) or self._variances is None:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_: fit has learned "
                 f"no metric, with learn_metric={self.learn_metric!r}"
             )
         matrix = np.asarray(kernel.matrix, np.float64)
-        parts = variances * np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
+        parts = self._variances * np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
         return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
-    def _learn(self, X: Any, y: Any, weights: Any, labels: Labelled) -> None:
-        """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
-        where, n = self._where, X.shape[0]
-        shuffle = bool(_checks.flag(where, "shuffle", self.shuffle))
-        epochs = _checks.size(where, "epochs", self.epochs)
-        refits = self._checked_refit(X.shape[1])
-        seed, random = self._seeds()
-        model, *rivals = (
-            self._start(X, labels, gamma, seed, refits=refits)
-            for gamma in self._gammas(X)
-        )
-        states = [one.model for one in (model, *rivals)]
-        rows = Rows(X, inputs.origin(model), models.coded(where, model, y), weights)
-        inputs.warn_unscaled(where, X, rows.origin, stacklevel=5)
-        with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
-            for _ in range(epochs):
-                order = random.permutation(n) if shuffle else np.arange(n)
-                given = rows, order, held_out.AT_ONCE, report
-                states = [self._run(one, *given) for one in states]
-        self._model = model._replace(model=states[0])
-        if refits:
-            given = self._model, rows, seed, self.learn_metric
-            self._model = self._refitted(*given, rivals=states[1:])
-        self._reservoir, self._solved = None, None
-        self.n_iter_ = epochs
-
-    def _go_on(
-        self, X: Any, y: Any, targets: Any, weights: Any, labels: Labelled
-    ) -> None:
-        """Learns a part of a stream; see `partial_fit`.
-
-        A refit takes `y`, the learner's labels or real targets. The stream takes
-        `targets`, the same minus the mean so far for real targets. `labels` has the
-        classes, or the intercept after this part.
-        """
-        first = not hasattr(self, "_model")
-        if first:
-            width, dtype = X.shape[1], inputs.dtype_of(X)
-            refits, (seed, _) = self._checked_refit(width), self._seeds()
-            gamma = self._gammas(X)[0]
-            model = self._start(X, labels, gamma, seed, refits=refits, first=True)
-            inputs.warn_unscaled(self._where, X, inputs.origin(model), stacklevel=5)
-            empty = Reservoir.empty(
-                *(width, dtype, y.dtype, y.shape[1:]), size=usual_size(width), seed=seed
-            )
-            kept = empty if refits else None
-            self.n_iter_ = 1
-        else:
-            model, kept = self._model, self._reservoir
-        rows = Rows(X, inputs.origin(model), targets, weights)
-        state = self._run(model.model, rows, np.arange(len(y)))
-        if kept is not None:
-            dtype = models.dtype_of(model)
-            kept = kept.updated(inputs.dense(X, dtype, rows.origin), y, weights)
-        self._model = model._replace(model=state, intercept=labels.intercept)
-        self._reservoir, self._solved = kept, None
-
-    def _seeds(self) -> tuple[int, np.random.RandomState]:
-        """A seed for the algorithm, and a generator of orders."""
-        random = check_random_state(self.random_state)
-        return int(random.randint(2**31 - 1)), random
-
-    def _checked_refit(self, num_features: int) -> bool:
-        """Whether to refit, after a check of its parameters before a stream is read."""
+    def _check_refit(self, num_features: int) -> bool:
         where = self._where
         refits = bool(_checks.flag(where, "refit", self.refit))
         moves = _checks.flag(where, "move_vectors", self.move_vectors)
@@ -261,7 +398,7 @@ class OnlineEstimator(Estimator):
             "learn_metric": self.learn_metric not in ("auto", False),
             "penalty": not _is_auto(self.penalty),
         }
-        for name in [name for name, given in asked.items() if given]:
+        for name in [name for name, is_set in asked.items() if is_set]:
             raise ValueError(
                 f"{where}: {name} must be its default where there is no refit, got "
                 f"{getattr(self, name)!r}"
@@ -270,13 +407,13 @@ class OnlineEstimator(Estimator):
 
     def _penalties(self, rows: int) -> Shaped[np.ndarray, " penalties"]:
         """The penalties to choose from for this number of rows."""
-        given = self.penalty
-        if _is_auto(given):
-            given = held_out.PENALTIES if rows <= held_out.FEW_TO_PENALISE else PENALTY
-        return np.atleast_1d(np.asarray(given, object))
+        penalties = self.penalty
+        if isinstance(penalties, str) and penalties == "auto":
+            few = rows <= held_out.FEW_TO_PENALISE
+            penalties = held_out.PENALTIES if few else PENALTY
+        return np.atleast_1d(np.asarray(penalties, object))
 
-    def _gammas(self, X: Any) -> list[Any]:
-        """The values of gamma to choose from, the default first."""
+    def _gammas(self, X: Rows) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
@@ -286,133 +423,73 @@ class OnlineEstimator(Estimator):
         usual = inputs.scale(X) if named and few else 0.0
         return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
-    def _start(
-        self,
-        X: Any,
-        labels: Labelled,
-        gamma: Any,
-        seed: int,
-        *,
-        refits: bool,
-        first: bool = False,
-    ) -> Labelled:
-        """A model with an empty state; `first` is True if more rows will follow."""
-        where, dtype = self._where, inputs.dtype_of(X)
+    def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
         options = {} if self.options is None else self.options
         settings = {
             "regularization": self.regularization,
             "maintenance": self.maintenance,
-            "loss": self._loss,
+            "loss": self._loss_setting(),
         }
         if not isinstance(options, dict) or options.keys() & settings:
             raise ValueError(
-                f"{where}: options must be a dict of arguments that are no parameters "
-                f"of the estimator, got {options!r}"
+                f"{self._where}: options must be a dict of arguments that are no "
+                f"parameters of the estimator, got {options!r}"
             )
-        algorithm, arguments, _ = choices.chosen(
-            *(where, self.algorithm, settings | options),
+        return choices.choose(
+            *(self._where, self.algorithm, settings | options),
             num_classes=None if labels.classes is None else len(labels.classes),
             num_outputs=np.size(labels.intercept),
             seed=seed,
             refits=refits,
         )
-        kernel = inputs.kernel_of(where, self.kernel, gamma, X, more_to_come=first)
-        origin = inputs.origin_of(kernel, X)
-        if arguments.get("landmarks") is not None:
-            arguments["landmarks"] = arguments["landmarks"] - origin[None]
-        state = algorithm.init(
-            kernel,
-            num_features=X.shape[1],
-            budget=self.budget,
-            capacity=self.capacity,
-            dtype=dtype,
-            **arguments,
-        )
-        state = self._in_units(state, labels)
-        # All classes are equally probable until a refit calibrates the scores.
-        factor = 0.0 if refits and self._calibrates else None
-        return labels._replace(
-            model=state,
-            calibration=factor,
-            scaling=inputs.translation(origin),
-            feature_names=inputs.names_of(self),
-        )
 
-    def _run(
-        self,
-        state: Any,
-        examples: Rows,
-        order: Int[np.ndarray, " n"],
-        size: int | None = None,
-        report: Callable[..., object] = lambda text, count: None,
-    ) -> Any:
-        """The state after the rows in this order."""
-        X, origin, targets, weights = examples
-        algorithm = registry.of_state(self._where, state)
-        dtype = np.dtype(state.expansion.vectors.dtype)
-        for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
-            y = padded(targets[numbers], len(rows), 1)
-            counts = padded(weights[numbers], len(rows))
-            state, _ = driver.run(algorithm, state, rows, y, weight=counts)
-            report(f"{int(state.expansion.num_active)} vectors", len(numbers))
-        return state
-
-    def _replayed(self, model: Labelled, kept: Reservoir) -> Labelled:
-        """The model after a replay of the kept rows, in random order, and the refit."""
-        X, y, weights, _ = kept.rows()
-        if not len(y):
-            return model
-        # Labels are kept in the form that the learner takes.
-        y = models.coded(self._where, model, y) if model.classes is None else y
-        rows = Rows(X, np.zeros(X.shape[1]), y, weights)
-        algorithm = registry.of_state(self._where, model.model)
-        state = held_out.replay(algorithm, model.model, X, y, weights)
-        # A prediction should not wait for a trial of a metric.
-        metric = False if self.learn_metric == "auto" else self.learn_metric
-        return self._refitted(model._replace(model=state), rows, kept.seed, metric)
-
-    def _refitted(
+    def _refit(
         self,
         model: Labelled,
-        rows: Rows,
+        examples: Examples,
         seed: int,
-        learn_metric: Any,
-        rivals: Sequence[Any] = (),
+        *,
+        rivals: Sequence[State] = (),
+        of_stream: bool = False,
     ) -> Labelled:
-        """The model, or the best of its rivals, with the best coefficients."""
         state = model.model
         if not int(state.expansion.num_active):
             # No example has changed the model, so the zero model stays.
             return model
+        loss = self._losses().refit
+        if callable(loss):
+            loss = _loss_in_units(loss, model)
+        # A prediction should not wait for a trial of a metric.
+        trial = of_stream and self.learn_metric == "auto"
         # Waiting threads make small factorisations ten times slower on a busy machine;
         # XLA computes the large products.
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
-            found = refit(
+            refitted = refit(
                 # Rows are shifted and targets centred already, so the model must not do
                 # it again.
                 Labelled(state),
-                **rows.data(models.dtype_of(model)),
-                loss=self._of_units(self._losses.refit, model),
-                penalty=self._penalties(int(np.count_nonzero(rows.weights))),
+                **examples.data(models.dtype_of(model)),
+                loss=loss,
+                penalty=self._penalties(int(np.count_nonzero(examples.weights))),
                 move_vectors=self.move_vectors,
-                learn_metric=learn_metric,
+                learn_metric=False if trial else self.learn_metric,
                 tolerance=TOLERANCE,
-                calibrate=self._calibrates,
+                calibrate=model.classes is not None,
                 rivals=rivals,
                 seed=seed,
                 progress=self.progress,
             )
-        self._variances = inputs.variances(rows.X)
-        model = models.with_intercept(model, found.intercept)
-        return model._replace(model=found.model, calibration=found.calibration)
+        self._variances = inputs.variances(examples.X)
+        model = models.with_intercept(model, refitted.intercept)
+        return model._replace(model=refitted.model, calibration=refitted.calibration)
 
 
-def _is_auto(given: Any) -> bool:
-    return isinstance(given, str) and given == "auto"
+def _is_auto(parameter: object) -> bool:
+    return isinstance(parameter, str) and parameter == "auto"
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class BudgetedKernelClassifier(Classifier, OnlineEstimator):
+class BudgetedKernelClassifier(Classifier, Kernelised):
     """A kernel classifier with a bounded number of support vectors.
 
     `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
@@ -424,12 +501,10 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
 
     Args:
       budget: the maximum number of support vectors.
-      algorithm: the name of the streaming algorithm: "arow", which is good after one
-        pass without a refit but slow for large budgets; "pegasos", "sgd", "norma",
-        "passive_aggressive", "alma", "perceptron", "projectron", "forgetron" (two
-        classes); or, on features of the kernel, "nystrom" and "fourier". None is
-        "pegasos" with a refit, after which it is as good as "arow", and "arow" without
-        one.
+      algorithm: the name of an online algorithm of budgetjax, or of
+        `budgetjax.register`, such as "sgd"; "forgetron" is for two classes only. None
+        is "pegasos" with a refit, after which it is as good as "arow", and without one
+        "arow", which is good after one pass but slow for large budgets.
       kernel: "rbf", "laplacian", "poly" (of degree 3, with `coef0=0`), "sigmoid" or
         "linear", as in scikit-learn, or a kernel, such as
         `budgetjax.Polynomial(3)`.
@@ -444,8 +519,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         and balance each other.
       regularization: lambda of the algorithm; None is 0.0001 for "pegasos" and "norma",
         and 0 for "sgd". The others have none.
-      loss: "hinge" (None), or "logistic", for algorithms with a choice ("sgd", "norma",
-        "nystrom", "fourier") and for the refit, which squares the hinge.
+      loss: "hinge" (None), or "logistic", for algorithms with a choice, such as "sgd",
+        and for the refit, which squares the hinge.
       options: further arguments of the algorithm's `init`, a dict such as
         `{"confidence": 0.1}` for "arow", or, without a refit, `{"average": True}` for
         "sgd": the average of the iterates then predicts.
@@ -492,9 +567,9 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
       (20, True)
     """
 
-    class_weight: Any = None
+    class_weight: ClassWeight = None
 
-    _calibrates = True
+    _family = choices.CLASSIFIER
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -503,8 +578,8 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         return tags
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None
-    ) -> "BudgetedKernelClassifier":
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fits a new model: passes over the rows, then the refit.
 
         Args:
@@ -519,15 +594,19 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         Warns:
           UserWarning: if features look unscaled, or the refit has not converged.
         """
-        X, y, weights = self._examples(X, y, sample_weight, first=True)
+        rows, y, weights = self._examples(X, y, sample_weight, first=True)
         classes = inputs.classes_of(self._where, y)
         weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
-        self._learn(X, y, weights, Labelled(None, classes=classes))
+        self._fit_stream(rows, y, weights, Labelled(None, classes=classes))
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> "BudgetedKernelClassifier":
+        self,
+        X: Table,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Continues to learn: one pass over these rows in their order.
 
         With `refit=True`, a uniform sample of all rows so far is kept, up to 8,192 rows
@@ -552,36 +631,42 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         Raises:
           ValueError: if an argument is invalid; the model does not change.
         """
-        where, first = self._where, not hasattr(self, "_model")
-        if first and classes is None:
-            raise ValueError(
-                f"{where}: classes must be given in the first call of partial_fit, got "
-                "None"
-            )
-        known = (
-            self.classes_
-            if classes is None
-            else inputs.classes_of(where, np.asarray(classes))
-        )
-        if not first and not np.array_equal(known, self.classes_):
-            raise ValueError(
-                f"{where}: classes must be those of the first call, "
-                f"{self.classes_.tolist()}, got {known.tolist()}"
-            )
+        where, first = self._where, not self.__sklearn_is_fitted__()
+        classes = self._check_classes(classes)
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"{where}: class_weight must be a dict or None in partial_fit, as not "
                 f"all labels are known, got {self.class_weight!r}"
             )
-        X, y, weights = self._examples(X, y, sample_weight, first=first)
-        weights = weights * inputs.class_weights(self.class_weight, known, known, y)
-        labels = Labelled(None, classes=known)
+        rows, y, weights = self._examples(X, y, sample_weight, first=first)
+        weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
+        labels = Labelled(None, classes=classes)
         y = models.coded(where, labels, y)
-        self._go_on(X, y, y, weights, labels)
+        self._continue_stream(rows, y, y, weights, labels)
         return self
 
+    def _check_classes(
+        self, classes: ArrayLike | None
+    ) -> Shaped[np.ndarray, " classes"]:
+        """The classes of a stream, after a check of those of `partial_fit`."""
+        where, fitted = self._where, self.__sklearn_is_fitted__()
+        if classes is None:
+            if fitted:
+                return self.classes_
+            raise ValueError(
+                f"{where}: classes must be given in the first call of partial_fit, got "
+                "None"
+            )
+        classes = inputs.classes_of(where, np.asarray(classes))
+        if fitted and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"{where}: classes must be those of the first call, "
+                f"{self.classes_.tolist()}, got {classes.tolist()}"
+            )
+        return classes
+
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, X: Table) -> Float[np.ndarray, "n classes"]:
         """The probability of each class, after a refit or with `loss="logistic"`.
 
         It is the softmax, for two classes the sigmoid, of the scores times a factor, so
@@ -602,17 +687,16 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
         Raises:
           AttributeError: with `refit=False` and another loss.
         """
-        X = self._rows(X)
-        return calibration.probabilities(self.model_, X)
+        return calibration.probabilities(self.model_, self._rows(X))
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
-    def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:
+    def predict_log_proba(self, X: Table) -> Float[np.ndarray, "n classes"]:
         """The logarithms of `predict_proba`, always finite, shape `(n, classes)`."""
         return np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
+class BudgetedKernelRegressor(RegressorMixin, Kernelised):
     """Kernel regression with a bounded number of support vectors.
 
     It learns as `BudgetedKernelClassifier`, and has the same parameters and attributes
@@ -621,8 +705,8 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     outputs, or quantiles, share the support vectors.
 
     Args:
-      algorithm: "sgd" (None), "norma", or, on features of the kernel, "nystrom" and
-        "fourier". See its `init`, such as `budgetjax.sgd.init`.
+      algorithm: the name of an algorithm with a choice of the loss; None is "sgd". See
+        its `init`, such as `budgetjax.sgd.init`.
       loss: "squared" (None); "huber", squared up to 1.35 robust deviations of the
         errors and linear beyond, as in `HuberRegressor`; "absolute"; "poisson", for
         counts and other targets of at least 0, or "gamma", for targets above 0, whose
@@ -660,18 +744,19 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
       without crossing", for the sorting. https://doi.org/10.3982/ECTA7880
     """
 
-    quantile: Any = None
+    quantile: float | Sequence[float] | np.ndarray | None = None
+
+    _family = choices.REGRESSOR
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.quantile is None
         return tags
 
-    @property
-    def _loss(self) -> Any:
+    def _loss_setting(self) -> str | Callable[..., Array] | None:
         return self.loss if self.quantile is None else losses.quantile(self._levels())
 
-    def _levels(self) -> Any:
+    def _levels(self) -> float | Float[np.ndarray, " quantiles"]:
         """The level, or the levels, shape `(quantiles,)`."""
         levels = np.asarray(self.quantile)
         _checks.fraction(self._where, "quantile", levels)
@@ -689,7 +774,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
     @property
     def intercept_(self) -> float | Float[np.ndarray, " outputs"]:
         """The term added to the scores of the state times `unit_`."""
-        return self._predicting().intercept
+        return self._predicting_model().intercept
 
     @property
     def unit_(self) -> float | Float[np.ndarray, " outputs"]:
@@ -697,46 +782,46 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
         return self._model.unit
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None
-    ) -> "BudgetedKernelRegressor":
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fits a new model; see `BudgetedKernelClassifier.fit`.
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
         """
-        X, y, weights = self._targeted(X, y, sample_weight, first=True)
-        _, labels, seen = self._coding(y, weights, None)
-        self._learn(X, y, weights, labels)
+        rows, y, weights = self._examples(X, y, sample_weight, first=True)
+        _, labels, seen = self._encode(y, weights, None)
+        self._fit_stream(rows, y, weights, labels)
         self._seen = seen
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None
-    ) -> "BudgetedKernelRegressor":
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Continues to learn; see `BudgetedKernelClassifier.partial_fit`.
 
         The mean of the targets so far is subtracted, so the model differs from that of
         `fit`, which subtracts the mean of all targets.
         """
-        first = not hasattr(self, "_model")
-        X, y, weights = self._targeted(X, y, sample_weight, first=first)
+        first = not self.__sklearn_is_fitted__()
+        rows, y, weights = self._examples(X, y, sample_weight, first=first)
         if not first and y.shape[1:] != np.shape(self._model.intercept):
             raise ValueError(
                 f"{self._where}: y must have {np.size(self._model.intercept)} columns, "
                 f"as in the first call of partial_fit, got shape {y.shape}"
             )
-        targets, labels, seen = self._coding(y, weights, None if first else self._seen)
-        self._go_on(X, y, targets, weights, labels)
+        targets, labels, seen = self._encode(y, weights, None if first else self._seen)
+        self._continue_stream(rows, y, targets, weights, labels)
         self._seen = seen
         return self
 
-    def _coding(
+    def _encode(
         self,
         y: Float[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         before: SeenTargets | None,
     ) -> tuple[Float[np.ndarray, "n ..."], Labelled, SeenTargets]:
         """The targets of the state, the labels, and statistics for later targets."""
-        loss = self._losses.stream
+        loss = self._losses().stream
         if before is None:
             before = _first_seen(y[weights > 0], loss)
         targets, seen = _centre(y, weights, before)
@@ -747,20 +832,16 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
             targets, intercept = y / mean, np.log(mean)
         return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
 
-    def _in_units(self, state: Any, labels: Labelled) -> Any:
-        loss, shape = self._of_units(state.loss, labels), np.shape(labels.unit)
-        if loss is state.loss and not losses.of_differences(loss, shape):
+    def _set_loss(self, state: Any, labels: Labelled) -> State:
+        before = state.loss
+        loss, shape = _loss_in_units(before, labels), np.shape(labels.unit)
+        if loss is before and not losses.of_differences(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
         loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
         return state._replace(loss=loss)
 
-    def _of_units(self, loss: Any, labels: Labelled) -> Any:
-        if np.all(labels.unit == 1):
-            return loss
-        return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
-
-    def predict(self, X: Any) -> Float[np.ndarray, "n ..."]:
+    def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:
         """The predicted target of each row; O(n budget features).
 
         Args:
@@ -770,13 +851,14 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
           float64, shape `(n,)`, `(n, outputs)`, or `(n, quantiles)` in the order of
           `quantile`, never decreasing with the level.
         """
-        X = self._rows(X)
-        found = models.predict(self.model_, X).astype(np.float64)
-        if self.quantile is not None and found.ndim > 1:
-            found[:, np.argsort(self._levels())] = np.sort(found, axis=1)
-        return found
+        predicted = models.predict(self.model_, self._rows(X)).astype(np.float64)
+        if self.quantile is not None and predicted.ndim > 1:
+            predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)
+        return predicted
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """R^2, averaged over outputs; for some losses the mean of their D^2.
 
         D^2 is the fraction of the best constant's loss that the model saves: of the
@@ -785,39 +867,63 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
 
         `y` and `sample_weight` are as for `fit`. The best value is 1.
         """
-        loss = losses.unwrap(self._losses.stream)
+        loss = losses.unwrap(self._losses().stream)
         powers = {losses.poisson: 1, losses.gamma: 2}
         if self.quantile is None and loss not in powers:
             return super().score(X, y, sample_weight)
-        found = self.predict(X).reshape(len(y), -1)
+        targets = np.asarray(y)
+        predicted = self.predict(X).reshape(len(targets), -1)
         if self.quantile is None:
-            score: Any = d2_tweedie_score
-            each = [{"power": powers[loss]}] * found.shape[1]
-            found = np.maximum(found, np.finfo(np.float32).tiny)
+            d2 = functools.partial(d2_tweedie_score, power=powers[loss])
+            scores_of = [d2] * predicted.shape[1]
+            predicted = np.maximum(predicted, np.finfo(np.float32).tiny)
         else:
-            score = d2_pinball_score
-            each = [{"alpha": level} for level in np.atleast_1d(self._levels())]
-        columns = np.broadcast_to(np.reshape(y, (len(y), -1)), found.shape).T
+            scores_of = [
+                functools.partial(d2_pinball_score, alpha=level)
+                for level in np.atleast_1d(self._levels())
+            ]
+        columns = np.broadcast_to(targets.reshape(len(targets), -1), predicted.shape)
         scores = [
-            score(one, column, sample_weight=sample_weight, **more)
-            for one, column, more in zip(columns, found.T, each, strict=True)
+            score_of(column, prediction, sample_weight=sample_weight)
+            for score_of, column, prediction in zip(
+                scores_of, columns.T, predicted.T, strict=True
+            )
         ]
         return float(np.mean(scores))
 
-    def _targeted(
-        self, X: Any, y: Any, sample_weight: Any, *, first: bool
-    ) -> tuple[Any, Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
+    def _examples(
+        self,
+        X: Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        *,
+        first: bool,
+        **options: bool,
+    ) -> tuple[Rows, Float[np.ndarray, "n ..."], Float[np.ndarray, " n"]]:
         """Rows, targets in float64, repeated per quantile, and weights."""
-        more = {"y_numeric": True, "multi_output": self.quantile is None}
-        X, y, weights = self._examples(X, y, sample_weight, first=first, **more)
+        options |= {"y_numeric": True, "multi_output": self.quantile is None}
+        rows, y, weights = super()._examples(
+            X, y, sample_weight, first=first, **options
+        )
         y = y.astype(np.float64)
         y = y[:, 0] if y.shape[1:] == (1,) else y
         if self.quantile is not None and np.ndim(self._levels()):
-            y = np.repeat(y[:, None], len(self._levels()), axis=1)
-        return X, y, weights
+            y = np.repeat(y[:, None], np.size(self._levels()), axis=1)
+        return rows, y, weights
 
 
-def _first_seen(y: Float[np.ndarray, "n ..."], loss: Any) -> SeenTargets:
+def _loss_in_units(
+    loss: Callable[..., Array], labels: Labelled
+) -> Callable[..., Array]:
+    """The loss for targets, with its kinks, in the units of the labels."""
+    if np.all(labels.unit == 1):
+        return loss
+    return losses.in_units(loss, labels.unit, 1 if losses.has_kinks(loss) else 2)
+
+
+def _first_seen(
+    y: Float[np.ndarray, "n ..."], loss: Callable[..., Array]
+) -> SeenTargets:
     """The statistics of targets before the first is learned, from a sample of them."""
     shape = y.shape[1:]
     if not losses.of_differences(loss, shape):
@@ -838,11 +944,12 @@ def _centre(
     """
     totals = before.total + np.cumsum(weights)
     # One weight per row, shared by its outputs.
-    weights, sums = (one.reshape(-1, *[1] * (y.ndim - 1)) for one in (weights, totals))
+    shape = (-1, *[1] * (y.ndim - 1))
+    weights, sums = weights.reshape(shape), totals.reshape(shape)
     # The mean moves by a fraction of the distance, so a large offset costs no digits.
-    away = np.clip(y - before.mean, -before.most, before.most)
-    moved = np.cumsum(weights * away, axis=0) / np.where(sums > 0, sums, 1)
-    means = before.mean + moved
+    distance = np.clip(y - before.mean, -before.most, before.most)
+    shifts = np.cumsum(weights * distance, axis=0) / np.where(sums > 0, sums, 1)
+    means = before.mean + shifts
     last = means[-1] if y.ndim > 1 else float(means[-1])
     after = before._replace(mean=last, total=float(totals[-1]))
     return (y - means) / before.unit, after

@@ -1,7 +1,6 @@
 """An algorithm and the arguments of its `init`, from the choices of a user.
 
-Estimators and the command line share this module, and so have the same defaults. It
-does not need scikit-learn.
+It is the one table of defaults, which estimators, river and the command line read.
 """
 
 import inspect
@@ -9,19 +8,24 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import optax
+from jax.typing import ArrayLike
+from jaxtyping import Array
 
 from budgetjax import _checks, losses
 from budgetjax.kernels import NAMED, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.maintenance import strategies
+from budgetjax.online.maintenance import Maintenance, strategies
+
+# The default budget.
+BUDGET = 100
 
 
 class Loss(NamedTuple):
     """A loss, in the form for the stream and in the form for the refit."""
 
-    stream: Callable[..., Any]
-    refit: Any
+    stream: Callable[..., Array]
+    refit: str | Callable[..., Array]
 
 
 class Family(NamedTuple):
@@ -29,13 +33,15 @@ class Family(NamedTuple):
 
     Attributes:
       losses: losses by name; the first is the loss of algorithms with a fixed one.
-      targets: whether targets are real numbers, and a loss can be any function.
-      usual: the default algorithms with and without a refit.
+      real_targets: whether targets are real numbers, and a loss can be any function.
+      before_refit: the default algorithm if a refit follows.
+      without_refit: the default algorithm if none follows.
     """
 
     losses: dict[str, Loss]
-    targets: bool
-    usual: tuple[str, str]
+    real_targets: bool
+    before_refit: str
+    without_refit: str
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -43,8 +49,24 @@ class Family(NamedTuple):
         return tuple(
             name
             for name, one in registry.by_name().items()
-            if not self.targets or "loss" in inspect.signature(one.init).parameters
+            if not self.real_targets or "loss" in _parameters(one)
         )
+
+    def loss(self, where: str, chosen: str | Callable[..., Array] | None) -> Loss:
+        """The loss of this name, or this function; None is the first."""
+        for name, loss in self.losses.items():
+            if chosen is None or chosen is loss.stream or chosen == name:
+                return loss
+        if callable(chosen) and losses.takes_labels(chosen) != self.real_targets:
+            return Loss(chosen, chosen)
+        raise ValueError(
+            f"{where}: loss must be one of {', '.join(self.losses)}, or a function of "
+            f"{'numbers' if self.real_targets else 'labels'}, got {chosen!r}"
+        )
+
+
+def _parameters(algorithm: Algorithm) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(algorithm.init).parameters
 
 
 CLASSIFIER = Family(
@@ -52,10 +74,11 @@ CLASSIFIER = Family(
         "hinge": Loss(losses.hinge, "squared_hinge"),
         "logistic": Loss(losses.logistic, "logistic"),
     },
-    targets=False,
+    real_targets=False,
     # With a refit, Pegasos is as good as AROW, whose rounds are O(B^2). Without one,
     # AROW is better by 2 to 10 points.
-    usual=("pegasos", "arow"),
+    before_refit="pegasos",
+    without_refit="arow",
 )
 REGRESSOR = Family(
     losses={
@@ -65,8 +88,9 @@ REGRESSOR = Family(
         "poisson": Loss(losses.poisson, losses.poisson),
         "gamma": Loss(losses.gamma, losses.gamma),
     },
-    targets=True,
-    usual=("sgd", "sgd"),
+    real_targets=True,
+    before_refit="sgd",
+    without_refit="sgd",
 )
 
 
@@ -76,7 +100,7 @@ def family_of(regression: bool) -> Family:
 
 
 # Arguments of `init` that follow from the data and the model, not from settings.
-OWN = (
+NO_SETTINGS = (
     *("kernel", "num_features", "num_classes", "num_outputs"),
     *("budget", "capacity", "seed", "dtype"),
 )
@@ -94,10 +118,10 @@ class Choice(NamedTuple):
 
     algorithm: Algorithm
     arguments: dict[str, Any]
-    refit_loss: Any
+    refit_loss: str | Callable[..., Array]
 
 
-def chosen(
+def choose(
     where: str,
     name: str | None,
     settings: Mapping[str, Any],
@@ -124,31 +148,25 @@ def chosen(
         a setting would have no effect.
     """
     family = family_of(num_classes is None)
-    name = family.usual[not refits] if name is None else name
+    if name is None:
+        name = family.before_refit if refits else family.without_refit
     if name not in family.algorithms:
         raise ValueError(
             f"{where}: algorithm must be one of {', '.join(family.algorithms)}, got "
             f"{name!r}"
         )
     algorithm = registry.named(where, name)
-    takes = inspect.signature(algorithm.init).parameters
-    arguments = {key: given for key, given in settings.items() if given is not None}
-    given = arguments.pop("loss", None)
-    loss = loss_of(where, family, given)
-    free = [key for key in takes if key not in OWN]
-    for key in arguments:
-        if key not in free:
-            raise ValueError(
-                f"{where}: settings of {name} must be among {', '.join(free)}, got "
-                f"{key}={arguments[key]!r}"
-            )
-    if "loss" in takes:
+    parameters = _parameters(algorithm)
+    arguments = {key: value for key, value in settings.items() if value is not None}
+    loss_setting = arguments.pop("loss", None)
+    loss = family.loss(where, loss_setting)
+    _check_settings(where, algorithm, arguments)
+    if "loss" in parameters:
         arguments["loss"] = loss.stream
-    elif loss != loss_of(where, family, None) and not refits:
-        own = next(iter(family.losses))
+    elif loss != family.loss(where, None) and not refits:
         raise ValueError(
-            f"{where}: loss must be {own!r} with algorithm={name!r} where there is no "
-            f"refit, got {given!r}"
+            f"{where}: loss must be {next(iter(family.losses))!r} with algorithm="
+            f"{name!r} where there is no refit, got {loss_setting!r}"
         )
     if refits and arguments.get("average"):
         raise ValueError(
@@ -156,39 +174,40 @@ def chosen(
             f"coefficients, got {arguments['average']!r}"
         )
     if isinstance(strategy := arguments.get("maintenance"), str):
-        known = strategies()
-        if strategy not in known:
+        arguments["maintenance"] = _strategy(where, strategy)
+    derived = {"seed": seed, "num_outputs": num_outputs}
+    arguments |= {key: value for key, value in derived.items() if key in parameters}
+    return Choice(algorithm, arguments | {"num_classes": num_classes}, loss.refit)
+
+
+def _check_settings(
+    where: str, algorithm: Algorithm, settings: Mapping[str, Any]
+) -> None:
+    """Raises if `init` has no such argument, or it is no setting."""
+    free = [key for key in _parameters(algorithm) if key not in NO_SETTINGS]
+    for key, value in settings.items():
+        if key not in free:
             raise ValueError(
-                f"{where}: maintenance must be one of {', '.join(known)}, or a "
-                f"strategy, got {strategy!r}"
+                f"{where}: settings of {algorithm.name} must be among "
+                f"{', '.join(free)}, got {key}={value!r}"
             )
-        arguments["maintenance"] = known[strategy]()
-    if "seed" in takes:
-        arguments["seed"] = seed
-    arguments["num_classes"] = num_classes
-    if "num_outputs" in takes:
-        arguments["num_outputs"] = num_outputs
-    return Choice(algorithm, arguments, loss.refit)
 
 
-def loss_of(where: str, family: Family, given: Any) -> Loss:
-    """The loss of this name, or this function; None is the family's first."""
-    for name, loss in family.losses.items():
-        if given is None or given is loss.stream or given == name:
-            return loss
-    own: Any = given
-    if callable(given) and losses.takes_labels(own) != family.targets:
-        return Loss(own, own)
-    raise ValueError(
-        f"{where}: loss must be one of {', '.join(family.losses)}, or a function of "
-        f"{'numbers' if family.targets else 'labels'}, got {given!r}"
-    )
+def _strategy(where: str, name: str) -> Maintenance:
+    """The maintenance strategy of this name."""
+    known = strategies()
+    if name not in known:
+        raise ValueError(
+            f"{where}: maintenance must be one of {', '.join(known)}, or a strategy, "
+            f"got {name!r}"
+        )
+    return known[name]()
 
 
 def kernel_of(
     where: str,
-    kernel: Any,
-    gamma: Any,
+    kernel: str | Kernel,
+    gamma: ArrayLike | str | None,
     unset: str | None,
     default: Callable[[], float],
 ) -> Kernel:

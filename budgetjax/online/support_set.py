@@ -9,7 +9,7 @@ vectors. There is one spare row after the slots, for writes that must not happen
 a conditional write would have to read the old row.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -121,6 +121,19 @@ class Expansion(NamedTuple):
     def full(self) -> Bool[Array, ""]:
         """True if another vector must leave before a newcomer enters."""
         return self.num_active >= self.budget
+
+
+@runtime_checkable
+class State(Protocol):
+    """What the states of all online algorithms have."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+
+    @property
+    def expansion(self) -> Expansion: ...
+
+    def _replace(self, **changes: Any) -> Self: ...
 
 
 class Newcomer(NamedTuple):
@@ -602,3 +615,34 @@ def averaged(state):
             terms=means, scale=jnp.ones_like(expansion.scale), average=None
         )
     )
+
+
+def resize(state: State, like: State) -> State:
+    """A copy of the state in the shapes of another, which provides new values.
+
+    The number of features or columns may grow or shrink. The single column of two
+    classes becomes two, with half of the coefficients and half of their negatives.
+    """
+    columns, wanted = state.expansion.num_columns, like.expansion.num_columns
+
+    def resize_leaf(old: Array, new: Array) -> Array:
+        if old.shape == new.shape:
+            return jnp.array(old)
+        # In NumPy, since JAX would compile a program for every shape.
+        values, resized = np.asarray(old), np.array(new)
+        if columns == wanted:
+            part = tuple(map(slice, np.minimum(values.shape, resized.shape)))
+            resized[part] = values[part]
+            return jnp.array(resized)
+        # The coefficients may be followed by the sums of an average.
+        parts = values.reshape(*values.shape[:-1], -1, columns)
+        if columns == 1:
+            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
+        parts = parts[..., :wanted]
+        padding = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
+        return jnp.array(np.pad(parts, padding).reshape(resized.shape))
+
+    new = jax.tree.map(resize_leaf, state, like)
+    # Random features fill new columns with values.
+    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
+    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))

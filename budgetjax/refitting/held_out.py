@@ -15,7 +15,7 @@ from budgetjax.refitting import calibration, moving_vectors, newton
 from budgetjax.refitting.newton import Basis
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
-from budgetjax.stream.reservoir import Reservoir, usual_size
+from budgetjax.stream.reservoir import Reservoir, default_size
 
 # A function from rows to the scores of one or more models.
 Scores = Callable[[np.ndarray], Any]
@@ -137,7 +137,7 @@ def stream(
     vectors, shape = state.expansion.vectors, models.target_shape(state)
     kept = Reservoir.empty(
         *(vectors.shape[1], vectors.dtype, models.target_dtype(state), shape),
-        size=usual_size(vectors.shape[1]),
+        size=default_size(vectors.shape[1]),
         seed=seed,
     )
     codes = state.expansion.num_columns > 1 and not shape

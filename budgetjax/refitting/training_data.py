@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from budgetjax import examples, models, scaling
-from budgetjax.stream.batches import Batches, in_order
+from budgetjax.stream.batches import Batches, order_columns
 
 # Examples per block: enough for matrix products, few compared to the data.
 BLOCK = 4096
@@ -71,7 +71,7 @@ def data(
         )
     else:
         if isinstance(X, Batches) and model is not models.innermost(model):
-            X = in_order(X, models.labelled(model).feature_names)
+            X = order_columns(X, models.labelled(model).feature_names)
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):

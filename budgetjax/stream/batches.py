@@ -14,11 +14,11 @@ from budgetjax import _checks, examples, models
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
-MOST_ROWS = 65_536
+MAX_ROWS = 65_536
 # Targets with more distinct values are not labels.
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 # Seconds to wait for the reader thread to exit.
-PATIENCE = 1.0
+JOIN_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +58,14 @@ class Batches:
         return self.read()
 
 
-def rows_of_a_batch(
+def rows_per_batch(
     where: str, num_features: int, dtype: DTypeLike, batch_rows: int | None
 ) -> int:
     """`batch_rows`, or the rows that fit in about 4 MiB, at most 65,536."""
     if batch_rows is not None:
         return _checks.size(where, "batch_rows", batch_rows)
     bytes_per_row = max(1, num_features) * np.dtype(dtype).itemsize
-    return min(MOST_ROWS, max(1, BATCH_BYTES // bytes_per_row))
+    return min(MAX_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
 
 def labels(batches: Iterable[Any]) -> np.ndarray:
@@ -89,7 +89,7 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
       >>> bj.stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
       array(['no', 'yes'], dtype='<U3')
     """
-    where = name_of(batches)
+    where = source_name(batches)
     if iter(batches) is batches:
         raise ValueError(
             f"{where}: batches must be a source that can be read again, got an "
@@ -97,16 +97,16 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
         )
     found: set[Any] = set()
     row, text = 0, None
-    for y in targets_of(batches):
-        y = targets(where, y, row)
-        text = _same_kind(where, y, row, text)
+    for y in iterate_targets(batches):
+        y = coerce_targets(where, y, row)
+        text = _check_kind(where, y, row, text)
         if y.dtype.kind == "f" and np.any(np.isnan(y)):
             bad = row + int(np.argmax(np.isnan(y)))
             raise ValueError(f"{where}: y must be a label, got nan in row {bad}")
         found.update(y.tolist() if text else np.unique(y).tolist())
-        if len(found) > MOST_CLASSES:
+        if len(found) > MAX_CLASSES:
             raise ValueError(
-                f"{where}: y must hold at most {MOST_CLASSES:,} labels, got more: "
+                f"{where}: y must hold at most {MAX_CLASSES:,} labels, got more: "
                 "targets of a regression have no classes"
             )
         row += len(y)
@@ -115,16 +115,16 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     return np.array(sorted(found))
 
 
-def targets_of(batches: Iterable[Any]) -> Iterator[Any]:
+def iterate_targets(batches: Iterable[Any]) -> Iterator[Any]:
     """The y of all batches, read the fastest way."""
     if isinstance(batches, Batches) and batches.read_targets is not None:
         yield from batches.read_targets()
         return
     for i, batch in enumerate(batches):
-        yield _examples(name_of(batches), i, batch)[1]
+        yield _split_batch(source_name(batches), i, batch)[1]
 
 
-def in_rows(
+def regroup(
     batches: Iterable[Any],
     rows: int,
     dtype: DTypeLike = np.float32,
@@ -148,35 +148,35 @@ def in_rows(
         columns changes, or a value is not a number or out of the range of `dtype`. The
         message names the source and the row.
     """
-    where = name_of(batches)
+    where = source_name(batches)
     rows = _checks.size(where, "rows", rows)
     names = names or getattr(batches, "feature_names", None)
 
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
         row, text, columns = 0, None, width
         for i, batch in enumerate(batches):
-            X, y, weight = _checked(where, i, batch, row, columns, outputs, names)
-            columns, text = X.shape[1], _same_kind(where, y, row, text)
+            X, y, weight = _check_batch(where, i, batch, row, columns, outputs, names)
+            columns, text = X.shape[1], _check_kind(where, y, row, text)
             weight = np.ones(len(y)) if weight is None else weight
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
                 piece = X[part].toarray() if _is_sparse(X) else X[part]
                 yield (
-                    as_type(where, "X", piece, dtype, first, names),
+                    cast_numbers(where, "X", piece, dtype, first, names),
                     y[part],
-                    as_type(where, "weight", weight[part], dtype, first),
+                    cast_numbers(where, "weight", weight[part], dtype, first),
                 )
             row += len(y)
 
     return examples.regrouped(pieces(), rows)
 
 
-def name_of(batches: Any) -> str:
+def source_name(batches: Any) -> str:
     """The name of a source in messages."""
     return batches.name if isinstance(batches, Batches) else "batches"
 
 
-def in_order(batches: Batches, known: tuple[str, ...] | None) -> Batches:
+def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     """The source with the known columns in their order, if its columns have names."""
     names = batches.feature_names
     if known is None or names in (None, known):
@@ -191,7 +191,7 @@ def in_order(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     )
 
 
-def _examples(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
+def _split_batch(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
     """X, y and the weight, or None, of a batch."""
     listed = isinstance(batch, tuple | list)
     if listed and len(batch) in (2, 3):
@@ -205,7 +205,7 @@ def _examples(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def _checked(
+def _check_batch(
     where: str,
     i: int,
     batch: Any,
@@ -215,8 +215,8 @@ def _checked(
     names: tuple[str, ...] | None,
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """The parts of a batch as arrays, after checks of their shapes."""
-    X, y, weight = _examples(where, i, batch)
-    y = targets(where, y, row, outputs)
+    X, y, weight = _split_batch(where, i, batch)
+    y = coerce_targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
     X = models.in_order(where, names, X)
     X = X.tocsr() if _is_sparse(X) else np.asarray(_checks.array(where, "X", X))
@@ -244,7 +244,7 @@ def _is_sparse(X: Any) -> bool:
     return hasattr(X, "tocsr")
 
 
-def _same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
+def _check_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
     """Whether targets are text; raises on a mixture; None before the first target."""
     if not len(y):
         return text
@@ -258,7 +258,7 @@ def _same_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool |
     return new
 
 
-def as_type(
+def cast_numbers(
     where: str,
     name: str,
     numbers: np.ndarray,
@@ -287,7 +287,9 @@ def as_type(
         ) from error
 
 
-def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
+def coerce_targets(
+    where: str, y: Any, row: int, outputs: tuple[int, ...] = ()
+) -> np.ndarray:
     """A copy of targets as int64, float64, booleans or strings.
 
     With `outputs`, each row has that number of targets, or one that is repeated. `row`
@@ -295,7 +297,7 @@ def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.n
     """
     y = np.asarray(y)
     if outputs and y.shape[1:] == outputs and y.ndim == 2:
-        columns = (targets(where, column, row) for column in y.T)
+        columns = (coerce_targets(where, column, row) for column in y.T)
         return np.stack(list(columns), axis=1)
     if y.ndim != 1:
         also = f" or (n, {outputs[0]})" if outputs else ""
@@ -304,9 +306,9 @@ def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.n
             f"row {row} on"
         )
     if outputs:
-        return np.repeat(targets(where, y, row)[:, None], *outputs, axis=1)
+        return np.repeat(coerce_targets(where, y, row)[:, None], *outputs, axis=1)
     if y.dtype.kind in "OT":
-        y = _of_objects(where, y.astype(object), row)
+        y = _coerce_objects(where, y.astype(object), row)
     kind = y.dtype.kind
     if kind == "u" and np.any(y > np.iinfo(np.int64).max):
         bad = int(np.argmax(y > np.iinfo(np.int64).max))
@@ -324,7 +326,7 @@ def targets(where: str, y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.n
     return y.copy()
 
 
-def _of_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
+def _coerce_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
     """Converts Python objects: strings stay, numbers become an array of numbers."""
     kinds = set(map(type, y))
     if all(issubclass(kind, str) for kind in kinds):
@@ -342,7 +344,7 @@ def _of_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
     )
 
 
-def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, None]:
+def prefetch(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, None]:
     """The same items, which a thread reads ahead.
 
     Reading overlaps with the work on earlier items. A read error is raised in its
@@ -350,7 +352,7 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
     its current item. At most `depth` items are held, besides the one in use and the one
     being read.
     """
-    depth = _checks.size("prefetched", "depth", depth)
+    depth = _checks.size("prefetch", "depth", depth)
     items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
     free, stopped, end = threading.Semaphore(depth), threading.Event(), object()
 
@@ -372,7 +374,7 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
             failed = error
         items.put((end, failed))
 
-    thread = threading.Thread(target=read, daemon=True, name="budgetjax prefetched")
+    thread = threading.Thread(target=read, daemon=True, name="budgetjax prefetch")
     thread.start()
     try:
         while True:
@@ -387,4 +389,4 @@ def prefetched(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, 
     finally:
         stopped.set()
         free.release()
-        thread.join(PATIENCE)
+        thread.join(JOIN_SECONDS)

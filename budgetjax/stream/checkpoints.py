@@ -11,9 +11,9 @@ import numpy as np
 from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
-AGAIN = "delete it to start anew"
+START_OVER = "delete it to start anew"
 # For a file of another kind, which a new start would overwrite.
-ELSEWHERE = "give another path"
+OTHER_PATH = "give another path"
 
 
 class Position(NamedTuple):
@@ -46,7 +46,7 @@ def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
         "batch_rows": checkpoint.batch_rows,
         "batches": position.batches,
         "rows": position.rows,
-        "last": digest_of(position.last),
+        "last": digest(position.last),
     }
     try:
         model_files.write(checkpoint.path, position.model, notes)
@@ -75,9 +75,9 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
             start,
         ) from error
     except ValueError as error:
-        if AGAIN in str(error) or ELSEWHERE in str(error):
+        if START_OVER in str(error) or OTHER_PATH in str(error):
             raise
-        advice = ELSEWHERE if model_files.ALIEN in str(error) else AGAIN
+        advice = OTHER_PATH if model_files.ALIEN in str(error) else START_OVER
         raise ValueError(f"{where}: checkpoint: {error}; {advice}") from error
     return Position(model, notes["batches"], notes["rows"], notes["last"])
 
@@ -88,33 +88,33 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     if "batch_rows" not in notes:
         raise ValueError(
             f"{where}: checkpoint {path} must be of a run on a stream, got a model "
-            f"without a place in one; {ELSEWHERE}"
+            f"without a place in one; {OTHER_PATH}"
         )
     rows = notes["batch_rows"]
     if rows != checkpoint.batch_rows:
         raise ValueError(
             f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "
-            f"rows, got one of {rows}; {AGAIN}"
+            f"rows, got one of {rows}; {START_OVER}"
         )
     if notes["start"] != checkpoint.start:
         raise ValueError(
             f"{where}: checkpoint {path} must be of the same learner, hyperparameters, "
             "classes, intercept, standardise and reservoir, got one of others; "
-            f"{AGAIN}"
+            f"{START_OVER}"
         )
 
 
-def start_of(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
+def describe_run(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
     """The checkpoint of a run with this file, rows per batch and initial values."""
     if not isinstance(path, str | os.PathLike):
         raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
     node, tensors = trees.encode(where, begin)
     text = np.frombuffer(json.dumps(node).encode(), np.uint8)
     named = (tensors[name] for name in sorted(tensors))
-    return Checkpoint(os.fspath(path), digest_of((text, *named)), rows)
+    return Checkpoint(os.fspath(path), digest((text, *named)), rows)
 
 
-def digest_of(arrays: Iterable[np.ndarray] | str) -> str:
+def digest(arrays: Iterable[np.ndarray] | str) -> str:
     """The SHA-256 of some arrays; a digest is returned unchanged."""
     if isinstance(arrays, str):
         return arrays

@@ -21,7 +21,12 @@ from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.checkpoints import Position
-from budgetjax.stream.model import CheckpointError, StreamError, StreamModel, extended
+from budgetjax.stream.model import (
+    CheckpointError,
+    StreamError,
+    StreamModel,
+    extend_curve,
+)
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
@@ -127,18 +132,18 @@ def fit_stream(
     learner = state.state if isinstance(state, StreamModel) else state
     _checks.check_algorithm(WHERE, algorithm, learner)
     fills = _checks.flag(WHERE, "fill_missing", fill_missing)
-    model = _begin(state, classes, intercept, standardise, fills, reservoir)
-    name, total = source.name_of(batches), getattr(batches, "num_rows", None)
-    model, batches = _with_names(model, batches)
+    model = _initial_model(state, classes, intercept, standardise, fills, reservoir)
+    name, total = source.source_name(batches), getattr(batches, "num_rows", None)
+    model, batches = _match_columns(model, batches)
     expansion = model.state.expansion
-    rows = source.rows_of_a_batch(
+    rows = source.rows_per_batch(
         WHERE, expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
     )
     every = _checks.size(WHERE, "every", every)
     resume = bool(_checks.flag(WHERE, "resume", resume))
     position, file, written = Position(model), None, -1
     if checkpoint is not None:
-        file = checkpoints.start_of(WHERE, checkpoint, rows, model, algorithm.name)
+        file = checkpoints.describe_run(WHERE, checkpoint, rows, model, algorithm.name)
         found = checkpoints.read(WHERE, file, model) if resume else None
         if found is not None:
             position, written = found, found.batches
@@ -150,19 +155,19 @@ def fit_stream(
             written = position.batches
 
     save()
-    read = source.prefetched(_prepare(batches, position, rows))
+    read = source.prefetch(_prepare_batches(batches, position, rows))
     with (
         _progress.reporting(WHERE, progress, "rows", total) as report,
         contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
     ):
         if position.rows:
-            report(_text(position.model), position.rows)
+            report(_progress_text(position.model), position.rows)
         try:
-            while (batch := _next(ready, name, position)) is not None:
+            while (batch := _read_next(ready, name, position)) is not None:
                 if batch.doubt is not None:
                     warnings.warn(f"{WHERE}: {batch.doubt}", stacklevel=2)
-                position = _after(algorithm, position, batch, name)
-                report(_text(position.model), batch.rows)
+                position = _learn_batch(algorithm, position, batch, name)
+                report(_progress_text(position.model), batch.rows)
                 if position.batches % every == 0:
                     save()
             save()
@@ -174,7 +179,7 @@ def fit_stream(
             except CheckpointError as failed:
                 error.add_note(str(failed))
             raise
-    return _replayed(algorithm, position.model, rows, name)
+    return _replay_reservoir(algorithm, position.model, rows, name)
 
 
 def _check_batches(batches: Any) -> None:
@@ -191,14 +196,14 @@ def _check_batches(batches: Any) -> None:
         )
 
 
-def _with_names(
+def _match_columns(
     model: StreamModel, batches: Iterable[Any]
 ) -> tuple[StreamModel, Iterable[Any]]:
     """The model with the names of the columns, and the batches in that order."""
     features = models.num_features(WHERE, model.state)
     known, found = model.model.feature_names, None
     if isinstance(batches, Batches):
-        batches = source.in_order(batches, known)
+        batches = source.order_columns(batches, known)
         if batches.num_features != features:
             raise ValueError(
                 f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
@@ -207,7 +212,7 @@ def _with_names(
         found = batches.feature_names
     else:
         rest = iter(batches)
-        first = _next(rest, source.name_of(batches), Position(model))
+        first = _read_next(rest, source.source_name(batches), Position(model))
         batches = () if first is None else itertools.chain([first], rest)
         if isinstance(first, tuple | list) and first:
             found = models.column_names(first[0])
@@ -216,7 +221,7 @@ def _with_names(
     return model, batches
 
 
-def _begin(
+def _initial_model(
     state: Any, classes: Any, intercept: Any, standardise: Any, fills: bool, size: Any
 ) -> StreamModel:
     """The model at the start of a run."""
@@ -229,7 +234,7 @@ def _begin(
     else:
         features = models.num_features(WHERE, state)
         scaling = Scaling.empty(features, fills=fills) if wanted else None
-        known = _known(state, classes)
+        known = _check_classes(state, classes)
         if np.any(intercept) and not models.is_regressor(state):
             raise ValueError(
                 f"{WHERE}: intercept must be 0 for a classifier, got {intercept}"
@@ -277,7 +282,7 @@ def _check_continued(
             "features as they are, got True"
         )
     if classes is not None:
-        known, before = _known(model.state, classes), model.classes
+        known, before = _check_classes(model.state, classes), model.classes
         if known is None or before is None or not np.array_equal(known, before):
             raise ValueError(
                 f"{WHERE}: classes must be those of the model, {listed(before)}, got "
@@ -285,7 +290,7 @@ def _check_continued(
             )
 
 
-def _known(state: Any, classes: Any) -> np.ndarray | None:
+def _check_classes(state: Any, classes: Any) -> np.ndarray | None:
     """The classes, after a check that the learner has one label per class."""
     if classes is None:
         return None
@@ -295,7 +300,9 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
             f"{WHERE}: classes must be None for a regressor, got {classes!r}"
         )
     try:
-        known = np.array(source.targets(WHERE, np.asarray(classes, object), 0).tolist())
+        known = np.array(
+            source.coerce_targets(WHERE, np.asarray(classes, object), 0).tolist()
+        )
     except ValueError:
         known = None
     # NaN is not equal to itself.
@@ -331,7 +338,7 @@ class Batch(NamedTuple):
     doubt: str | None = None
 
 
-def _fill(
+def _pad(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
 ) -> Batch:
     """Examples, padded to `size` rows with rows of weight 0."""
@@ -341,9 +348,11 @@ def _fill(
     )
 
 
-def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Batch]:
+def _prepare_batches(
+    batches: Iterable[Any], start: Position, rows: int
+) -> Iterator[Batch]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
-    name, model = source.name_of(batches), start.model
+    name, model = source.source_name(batches), start.model
     dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
     width = model.state.expansion.vectors.shape[1]
     names = model.model.feature_names
@@ -351,7 +360,7 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
     # Features may need more digits before scaling than after.
     wide = dtype if scaling is None else np.float64
     outputs = models.target_shape(model.state)
-    ready = source.in_rows(batches, rows, wide, width, outputs, names)
+    ready = source.regroup(batches, rows, wide, width, outputs, names)
     for index, (X, y, weight) in enumerate(ready):
         first, read = index * rows, index + 1
         if read < start.batches:
@@ -364,10 +373,10 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
         y = _encode(name, model, y, first)
         given = (raw, y, weight)
         if read == start.batches:
-            if checkpoints.digest_of(given) != start.last:
+            if checkpoints.digest(given) != start.last:
                 raise ValueError(
                     f"{name}: rows {first} to {start.rows - 1} must be those that the "
-                    f"checkpoint has learned, got others; {checkpoints.AGAIN}"
+                    f"checkpoint has learned, got others; {checkpoints.START_OVER}"
                 )
             continue
         doubt = None
@@ -377,13 +386,13 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
             doubt = unscaled(name, X)
-        yield _fill(
+        yield _pad(
             *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
         )
     if read < start.batches:
         raise ValueError(
             f"{name}: batches must have the {start.rows} rows that the checkpoint has "
-            f"learned, got {read * rows} at most; {checkpoints.AGAIN}"
+            f"learned, got {read * rows} at most; {checkpoints.START_OVER}"
         )
     if not read:
         raise ValueError(f"{name}: batches must have rows, got none")
@@ -404,7 +413,7 @@ def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndar
     return y.astype(models.target_dtype(model.state))
 
 
-def _next(ready: Iterator[Any], name: str, position: Position) -> Any:
+def _read_next(ready: Iterator[Any], name: str, position: Position) -> Any:
     """The next batch, or None after the last."""
     try:
         return next(ready, None)
@@ -420,7 +429,7 @@ def _next(ready: Iterator[Any], name: str, position: Position) -> Any:
         ) from error
 
 
-def _after(
+def _learn_batch(
     algorithm: Algorithm, position: Position, batch: Batch, name: str
 ) -> Position:
     """The position after another batch."""
@@ -428,8 +437,10 @@ def _after(
     try:
         state = model.state
         if model.scaling is not None and batch.scaling is not None:
-            state = units.mapped(algorithm, state, model.scaling, batch.scaling)
-        state, scores = _learned(algorithm, state, batch, where)
+            state = units.rescale_vectors(
+                algorithm, state, model.scaling, batch.scaling
+            )
+        state, scores = _learn_rows(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
     if models.is_regressor(state):
@@ -441,13 +452,13 @@ def _after(
     else:
         error = float(state.num_mistakes - model.state.num_mistakes)
         scored = int(state.num_seen - model.state.num_seen)
-    model = extended(model, state, batch.scaling, batch.rows, scored, error)
+    model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
         model = model._replace(reservoir=model.reservoir.updated(*batch.given))
     return Position(model, position.batches + 1, batch.first + batch.rows, batch.given)
 
 
-def _replayed(
+def _replay_reservoir(
     algorithm: Algorithm, model: StreamModel, size: int, name: str
 ) -> StreamModel:
     """The model after a replay of its reservoir, which is then dropped.
@@ -464,14 +475,14 @@ def _replayed(
     try:
         for start in range(0, len(X), size):
             part = slice(start, start + size)
-            batch = _fill(X[part], kept.y[part], kept.weights[part], size, start)
-            state, _ = _learned(algorithm, state, batch, where)
+            batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)
+            state, _ = _learn_rows(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
-def _learned(
+def _learn_rows(
     algorithm: Algorithm, state: Any, batch: Batch, where: str
 ) -> tuple[Any, Array]:
     """The state after a batch, and the scores of its rows."""
@@ -491,7 +502,7 @@ def _learned(
     return new, scores
 
 
-def _text(model: StreamModel) -> str:
+def _progress_text(model: StreamModel) -> str:
     """The text of the progress bar."""
     vectors = int(model.state.expansion.num_active)
     name = "mean squared error" if models.is_regressor(model.state) else "error"

@@ -11,7 +11,7 @@ from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
 
 # The maximum number of points of a curve; beyond it every other one is dropped.
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 
 
 @_pytree.record
@@ -94,7 +94,7 @@ class CheckpointError(_WithModel, OSError):
     """
 
 
-def extended(
+def extend_curve(
     model: StreamModel,
     state: Any,
     scaling: Scaling | None,
@@ -109,7 +109,7 @@ def extended(
     # New points are as far apart as those of the thinned curve.
     if len(numbers) and numbers[-1] - (numbers[-2:-1].sum()) < numbers[0]:
         numbers, errors = numbers[:-1], errors[:-1]
-    if len(numbers) == MOST_POINTS:
+    if len(numbers) == MAX_POINTS:
         numbers, errors = numbers[1::2], errors[1::2]
     return model._replace(
         # A calibration applies to the old scores.

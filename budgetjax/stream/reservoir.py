@@ -7,14 +7,14 @@ from jaxtyping import Float, Shaped
 
 from budgetjax import _pytree
 
-# The default size: at most MOST_ROWS rows and MOST_NUMBERS values, at least FEWEST_ROWS
+# The default size: at most MAX_ROWS rows and MAX_NUMBERS values, at least MIN_ROWS
 # rows.
-MOST_ROWS, MOST_NUMBERS, FEWEST_ROWS = 8192, 2**22, 1024
+MAX_ROWS, MAX_NUMBERS, MIN_ROWS = 8192, 2**22, 1024
 
 
-def usual_size(num_features: int) -> int:
+def default_size(num_features: int) -> int:
     """The default number of rows to keep."""
-    return max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // num_features))
+    return max(MIN_ROWS, min(MAX_ROWS, MAX_NUMBERS // num_features))
 
 
 @_pytree.record

@@ -18,7 +18,9 @@ from budgetjax.online.algorithm import Algorithm
 from budgetjax.scaling import Scaling
 
 
-def mapped(algorithm: Algorithm, state: Any, old: Scaling, new: Scaling) -> Any:
+def rescale_vectors(
+    algorithm: Algorithm, state: Any, old: Scaling, new: Scaling
+) -> Any:
     """The state with its support vectors in the units of another scaling.
 
     The cost is O(B d), or O(B^2 (d + B)) for learners with a kernel matrix or a span,
@@ -30,10 +32,12 @@ def mapped(algorithm: Algorithm, state: Any, old: Scaling, new: Scaling) -> Any:
         return state
     vectors = np.asarray(state.expansion.vectors)
     rows = np.where(mask[:, None], new.moved(vectors, old), 0)
-    return _moved(algorithm, state, jax.device_put(rows.astype(vectors.dtype)))
+    return _replace_vectors(
+        algorithm, state, jax.device_put(rows.astype(vectors.dtype))
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _moved(algorithm: Algorithm, state: Any, vectors: Array) -> Any:
+def _replace_vectors(algorithm: Algorithm, state: Any, vectors: Array) -> Any:
     assert algorithm.with_vectors is not None, "left alone before"
     return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))

@@ -22,7 +22,7 @@ HOW_TO_ENCODE = (
 )
 HOW_TO_FILL = "allow_missing=True reads NaN"
 # The maximum number of texts of a column that become features.
-MOST_TEXTS = 1000
+MAX_TEXTS = 1000
 INDEX = "__index_level_"
 
 
@@ -45,7 +45,7 @@ class Columns(NamedTuple):
         found += [name for name in more if name is not None]
         return list(dict.fromkeys(found))
 
-    def of_text(self) -> set[str]:
+    def text_columns(self) -> set[str]:
         """The columns that are read as text."""
         return {column for column, _ in self.texts.values()}
 
@@ -57,7 +57,7 @@ DAMAGED = (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 Part = tuple[str, int, Any]
 
 
-def chosen(
+def choose_columns(
     where: str,
     names: Sequence[str],
     target: str | int | None,
@@ -72,17 +72,17 @@ def chosen(
         if isinstance(column, str):
             if column in known:
                 return column
-            if use == "features" and (found := text_of(column, known)):
+            if use == "features" and (found := split_indicator(column, known)):
                 texts[column] = found
                 return column
-            due = f"of the columns {_shown(names)}"
+            expected = f"of the columns {_list_names(names)}"
         elif isinstance(column, bool) or not isinstance(column, int | np.integer):
-            due = "the name or the number of a column"
+            expected = "the name or the number of a column"
         elif -len(names) <= column < len(names):
             return names[int(column)]
         else:
-            due = f"a column number from {-len(names)} to {len(names) - 1}"
-        raise ValueError(f"{where}: {use} must be {due}, got {column!r}")
+            expected = f"a column number from {-len(names)} to {len(names) - 1}"
+        raise ValueError(f"{where}: {use} must be {expected}, got {column!r}")
 
     y = None if target is None else one("target", target)
     w = None if weight is None else one("weight", weight)
@@ -113,17 +113,17 @@ def chosen(
     if not X:
         raise ValueError(
             f"{where}: features must be at least one column, got none; the columns are "
-            f"{_shown(names)}"
+            f"{_list_names(names)}"
         )
     columns = Columns(X, y, w, texts)
-    due = "features, target and weight must be different columns"
-    of_text = columns.of_text()
+    expected = "features, target and weight must be different columns"
+    of_text = columns.text_columns()
     used = [*(name for name in X if name not in texts), *of_text, y, w]
-    _check_distinct(where, due, [name for name in used if name is not None])
+    _check_distinct(where, expected, [name for name in used if name is not None])
     return columns
 
 
-def text_of(feature: str, names: Collection[str]) -> tuple[str, str] | None:
+def split_indicator(feature: str, names: Collection[str]) -> tuple[str, str] | None:
     """The column and the text of `COLUMN=TEXT`, if there is such a column."""
     for at in (i for i, character in enumerate(feature) if character == "="):
         if feature[:at] in names:
@@ -131,13 +131,13 @@ def text_of(feature: str, names: Collection[str]) -> tuple[str, str] | None:
     return None
 
 
-def _check_distinct(where: str, due: str, names: Sequence[str]) -> None:
+def _check_distinct(where: str, expected: str, names: Sequence[str]) -> None:
     for name, times in collections.Counter(names).items():
         if times > 1:
-            raise ValueError(f"{where}: {due}, got {name!r} {times} times")
+            raise ValueError(f"{where}: {expected}, got {name!r} {times} times")
 
 
-def _shown(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     if len(names) > 20:
         return f"{', '.join(map(repr, names[:20]))} and {len(names) - 20} more"
     return ", ".join(map(repr, names))
@@ -157,7 +157,7 @@ class Table(NamedTuple):
     num_rows: int | None = None
 
 
-def batches(
+def table_batches(
     reader: str,
     what: str,
     path: Any,
@@ -179,11 +179,13 @@ def batches(
     where = str(path) if isinstance(path, str | os.PathLike) else first.name
     if where == first.name and len(tables) > 1:
         where += f" and {len(tables) - 1} more"
-    columns = chosen(first.name, first.columns, target, features, weight)
+    columns = choose_columns(first.name, first.columns, target, features, weight)
     # All columns are wanted, so no file may lack one.
     given = None if features is None else columns.features
     for table in tables[1:]:
-        found = chosen(table.name, table.columns, columns.target, given, columns.weight)
+        found = choose_columns(
+            table.name, table.columns, columns.target, given, columns.weight
+        )
         if odd := set(found.features) ^ set(columns.features):
             raise ValueError(
                 f"{table.name}: every file must have the columns of {first.name}, got "
@@ -191,11 +193,11 @@ def batches(
             )
     types = set().union(*(table.types(columns) for table in tables))
     dtype = files.float_type(reader, dtype, files.exact_type(types))
-    rows = source.rows_of_a_batch(reader, len(columns.features), dtype, batch_rows)
+    rows = source.rows_per_batch(reader, len(columns.features), dtype, batch_rows)
 
     def parts_of(table: Table, wanted: Columns) -> Iterator[Part]:
         row = 0
-        with intact(table.name, what, lambda: row):
+        with report_damage(table.name, what, lambda: row):
             for part in table.read(wanted, rows):
                 yield table.name, row, part
                 row += part.num_rows
@@ -204,12 +206,14 @@ def batches(
         for table in tables:
             yield from parts_of(table, wanted)
 
-    columns = _with_texts(where, columns, parts)
-    rows = source.rows_of_a_batch(reader, len(columns.features), dtype, batch_rows)
+    columns = _add_indicators(where, columns, parts)
+    rows = source.rows_per_batch(reader, len(columns.features), dtype, batch_rows)
 
     def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
         pieces = (
-            _arrays(wanted, (name, row + start, part.slice(start, rows)), dtype, fills)
+            _convert_part(
+                wanted, (name, row + start, part.slice(start, rows)), dtype, fills
+            )
             for name, row, part in parts(wanted)
             for start in range(0, part.num_rows, rows)
         )
@@ -227,7 +231,7 @@ def batches(
     )
 
 
-def _with_texts(
+def _add_indicators(
     where: str, columns: Columns, parts: Callable[[Columns], Iterator[Part]]
 ) -> Columns:
     """Adds a feature for each text of the columns that are given without a text.
@@ -242,10 +246,12 @@ def _with_texts(
     asked = Columns(tuple(of_text), texts={name: (name[:-1], "") for name in of_text})
     for _, _, table in parts(asked):
         for column, texts in found.items():
-            texts.update(_texts(table.column(column)).unique().drop_null().to_pylist())
-            if len(texts) > MOST_TEXTS:
+            texts.update(
+                _as_text(table.column(column)).unique().drop_null().to_pylist()
+            )
+            if len(texts) > MAX_TEXTS:
                 raise ValueError(
-                    f"{where}: column {column!r} must have at most {MOST_TEXTS:,} "
+                    f"{where}: column {column!r} must have at most {MAX_TEXTS:,} "
                     "texts, to make a feature of each, got more"
                 )
     features, texts = [], {}
@@ -261,7 +267,7 @@ def _with_texts(
     return columns._replace(features=tuple(features), texts=texts)
 
 
-def _arrays(
+def _convert_part(
     columns: Columns, part: Part, dtype: DTypeLike, allow_missing: bool
 ) -> tuple[np.ndarray, ...]:
     """A part as `(X,)`, `(X, y)` or `(X, y, weight)`."""
@@ -270,10 +276,10 @@ def _arrays(
 
     def numbers(use: str, name: str) -> np.ndarray:
         allowed = allow_missing and use == "X"
-        values = _array(part, use, name, found[name], allowed)
+        values = _convert_column(part, use, name, found[name], allowed)
         if values.dtype == dtype:
             return values
-        return source.as_type(where, use, values, dtype, row, (name,))
+        return source.cast_numbers(where, use, values, dtype, row, (name,))
 
     X = np.zeros((table.num_rows, len(columns.features)), dtype)
     places: dict[str, dict[str, int]] = {}
@@ -284,17 +290,17 @@ def _arrays(
         else:
             X[:, i] = numbers("X", name)
     for column, place in places.items():
-        _mark(X, _texts(found[column]), place)
+        _write_indicators(X, _as_text(found[column]), place)
     if columns.target is None:
         return (X,)
-    y = _array(part, "y", columns.target, found[columns.target])
-    y = source.targets(where, y, row)
+    y = _convert_column(part, "y", columns.target, found[columns.target])
+    y = source.coerce_targets(where, y, row)
     if columns.weight is None:
         return X, y
     return X, y, numbers("weight", columns.weight).copy()
 
 
-def _texts(column: Any) -> Any:
+def _as_text(column: Any) -> Any:
     """A column as text, whatever its type."""
     from pyarrow import large_string, types
 
@@ -303,7 +309,7 @@ def _texts(column: Any) -> Any:
     return column.cast(large_string())
 
 
-def _mark(X: np.ndarray, column: Any, places: dict[str, int]) -> None:
+def _write_indicators(X: np.ndarray, column: Any, places: dict[str, int]) -> None:
     """Writes 1 into the column of X for each row's text, if it has one."""
     encoded = column.dictionary_encode()
     of_code = [places.get(text, -1) for text in encoded.dictionary.to_pylist()]
@@ -314,7 +320,7 @@ def _mark(X: np.ndarray, column: Any, places: dict[str, int]) -> None:
     X[rows, at[rows]] = 1
 
 
-def _array(
+def _convert_column(
     part: Part, use: str, name: str, column: Any, allow_missing: bool = False
 ) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
@@ -348,11 +354,11 @@ def _array(
     view = types.is_string_view(kind)
     text = view or types.is_string(kind) or types.is_large_string(kind)
     if use != "y" or not text:
-        due = "numbers or strings" if use == "y" else "numbers"
+        expected = "numbers or strings" if use == "y" else "numbers"
         got = repr(column[0].as_py()) if text else kind
         raise ValueError(
-            f"{where}: {use} must be {due}, got {got} in row {row}, column {name!r}"
-            + (f"; {HOW_TO_ENCODE}" if use == "X" else "")
+            f"{where}: {use} must be {expected}, got {got} in row {row}, column "
+            f"{name!r}" + (f"; {HOW_TO_ENCODE}" if use == "X" else "")
         )
     # Equal strings share one object, since most targets repeat.
     column = (column.cast(large_string()) if view else column).dictionary_encode()
@@ -379,7 +385,7 @@ def _as_numpy(column: Any) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def intact(
+def report_damage(
     where: str, what: str, rows: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
     """Turns errors from a damaged file into a `ValueError` with its name."""

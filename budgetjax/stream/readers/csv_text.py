@@ -12,7 +12,13 @@ from budgetjax import _checks
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
-from budgetjax.stream.readers.columns import HOW_TO_ENCODE, Columns, Table, intact
+from budgetjax.stream.readers.columns import (
+    HOW_TO_ENCODE,
+    Columns,
+    Table,
+    report_damage,
+)
+from budgetjax.stream.readers.formats import register_format
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
 # per cell.
@@ -34,6 +40,7 @@ ALIEN = {
 }
 
 
+@register_format(".csv", ".tsv", has_columns=True)
 def csv(
     path: files.Path | Sequence[files.Path],
     *,
@@ -41,7 +48,7 @@ def csv(
     features: Sequence[str | int] | None = None,
     weight: str | int | None = None,
     header: bool = True,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     decimal: str = ".",
     text_target: bool | None = None,
     allow_missing: bool = False,
@@ -66,7 +73,8 @@ def csv(
       weight: the column of weights, or None.
       header: whether the first line holds the names of the columns. Otherwise they are
         named "0", "1" and so on.
-      delimiter: the character between cells.
+      delimiter: the character between cells; None is a tab for a file `.tsv`, otherwise
+        a comma.
       decimal: the decimal separator of numbers.
       text_target: True if targets are strings, whatever they look like; False if all
         that look like numbers are numbers, even with leading zeros; None decides after
@@ -103,11 +111,15 @@ def csv(
     if text_target is not None:
         _checks.flag("csv", "text_target", text_target)
     for name, character in (("delimiter", delimiter), ("decimal", decimal)):
+        if character is None and name == "delimiter":
+            continue
         if not isinstance(character, str) or len(character) != 1:
             raise ValueError(f"csv: {name} must be one character, got {character!r}")
-    parse = Parse(header, delimiter, decimal)
-    paths = files.several("csv", path, (".csv", ".tsv"))
-    found = [_File.of(pa, str(one), parse) for one in paths]
+    paths = files.list_files("csv", path, (".csv", ".tsv"))
+    found = [
+        _File.of(pa, str(one), Parse(header, delimiter or _delimiter(one), decimal))
+        for one in paths
+    ]
     if header and features is None and target not in found[0].types:
         _check_names(found[0].path, found[0].names)
     # One pass over the labels, for any number of passes over the rows.
@@ -117,7 +129,7 @@ def csv(
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            texts = dict.fromkeys(wanted.of_text(), pa.string())
+            texts = dict.fromkeys(wanted.text_columns(), pa.string())
 
             def type_of(name: str) -> Any:
                 if name == wanted.target:
@@ -130,10 +142,15 @@ def csv(
 
         return Table(file.path, file.names, lambda _: {dtype}, read)
 
-    return table_columns.batches(
+    return table_columns.table_batches(
         *("csv", WHAT, path, [table(file) for file in found]),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
+
+
+def _delimiter(path: files.Path) -> str:
+    """The delimiter of a file by its ending."""
+    return "\t" if files.ending(path) == ".tsv" else ","
 
 
 class Parse(NamedTuple):
@@ -156,8 +173,8 @@ class _File(NamedTuple):
     @classmethod
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
         """The file, after checks that it is text with this delimiter."""
-        files.check_opens(path)
-        with intact(path, WHAT), _bytes(pa, path) as file:
+        files.check_readable(path)
+        with report_damage(path, WHAT), _open_bytes(pa, path) as file:
             start = file.read(BLOCK)
         alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
         if alien or b"\0" in start:
@@ -173,7 +190,7 @@ class _File(NamedTuple):
             )
         block = max(BLOCK, CELL * line.count(parse.delimiter))
         file = cls(path, parse, block, [], {})
-        with intact(path, WHAT), file.opened({}) as reader:
+        with report_damage(path, WHAT), file.opened({}) as reader:
             names, types = reader.schema.names, reader.schema.types
         if not parse.header:
             names = [str(i) for i in range(len(names))]
@@ -221,7 +238,7 @@ class _File(NamedTuple):
         )
         try:
             with csv.open_csv(
-                _bytes(pyarrow, self.path), read, cells, values
+                _open_bytes(pyarrow, self.path), read, cells, values
             ) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
@@ -260,10 +277,10 @@ def _kind_of_label(text: str, parse: Parse) -> str:
     return "code" if value and text.lstrip("+-").startswith("0") else "number"
 
 
-def _bytes(pa: Any, path: str) -> Any:
+def _open_bytes(pa: Any, path: str) -> Any:
     """The open file, decompressed by pyarrow if possible."""
     by_python = files.compression(path) == "lzma"
-    return files.decompress(path) if by_python else pa.input_stream(path)
+    return files.open_decompressed(path) if by_python else pa.input_stream(path)
 
 
 def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str]) -> str:

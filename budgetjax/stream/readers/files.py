@@ -36,7 +36,7 @@ def exact_type(dtypes: Iterable[Any]) -> np.dtype:
     return np.dtype(np.float32 if fits else np.float64)
 
 
-def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
+def list_files(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
     """The files of a path, a folder or a list of paths.
 
     From a folder, the files with these extensions are taken, sorted by name.
@@ -48,7 +48,7 @@ def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
     if not os.path.isdir(path):
         return [path]
     paths = [os.path.join(path, name) for name in sorted(os.listdir(path))]
-    paths = [one for one in paths if end_of(one) in ends and os.path.isfile(one)]
+    paths = [one for one in paths if ending(one) in ends and os.path.isfile(one)]
     if not paths:
         raise ValueError(
             f"{path}: the folder must have files *{', *'.join(ends)}, got none"
@@ -56,7 +56,7 @@ def several(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
     return paths
 
 
-def check_opens(path: Path) -> None:
+def check_readable(path: Path) -> None:
     """Raises the error of `open` if the file does not exist or is not readable.
 
     It also rejects a pipe, which the first look would consume.
@@ -76,13 +76,13 @@ def compression(path: Path) -> str | None:
     return COMPRESSED.get(os.path.splitext(path)[1].lower())
 
 
-def end_of(path: Path) -> str:
+def ending(path: Path) -> str:
     """The extension of a file without its compression: `.csv` for `a.csv.gz`."""
     stem, end = os.path.splitext(os.fspath(path))
     return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
-def decompress(path: Path) -> Any:
+def open_decompressed(path: Path) -> Any:
     """The open file, which decompresses its bytes during reading."""
     module = importlib.import_module(compression(path) or "io")
     return module.open(path, "rb")

@@ -1,20 +1,25 @@
 """The reader of LIBSVM text."""
 
 import contextlib
+import dataclasses
 import io
 import itertools
 import lzma
 import warnings
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
-from budgetjax.stream.batches import Batches, rows_of_a_batch
+from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.readers import files
+from budgetjax.stream.readers.formats import register_format
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 # Rows per block if only targets are read.
 TARGETS = 65_536
@@ -26,8 +31,11 @@ WIDEST = 2**27
 USUAL_NUMBERS = 100
 # Integers that float64 holds.
 EXACT = 2**53
+# The errors of lines that cannot be parsed.
+MALFORMED = (ValueError, OverflowError, FloatingPointError)
 
 
+@register_format()
 def libsvm(
     path: files.Path,
     *,
@@ -77,98 +85,139 @@ def libsvm(
       ...         print(X.tolist(), y.tolist())
       [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]] [1, -1]
     """
-    datasets = _checks.needs("libsvm", "sklearn.datasets")
+    _checks.needs("libsvm", "sklearn.datasets")
     dtype = files.float_type("libsvm", dtype)
     _checks.flag("libsvm", "zero_based", zero_based)
     _checks.flag("libsvm", "ignore_beyond", ignore_beyond)
     _checks.flag("libsvm", "sparse", sparse)
-    files.check_opens(path)
+    files.check_readable(path)
     where, num_rows = str(path), None
     first = 0 if zero_based else 1
     if num_features is None:
-        largest, row, num_rows = _extent(path)
-        num_features = largest + 1 - first
-        if not num_rows:
-            raise ValueError(f"{where}: the file must have rows, got none")
-        if num_features > WIDEST:
-            raise ValueError(
-                f"{where}: indices must be at most {WIDEST:,}, so that a row and "
-                f"a model fit in memory, got {largest:,} in row {row}"
-            )
-        if num_features < 1:
-            raise ValueError(f"{where}: the file must have features, got none")
+        num_features, num_rows = _shape(path, first)
     num_features = _checks.size("libsvm", "num_features", num_features)
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
-    rows = rows_of_a_batch("libsvm", numbers, dtype, batch_rows)
-
-    told: list[int] = []
-
-    def parsed(lines: list[bytes], row: int) -> tuple[Any, np.ndarray]:
-        """A sparse matrix and the labels."""
-        try:
-            X, y = datasets.load_svmlight_file(
-                io.BytesIO(b"\n".join(lines)),
-                n_features=None if ignore_beyond else num_features,
-                dtype=np.float64,
-                zero_based=bool(zero_based),
-            )
-            if ignore_beyond:
-                if X.shape[1] > num_features and not told:
-                    told.append(row)
-                    warnings.warn(
-                        f"{where}: indices beyond {num_features - 1 + first}, which "
-                        "the model has not seen, are left out",
-                        stacklevel=2,
-                    )
-                X = X[:, :num_features]
-                X.resize(len(y), num_features)
-            with np.errstate(over="raise"):
-                return X.astype(dtype), y
-        except (ValueError, OverflowError, FloatingPointError) as caught:
-            error = caught
-        if len(lines) > 1:
-            # Bisect: one of the halves, finally a single line, raises the error below.
-            middle = len(lines) // 2
-            parsed(lines[:middle], row)
-            parsed(lines[middle:], row + middle)
-        shown = lines[0][:80].decode("utf-8", "backslashreplace")
-        hint = "; zero_based=True reads files that start at 0" if first else ""
-        raise ValueError(
-            f"{where}: rows must be 'label index:value ...' with ascending indices, "
-            f"got {shown!r} in row {row}: {str(error).rstrip('.')}"
-            f"{hint if b' 0:' in lines[0] else ''}"
-        ) from error
-
-    def blocks(size: int, labels_only: bool) -> Iterator[tuple[Any, np.ndarray]]:
-        row, whole, lines = 0, True, _rows(path)
-        while block := list(itertools.islice(lines, size)):
-            if labels_only:
-                block = [line.split(None, 1)[0] for line in block]
-            X, y = parsed(block, row)
-            # Labels are integers as long as all of them are.
-            whole = whole and bool(np.all(y == np.rint(y)))
-            if whole and np.any(np.abs(y) > EXACT):
-                with contextlib.suppress(ValueError, OverflowError):
-                    texts = (line.split(None, 1)[0] for line in block)
-                    y = np.array([int(text) for text in texts], np.int64)
-                whole = y.dtype == np.int64
-            yield X, (y.astype(np.int64) if whole else y)
-            row += len(block)
+    rows = rows_per_batch("libsvm", numbers, dtype, batch_rows)
+    parser = _Parser(where, num_features, first, ignore_beyond, dtype)
 
     def read() -> Iterator[tuple[Any, np.ndarray]]:
-        found = blocks(rows, False)
-        return found if sparse else ((X.toarray(), y) for X, y in found)
+        blocks = _blocks(parser, path, rows, labels_only=False)
+        return blocks if sparse else ((X.toarray(), y) for X, y in blocks)
 
     def read_targets() -> Iterator[np.ndarray]:
-        return (y for _, y in blocks(TARGETS, True))
+        return (y for _, y in _blocks(parser, path, TARGETS, labels_only=True))
 
     return Batches(where, num_features, read, num_rows, None, read_targets)
+
+
+def _blocks(
+    parser: "_Parser", path: files.Path, size: int, *, labels_only: bool
+) -> "Iterator[tuple[csr_matrix, np.ndarray]]":
+    """The rows of a file, `size` at a time; with `labels_only`, without features."""
+    row, whole, lines = 0, True, _read_lines(path)
+    while block := list(itertools.islice(lines, size)):
+        if labels_only:
+            block = [line.split(None, 1)[0] for line in block]
+        X, y = parser.parse_rows(block, row)
+        # Labels are integers as long as all of them are.
+        whole = whole and bool(np.all(y == np.rint(y)))
+        if whole and np.any(np.abs(y) > EXACT):
+            with contextlib.suppress(ValueError, OverflowError):
+                texts = (line.split(None, 1)[0] for line in block)
+                y = np.array([int(text) for text in texts], np.int64)
+            whole = y.dtype == np.int64
+        yield X, (y.astype(np.int64) if whole else y)
+        row += len(block)
+
+
+@dataclasses.dataclass
+class _Parser:
+    """Parses lines of a file by scikit-learn; indices start at `first`."""
+
+    where: str
+    num_features: int
+    first: int
+    ignore_beyond: bool
+    dtype: np.dtype
+    has_warned: bool = False
+
+    def parse_rows(
+        self, lines: list[bytes], row: int
+    ) -> "tuple[csr_matrix, np.ndarray]":
+        """A sparse matrix and the labels; `row` is the number of the first line."""
+        try:
+            return self.parse(lines)
+        except MALFORMED as caught:
+            i, error = self.locate_error(lines, caught)
+        shown = lines[i][:80].decode("utf-8", "backslashreplace")
+        hint = "; zero_based=True reads files that start at 0" if self.first else ""
+        raise ValueError(
+            f"{self.where}: rows must be 'label index:value ...' with ascending "
+            f"indices, got {shown!r} in row {row + i}: {str(error).rstrip('.')}"
+            f"{hint if b' 0:' in lines[i] else ''}"
+        ) from error
+
+    def parse(self, lines: list[bytes]) -> "tuple[csr_matrix, np.ndarray]":
+        """A sparse matrix and the labels, with the errors of the parser."""
+        from sklearn import datasets
+
+        X, y = datasets.load_svmlight_file(
+            io.BytesIO(b"\n".join(lines)),
+            n_features=None if self.ignore_beyond else self.num_features,
+            dtype=np.float64,
+            zero_based=self.first == 0,  # pyright: ignore[reportArgumentType]
+        )
+        if self.ignore_beyond:
+            if X.shape[1] > self.num_features and not self.has_warned:
+                self.has_warned = True
+                warnings.warn(
+                    f"{self.where}: indices beyond {self.num_features - 1 + self.first}"
+                    ", which the model has not seen, are left out",
+                    stacklevel=2,
+                )
+            X = X[:, : self.num_features]
+            X.resize(len(y), self.num_features)
+        with np.errstate(over="raise"):
+            return X.astype(self.dtype), y
+
+    def locate_error(
+        self, lines: list[bytes], error: Exception
+    ) -> tuple[int, Exception]:
+        """The place of the first line that cannot be parsed, and its error."""
+        start, stop = 0, len(lines)
+        while stop - start > 1:
+            middle = (start + stop) // 2
+            for half in ((start, middle), (middle, stop)):
+                try:
+                    self.parse(lines[slice(*half)])
+                except MALFORMED as caught:
+                    (start, stop), error = half, caught
+                    break
+            else:  # only the lines together have an error
+                break
+        return start, error
+
+
+def _shape(path: files.Path, first: int) -> tuple[int, int]:
+    """The numbers of features and of rows, if indices start at `first`."""
+    largest, row, num_rows = _extent(path)
+    num_features = largest + 1 - first
+    if not num_rows:
+        raise ValueError(f"{path}: the file must have rows, got none")
+    if num_features > WIDEST:
+        raise ValueError(
+            f"{path}: indices must be at most {WIDEST:,}, so that a row and "
+            f"a model fit in memory, got {largest:,} in row {row}"
+        )
+    if num_features < 1:
+        raise ValueError(f"{path}: the file must have features, got none")
+    return num_features, num_rows
 
 
 def _extent(path: files.Path) -> tuple[int, int, int]:
     """The largest last index of a line, its row, and the number of rows."""
     largest, place, rows = -1, 0, 0
-    for line in _rows(path):
+    for line in _read_lines(path):
         head, colon, _ = line.rpartition(b":")
         index = head.rsplit(None, 1)[-1:]
         # Anything that is not an index raises an error when the line is parsed.
@@ -178,11 +227,11 @@ def _extent(path: files.Path) -> tuple[int, int, int]:
     return largest, place, rows
 
 
-def _rows(path: files.Path) -> Iterator[bytes]:
+def _read_lines(path: files.Path) -> Iterator[bytes]:
     """The lines that hold an example, without their comments."""
     kind, row = files.compression(path), 0
     try:
-        with files.decompress(path) as file:
+        with files.open_decompressed(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
                     raise ValueError(

@@ -12,8 +12,9 @@ from jax.typing import DTypeLike
 from budgetjax import _checks
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
-from budgetjax.stream.readers.columns import Columns, Table, intact
-from budgetjax.stream.readers.files import check_opens, several
+from budgetjax.stream.readers.columns import Columns, Table, report_damage
+from budgetjax.stream.readers.files import check_readable, list_files
+from budgetjax.stream.readers.formats import register_format
 
 # The bytes of a column to read at once.
 READ_AHEAD = 2**16
@@ -21,6 +22,7 @@ IPC_FILE = b"ARROW1"
 PARQUET, ARROW = "whole Parquet", "whole Arrow"
 
 
+@register_format(".parquet", has_columns=True)
 def parquet(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -63,24 +65,25 @@ def parquet(
 
     def table(one: Any) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            with _opened(one) as file:
+            with _open_parquet(one) as file:
                 names = wanted.names()
-                yield from _valid(
+                yield from _validate(
                     file.iter_batches(rows, columns=names, use_threads=False)
                 )
 
-        with _opened(one) as file:
+        with _open_parquet(one) as file:
             schema, num_rows = file.schema_arrow, file.metadata.num_rows
-        types = functools.partial(_types, schema)
+        types = functools.partial(_column_types, schema)
         return Table(str(one), schema.names, types, read, num_rows)
 
-    tables = [table(one) for one in several("parquet", path, (".parquet",))]
-    return table_columns.batches(
+    tables = [table(one) for one in list_files("parquet", path, (".parquet",))]
+    return table_columns.table_batches(
         *("parquet", PARQUET, path, tables),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
+@register_format(".arrow", ".feather", has_columns=True)
 def arrow(
     source: Any,
     *,
@@ -115,26 +118,28 @@ def arrow(
     pa = _checks.needs("arrow", "pyarrow")
 
     def file(path: Any) -> Table:
-        check_opens(path)
+        check_readable(path)
         name = str(path)
-        with intact(name, ARROW), _ipc(pa, name) as (schema, _):
+        with report_damage(name, ARROW), _open_ipc(pa, name) as (schema, _):
             pass
 
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            with _ipc(pa, name) as (_, found):
-                yield from _valid(one.select(wanted.names()) for one in found)
+            with _open_ipc(pa, name) as (_, found):
+                yield from _validate(one.select(wanted.names()) for one in found)
 
-        return Table(name, schema.names, functools.partial(_types, schema), read)
+        return Table(name, schema.names, functools.partial(_column_types, schema), read)
 
     if isinstance(source, str | os.PathLike | list | tuple):
-        tables = [file(one) for one in several("arrow", source, (".arrow", ".feather"))]
+        tables = [
+            file(one) for one in list_files("arrow", source, (".arrow", ".feather"))
+        ]
     elif hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
 
         def read(wanted: Columns, rows: int) -> Iterator[Any]:
-            return _valid(one.select(wanted.names()) for one in table.to_batches())
+            return _validate(one.select(wanted.names()) for one in table.to_batches())
 
-        types = functools.partial(_types, table.schema)
+        types = functools.partial(_column_types, table.schema)
         name = type(source).__name__
         tables = [Table(name, table.column_names, types, read, table.num_rows)]
     else:
@@ -142,26 +147,26 @@ def arrow(
             "arrow: source must be a path, or a table of Arrow, got "
             f"{type(source).__name__}"
         )
-    return table_columns.batches(
+    return table_columns.table_batches(
         *("arrow", ARROW, source, tables),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
-def _valid(tables: Iterator[Any]) -> Iterator[Any]:
+def _validate(tables: Iterator[Any]) -> Iterator[Any]:
     """Validates tables, since invalid offsets would crash the process."""
     for table in tables:
         table.validate(full=True)
         yield table
 
 
-def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
+def _column_types(schema: Any, chosen: Columns) -> set[np.dtype]:
     """The NumPy dtypes of the columns of X and the weights."""
     from pyarrow import types
 
     found = set()
     for name in chosen._replace(target=None).names():
-        if name in chosen.of_text():
+        if name in chosen.text_columns():
             continue
         kind = schema.field(name).type
         kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -173,11 +178,11 @@ def _types(schema: Any, chosen: Columns) -> set[np.dtype]:
 
 
 @contextlib.contextmanager
-def _opened(path: Any) -> Iterator[Any]:
-    check_opens(path)
+def _open_parquet(path: Any) -> Iterator[Any]:
+    check_readable(path)
     from pyarrow import parquet as format_
 
-    with intact(str(path), PARQUET):
+    with report_damage(str(path), PARQUET):
         # Otherwise entire column chunks are read, which may be as large as the file.
         file = format_.ParquetFile(
             path,
@@ -191,7 +196,7 @@ def _opened(path: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _ipc(pa: Any, path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _open_ipc(pa: Any, path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
     """The schema and the record batches of a file or stream of Arrow."""
     with pa.memory_map(path) as source:
         if source.read(len(IPC_FILE)) == IPC_FILE:

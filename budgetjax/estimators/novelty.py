@@ -1,0 +1,140 @@
+"""Novelty detection with a bounded number of support vectors."""
+
+import dataclasses
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+from sklearn.base import OutlierMixin
+
+from budgetjax import _checks, models
+from budgetjax.estimators.inputs import RandomState, Rows, Table
+from budgetjax.estimators.online import Examples, OnlineEstimator
+from budgetjax.kernels import Kernel
+from budgetjax.models import Labelled
+from budgetjax.online import choices
+from budgetjax.online.choices import Choice
+from budgetjax.online.maintenance import Maintenance
+from budgetjax.refitting.one_class import one_class
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class BudgetedOneClass(OutlierMixin, OnlineEstimator):
+    """A novelty detector with a bounded number of support vectors.
+
+    It learns rows of one kind, and scores are high where such rows are dense. `fit`
+    streams the rows once through `budgetjax.sgd` with targets 1, and
+    `budgetjax.one_class` then computes the coefficients and the threshold.
+    `partial_fit` streams too, and computes them on a sample of the rows so far before
+    the next prediction. The budget bounds memory and time per row.
+
+    Args:
+      budget: the maximum number of support vectors.
+      rate: the fraction of rows like those learned that count as outliers, above 0 and
+        below 1.
+      gamma: the parameter of the kernel. "scale" is two divided by the mean squared
+        distance of the first rows, `budgetjax.default_gamma`.
+      penalty: C of `budgetjax.one_class`.
+      kernel, maintenance, epochs, shuffle, capacity, random_state, progress: as
+        `BudgetedKernelClassifier`.
+
+    Attributes:
+      offset_: the threshold, `score_samples(X) - decision_function(X)`.
+      state_, model_, origin_, support_vectors_, dual_coef_, n_support_, n_iter_,
+        n_features_in_, feature_names_in_: as `BudgetedKernelClassifier`.
+
+    Example:
+      >>> from budgetjax.estimators import BudgetedOneClass
+      >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+      >>> model = BudgetedOneClass(budget=30, random_state=0).fit(X)
+      >>> model.predict([[0.0, 0.0], [5.0, 5.0]]).tolist()
+      [1, -1]
+    """
+
+    budget: int = choices.BUDGET
+    _: dataclasses.KW_ONLY
+    rate: float = 0.05
+    kernel: str | Kernel = "rbf"
+    gamma: float | str = "scale"
+    penalty: float = 1.0
+    maintenance: str | Maintenance | None = None
+    epochs: int = 1
+    shuffle: bool = True
+    capacity: int | None = None
+    random_state: RandomState = None
+    progress: bool = False
+
+    @property
+    def offset_(self) -> float:
+        """The threshold of the scores."""
+        return -float(np.asarray(self._predicting_model().intercept))
+
+    def fit(
+        self, X: Table, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Fits a new model: passes over the rows, then coefficients and threshold.
+
+        It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
+        """
+        rows, weights = self._rows_and_weights(X, sample_weight, first=True)
+        self._fit_stream(rows, np.ones(len(weights)), weights, Labelled(None))
+        return self
+
+    def partial_fit(
+        self, X: Table, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
+        first = not self.__sklearn_is_fitted__()
+        rows, weights = self._rows_and_weights(X, sample_weight, first=first)
+        labels = Labelled(None, intercept=0.0 if first else self._model.intercept)
+        ones = np.ones(len(weights))
+        self._continue_stream(rows, ones, ones, weights, labels)
+        return self
+
+    def _rows_and_weights(
+        self, X: Table, sample_weight: ArrayLike | None, *, first: bool
+    ) -> tuple[Rows, Float[np.ndarray, " n"]]:
+        """Rows to learn and their weights, after checks."""
+        rows = self._validate(X=X, reset=first)
+        weights = self._weights(rows, sample_weight, first=first)
+        _checks.fraction(self._where, "rate", self.rate)
+        return rows, weights
+
+    def decision_function(self, X: Table) -> Float[np.ndarray, " n"]:
+        """The scores minus the threshold, float64, shape `(n,)`; below 0 for outliers.
+
+        The cost is O(n budget features).
+        """
+        scores = models.decision_function(self.model_, self._rows(X))
+        return scores.astype(np.float64)
+
+    def score_samples(self, X: Table) -> Float[np.ndarray, " n"]:
+        """The scores, float64 of shape `(n,)`, larger for rows like those learned."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Table) -> Int[np.ndarray, " n"]:
+        """1 for rows like those learned, -1 for outliers, shape `(n,)`."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def _check_refit(self, num_features: int) -> bool:
+        _checks.positive(self._where, "penalty", self.penalty)
+        return True
+
+    def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
+        return choices.choose(
+            *(self._where, None, {"maintenance": self.maintenance}),
+            num_classes=None,
+            seed=seed,
+            refits=refits,
+        )
+
+    def _refit(self, model: Labelled, examples: Examples, *_: object, **__: object):
+        data = examples.data(models.dtype_of(model))
+        solved = one_class(
+            *(model.model, data["X"]),
+            weight=data.get("weight"),
+            rate=self.rate,
+            penalty=self.penalty,
+        )
+        return model._replace(model=solved.model, intercept=solved.intercept)
