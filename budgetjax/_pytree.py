@@ -36,7 +36,7 @@ records: dict[str, type] = {}
 def record(kind: Class) -> Class:
     """A decorator for a class of records that model files may hold, by its name.
 
-    Subclasses of `Parameters` in this package need none.
+    Subclasses of `Parameters` in this package need none, unless they are `abstract`.
 
     Raises:
       ValueError: if a class of another module has this name.
@@ -200,10 +200,11 @@ class Parameters:
 
     __repr__ = record_repr
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, repr=False)(cls)
-        if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+        if ours and not abstract:
             record(cls)
         fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
         fixed = [field.name for field in fields if field.metadata.get("static")]
