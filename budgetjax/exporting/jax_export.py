@@ -38,7 +38,7 @@ def register_types() -> None:
 
 
 def _encode(auxiliary: Any) -> bytes:
-    own: dict[str, Any] = {}
+    own: trees.Own = {}
     node, _ = trees.encode("jax.export", auxiliary, own)
     for thing in own.values():
         raise ValueError(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks
 from budgetjax.exporting.predictor import Predictor, label_array
@@ -65,7 +65,11 @@ class Graph:
         self.nodes, self.constants, self.outputs = [], [], []
 
     def __call__(
-        self, operation: str, *inputs: Any, name: str = "", **attributes: Any
+        self,
+        operation: str,
+        *inputs: str | ArrayLike,
+        name: str = "",
+        **attributes: Any,
     ) -> str:
         """Adds an operation; inputs are names, or numbers in the dtype of the rows."""
         name = name or f"{operation}_{len(self.nodes)}"
@@ -91,12 +95,12 @@ class Graph:
         """Adds an array of axis numbers or indices."""
         return self.constant(np.array(numbers, np.int64))
 
-    def value(self, name: str, dtype: Any, shape: list[Any]) -> Any:
+    def value(self, name: str, dtype: DTypeLike, shape: list[str | int]) -> Any:
         """The description of an input or output."""
         kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.onnx.helper.make_tensor_value_info(name, kind, shape)
 
-    def output(self, name: str, dtype: Any, *columns: int) -> None:
+    def output(self, name: str, dtype: DTypeLike, *columns: int) -> None:
         """Declares an output."""
         self.outputs.append(self.value(name, dtype, ["rows", *columns]))
 
@@ -211,7 +215,7 @@ def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
     return _writers[kind](graph, kernel, X, Z)
 
 
-def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
+def _self(graph: Graph, kernel: Kernel, X: str) -> str | float:
     """`k(x, x)` of every row, in one column, or a number if it is the same for all."""
     kind = type(kernel)
     if isinstance(kernel, Stationary):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 registered: "dict[str, Solver[Any, Any]]" = {}
 
 
-def by_name() -> "dict[str, Solver[Any, Any]]":
+def by_name() -> dict[str, Any]:
     """All solvers: the public ones, and those of `budgetjax.register`."""
     from budgetjax import _pytree
     from budgetjax.solvers.solver import Solver
