@@ -8,7 +8,15 @@ import importlib
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    dataclass_transform,
+)
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +36,7 @@ records: dict[str, type] = {}
 def record(kind: Class) -> Class:
     """A decorator for a class of records that model files may hold, by its name.
 
-    Subclasses of `Parameters` in this package need none.
+    Subclasses of `Parameters` in this package need none, unless they are `abstract`.
 
     Raises:
       ValueError: if a class of another module has this name.
@@ -47,6 +55,20 @@ def record(kind: Class) -> Class:
 def public_names() -> dict[str, Any]:
     """What is public, by name; imports it all, and with it all of `records`."""
     return vars(importlib.import_module("budgetjax.public"))
+
+
+class _NamedTuple(Protocol):
+    """What `NamedTuple` gives a class."""
+
+    _fields: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Any: ...
+
+
+def is_named_tuple(kind: Any) -> TypeGuard[type[_NamedTuple]]:
+    """Whether this is a class of named tuples."""
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_make")
 
 
 def record_repr(self: Any) -> str:
@@ -68,11 +90,10 @@ def value_repr(value: Any) -> str:
         return (
             f"{name}({', '.join(map(value_repr, value.args))})" if value.args else name
         )
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        # A counter reads as a number if it has a value.
-        known = all(map(_has_values, value))
-        number = getattr(value, "number", None) if known else None
-        return record_repr(value) if number is None else value_repr(number)
+    if isinstance(value, Counter) and all(map(_has_values, value)):
+        return value_repr(value.number)
+    if is_named_tuple(type(value)):
+        return record_repr(value)
     if type(value) in (tuple, list):
         more = [f"... {len(value):,} in all"] if len(value) > FEW else []
         shown = ", ".join([*map(value_repr, value[: 3 if more else FEW]), *more])
@@ -153,7 +174,10 @@ class Static:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, repr=False)
 class Name(Static):
-    """The name of an algorithm, which belongs to the structure of its states."""
+    """The name of an algorithm or a solver, which belongs to the structure of a state.
+
+    Every state has it as its field `algorithm`.
+    """
 
     value: str
 
@@ -176,10 +200,11 @@ class Parameters:
 
     __repr__ = record_repr
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, repr=False)(cls)
-        if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+        if ours and not abstract:
             record(cls)
         fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
         fixed = [field.name for field in fields if field.metadata.get("static")]

@@ -86,7 +86,7 @@ def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
     return jnp.asarray(value, dtype)
 
 
-class Kernel(Parameters):
+class Kernel(Parameters, abstract=True):
     """The base of all kernels; a kernel is a subclass with its parameters as fields.
 
     A new kernel defines `gram` and `diag`; both may ignore the squared norms.
@@ -105,8 +105,8 @@ class Kernel(Parameters):
         """Whether it is `exp(-||A (x - z)||^2)`, so that vectors can be merged."""
         return False
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+        super().__init_subclass__(abstract=abstract)
         if cls.gram is Kernel.gram or cls.diag is Kernel.diag:
             raise TypeError(f"{cls.__name__}: a kernel must define gram and diag")
 
@@ -232,7 +232,7 @@ class Polynomial(Kernel):
         return jax.lax.pow(gamma * products + coef0, degree)
 
 
-class Stationary(Kernel):
+class Stationary(Kernel, abstract=True):
     """A kernel of `x - z`, with `k(x, x) = 1`."""
 
     @property
@@ -516,7 +516,7 @@ def _inverse_norms(diag: Float[Array, " n"]) -> Float[Array, " n"]:
     return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, diag, 1)), 0)
 
 
-class Combination(Kernel):
+class Combination(Kernel, abstract=True):
     """A kernel that combines the values of two kernels, by a sum or a product."""
 
     left: Kernel

@@ -1,9 +1,14 @@
-"""The public names, imported together; see `budgetjax`."""
+"""The public names, imported together, each listed here alone.
+
+`budgetjax` reads this list without importing it, and the registries find in it what is
+an algorithm or a solver.
+"""
 
 from budgetjax import bounds as bounds
 from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs
+from budgetjax._pytree import Name as Name
 from budgetjax.exporting import jax_export as _jax_export
 from budgetjax.exporting.export_model import export as export
 from budgetjax.kernels import RBF as RBF
@@ -28,26 +33,36 @@ from budgetjax.models import predict as predict
 from budgetjax.models import prune as prune
 from budgetjax.models import support as support
 from budgetjax.online.algorithm import Algorithm as Algorithm
+from budgetjax.online.algorithm import init_fields as init_fields
 from budgetjax.online.alma import alma as alma
 from budgetjax.online.arow import arow as arow
 from budgetjax.online.driver import run as run
 from budgetjax.online.forgetron import forgetron as forgetron
 from budgetjax.online.fourier import fourier as fourier
-from budgetjax.online.maintenance import DelayedProject as DelayedProject
-from budgetjax.online.maintenance import Maintenance as Maintenance
-from budgetjax.online.maintenance import Merge as Merge
-from budgetjax.online.maintenance import MergeBestPair as MergeBestPair
-from budgetjax.online.maintenance import MultiMerge as MultiMerge
-from budgetjax.online.maintenance import Project as Project
-from budgetjax.online.maintenance import ProjectOntoNearest as ProjectOntoNearest
-from budgetjax.online.maintenance import ProjectOntoNewcomer as ProjectOntoNewcomer
-from budgetjax.online.maintenance import RemoveFewestErrors as RemoveFewestErrors
-from budgetjax.online.maintenance import RemoveLargestMargin as RemoveLargestMargin
-from budgetjax.online.maintenance import RemoveOldest as RemoveOldest
-from budgetjax.online.maintenance import RemoveRandom as RemoveRandom
-from budgetjax.online.maintenance import RemoveSmallest as RemoveSmallest
-from budgetjax.online.maintenance import Unbudgeted as Unbudgeted
+from budgetjax.online.maintenance import init_maintenance as init_maintenance
 from budgetjax.online.maintenance.measured import Measured as Measured
+from budgetjax.online.maintenance.merging import Merge as Merge
+from budgetjax.online.maintenance.merging import MergeBestPair as MergeBestPair
+from budgetjax.online.maintenance.merging import MultiMerge as MultiMerge
+from budgetjax.online.maintenance.projection import DelayedProject as DelayedProject
+from budgetjax.online.maintenance.projection import Project as Project
+from budgetjax.online.maintenance.projection import (
+    ProjectOntoNearest as ProjectOntoNearest,
+)
+from budgetjax.online.maintenance.projection import (
+    ProjectOntoNewcomer as ProjectOntoNewcomer,
+)
+from budgetjax.online.maintenance.removal import (
+    RemoveFewestErrors as RemoveFewestErrors,
+)
+from budgetjax.online.maintenance.removal import (
+    RemoveLargestMargin as RemoveLargestMargin,
+)
+from budgetjax.online.maintenance.removal import RemoveOldest as RemoveOldest
+from budgetjax.online.maintenance.removal import RemoveRandom as RemoveRandom
+from budgetjax.online.maintenance.removal import RemoveSmallest as RemoveSmallest
+from budgetjax.online.maintenance.removal import Unbudgeted as Unbudgeted
+from budgetjax.online.maintenance.strategy import Maintenance as Maintenance
 from budgetjax.online.norma import norma as norma
 from budgetjax.online.nystrom import nystrom as nystrom
 from budgetjax.online.passive_aggressive import passive_aggressive as passive_aggressive

@@ -36,7 +36,7 @@ from compare import same
 from scipy.sparse import csr_array
 
 import budgetjax as bj
-from budgetjax import _checks, _progress, cli, estimators, online, solvers
+from budgetjax import _checks, _progress, cli, estimators, solvers
 from budgetjax import models as scorer
 from budgetjax.cli import learners, main, options, reading, solving, targets, weights
 from budgetjax.cli.commands import budgetjax as group
@@ -537,14 +537,19 @@ def test_another_learner_without_scaling(at):
 
 
 def test_every_learner_can_be_named():
-    text = "".join(good("train --help").split())
-    for name in online.ALGORITHMS:
-        assert registry.named("test", name) is getattr(bj, name)
-        assert name.replace("_", "-") in text
-    for name in solvers.SOLVERS:
-        option = name.replace("_", "-")
-        assert learners.solver(option) is getattr(bj, name)
-        assert option in text
+    text = " ".join(good("train --help").split()).replace("- ", "-")
+    assert options.online_names() == tuple(map(option_of, registry.by_name()))
+    assert options.solver_names() == tuple(map(option_of, solvers.by_name()))
+    for name in (*options.online_names(), *options.solver_names()):
+        # In the list of names, and a solver in the text above it too.
+        times = 1 if name in options.online_names() else 2
+        assert len(re.findall(rf"(?<![\w-]){name}(?![\w-])", text)) >= times
+    for name in options.solver_names():
+        assert learners.solver(name) is getattr(bj, name.replace("-", "_"))
+
+
+def option_of(name):
+    return name.replace("_", "-")
 
 
 # Weights, separators, pipes.
@@ -678,7 +683,7 @@ def test_texts_are_features_and_gaps_are_means(at):
 
 
 def test_every_solver_is_given_its_arguments():
-    for name in options.SOLVERS:
+    for name in options.solver_names():
         solver = learners.solver(name)
         asked = options.TrainOptions(learner=name, budget=70)
         arguments = solving._arguments(asked, solver)

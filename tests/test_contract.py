@@ -235,7 +235,7 @@ OTHERWISE = {
 DOCUMENTED = {("penalty", "variant")}
 
 
-@pytest.mark.parametrize("name", bj_registry.names())
+@pytest.mark.parametrize("name", bj_registry.by_name())
 def test_every_pair_of_arguments_is_done_or_refused(name):
     """One that changes nothing of the state is an error."""
     algorithm = bj_registry.named("", name)

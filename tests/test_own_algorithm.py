@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax import losses
 from budgetjax.estimators import BudgetedKernelClassifier
-from budgetjax.online import support_set
-from budgetjax.online.algorithm import init_fields
 
 X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
 y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
@@ -40,16 +37,16 @@ def init(
     capacity=None,
 ) -> State:
     sizes = num_features, budget, num_classes, capacity, dtype
-    shared = init_fields("fading", kernel, *sizes)
+    shared = bj.init_fields("fading", kernel, *sizes)
     return State(**shared, maintenance=bj.RemoveOldest(), rate=jnp.asarray(rate, dtype))
 
 
 def violates(state, score, y):
-    return losses.margin(score, y) <= 0
+    return bj.losses.margin(score, y) <= 0
 
 
 def update(state, score, y, newcomer):
-    step = state.rate * newcomer.weight * losses.margin_subgradient(score, y)
+    step = state.rate * newcomer.weight * bj.losses.margin_subgradient(score, y)
     newcomer = newcomer._replace(coefficients=step)
     _, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
     return state._replace(rate=0.99 * state.rate), edits
@@ -114,13 +111,10 @@ class RemoveYoungest(bj.Maintenance):
         return RemoveYoungest(jnp.array(seed, jnp.int32), expansion.ages)
 
     def admit(self, kernel, expansion, newcomer):
-        youngest = jnp.max(jnp.where(expansion.mask, expansion.ages, 0))
-        slot = support_set.slot_of(expansion.ages, youngest)
-        slot = jnp.where(expansion.full, slot, expansion.free)
-        ages = self.ages.at[slot].set(newcomer.age)
-        return RemoveYoungest(self.seed, ages), bj.Edits(
-            (support_set.row(expansion, newcomer, slot),)
-        )
+        youngest = jnp.argmax(jnp.where(expansion.mask, expansion.ages, 0))
+        edits = self.exchange(expansion, newcomer, youngest.astype(jnp.int32))
+        ages = self.ages.at[edits.rows[0].slot].set(newcomer.age)
+        return RemoveYoungest(self.seed, ages), edits
 
 
 def test_a_strategy_of_ones_own_starts_again_from_its_seed_and_the_support_set():

@@ -13,11 +13,11 @@ import registry
 from registry import N
 
 import budgetjax as bj
-from budgetjax import losses
+from budgetjax import _pytree, losses, solvers
 from budgetjax._pytree import Static
 from budgetjax.online import driver
+from budgetjax.online import registry as online_registry
 from budgetjax.saving import model_files, names, trees
-from budgetjax.solvers import SOLVERS
 
 D = 3
 
@@ -415,15 +415,48 @@ def test_names_are_those_of_the_package_and_no_module_path(row, path):
     assert about["kernel"] == expected
 
 
-@pytest.mark.parametrize("name", sorted(names.TYPES))
-def test_registered_names_are_of_classes(name):
-    kind = names.type_of(name)
-    assert names.is_record(kind)
-    assert kind.__name__ == name
-    assert kind.__module__ == f"budgetjax.{names.TYPES[name]}"
+def test_records_have_the_names_of_their_classes():
+    bj.RBF  # noqa: B018 The first public name imports all.
+    for name, kind in _pytree.records.items():
+        assert names.type_of(name) is kind
+        assert names.is_record(kind)
+        assert kind.__name__ == name
 
 
-def test_every_solver_is_in_the_registry():
-    found = {name for name in dir(bj) if isinstance(getattr(bj, name), bj.Solver)}
-    assert found == set(SOLVERS)
-    assert all(getattr(bj, name).name == name for name in found)
+def test_names_that_files_have_stay():
+    """A name that goes, or is another class's, makes old files unreadable."""
+    known = (
+        "Average Ball Cache Counter DelayedProject DenseRows Euclidean Expansion Grid "
+        "History KernelMatrix KernelModel KernelRows Labelled Laplacian Linear "
+        "LinearModel Mapped Matern Measured Merge MergeBestPair Momentum MultiMerge "
+        "Name Normalized Objective OneInfinity Order Polynomial Problem Product "
+        "Project ProjectOntoNearest ProjectOntoNewcomer RBF RationalQuadratic Record "
+        "RemoveFewestErrors RemoveLargestMargin RemoveOldest RemoveRandom "
+        "RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span SparseRows Static "
+        "StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"
+    )
+    assert [name for name in known.split() if names.type_of(name) is None] == []
+
+
+def test_a_record_may_not_take_the_name_of_another(monkeypatch):
+    def define(name):
+        return type(name, (bj.RemoveOldest,), {"__module__": "mine"})
+
+    with pytest.raises(ValueError, match="name 'Counter' must be free, got that of a"):
+        bj.register(define("Counter"))
+    assert names.type_of("Counter") is _pytree.Counter
+    monkeypatch.setattr(_pytree, "records", dict(_pytree.records))
+    bj.register(define("Again"))
+    # A module that is executed again defines its classes again.
+    second = bj.register(define("Again"))
+    assert names.type_of("Again") is second
+
+
+def test_public_algorithms_and_solvers_have_their_own_names():
+    for kind, known in (
+        (bj.Algorithm, online_registry.by_name()),
+        (bj.Solver, solvers.by_name()),
+    ):
+        found = {name for name in dir(bj) if isinstance(getattr(bj, name), kind)}
+        assert found == {name for name, one in known.items() if name in bj.__all__}
+        assert all(getattr(bj, name).name == name for name in found)

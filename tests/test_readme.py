@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax.online import ALGORITHMS
-from budgetjax.solvers import SOLVERS
+from budgetjax import _pytree, solvers
+from budgetjax.online import registry
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
@@ -86,8 +86,25 @@ def test_tests_that_pages_name_are_there():
 
 def test_every_algorithm_has_a_row():
     text = (ROOT / "README.md").read_text()
-    for name in (*ALGORITHMS, *SOLVERS):
-        assert text.count(f"| `bj.{name}` |") == 1, name
+    for name in (*registry.by_name(), *solvers.by_name()):
+        if name in bj.__all__:
+            assert text.count(f"| `bj.{name}` |") == 1, name
+
+
+@pytest.mark.parametrize(
+    ("base", "page", "others"),
+    [
+        # Sums and products are written with + and *.
+        (bj.Kernel, "README.md", {"Kernel", "Sum", "Product"}),
+        (bj.Maintenance, "examples/research.md", {"Maintenance", "Measured"}),
+    ],
+)
+def test_every_kernel_and_strategy_is_named(base, page, others):
+    text = (ROOT / page).read_text()
+    named = {name for name, kind in _pytree.records.items() if issubclass(kind, base)}
+    public = named & set(bj.__all__) - others
+    assert len(public) > 8
+    assert [name for name in public if f"`bj.{name}" not in text] == []
 
 
 def modules():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import budgetjax as bj
-from budgetjax.online import ALGORITHMS
-from budgetjax.solvers import SOLVERS
+from budgetjax import solvers
+from budgetjax.online import registry
 
 
 def test_a_state_is_printed_in_one_line():
@@ -55,7 +55,7 @@ def test_a_table_in_a_notebook():
     )
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, *SOLVERS])
+@pytest.mark.parametrize("name", [*registry.by_name(), *solvers.by_name()])
 def test_help_is_about_the_algorithm(name):
     record = getattr(bj, name)
     text = pydoc.render_doc(record, renderer=pydoc.plaintext)

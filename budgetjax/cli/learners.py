@@ -105,12 +105,12 @@ class Job(NamedTuple):
 
 def solver(name: str) -> Any:
     """The solver of this name in the spelling of `--learner`."""
-    return solvers.by_name(name.replace("-", "_"))
+    return solvers.by_name()[name.replace("-", "_")]
 
 
 def takes_sparse(name: str | None) -> bool:
     """Whether this learner, in the spelling of `--learner`, takes sparse rows."""
-    return name is not None and solvers.SOLVERS.get(name.replace("-", "_")) == "linear"
+    return name in options.solver_names() and solver(name).linear
 
 
 def words(settings: Mapping[str, Any]) -> dict[str, Any]:

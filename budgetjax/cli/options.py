@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import click
 
+import budgetjax
 from budgetjax import online, solvers
 from budgetjax.cli.reading import Columns
 
-# In the spelling of `--learner`; the names in Python have underscores.
-ONLINE = tuple(name.replace("_", "-") for name in online.ALGORITHMS)
-SOLVERS = tuple(name.replace("_", "-") for name in solvers.SOLVERS)
 # The file formats that come with the package, for `--help`, which imports no reader.
 FORMATS = {
     "csv": "CSV (.csv; .tsv with tabs)",
@@ -327,15 +325,53 @@ weights = shared(
 )
 
 
-def learner(*solvers: str) -> Callable[[Callable], Callable]:
-    """The option for the learner: an online one, or one of these solvers."""
-    text = f"The learner, row by row: {', '.join(ONLINE)}"
-    if solvers:
-        text += f"; or, with all rows in memory: {', '.join(solvers)}"
+def online_names() -> tuple[str, ...]:
+    """Online learners in the spelling of `--learner`; names in Python have underscores.
+
+    A learner NAME of this package lies in `budgetjax.online.NAME`.
+    """
+    public = budgetjax.public_modules().items()
+    own = [name for name, module in public if module == f"budgetjax.online.{name}"]
+    return _spell_for_option(*own, *online.registered)
+
+
+def solver_names() -> tuple[str, ...]:
+    """Solvers in the spelling of `--learner`.
+
+    A solver NAME of this package lies in `budgetjax.solvers.FOLDER.NAME`.
+    """
+    public = budgetjax.public_modules().items()
+    rooms = tuple(f"budgetjax.solvers.{folder}." for folder in ("kernel", "linear"))
+    own = [name for name, at in public if at in [room + name for room in rooms]]
+    return _spell_for_option(*own, *solvers.registered)
+
+
+def _spell_for_option(*names: str) -> tuple[str, ...]:
+    return tuple(name.replace("_", "-") for name in names)
+
+
+class Learner(click.ParamType):
+    """The name of a learner, also of one that a program has registered by now."""
+
+    name = "name"
+
+    def __init__(self, solves: bool):
+        self.solves = solves
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        names = online_names() + (solver_names() if self.solves else ())
+        return click.Choice(names).convert(value, param, ctx)
+
+
+def learner(*, solves: bool = False) -> Callable[[Callable], Callable]:
+    """The option for the learner: an online one, or with `solves` a solver."""
+    text = f"The learner, row by row: {', '.join(online_names())}"
+    if solves:
+        text += f"; or, with all rows in memory: {', '.join(solver_names())}"
     usual = "[default: pegasos with a refit, else arow; regression: sgd]"
     return click.option(
         "--learner",
-        type=click.Choice((*ONLINE, *solvers)),
+        type=Learner(solves),
         metavar="NAME",
         help=f"{text}.  {usual}",
     )

@@ -49,7 +49,7 @@ Examples:
     show_default=True,
     help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
 )
-@options.learner(*options.SOLVERS)
+@options.learner(solves=True)
 @options.settings("An argument of the learner, such as regularization=1e-3.")
 @options.standardise
 @click.option(
@@ -114,7 +114,7 @@ def train(
     """
     started = time.perf_counter()
     learner, regression = training.learner, training.regression
-    solves = learner in options.SOLVERS
+    solves = learner in options.solver_names()
     if solves:
         solving.check(learner)
     outputs = {"--model": model, "--checkpoint": training.checkpoint}

@@ -8,7 +8,7 @@ from budgetjax.exporting import onnx_graph, stablehlo
 from budgetjax.exporting.predictor import predictor
 from budgetjax.saving import model_files
 
-FORMATS = {".onnx": onnx_graph.serialized, ".stablehlo": stablehlo.archive}
+FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": stablehlo.serialize}
 
 
 def export(path: str | os.PathLike[str], model: Any) -> None:

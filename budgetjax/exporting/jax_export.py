@@ -10,20 +10,20 @@ from typing import Any
 import jax.export
 from jax.tree_util import Partial
 
+from budgetjax import _pytree, solvers
 from budgetjax._pytree import Name, Parameters, Static
 from budgetjax.online import registry
 from budgetjax.saving import names, trees
-from budgetjax.solvers import SOLVERS
 
 
 def register_types() -> None:
     """Registers all types that can be in a state or a model."""
-    # The types of estimators do not occur in either, and need scikit-learn.
-    own = (name for name, at in names.TYPES.items() if not at.startswith("estimators"))
-    known = (*own, *registry.names(), *SOLVERS, *names.OPTAX_STATES)
+    with_states = registry.by_name() | solvers.by_name()
+    known = (*_pytree.records, *with_states, *names.OPTAX_STATES)
     kinds = {names.type_of(name): f"budgetjax.{name}" for name in known}
     kinds[Partial] = "jax.tree_util.Partial"
     for kind, name in kinds.items():
+        assert kind is not None
         # Another package may have registered a type of JAX or optax.
         with contextlib.suppress(ValueError):
             if issubclass(kind, tuple):
@@ -38,7 +38,7 @@ def register_types() -> None:
 
 
 def _encode(auxiliary: Any) -> bytes:
-    own: dict[str, Any] = {}
+    own: trees.Own = {}
     node, _ = trees.encode("jax.export", auxiliary, own)
     for thing in own.values():
         raise ValueError(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks
 from budgetjax.exporting.predictor import Predictor, label_array
@@ -30,12 +31,12 @@ from budgetjax.online.fourier import Waves
 OPSET, IR_VERSION = 21, 10
 
 
-def serialized(where: str, predictor: Predictor, version: str) -> bytes:
+def serialize(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
     onnx = _checks.import_optional(where, "onnx")
     graph = Graph(where, onnx, predictor.dtype)
     _outputs(graph, predictor)
-    made = onnx.helper.make_graph(
+    graph_proto = onnx.helper.make_graph(
         graph.nodes,
         "budgetjax",
         [graph.value("X", predictor.row_dtype, ["rows", predictor.num_features])],
@@ -43,7 +44,7 @@ def serialized(where: str, predictor: Predictor, version: str) -> bytes:
         graph.constants,
     )
     model = onnx.helper.make_model(
-        made,
+        graph_proto,
         producer_name="budgetjax",
         producer_version=version,
         ir_version=IR_VERSION,
@@ -64,7 +65,11 @@ class Graph:
         self.nodes, self.constants, self.outputs = [], [], []
 
     def __call__(
-        self, operation: str, *inputs: Any, name: str = "", **attributes: Any
+        self,
+        operation: str,
+        *inputs: str | ArrayLike,
+        name: str = "",
+        **attributes: Any,
     ) -> str:
         """Adds an operation; inputs are names, or numbers in the dtype of the rows."""
         name = name or f"{operation}_{len(self.nodes)}"
@@ -90,12 +95,12 @@ class Graph:
         """Adds an array of axis numbers or indices."""
         return self.constant(np.array(numbers, np.int64))
 
-    def value(self, name: str, dtype: Any, shape: list[Any]) -> Any:
+    def value(self, name: str, dtype: DTypeLike, shape: list[str | int]) -> Any:
         """The description of an input or output."""
         kind = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.onnx.helper.make_tensor_value_info(name, kind, shape)
 
-    def output(self, name: str, dtype: Any, *columns: int) -> None:
+    def output(self, name: str, dtype: DTypeLike, *columns: int) -> None:
         """Declares an output."""
         self.outputs.append(self.value(name, dtype, ["rows", *columns]))
 
@@ -116,7 +121,7 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
         scores = graph("Add", scores, predictor.intercept)
     columns = predictor.num_columns
     if predictor.ranks is not None:
-        scores = _sorted(graph, scores, columns)
+        scores = _sort_columns(graph, scores, columns)
         scores = graph("Gather", scores, graph.axes(*predictor.ranks.tolist()), axis=1)
     if predictor.exponentiates:
         scores = graph("Exp", scores)
@@ -147,7 +152,7 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
     return None
 
 
-def _sorted(graph: Graph, scores: str, columns: int) -> str:
+def _sort_columns(graph: Graph, scores: str, columns: int) -> str:
     """The columns of each row in ascending order."""
     names = [f"sorted_{len(graph.nodes)}", f"order_{len(graph.nodes)}"]
     inputs = [scores, graph.axes(columns)]
@@ -163,25 +168,54 @@ def _scores(graph: Graph, part: KernelModel, X: str) -> str:
     return graph("Add", scores, part.bias) if np.any(part.bias) else scores
 
 
-def _number(value: Any) -> float:
+# `write(graph, kernel, X, Z)` adds `k(X[i], Z[j])` for all pairs, and returns its name.
+Writer = Callable[["Graph", Any, str, np.ndarray], str]
+# `write(graph, kernel, products)` does so for a kernel of inner products `x.z` alone.
+ProductWriter = Callable[["Graph", Any, str], str]
+_writers: dict[type[Kernel], Writer] = {}
+_product_writers: dict[type[Kernel], ProductWriter] = {}
+
+
+def _writes(*kinds: type[Kernel]) -> Callable[[Writer], Writer]:
+    """A decorator for the function that writes kernels of these classes."""
+
+    def decorate(write: Writer) -> Writer:
+        _writers.update(dict.fromkeys(kinds, write))
+        return write
+
+    return decorate
+
+
+def _writes_products(kind: type[Kernel]) -> Callable[[ProductWriter], ProductWriter]:
+    """A decorator for the function that writes such a kernel of inner products."""
+
+    def decorate(write: ProductWriter) -> ProductWriter:
+        _product_writers[kind] = write
+        return write
+
+    return decorate
+
+
+def _number(value: ArrayLike) -> float:
     return float(np.asarray(value))
 
 
 def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
     """`k(X[i], Z[j])` for all pairs."""
     kind = type(kernel)
-    if kind in _OF_PRODUCTS:
-        return _OF_PRODUCTS[kind](graph, kernel, graph("MatMul", X, Z.T))
-    if kind not in _GRAMS:
-        known = ", ".join(sorted(one.__name__ for one in (*_GRAMS, *_OF_PRODUCTS)))
+    if kind in _product_writers:
+        return _product_writers[kind](graph, kernel, graph("MatMul", X, Z.T))
+    if kind not in _writers:
+        kinds = (*_writers, *_product_writers)
+        known = ", ".join(sorted(one.__name__ for one in kinds))
         raise ValueError(
             f"{graph.where}: kernel must be made of {known} to be written as ONNX, got "
             f"{kind.__name__}; a file NAME.stablehlo holds any"
         )
-    return _GRAMS[kind](graph, kernel, X, Z)
+    return _writers[kind](graph, kernel, X, Z)
 
 
-def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
+def _self(graph: Graph, kernel: Kernel, X: str) -> str | float:
     """`k(x, x)` of every row, in one column, or a number if it is the same for all."""
     kind = type(kernel)
     if isinstance(kernel, Stationary):
@@ -194,11 +228,26 @@ def _self(graph: Graph, kernel: Kernel, X: str) -> Any:
     if isinstance(kernel, Normalized):
         known = graph("Greater", _self(graph, kernel.kernel, X), 0)
         return graph("Where", known, 1, 0)
-    return _OF_PRODUCTS[kind](graph, kernel, _squares(graph, X))
+    return _product_writers[kind](graph, kernel, _squares(graph, X))
 
 
 def _squares(graph: Graph, X: str) -> str:
     return graph("ReduceSumSquare", X, graph.axes(1), keepdims=1)
+
+
+@_writes_products(Linear)
+def _linear(graph: Graph, kernel: Linear, products: str) -> str:
+    return products
+
+
+@_writes_products(Polynomial)
+def _polynomial(graph: Graph, kernel: Polynomial, products: str) -> str:
+    return graph("Pow", _affine(graph, kernel, products), _number(kernel.degree))
+
+
+@_writes_products(Sigmoid)
+def _sigmoid(graph: Graph, kernel: Sigmoid, products: str) -> str:
+    return graph("Tanh", _affine(graph, kernel, products))
 
 
 def _affine(graph: Graph, kernel: Polynomial | Sigmoid, products: str) -> str:
@@ -227,17 +276,20 @@ def _distances(graph: Graph, kernel: Any, X: str, Z: np.ndarray) -> tuple[str, s
     return graph("Max", expanded, 0), sums
 
 
+@_writes(RBF)
 def _rbf(graph: Graph, kernel: RBF, X: str, Z: np.ndarray) -> str:
     distances, _ = _distances(graph, kernel, X, Z)
     return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
 
 
+@_writes(Laplacian)
 def _laplacian(graph: Graph, kernel: Laplacian, X: str, Z: np.ndarray) -> str:
     differences = _differences(graph, X, Z)
     distances = graph("ReduceL1", differences, graph.axes(2), keepdims=0)
     return graph("Exp", graph("Mul", distances, -_number(kernel.gamma)))
 
 
+@_writes(Matern)
 def _matern(graph: Graph, kernel: Matern, X: str, Z: np.ndarray) -> str:
     squares, sums = _distances(graph, kernel, X, Z)
     # For equal points a rounding error is left, as in `budgetjax.Matern`.
@@ -255,6 +307,7 @@ def _matern(graph: Graph, kernel: Matern, X: str, Z: np.ndarray) -> str:
     return graph("Mul", polynomial, decay)
 
 
+@_writes(RationalQuadratic)
 def _quadratic(graph: Graph, kernel: RationalQuadratic, X: str, Z: np.ndarray) -> str:
     squares, _ = _distances(graph, kernel, X, Z)
     alpha = _number(kernel.alpha)
@@ -263,11 +316,13 @@ def _quadratic(graph: Graph, kernel: RationalQuadratic, X: str, Z: np.ndarray) -
     return graph("Pow", base, -alpha)
 
 
+@_writes(Sum, Product)
 def _both(graph: Graph, kernel: Sum | Product, X: str, Z: np.ndarray) -> str:
     parts = [_gram(graph, part, X, Z) for part in (kernel.left, kernel.right)]
     return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
 
 
+@_writes(Normalized)
 def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
     gram = _gram(graph, kernel.kernel, X, Z)
     if isinstance(kernel.kernel, Stationary):
@@ -286,6 +341,7 @@ def _mapped(graph: Graph, kernel: Mapped, X: str) -> str:
     return graph("Mul" if matrix.ndim == 1 else "MatMul", X, matrix)
 
 
+@_writes(Mapped)
 def _mapped_gram(graph: Graph, kernel: Mapped, X: str, Z: np.ndarray) -> str:
     if not kernel.mapped_vectors:
         matrix = np.asarray(kernel.matrix, np.float64)
@@ -293,28 +349,7 @@ def _mapped_gram(graph: Graph, kernel: Mapped, X: str, Z: np.ndarray) -> str:
     return _gram(graph, kernel.kernel, _mapped(graph, kernel, X), Z)
 
 
+@_writes(Waves)
 def _waves(graph: Graph, kernel: Waves, X: str, Z: np.ndarray) -> str:
     angles = graph("Sub", graph("MatMul", X, Z.T), np.asarray(kernel.phases))
     return graph("Mul", graph("Cos", angles), _number(kernel.amplitude))
-
-
-_OF_PRODUCTS: dict[type, Callable[[Graph, Any, str], str]] = {
-    Linear: lambda graph, kernel, products: products,
-    Polynomial: lambda graph, kernel, products: graph(
-        "Pow", _affine(graph, kernel, products), _number(kernel.degree)
-    ),
-    Sigmoid: lambda graph, kernel, products: graph(
-        "Tanh", _affine(graph, kernel, products)
-    ),
-}
-_GRAMS: dict[type, Callable[[Graph, Any, str, np.ndarray], str]] = {
-    RBF: _rbf,
-    Laplacian: _laplacian,
-    Matern: _matern,
-    RationalQuadratic: _quadratic,
-    Sum: _both,
-    Product: _both,
-    Normalized: _normalized,
-    Mapped: _mapped_gram,
-    Waves: _waves,
-}

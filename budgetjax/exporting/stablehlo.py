@@ -17,7 +17,7 @@ from budgetjax.models import KernelModel
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def archive(where: str, predictor: Predictor, version: str) -> bytes:
+def serialize(where: str, predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
     _checks.import_optional(where, "flatbuffers")
     (rows,) = jax.export.symbolic_shape("rows")

@@ -1,16 +1,10 @@
 """Online algorithms: learning from a stream on a budget, one file each."""
 
-# The registry: `NAME.py` holds the algorithm `NAME`; see `budgetjax.online.registry`.
-ALGORITHMS = (
-    "alma",
-    "arow",
-    "forgetron",
-    "fourier",
-    "norma",
-    "nystrom",
-    "passive_aggressive",
-    "pegasos",
-    "perceptron",
-    "projectron",
-    "sgd",
-)
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from budgetjax.online.algorithm import Algorithm
+
+# Algorithms of users by name; see `budgetjax.register`. They are kept here, where the
+# command line finds them without waiting for JAX.
+registered: "dict[str, Algorithm[Any, Any]]" = {}

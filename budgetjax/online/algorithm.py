@@ -257,8 +257,7 @@ def init_fields(
 ) -> dict[str, Any]:
     """The fields that all states share, for an empty model.
 
-    The `init` of an algorithm returns its own state with these fields:
-    `State(**init_fields(...), margin=margin)`. Errors name `NAME.init`.
+    The `init` of an algorithm adds its own to them. Errors name `NAME.init`.
 
     Args:
       name: the name of the algorithm.
@@ -269,6 +268,13 @@ def init_fields(
     Returns:
       The fields `algorithm`, `kernel`, `expansion`, `num_seen`, `num_mistakes` and
       `num_updates` by name.
+
+    Example:
+      >>> sizes = {"num_features": 2, "budget": 10, "num_classes": 2, "capacity": None}
+      >>> shared = bj.init_fields(
+      ...     "fading", bj.RBF(gamma=1.0), dtype=jnp.float32, **sizes)
+      >>> strategy = bj.init_maintenance(bj.RemoveOldest(), shared, seed=0)
+      >>> state = {**shared, "maintenance": strategy, "rate": jnp.float32(0.5)}
     """
     where = f"{name}.init"
     kind = _checks.float_dtype(where, dtype)

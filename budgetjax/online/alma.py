@@ -105,7 +105,7 @@ def init(
         raise ValueError(f"{where}: alpha must be at most 1, got {known}")
     return State(
         **shared,
-        maintenance=init_maintenance(where, maintenance, shared, seed),
+        maintenance=init_maintenance(maintenance, shared, seed),
         squared_norm=jnp.zeros((), dtype),
         alpha=near,
     )

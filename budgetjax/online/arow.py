@@ -14,7 +14,8 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.landmarks import given
-from budgetjax.online.maintenance import Maintenance, MultiMerge, init_maintenance
+from budgetjax.online.maintenance import Maintenance, init_maintenance
+from budgetjax.online.maintenance.merging import MultiMerge
 from budgetjax.online.maintenance.strategy import restart
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import (
@@ -168,7 +169,7 @@ def init(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"
             )
-        strategy = init_maintenance(where, maintenance, shared, seed)
+        strategy = init_maintenance(maintenance, shared, seed)
         counts = jnp.zeros_like(expansion.terms)
     return State(
         **shared,

@@ -15,7 +15,7 @@ from budgetjax import _checks, losses
 from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.maintenance import STRATEGIES, Maintenance
+from budgetjax.online.maintenance import Maintenance, strategies
 
 # The default budget.
 BUDGET = 100
@@ -48,8 +48,8 @@ class Family(NamedTuple):
         """The names of the algorithms that learn such targets."""
         return tuple(
             name
-            for name in registry.names()
-            if not self.real_targets or "loss" in _parameters(registry.named("", name))
+            for name, one in registry.by_name().items()
+            if not self.real_targets or "loss" in _parameters(one)
         )
 
     def loss(self, where: str, chosen: str | Callable[..., Array] | None) -> Loss:
@@ -195,12 +195,13 @@ def _check_settings(
 
 def _strategy(where: str, name: str) -> Maintenance:
     """The maintenance strategy of this name."""
-    if name not in STRATEGIES:
+    known = strategies()
+    if name not in known:
         raise ValueError(
-            f"{where}: maintenance must be one of {', '.join(STRATEGIES)}, or a "
-            f"strategy, got {name!r}"
+            f"{where}: maintenance must be one of {', '.join(known)}, or a strategy, "
+            f"got {name!r}"
         )
-    return STRATEGIES[name]()
+    return known[name]()
 
 
 def kernel_of(

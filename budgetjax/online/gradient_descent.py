@@ -92,7 +92,7 @@ def init_state(
     project = _checks.flag(where, "project_to_ball", project_to_ball)
     return State(
         **shared,
-        maintenance=init_maintenance(where, maintenance, shared, seed),
+        maintenance=init_maintenance(maintenance, shared, seed),
         loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
         learning_rate=_learning_rate(where, learning_rate, kind),
         regularization=strength,

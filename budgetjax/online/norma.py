@@ -10,7 +10,7 @@ from budgetjax import _checks
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import init_fields
-from budgetjax.online.maintenance import RemoveOldest
+from budgetjax.online.maintenance.removal import RemoveOldest
 
 
 def init(

@@ -106,7 +106,7 @@ def init(
     C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     return State(
         **shared,
-        maintenance=init_maintenance(where, maintenance, shared, seed),
+        maintenance=init_maintenance(maintenance, shared, seed),
         largest_step=C if variant == "PA-I" else jnp.full_like(C, jnp.finfo(dtype).max),
         damping=1 / (2 * C) if variant == "PA-II" else jnp.zeros_like(C),
     )

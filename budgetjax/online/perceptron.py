@@ -101,7 +101,7 @@ def init(
     shared = init_fields("perceptron", kernel, *sizes, average=average)
     return State(
         **shared,
-        maintenance=init_maintenance(where, maintenance, shared, seed),
+        maintenance=init_maintenance(maintenance, shared, seed),
         margin=_checks.as_leaf(where, "margin", margin, dtype, _checks.non_negative),
     )
 

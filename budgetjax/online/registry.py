@@ -1,63 +1,84 @@
 """Algorithms by name, for estimators, refits, model files and commands."""
 
-import importlib
-from typing import Any
+from typing import Any, TypeVar
 
-from budgetjax import _checks
+from budgetjax import _checks, _pytree, online, solvers
 from budgetjax._pytree import Name
-from budgetjax.online import ALGORITHMS
+from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.maintenance import Maintenance
+from budgetjax.solvers.solver import Solver
 
-_registered: dict[str, Algorithm] = {}
+Own = TypeVar("Own")
 
 
-def register(algorithm: Algorithm) -> None:
-    """Registers your own algorithm by its name, for `refit` and the estimators.
+def register(own: Own) -> Own:
+    """Registers your own algorithm, solver, kernel or maintenance strategy by its name.
 
-    Model files can hold its states too, if `init` has a return annotation.
+    Estimators, `refit` and the command line find an algorithm by name, estimators find
+    a strategy (`RemoveFarthest` as "remove_farthest"), and the command line finds a
+    solver. Model files can then be loaded without `like=`; for an algorithm or a
+    solver, `init` must have its class of states as the return annotation.
 
     Args:
-      algorithm: a record whose name no algorithm of this package has.
+      own: an `Algorithm`, a `Solver`, or a subclass of `Kernel` or `Maintenance`, whose
+        name nothing else has.
+
+    Returns:
+      The same object, so that this is a decorator too.
 
     Raises:
-      ValueError: if it is not an `Algorithm`, or the name is taken.
+      ValueError: if it is something else, or the name is taken.
 
     Example:
       >>> import dataclasses
-      >>> own = dataclasses.replace(bj.perceptron, name="my_perceptron")
-      >>> bj.register(own)
+      >>> own = bj.register(dataclasses.replace(bj.perceptron, name="my_perceptron"))
     """
-    if not isinstance(algorithm, Algorithm):
+    if isinstance(own, type) and issubclass(own, Kernel | Maintenance):
+        _pytree.record(own)
+        return own  # pyright: ignore[reportReturnType]
+    if not isinstance(own, Algorithm | Solver):
         raise ValueError(
-            f"register: algorithm must be a budgetjax.Algorithm, got {algorithm!r}"
+            "register: own must be a budgetjax.Algorithm, a budgetjax.Solver, or a "
+            f"class of kernels or maintenance strategies, got {own!r}"
         )
-    if _registered.get(algorithm.name, algorithm) != algorithm or (
-        algorithm.name in ALGORITHMS
-    ):
+    known = by_name() | solvers.by_name()
+    if isinstance(own, Algorithm) and own.name in online.registered:
+        free = online.registered[own.name] == own
+    elif isinstance(own, Solver) and own.name in solvers.registered:
+        free = solvers.registered[own.name] == own
+    else:
+        free = own.name not in known
+    if not free:
         raise ValueError(
-            f"register: the name {algorithm.name!r} must be free, got one that is taken"
+            f"register: the name {own.name!r} must be free, got one that is taken"
         )
-    _registered[algorithm.name] = algorithm
+    if isinstance(own, Algorithm):
+        online.registered[own.name] = own
+    else:
+        solvers.registered[own.name] = own
+    return own
 
 
-def names() -> tuple[str, ...]:
-    """The names of all algorithms, those of `register` last."""
-    return (*ALGORITHMS, *_registered)
+def by_name() -> dict[str, Algorithm[Any, Any]]:
+    """All algorithms: the public ones, and those of `register`."""
+    public = _pytree.public_names().values()
+    known = {one.name: one for one in public if isinstance(one, Algorithm)}
+    return known | online.registered
 
 
-def named(where: str, name: Any) -> Algorithm:
+def named(where: str, name: Any) -> Algorithm[Any, Any]:
     """The algorithm of this name."""
-    if name not in names():
+    known = by_name()
+    if name not in known:
         raise ValueError(
-            f"{where}: algorithm must be one of {', '.join(names())}, got {name!r}; "
+            f"{where}: algorithm must be one of {', '.join(known)}, got {name!r}; "
             "budgetjax.register adds one of your own"
         )
-    if name in _registered:
-        return _registered[name]
-    return getattr(importlib.import_module(f"budgetjax.online.{name}"), name)
+    return known[name]
 
 
-def of_state(where: str, state: Any) -> Algorithm:
+def of_state(where: str, state: Any) -> Algorithm[Any, Any]:
     """The algorithm whose state this is."""
     name = getattr(state, "algorithm", None)
     if not isinstance(name, Name) or not hasattr(state, "expansion"):

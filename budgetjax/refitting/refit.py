@@ -18,7 +18,7 @@ from budgetjax._pytree import Counter
 from budgetjax.models import KernelModel
 from budgetjax.online import driver, landmarks, registry
 from budgetjax.online.algorithm import Algorithm, resume
-from budgetjax.online.maintenance import Unbudgeted
+from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
 from budgetjax.refitting.held_out import Fold, Judged

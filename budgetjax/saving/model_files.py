@@ -20,6 +20,8 @@ from budgetjax._pytree import Name
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import is_record, own_name
 
+# Notes and headers of files: what JSON can hold.
+Notes = dict[str, Any]
 # Files with a larger number are refused.
 FORMAT = 1
 # The key of the header in the metadata of a file.
@@ -111,7 +113,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
 def write(
     path: str | os.PathLike[str],
     model: Any,
-    notes: dict[str, Any],
+    notes: Notes,
     *,
     where: str | None = None,
 ) -> None:
@@ -138,9 +140,9 @@ def read(
     path: str | os.PathLike[str],
     *,
     like: Any = None,
-    check: Callable[[dict[str, Any]], None] = lambda notes: None,
+    check: Callable[[Notes], None] = lambda notes: None,
     where: str | None = None,
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Any, Notes]:
     """The model in a file, as `load` returns it, and the notes of `write`.
 
     `check` sees the notes before the model is made, and may raise.
@@ -149,7 +151,7 @@ def read(
     where = (f"{where}: " if where else "") + os.fspath(path)
     found, data = _checked(where, path)
     check(found["notes"])
-    own: dict[str, Any] = {}
+    own: trees.Own = {}
     state = like if hasattr(like, "get_params") else models.unwrap(like)
     trees.encode(where, state, own)
     try:
@@ -168,7 +170,7 @@ def read(
     return model, found["notes"]
 
 
-def header(path: str | os.PathLike[str]) -> dict[str, Any]:
+def header(path: str | os.PathLike[str]) -> Notes:
     """The header of a model file, without the model; errors are those of `load`.
 
     It has the keys `about`, the result of `_about`, and `budgetjax` and `jax`, the
@@ -181,9 +183,9 @@ def _version() -> str:
     return sys.modules["budgetjax"].__version__
 
 
-def _about(model: Any) -> dict[str, Any]:
+def _about(model: Any) -> Notes:
     """A description of a model, for humans."""
-    about: dict[str, Any] = {"type": names.name_of(model) or own_name(type(model))}
+    about: Notes = {"type": names.name_of(model) or own_name(type(model))}
     predicts = getattr(model, "model_", model)
     state = models.unwrap(predicts)
     name = getattr(state, "algorithm", None)
@@ -198,7 +200,7 @@ def _about(model: Any) -> dict[str, Any]:
     return about
 
 
-def _checked(where: str, path: str | os.PathLike[str]) -> tuple[dict[str, Any], bytes]:
+def _checked(where: str, path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
     """The header and the bytes of a file, after checks that it is an intact model."""
     try:
         data = pathlib.Path(path).read_bytes()

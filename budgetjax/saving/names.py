@@ -1,57 +1,24 @@
 """Names of types and functions in model files, which do not change when code moves.
 
-A state has the name of its algorithm, a registered class has its own name, and a type
-of optax has its public name.
+A state has the name of its algorithm, a class of this package its own (see
+`_pytree.record`), and a type of optax its public name.
 """
 
 import dataclasses
 import importlib
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeGuard
 
 import optax
 
-from budgetjax import losses, solvers
-from budgetjax._pytree import Name
+from budgetjax import _pytree, losses, solvers
+from budgetjax._pytree import Name, is_named_tuple
 from budgetjax.online import features, registry
-from budgetjax.online.maintenance import STRATEGIES
 
 ESTIMATORS = "budgetjax.estimators"
-# The modules of classes by name, except for maintenance strategies.
-MODULES = {
-    "kernels": (
-        "RBF Laplacian Matern RationalQuadratic Linear Polynomial Sigmoid Normalized "
-        "Mapped Sum Product"
-    ),
-    "online.fourier": "Waves",
-    "online.maintenance.removal": "Cache",
-    "online.maintenance.measured": "Measured",
-    "online.support_set": "Average Expansion",
-    "_pytree": "Counter Name Static",
-    "online.gradient_descent": "Ball",
-    "online.span": "Span",
-    "solvers.kernel.row_cache": "KernelRows",
-    "solvers.kernel.budget_svm": "Momentum",
-    "solvers.kernel.norms": "OneInfinity TwoInfinity Euclidean",
-    "solvers.linear.rows": "DenseRows KernelMatrix SparseRows",
-    "solvers.linear.epochs": "Order",
-    "solvers.linear.patterns": "Problem",
-    "models": "KernelModel Labelled LinearModel",
-    "scaling": "Scaling",
-    "stream.model": "StreamModel",
-    "stream.reservoir": "Reservoir Rows",
-    "solvers.solver": "History Objective Record Solution",
-    "online.sweeps": "Grid Sweep Table",
-    "estimators.online": "SeenTargets",
-}
-TYPES = {
-    **{name: where for where, names in MODULES.items() for name in names.split()},
-    **{one.__name__: one.__module__.partition(".")[2] for one in STRATEGIES.values()},
-}
 OPTAX_STATES = tuple(
-    f"optax.{name}"
-    for name, kind in vars(optax).items()
-    if isinstance(kind, type) and hasattr(kind, "_fields")
+    f"optax.{name}" for name, kind in vars(optax).items() if is_named_tuple(kind)
 )
 
 
@@ -76,19 +43,21 @@ def own_name(thing: Any) -> str:
     return getattr(thing, "__qualname__", type(thing).__qualname__)
 
 
-def is_record(kind: Any) -> bool:
+def is_record(kind: Any) -> TypeGuard[type]:
     """Whether this is a class of named tuples, or a dataclass."""
     if not isinstance(kind, type):
         return False
-    named_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
     # Estimators are dataclasses too, but hold more than their fields.
-    return named_tuple or (dataclasses.is_dataclass(kind) and not is_estimator(kind))
+    return is_named_tuple(kind) or (
+        dataclasses.is_dataclass(kind) and not is_estimator(kind)
+    )
 
 
-def fields_of(kind: Any) -> tuple[str, ...]:
+def fields_of(kind: type) -> tuple[str, ...]:
     """The names of the fields of a record."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
+    assert is_named_tuple(kind)
     return kind._fields
 
 
@@ -98,12 +67,12 @@ def parts_of(record: Any) -> dict[str, Any]:
     # A field of a tuple may have the name of a method.
     if isinstance(record, tuple):
         return dict(zip(fields, record, strict=True))
-    return {name: getattr(record, name) for name in fields}
+    return {name: vars(record)[name] for name in fields}
 
 
-def made(kind: Any, parts: dict[str, Any]) -> Any:
+def build_record(kind: type, parts: Mapping[str, Any]) -> Any:
     """A record with these fields, without the checks of its constructor."""
-    if hasattr(kind, "_make"):
+    if is_named_tuple(kind):
         return kind._make(parts.values())
     record = object.__new__(kind)
     for name, part in parts.items():
@@ -119,35 +88,34 @@ def name_of(record: Any) -> str | None:
     return next((one for one in known if type_of(one) is kind), None)
 
 
-def type_of(name: str) -> Any:
+def type_of(name: str) -> type | None:
     """The class of this name, or None."""
     package, _, short = name.rpartition(".")
     if package:
         kind = getattr(optax, short, None) if package == "optax" else None
         return kind if is_record(kind) else None
-    if name in TYPES:
-        return getattr(importlib.import_module(f"budgetjax.{TYPES[name]}"), name)
-    return _state_type(name)
+    # All that is public must be imported before its records are known.
+    _pytree.public_names()
+    return _pytree.records.get(name) or _state_type(name)
 
 
-def _state_type(name: str) -> Any:
+def _state_type(name: str) -> type | None:
     """The class of the states of an algorithm, which its `init` returns; or None."""
-    algorithm = None
-    if name in registry.names():
-        algorithm = registry.named("names", name)
-    elif name in solvers.SOLVERS:
-        algorithm = solvers.by_name(name)
-    init = getattr(algorithm, "init", None)
-    kind = getattr(init, "__annotations__", {}).get("return")
+    known = registry.by_name() | solvers.by_name()
+    if name not in known:
+        return None
+    kind = known[name].init.__annotations__.get("return")
     return kind if is_record(kind) else None
 
 
 def is_estimator(kind: type) -> bool:
     """Whether this is an estimator of this package."""
-    return kind.__module__.startswith(ESTIMATORS) and hasattr(kind, "get_params")
+    if not kind.__module__.startswith(ESTIMATORS):
+        return False
+    return kind.__name__ in sys.modules[ESTIMATORS].__all__
 
 
-def estimator(name: str) -> Any:
+def estimator(name: str) -> type | None:
     """The estimator of this name, or None."""
     module = importlib.import_module(ESTIMATORS)
     return getattr(module, name) if name in module.__all__ else None

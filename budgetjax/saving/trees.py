@@ -5,7 +5,7 @@ JSON names types and functions, which are looked up only in `budgetjax.saving.na
 nothing that a file names is imported, and nothing in it is executed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -22,11 +22,13 @@ DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64"),
 )
+# Types and functions that are not registered, by their places in a tree.
+Own = dict[str, Callable[..., Any]]
 SCALARS = (type(None), bool, int, float, str)
 
 
 def encode(
-    where: str, tree: Any, own: dict[str, Any] | None = None
+    where: str, tree: Any, own: Own | None = None
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """A tree as JSON and tensors; `own` collects unregistered objects by place.
 
@@ -40,7 +42,7 @@ def encode(
 class _Encoder(NamedTuple):
     where: str
     tensors: dict[str, np.ndarray]
-    own: dict[str, Any]
+    own: Own
 
     def encode(self, at: str, value: Any) -> Any:
         kind = type(value)
@@ -83,7 +85,7 @@ class _Encoder(NamedTuple):
             own_name(kind),
         )
 
-    def items(self, at: str, parts: Any) -> list[Any]:
+    def items(self, at: str, parts: Iterable[Any]) -> list[Any]:
         return [self.encode(f"{at}[{i}]", part) for i, part in enumerate(parts)]
 
     def fields(self, at: str, parts: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +158,7 @@ class Decoder(NamedTuple):
     where: str
     tensors: Mapping[str, bytes | bytearray]
     written_by: str
-    own: Mapping[str, Any]
+    own: Own
 
     def decode(self, node: Any, at: str = "") -> Any:
         """The tree of `encode`.
@@ -179,7 +181,7 @@ class Decoder(NamedTuple):
             case {"text": list(texts), "dtype": str(dtype), "shape": list(shape)}:
                 return np.array(texts, dtype).reshape(shape)
             case {"fields": dict(parts)}:
-                return names.made(self.type(node, at), self.fields(parts, at))
+                return names.build_record(self.type(node, at), self.fields(parts, at))
             case {"estimator": str(name), "parameters": dict(), "learned": dict()}:
                 kind = names.estimator(name)
                 if kind is None:

@@ -1,21 +1,19 @@
 """Solvers of a whole training set, kernel and linear, one file each."""
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# The registry: the folder of each solver.
-SOLVERS = {
-    "budget_svm": "kernel",
-    "kernel_pegasos": "kernel",
-    "sbp": "kernel",
-    "sdca": "kernel",
-    "smo": "kernel",
-    "dcd": "linear",
-    "linear_pegasos": "linear",
-    "mpu": "linear",
-}
+if TYPE_CHECKING:
+    from budgetjax.solvers.solver import Solver
+
+# Solvers of users by name; see `budgetjax.register`. They are kept here, where the
+# command line finds them without waiting for JAX.
+registered: "dict[str, Solver[Any, Any]]" = {}
 
 
-def by_name(name: str) -> Any:
-    """Imports the solver of this name."""
-    return getattr(importlib.import_module(f"{__name__}.{SOLVERS[name]}.{name}"), name)
+def by_name() -> dict[str, Any]:
+    """All solvers: the public ones, and those of `budgetjax.register`."""
+    from budgetjax import _pytree
+    from budgetjax.solvers.solver import Solver
+
+    public = _pytree.public_names().values()
+    return {one.name: one for one in public if isinstance(one, Solver)} | registered

@@ -1,54 +1,44 @@
 """Maintenance: how a full budget makes room, by removal, merging or projection."""
 
+import re
 from typing import Any
 
 import jax
 from jax.typing import ArrayLike
 
-from budgetjax import _checks
-from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerge
-from budgetjax.online.maintenance.projection import (
-    DelayedProject,
-    Project,
-    ProjectOntoNearest,
-    ProjectOntoNewcomer,
-)
-from budgetjax.online.maintenance.removal import (
-    RemoveFewestErrors,
-    RemoveLargestMargin,
-    RemoveOldest,
-    RemoveRandom,
-    RemoveSmallest,
-    Unbudgeted,
-)
+from budgetjax import _checks, _pytree
+from budgetjax.online.maintenance.merging import Merge
+from budgetjax.online.maintenance.projection import Project
 from budgetjax.online.maintenance.strategy import Maintenance
 
-# Strategies by the names that estimators and the command line use.
-STRATEGIES = {
-    "delayed_project": DelayedProject,
-    "merge": Merge,
-    "merge_best_pair": MergeBestPair,
-    "multi_merge": MultiMerge,
-    "project": Project,
-    "project_onto_nearest": ProjectOntoNearest,
-    "project_onto_newcomer": ProjectOntoNewcomer,
-    "remove_fewest_errors": RemoveFewestErrors,
-    "remove_largest_margin": RemoveLargestMargin,
-    "remove_oldest": RemoveOldest,
-    "remove_random": RemoveRandom,
-    "remove_smallest": RemoveSmallest,
-    "unbudgeted": Unbudgeted,
-}
+
+def strategies() -> dict[str, type[Maintenance]]:
+    """Strategies by the names of estimators, such as `remove_oldest`.
+
+    These are all that need no argument: those of this package, and of
+    `budgetjax.register`.
+    """
+    _pytree.public_names()
+    return {
+        re.sub(r"\B(?=[A-Z])", "_", name).lower(): kind
+        for name, kind in sorted(_pytree.records.items())
+        if issubclass(kind, Maintenance) and kind.is_complete()
+    }
 
 
 def init_maintenance(
-    where: str, strategy: Maintenance | None, shared: dict[str, Any], seed: ArrayLike
+    strategy: Maintenance | None, shared: dict[str, Any], seed: ArrayLike
 ) -> Maintenance:
-    """Starts the strategy of a state with these fields; errors name `where`.
+    """The field `maintenance` of a new state. Errors name `NAME.init`.
 
-    None merges, or projects if the kernel is not Gaussian, since nothing can be merged.
+    Args:
+      strategy: for example `budgetjax.RemoveOldest()`. None merges, or projects if the
+        kernel is not Gaussian, since nothing can be merged.
+      shared: the other fields of the state, those of `budgetjax.init_fields`.
+      seed: an integer, or a key of `jax.random`.
     """
     kernel, expansion = shared["kernel"], shared["expansion"]
+    where = f"{shared['algorithm'].value}.init"
     if strategy is None:
         strategy = Merge() if kernel.gaussian else Project()
     if not isinstance(strategy, Maintenance):

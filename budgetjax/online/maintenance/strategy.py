@@ -1,5 +1,6 @@
 """The base class of all maintenance strategies."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from budgetjax.online import support_set
 from budgetjax.online.support_set import Edits, Expansion, Newcomer
 
 
-class Maintenance(Parameters):
+class Maintenance(Parameters, abstract=True):
     """The rule by which a full budget makes room: remove, merge or project.
 
     A strategy is a subclass with `admit`; its memory is kept in fields. All ties go to
@@ -33,10 +34,16 @@ class Maintenance(Parameters):
       ...     bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveFarthest())
     """
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, *, abstract: bool = False) -> None:
+        super().__init_subclass__(abstract=abstract)
         if "admit" in vars(cls):
             cls.admit = _check_result(cls.__name__, cls.admit)
+
+    @classmethod
+    def is_complete(cls) -> bool:
+        """Whether it needs no argument, so that its name alone is a strategy."""
+        fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        return not any(one.default is dataclasses.MISSING for one in fields)
 
     def start(
         self, kernel: Kernel, expansion: Expansion, seed: ArrayLike

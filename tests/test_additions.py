@@ -1,0 +1,222 @@
+"""An addition of each kind, by public names only, goes through every door."""
+
+import importlib.util
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+
+import budgetjax as bj
+from budgetjax import _pytree, online, river, solvers
+from budgetjax.cli.commands import budgetjax as group
+from budgetjax.estimators import BudgetedKernelClassifier
+
+ADDITIONS = """
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+import budgetjax as bj
+
+
+@bj.register
+class Cauchy(bj.Kernel):
+    gamma: float = 1.0
+
+    def gram(self, X, Z, X_squares=None, Z_squares=None):
+        gaps = X[:, None] - Z[None]
+        return 1 / (1 + jnp.asarray(self.gamma, X.dtype) * jnp.sum(gaps**2, axis=2))
+
+    def diag(self, X, squares=None):
+        return jnp.ones(X.shape[0], X.dtype)
+
+
+@bj.register
+class RemoveNearest(bj.Maintenance):
+    def admit(self, kernel, expansion, newcomer):
+        similar = jnp.where(expansion.mask, newcomer.kernel_row, -jnp.inf)
+        return self, self.exchange(expansion, newcomer, jnp.argmax(similar))
+
+
+class Waning(NamedTuple):
+    algorithm: bj.Name
+    kernel: bj.Kernel
+    expansion: bj.Expansion
+    maintenance: bj.Maintenance
+    rate: jax.Array
+    num_seen: jax.Array
+    num_mistakes: jax.Array
+    num_updates: jax.Array
+
+
+def init(
+    kernel, *, num_features, budget, num_classes=2, maintenance=None, rate=0.5,
+    seed=0, capacity=None, dtype=jnp.float32,
+) -> Waning:
+    sizes = num_features, budget, num_classes, capacity, dtype
+    shared = bj.init_fields("waning", kernel, *sizes)
+    strategy = bj.init_maintenance(maintenance, shared, seed)
+    return Waning(**shared, maintenance=strategy, rate=jnp.asarray(rate, dtype))
+
+
+def violates(state, score, y):
+    return bj.losses.margin(score, y) <= 0
+
+
+def update(state, score, y, newcomer):
+    step = state.rate * newcomer.weight * bj.losses.margin_subgradient(score, y)
+    newcomer = newcomer._replace(coefficients=step)
+    strategy, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
+    return state._replace(maintenance=strategy, rate=0.99 * state.rate), edits
+
+
+waning = bj.register(bj.Algorithm("waning", init, violates, update))
+
+
+class Ridge(NamedTuple):
+    algorithm: bj.Name
+    kernel: bj.Kernel
+    penalty: jax.Array
+    coefficients: jax.Array
+
+
+def init_ridge(X, y, *, kernel, penalty=1.0, weight=None) -> Ridge:
+    zeros = jnp.zeros(len(y), jnp.float32)
+    return Ridge(bj.Name("ridge"), kernel, jnp.asarray(penalty, jnp.float32), zeros)
+
+
+def prepare(state, X, y):
+    return jnp.asarray(X, jnp.float32), jnp.asarray(y, jnp.float32)
+
+
+def step(state, X, y):
+    ridge = jnp.eye(len(y), dtype=X.dtype) / state.penalty
+    system = state.kernel.gram(X, X) + ridge
+    return state._replace(coefficients=jnp.linalg.solve(system, y))
+
+
+def objective(state, X, y):
+    alpha, scores = state.coefficients, state.kernel.gram(X, X) @ state.coefficients
+    norm = alpha @ scores / 2
+    return bj.Objective(
+        norm + state.penalty * jnp.sum((y - scores) ** 2) / 2,
+        alpha @ y - norm - jnp.sum(alpha**2) / state.penalty / 2,
+    )
+
+
+def model(state, X, y):
+    return bj.KernelModel(state.kernel, X, state.coefficients, jnp.float32(0))
+
+
+ridge = bj.register(
+    bj.Solver("ridge", init_ridge, prepare, step, objective, model, lambda state: 0)
+)
+"""
+X = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+Y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1).astype(np.int32)
+SIZES = {"num_features": 2, "budget": 10}
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    """The module, and the package as it was afterwards."""
+    path = tmp_path_factory.mktemp("additions") / "additions_of_mine.py"
+    path.write_text(ADDITIONS)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[path.stem]
+    tables = online.registered, solvers.registered, _pytree.records
+    for table, names in zip(
+        tables, (("waning",), ("ridge",), ("Cauchy", "RemoveNearest")), strict=True
+    ):
+        for name in names:
+            del table[name]
+
+
+def empty(mine, rate=0.5, kernel=None):
+    kernel = mine.Cauchy(1.0) if kernel is None else kernel
+    strategy = mine.RemoveNearest()
+    return mine.waning.init(kernel, **SIZES, maintenance=strategy, rate=rate)
+
+
+def test_runs_sweeps_streams_refits_and_files(mine, tmp_path):
+    state, _ = bj.run(mine.waning, empty(mine), X, Y)
+    assert int(state.num_updates) > 10
+    rates = jax.vmap(lambda rate: empty(mine, rate))(jnp.array([0.5, 0.1]))
+    swept = bj.sweep(mine.waning, rates, X, Y)
+    np.testing.assert_allclose(swept.states.rate[0], state.rate, rtol=1e-6)
+    batches = [(X[:40], Y[:40]), (X[40:], Y[40:])]
+    streamed = bj.fit_stream(mine.waning, empty(mine), batches)
+    np.testing.assert_array_equal(bj.predict(streamed, X), bj.predict(state, X))
+    better = bj.refit(state, X, Y)
+    assert np.mean(bj.predict(better, X) == Y) > np.mean(bj.predict(state, X) == Y)
+    # Registered names need no `like=`.
+    for model in (better, streamed):
+        bj.save(tmp_path / "model", model)
+        loaded = bj.load(tmp_path / "model")
+        assert jax.tree.structure(loaded) == jax.tree.structure(model)
+        np.testing.assert_array_equal(bj.predict(loaded, X), bj.predict(model, X))
+
+
+def test_estimators_and_river_know_names(mine):
+    given = {"algorithm": "waning", "kernel": mine.Cauchy(1.0), "budget": 10}
+    given["maintenance"] = "remove_nearest"
+    estimator = BudgetedKernelClassifier(**given)
+    assert estimator.fit(X, Y).score(X, Y) > 0.8
+    assert type(estimator.state_) is mine.Waning
+    assert type(estimator.state_.maintenance) is mine.RemoveNearest
+    one = river.BudgetedClassifier(**given)
+    for row, label in zip(X[:20].tolist(), Y[:20].tolist(), strict=True):
+        one.learn_one(dict(enumerate(row)), label)
+    assert one.predict_one(dict(enumerate(X[0].tolist()))) in (-1, 1)
+    with pytest.raises(ValueError, match=r"must be one of .*, waning, got 'no'"):
+        BudgetedKernelClassifier(algorithm="no").fit(X, Y)
+    with pytest.raises(ValueError, match=r"must be one of .*, remove_nearest, .* 'no'"):
+        BudgetedKernelClassifier(maintenance="no").fit(X, Y)
+
+
+def test_solutions_and_their_files(mine, tmp_path):
+    solution = bj.solve(mine.ridge, X, Y, kernel=mine.Cauchy(1.0), callback_every=1)
+    assert solution.converged
+    assert np.mean(solution.model.predict(X) == Y) > 0.8
+    bj.save(tmp_path / "solution", solution)
+    loaded = bj.load(tmp_path / "solution")
+    assert type(loaded.state) is mine.Ridge
+    np.testing.assert_array_equal(loaded.model.predict(X), solution.model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "learner", ["waning --set maintenance=remove-nearest --no-refit", "ridge"]
+)
+def test_the_command_line_knows_names(mine, learner, tmp_path):
+    data, model = tmp_path / "data.csv", tmp_path / "model"
+    rows = [f"{a},{b},{y}" for (a, b), y in zip(X, Y, strict=True)]
+    data.write_text("\n".join(["a,b,y", *rows]))
+    command = f"train {data} --target y --model {model} --learner {learner}"
+    done = CliRunner().invoke(group, f"{command} --gamma 1".split())
+    assert done.exit_code == 0, done.output
+    loaded = bj.load(model)
+    assert np.mean(bj.predict(loaded, X).astype(int) == Y) > 0.6
+    wrong = CliRunner().invoke(group, command.replace(learner, "no").split())
+    assert wrong.exit_code == 2
+    assert all(name in wrong.output for name in ("'waning'", "'ridge'", "'arow'"))
+
+
+def test_exports(mine, tmp_path):
+    state, _ = bj.run(mine.waning, empty(mine, kernel=bj.RBF(1.0)), X, Y)
+    bj.export(tmp_path / "model.onnx", state)
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    np.testing.assert_array_equal(
+        session.run(["label"], {"X": X})[0], bj.predict(state, X)
+    )
+    model = bj.KernelModel(mine.Cauchy(1.0), X, X[:, 0], np.float32(0))
+    bj.export(tmp_path / "model.stablehlo", model)
+    with pytest.raises(ValueError, match=r"made of .* to be written as ONNX, got Cauc"):
+        bj.export(tmp_path / "model.onnx", model)
