@@ -31,8 +31,8 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import budgetjax as bj
-from budgetjax import datasets, examples
-from budgetjax.online import driver, sweep
+from budgetjax import datasets
+from budgetjax.online import driver, examples, sweep
 
 AXES: dict[str, tuple[int, ...]] = {
     "budget": (20, 50, 100, 200, 500, 1000, 2000),

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from budgetjax import examples
+from budgetjax.online import examples
 from budgetjax.online import driver
 
 # A row of results without its figures, and the function that measures them.

@@ -41,6 +41,7 @@ from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.conservative import decayed_scale
 from budgetjax.refitting import calibration
+from budgetjax.scoring import squeeze_columns
 
 try:
     from river import base
@@ -692,7 +693,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         scores, labels = self._answer(rows)
         if scores is None:
             return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
-        columns = calibration.class_columns(models.squeeze_columns(scores))
+        columns = calibration.class_columns(squeeze_columns(scores))
         return calibration.softmax(columns[:, : len(labels)]), labels
 
 

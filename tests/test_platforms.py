@@ -11,8 +11,8 @@ import pytest
 import registry
 
 import budgetjax as bj
-from budgetjax import examples, losses
-from budgetjax.online import driver, sweep
+from budgetjax import losses
+from budgetjax.online import driver, examples, sweep
 from budgetjax.refitting import metric
 
 PLATFORMS = ("cuda", "tpu")

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from budgetjax.cli.reports import counted, listed
+from budgetjax.inputs import check_columns
 
 LIBSVM = "libsvm"
 # The values of `--format`, the keys of `readers.formats.FORMATS`.
@@ -209,12 +210,11 @@ def like(
         # Features are matched by name, whatever other columns exist.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
-        from budgetjax import models
         from budgetjax.stream.readers.columns import text_of
 
         known = names(path, columns)
         plain = [name for name in features if text_of(name, known) is None]
-        models.check_columns(shown(path), plain, known)
+        check_columns(shown(path), plain, known)
     source = opened(path, columns, features=features, num_features=num_features, **more)
     if source.num_features != num_features:
         hint = ""

@@ -153,9 +153,9 @@ class Classifier(ClassifierMixin, Estimator):
           `(n, classes)`.
         """
         X = self._rows(X)
-        return models.decision_function(self.model_, X)
+        return np.asarray(models.decision_function(self.model_, X))
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:
         """The label of the largest score of each row; see `decision_function`."""
         X = self._rows(X)
-        return models.predict(self.model_, X)
+        return np.asarray(models.predict(self.model_, X))

@@ -12,7 +12,8 @@ from sklearn.utils import check_random_state
 from budgetjax import _checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.models import Labelled, prune
+from budgetjax.models import Labelled
+from budgetjax.refitting.reduce import prune
 from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp

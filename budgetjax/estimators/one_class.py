@@ -93,7 +93,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         The cost is O(n budget features).
         """
         X = self._rows(X)
-        return models.decision_function(self.model_, X).astype(np.float64)
+        scores = models.decision_function(self.model_, X)
+        return np.asarray(scores, np.float64)
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " n"]:
         """The scores, float64 of shape `(n,)`, larger for rows like those learned."""

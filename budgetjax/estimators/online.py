@@ -16,8 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from budgetjax import _checks, _progress, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
+from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Mapped
-from budgetjax.models import Labelled, pad_rows
+from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
@@ -772,7 +773,7 @@ class BudgetedKernelRegressor(RegressorMixin, OnlineEstimator):
           `quantile`, never decreasing with the level.
         """
         X = self._rows(X)
-        found = models.predict(self.model_, X).astype(np.float64)
+        found = np.array(models.predict(self.model_, X), np.float64)
         if self.quantile is not None and found.ndim > 1:
             found[:, np.argsort(self._levels())] = np.sort(found, axis=1)
         return found

@@ -11,11 +11,11 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, _sharding, examples, kernels
+from budgetjax import _checks, _pytree, _sharding, kernels
 from budgetjax._pytree import UNIT, Counter
 from budgetjax._shapes import Basis, Flag, Weights
 from budgetjax.kernels import Kernel
-from budgetjax.online import conservative, support_set
+from budgetjax.online import conservative, examples, support_set
 from budgetjax.online.maintenance.strategy import again
 from budgetjax.online.support_set import Average, Edits, Newcomer
 

@@ -10,9 +10,10 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _sharding, examples, kernels, models
-from budgetjax.online import support_set
+from budgetjax import _checks, _sharding, kernels, models
+from budgetjax.online import examples, support_set
 from budgetjax.online.algorithm import Algorithm, State
+from budgetjax.scoring import PREDICTION_BLOCK, squeeze_columns
 
 
 def run(
@@ -139,7 +140,7 @@ def cause(state: Any, X: Float[Array, "n features"], first_row: int = 0) -> str:
         )
     expansion, squares = state.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
-    part = slice(models.PREDICTION_BLOCK)
+    part = slice(PREDICTION_BLOCK)
     some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
     good = jnp.all(jnp.isfinite(some) | ~known[None])
     if not bool(good & jnp.all(jnp.isfinite(diagonal(state.kernel, X)))):
@@ -191,7 +192,7 @@ def run_checked(
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
     if n == 0:
-        return state, models.squeeze_columns(scores) if keeps else not_finite(state)
+        return state, squeeze_columns(scores) if keeps else not_finite(state)
 
     def body(carry, start):
         state, scores = carry
@@ -206,7 +207,7 @@ def run_checked(
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
     carry, *_ = _sharding.vary((state, scores), X, y, weights)
     (state, scores), _ = jax.lax.scan(body, carry, starts)
-    return state, models.squeeze_columns(scores) if keeps else not_finite(state)
+    return state, squeeze_columns(scores) if keeps else not_finite(state)
 
 
 def not_finite(state: Any) -> Float[Array, ""]:

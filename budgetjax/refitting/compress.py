@@ -15,6 +15,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.moving_vectors import unit_of
 from budgetjax.scaling import Scaling
+from budgetjax.scoring import squeeze_columns
 
 # A vector is in the span of others if its squared residual is below this fraction.
 IN_SPAN = 1e-5
@@ -103,7 +104,7 @@ def compress(
             vectors = _moved(kernel, X, coefficients, vectors, whole, steps, report)
     new = _coefficients(kernel, X, coefficients, vectors)
     link = models.approximate_link(given)
-    return KernelModel(kernel, vectors, models.squeeze_columns(new), given.bias, link)
+    return KernelModel(kernel, vectors, squeeze_columns(new), given.bias, link)
 
 
 def _of_scikit_learn(where: str, model: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import losses, models
+from budgetjax.inputs import pad_rows
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm, clear
 from budgetjax.refitting import calibration, moving_vectors, newton
@@ -159,8 +160,8 @@ def replay(
     """The state after these rows, learned in blocks of one size."""
     for first in range(0, len(y), AT_ONCE):
         part = slice(first, first + AT_ONCE)
-        given = models.pad_rows(X[part], AT_ONCE), models.pad_rows(y[part], AT_ONCE, 1)
-        counts = models.pad_rows(weights[part], AT_ONCE)
+        given = pad_rows(X[part], AT_ONCE), pad_rows(y[part], AT_ONCE, 1)
+        counts = pad_rows(weights[part], AT_ONCE)
         state, _ = driver.run(algorithm, state, *given, weight=counts)
     return state
 

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import examples, models, scaling
+from budgetjax import models, scaling
+from budgetjax.inputs import pad_rows, regroup
+from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, in_order
 
 # Examples per block: enough for matrix products, few compared to the data.
@@ -224,8 +226,8 @@ def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
 
 def _of_one_size(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
     """Batches of one size; the last is padded with its own rows, with weight 0."""
-    for *arrays, weights in examples.regroup(batches, size):
+    for *arrays, weights in regroup(batches, size):
         if len(weights) < size:
             at = np.arange(size) % len(weights)
             arrays = [array[at] for array in arrays]
-        yield (*arrays, models.pad_rows(weights, size))
+        yield (*arrays, pad_rows(weights, size))

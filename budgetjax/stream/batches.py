@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, examples, models
+from budgetjax import _checks
+from budgetjax.inputs import check_columns, order_columns, regroup
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -168,7 +169,7 @@ def in_rows(
                 )
             row += len(y)
 
-    return examples.regroup(pieces(), rows)
+    return regroup(pieces(), rows)
 
 
 def name_of(batches: Any) -> str:
@@ -181,7 +182,7 @@ def in_order(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     names = batches.feature_names
     if known is None or names in (None, known):
         return batches
-    models.check_columns(batches.name, known, names)
+    check_columns(batches.name, known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -218,7 +219,7 @@ def _checked(
     X, y, weight = _examples(where, i, batch)
     y = targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
-    X = models.order_columns(where, names, X)
+    X = order_columns(where, names, X)
     X = X.tocsr() if _is_sparse(X) else np.asarray(_checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(
