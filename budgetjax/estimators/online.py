@@ -21,7 +21,7 @@ from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.refitting import calibration, held_out, training_data
-from budgetjax.refitting.refit import checked_metric, refit
+from budgetjax.refitting.refit import check_metric, refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, usual_size
 
@@ -253,7 +253,7 @@ class OnlineEstimator(Estimator):
         where = self._where
         refits = bool(_checks.flag(where, "refit", self.refit))
         moves = _checks.flag(where, "move_vectors", self.move_vectors)
-        checked_metric(where, self.learn_metric, num_features)
+        check_metric(where, self.learn_metric, num_features)
         for penalty in self._penalties(1):
             _checks.positive(where, "penalty", penalty)
         if refits:

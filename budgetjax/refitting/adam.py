@@ -17,7 +17,7 @@ from budgetjax.refitting.training_data import Block
 Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
 
 
-def minimised(
+def run_adam(
     objective: Objective,
     parameters: Any,
     fixed: Any,
@@ -48,7 +48,7 @@ def minimised(
       The parameters, and the number of passes to reach them.
     """
     counts = [block.weights.shape[0] for block in blocks()]
-    optimizer = _adam(rate, epochs * sum(-(-count // batch) for count in counts))
+    optimizer = _make_adam(rate, epochs * sum(-(-count // batch) for count in counts))
     memory = optimizer.init(parameters)
     random = np.random.default_rng(seed)
     best, least, passes = parameters, np.inf, 0
@@ -59,7 +59,7 @@ def minimised(
             size = block.weights.shape[0]
             order = np.resize(random.permutation(size), -(-size // batch) * batch)
             order = order.reshape(-1, batch).astype(np.int32)
-            parameters, memory, value = _steps(
+            parameters, memory, value = _run_steps(
                 objective, optimizer.update, parameters, memory, fixed, block, order
             )
             total += float(value) * size / sum(counts)
@@ -71,13 +71,13 @@ def minimised(
 
 
 @functools.cache
-def _adam(rate: float, steps: int) -> optax.GradientTransformation:
+def _make_adam(rate: float, steps: int) -> optax.GradientTransformation:
     """Adam; the same object for the same number of steps, so `_steps` compiles once."""
     return optax.adam(optax.cosine_decay_schedule(rate, steps))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _steps(
+def _run_steps(
     objective: Objective,
     update: Callable,
     parameters: Any,

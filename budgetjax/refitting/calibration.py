@@ -53,7 +53,7 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)
     """
-    _checked_factor(model)  # first of all: scores take time
+    _check_factor(model)  # first of all: scores take time
     return of_scores(model, models.score_rows("probabilities", model, X))
 
 
@@ -61,8 +61,8 @@ def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
     """The probabilities for these scores of a model."""
     if _checks.is_traced((model, scores)):
         scores = jnp.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
-        return jax.nn.softmax(_checked_factor(model) * scores)
-    return softmax(_checked_factor(model) * class_columns(np.asarray(scores)))
+        return jax.nn.softmax(_check_factor(model) * scores)
+    return softmax(_check_factor(model) * class_columns(np.asarray(scores)))
 
 
 def factor_of(model: Any) -> Any:
@@ -114,10 +114,10 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     given = models.encode_labels_and_weights(
         "calibrated", model, len(scores), y, weight
     )
-    return models.with_calibration(model, fitted(scores, *given))
+    return models.with_calibration(model, fit_factor(scores, *given))
 
 
-def _checked_factor(model: Any) -> Any:
+def _check_factor(model: Any) -> Any:
     where = "probabilities"
     if models.is_regressor(model):
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
@@ -132,7 +132,7 @@ def _checked_factor(model: Any) -> Any:
     )
 
 
-def fitted(
+def fit_factor(
     scores: Float[np.ndarray, " n *classes"],
     codes: Int[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],

@@ -104,7 +104,7 @@ class Judged(NamedTuple):
     scores: Scores
 
 
-def part(
+def mask_fold(
     blocks: Callable[[], Iterator[Block]], seed: int, fold: int, keep: bool
 ) -> Iterator[Block]:
     """The blocks, with weights for only the examples of a fold, or only the others.
@@ -122,7 +122,7 @@ def part(
         yield block._replace(weights=block.weights * (held == keep))
 
 
-def stream(
+def stream_fold(
     algorithm: Algorithm,
     state: Any,
     blocks: Callable[[], Iterator[Block]],
@@ -174,7 +174,7 @@ def chance(
     return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 
 
-def calibration_of(judged: Iterable[Judged]) -> float:
+def fit_calibration(judged: Iterable[Judged]) -> float:
     """The calibration from scores of held-out examples, with one model per fold."""
     scores, codes, weights = [], [], []
     for fold, scores_of in judged:
@@ -186,7 +186,7 @@ def calibration_of(judged: Iterable[Judged]) -> float:
             scores.append(found if several else found[:, 0])
             codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
             weights.append(block.weights[rows])
-    return calibration.fitted(
+    return calibration.fit_factor(
         np.concatenate(scores),
         np.concatenate(codes).astype(np.int32),
         np.concatenate(weights),

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from budgetjax import _checks, models
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.refit import algorithm_of, with_weights
+from budgetjax.refitting.refit import find_algorithm, put_weights
 
 
 def one_class(
@@ -79,7 +79,7 @@ def one_class(
     where = "one_class"
     _checks.on_host(where, state, X, weight)
     inner = models.unwrap(state)
-    algorithm = algorithm_of(where, inner)
+    algorithm = find_algorithm(where, inner)
     _checks.fraction(where, "rate", rate)
     _checks.positive(where, "penalty", penalty)
     if inner.expansion.num_columns > 1:
@@ -93,7 +93,7 @@ def one_class(
     rows, targets = _targets(where, X)
     # The targets are not labels of a classifier.
     takes = models.as_labelled(model)._replace(classes=None)
-    read, again = training_data.data(
+    read, again = training_data.read_examples(
         where, takes, rows, targets, weight, of_labels=False
     )
     if not again:
@@ -127,7 +127,7 @@ def one_class(
         method="inverted_cdf",
     )
     weights = coefficients[None].astype(root.dtype)
-    new = with_weights(where, algorithm, inner, basis, weights)
+    new = put_weights(where, algorithm, inner, basis, weights)
     return models.rewrap(models.add_intercept(model, -float(threshold)), new)
 
 
