@@ -71,6 +71,8 @@ class Holder(Protocol):
 
 
 Part = TypeVar("Part")
+# The model that comes in comes out.
+Given = TypeVar("Given")
 # A JAX array, or a NumPy array of a `Labelled`, which scores on the host.
 Scores = Array | np.ndarray
 
@@ -278,7 +280,7 @@ def unwrap(model: Any) -> Any:
     return inside[0] if type(inside) is tuple else unwrap(inside)
 
 
-def rewrap(model: Any, new: Any) -> Any:
+def rewrap(model: Given, new: Any) -> Given:
     """The model with another state or model inside."""
     if not isinstance(model, Holder):
         return new
@@ -295,18 +297,18 @@ def as_labelled(model: Any) -> Labelled:
     return model if isinstance(model, Labelled) else Labelled(model)
 
 
-def add_intercept(model: Any, more: float | np.ndarray) -> Any:
+def add_intercept(model: Given, more: float | np.ndarray) -> Given | Labelled:
     """The model with `more` added to the scores of the model in the `Labelled`."""
     known = as_labelled(model)
     return _with_labels(model, intercept=known.intercept + known.unit * more)
 
 
-def with_calibration(model: Any, factor: float | None) -> Any:
+def with_calibration(model: Given, factor: float | None) -> Given | Labelled:
     """The model, in a `Labelled`, with this calibration; None removes it."""
     return _with_labels(model, calibration=factor)
 
 
-def _with_labels(model: Any, **changes: Any) -> Any:
+def _with_labels(model: Given, **changes: Any) -> Given | Labelled:
     """The model with these fields in its `Labelled`, or in a new one around it."""
     if isinstance(model, Labelled):
         return model._replace(**changes)

@@ -95,7 +95,7 @@ FAULTS = (
     Fault("refit", "refitting/newton.py", "lower = finite & (total <= value + ROUNDING * rounded)", "lower = finite"),
     Fault("refit", "refitting/held_out.py", "return np.argmax(scores, 2) != np.argmax(targets, 2)", "return np.argmax(scores, 2) == np.argmax(targets, 2)"),
     Fault("refit", "refitting/one_class.py", "np.nextafter(rate, 1),", "np.nextafter(1 - rate, 1),"),
-    Fault("refit", "refitting/one_class.py", "found.append((features @ coefficients - leverage) / (1 - leverage))", "found.append(features @ coefficients)"),
+    Fault("refit", "refitting/one_class.py", "scores.append((features @ coefficients - leverage) / (1 - leverage))", "scores.append(features @ coefficients)"),
     Fault("refit", "refitting/compress.py", "left = left - column[:, None] * (left[pivot] / root)[None]", "left = left"),
     Fault("refit", "refitting/calibration.py", "wanted = weights @ (label * (effective + 1) + others) / (effective + 2)", "wanted = weights @ label"),
     # Models, streams, files, estimators.

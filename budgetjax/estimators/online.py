@@ -605,7 +605,7 @@ class BudgetedKernelClassifier(Classifier, OnlineEstimator):
           AttributeError: with `refit=False` and another loss.
         """
         X = self._rows(X)
-        return calibration.probabilities(self.model_, X)
+        return np.asarray(calibration.probabilities(self.model_, X))
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_log_proba(self, X: Any) -> Float[np.ndarray, "n classes"]:

@@ -1,9 +1,8 @@
 """Steps of Adam on minibatches, which move support vectors and learn a metric."""
 
 import functools
-import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,11 +14,13 @@ from budgetjax.refitting.training_data import Block
 # `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
 # `first` is the index of its first example in its block, a random number.
 Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
+# A tree of arrays.
+Parameters = TypeVar("Parameters")
 
 
 def run_adam(
     objective: Objective,
-    parameters: Any,
+    parameters: Parameters,
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
@@ -28,8 +29,8 @@ def run_adam(
     epochs: int,
     seed: int,
     report: Callable[[float], object],
-    judge: Callable[[Any], float] | None = None,
-) -> tuple[Any, int]:
+    judge: Callable[[Parameters], float] | None = None,
+) -> tuple[Parameters, int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
@@ -49,7 +50,8 @@ def run_adam(
     """
     counts = [block.weights.shape[0] for block in blocks()]
     optimizer = _make_adam(rate, epochs * sum(-(-count // batch) for count in counts))
-    memory = optimizer.init(parameters)
+    tree: Any = parameters
+    memory = optimizer.init(tree)
     random = np.random.default_rng(seed)
     best, least, passes = parameters, np.inf, 0
     for epoch in range(epochs):
@@ -80,24 +82,35 @@ def _make_adam(rate: float, steps: int) -> optax.GradientTransformation:
 def _run_steps(
     objective: Objective,
     update: Callable,
-    parameters: Any,
+    parameters: Parameters,
     memory: optax.OptState,
     fixed: Any,
     block: Block,
     order: Array,
-) -> tuple[Any, optax.OptState, Float[Array, ""]]:
+) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
     """One step per row of `order`; and the mean objective."""
 
     def body(carry, rows):
         parameters, memory = carry
         batch = rows[0], *(array[rows] for array in block)
         value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
-        # Optimisers of optax mix dtypes.
-        with jax.numpy_dtype_promotion("standard"):
-            changes, new = update(slopes, memory, parameters)
-            moved = jax.tree.map(operator.add, parameters, changes)
-        new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, memory)
-        return (moved, new), value
+        return apply_slopes(update, parameters, memory, slopes), value
 
     (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
     return parameters, memory, values.mean()
+
+
+def apply_slopes(
+    update: Callable, parameters: Parameters, memory: optax.OptState, slopes: Parameters
+) -> tuple[Parameters, optax.OptState]:
+    """The parameters and the memory after one step of an optimiser, in their dtypes."""
+    # Optimisers of optax mix dtypes.
+    with jax.numpy_dtype_promotion("standard"):
+        changes, new = update(slopes, memory, parameters)
+
+    def cast(leaf: Array, old: Array) -> Array:
+        return leaf.astype(old.dtype)
+
+    changes = jax.tree.map(cast, changes, parameters)
+    moved = jax.tree.map(lambda leaf, change: leaf + change, parameters, changes)
+    return moved, jax.tree.map(cast, new, memory)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from budgetjax import _checks, _progress, kernels, losses, models
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
+from budgetjax.refitting.adam import apply_slopes
 from budgetjax.refitting.moving_vectors import unit_of
 from budgetjax.scaling import Scaling
 from budgetjax.scoring import squeeze_columns
@@ -244,8 +245,4 @@ def _step(
 ) -> tuple[Array, optax.OptState, Float[Array, ""]]:
     """The vectors after one step, and the squared norm of the projection before it."""
     kept, slopes = jax.value_and_grad(_projection_norm)(moving, *given)
-    # Optimisers of optax mix dtypes.
-    with jax.numpy_dtype_promotion("standard"):
-        changes, new = update(-slopes, memory, moving)
-    new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, memory)
-    return moving + changes.astype(moving.dtype), new, kept
+    return (*apply_slopes(update, moving, memory, -slopes), kept)

@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, losses, models, scaling
-from budgetjax._pytree import Counter
-from budgetjax.models import KernelModel
+from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, landmarks, registry
-from budgetjax.online.algorithm import Algorithm, resume
+from budgetjax.online.algorithm import Algorithm, restart_average, resume
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
@@ -49,6 +48,9 @@ def squared_hinge(score: Array, target: Array) -> Array:
     return jnp.maximum(1 - score * target, 0) ** 2
 
 
+# The argument `learn_metric`: whether, "auto", "diagonal", or the rank of the map.
+Metric: TypeAlias = bool | str | int
+
 LOSSES: dict[str, Callable[..., Array]] = {
     "squared_hinge": squared_hinge,
     "logistic": losses.logistic,
@@ -60,7 +62,7 @@ LOSSES: dict[str, Callable[..., Array]] = {
 
 
 def refit(
-    state: Any,
+    state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
     y: ArrayLike | None = None,
     *,
@@ -68,14 +70,14 @@ def refit(
     loss: str | Callable[[Array, Array], Array] = "squared_hinge",
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     move_vectors: bool = False,
-    learn_metric: bool | str | int = False,
+    learn_metric: Metric = False,
     epochs: int = 20,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
     rivals: Sequence[Any] = (),
     seed: int | Array = 0,
     progress: bool = False,
-) -> Any:
+) -> Given:
     r"""Recomputes the coefficients of a model: the best ones for its support vectors.
 
     A stream chooses good support vectors, but leaves poor coefficients. A refit keeps
@@ -194,72 +196,138 @@ def refit(
     """
     where = "refit"
     _checks.on_host(where, state, X, y, weight, penalty)
-    model, state = state, models.unwrap(state)
-    function, link = _check_loss(where, loss, state), models.inverse_link(state)
-    of_solver = isinstance(state, KernelModel)
-    if of_solver:
-        model, state = _wrap_solver_model(where, model, state, learn_metric, function)
-    algorithm = find_algorithm(where, state, learn_metric)
-    moves = _check_moves(where, algorithm, move_vectors, learn_metric)
-    is_regressor = models.is_regressor(state)
-    if _checks.flag(where, "calibrate", calibrate) and is_regressor:
+    subject = _find_subject(where, state, loss, learn_metric)
+    moves = _check_moves(where, subject.algorithm, move_vectors, learn_metric)
+    if _checks.flag(where, "calibrate", calibrate) and subject.is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     _checks.positive(where, "tolerance", tolerance)
-    rivals = [models.unwrap(one) for one in rivals]
-    for one in rivals:
-        if jax.tree.structure(one) != jax.tree.structure(state):
-            raise ValueError(
-                f"{where}: rivals must be states that differ from state in numbers "
-                f"only, got {one!r}"
-            )
-    dtype, of_labels = state.expansion.vectors.dtype, losses.takes_labels(function)
-    blocks, again = training_data.read_examples(
-        where, model, X, y, weight, of_labels=of_labels
+    others = _check_rivals(where, rivals, subject.state)
+    read = functools.partial(
+        training_data.read_examples, where, subject.model, X, y, weight
     )
-    # A model that predicts raw targets has an intercept, which is learned too.
-    shifts = of_solver or (is_regressor and model is not state)
-    problem = Problem(
-        algorithm=algorithm,
-        loss=function,
-        link=link,
-        blocks=blocks,
-        again=again,
-        units=Units.of_ones(models.num_columns(state)),
-        # For an unknown loss, 0 is the start.
-        near=functools.partial(_scale_targets, int(of_labels or not is_regressor)),
-        negligible=newton.NEGLIGIBLE if of_labels else 0.0,
-        constant=jnp.ones((), dtype) if shifts else None,
-        # A solver's vectors are rows of the data, which no label has changed.
-        streams=not of_solver,
-        penalties=_check_penalties(where, penalty, dtype),
+    problem = _pose_problem(
+        where,
+        subject,
+        *read(of_labels=losses.takes_labels(subject.loss)),
+        penalties=_check_penalties(where, penalty, subject.dtype),
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
+        compares=bool(others),
         tolerance=float(tolerance),
         epochs=_checks.size(where, "epochs", epochs),
         seed=_checks.numpy_seed(where, seed),
-        report=lambda text: None,
     )
-    judges = moves or calibrate or bool(learn_metric) or bool(rivals)
-    judges = judges or len(problem.penalties) > 1
-    if not again and (judges or losses.has_kinks(function) or link == losses.EXP):
+    with _progress.reporting(where, progress, "passes") as report:
+        problem = problem._replace(report=report)
+        solution, judged = _solve(problem, subject.state, others)
+    model: Any = _build_model(problem, subject.model, solution)
+    # The calibration of the old coefficients does not apply.
+    factor = held_out.fit_calibration(judged) if problem.calibrates else None
+    if problem.calibrates or not subject.is_bare:
+        model = cast(Any, models.with_calibration(model, factor))
+    return model
+
+
+class _Subject(NamedTuple):
+    """What is refitted, and by which loss.
+
+    Attributes:
+      model: the whole model, with an online state inside.
+      state: this state.
+      algorithm: its algorithm.
+      loss: a function of a score and a target, both scalars.
+      of_solver: whether the state was made for the vectors of a solver's model.
+      is_bare: whether the caller gave a state or `KernelModel` alone.
+    """
+
+    model: Any
+    state: Any
+    algorithm: Algorithm
+    loss: Callable[..., Array]
+    of_solver: bool
+    is_bare: bool
+
+    @property
+    def is_regressor(self) -> bool:
+        return models.is_regressor(self.state)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.state.expansion.vectors.dtype
+
+
+def _find_subject(
+    where: str, model: Any, loss: str | Callable[..., Array], learn_metric: Metric
+) -> _Subject:
+    """The state in a model, or a new one of a solver's vectors, after checks."""
+    state = models.unwrap(model)
+    function, of_solver = (
+        _check_loss(where, loss, state),
+        isinstance(state, KernelModel),
+    )
+    is_bare = model is state
+    if of_solver:
+        model, state = _wrap_solver_model(where, model, state, learn_metric, function)
+        is_bare = model is state
+    algorithm = find_algorithm(where, state, learn_metric)
+    return _Subject(model, state, algorithm, function, of_solver, is_bare)
+
+
+def _check_rivals(where: str, rivals: Sequence[Any], state: Any) -> list[Any]:
+    """The states of the rivals, which must differ from this one in numbers only."""
+    others = [models.unwrap(rival) for rival in rivals]
+    for other in others:
+        if jax.tree.structure(other) != jax.tree.structure(state):
+            raise ValueError(
+                f"{where}: rivals must be states that differ from state in numbers "
+                f"only, got {other!r}"
+            )
+    return others
+
+
+def _pose_problem(
+    where: str,
+    subject: _Subject,
+    blocks: Callable[[], Iterator[Block]],
+    again: bool,
+    **choices: Any,
+) -> Problem:
+    """The problem of a subject on these examples, in units of its own if possible."""
+    of_labels = losses.takes_labels(subject.loss)
+    values = subject.is_regressor and not of_labels
+    # A model that predicts raw targets has an intercept, which is learned too.
+    shifts = subject.of_solver or (
+        subject.is_regressor and subject.model is not subject.state
+    )
+    problem = Problem(
+        algorithm=subject.algorithm,
+        loss=subject.loss,
+        link=models.inverse_link(subject.state),
+        blocks=blocks,
+        again=again,
+        units=Units.of_ones(models.num_columns(subject.state)),
+        # For an unknown loss, 0 is the start.
+        near=functools.partial(
+            _scale_targets, int(of_labels or not subject.is_regressor)
+        ),
+        negligible=newton.NEGLIGIBLE if of_labels else 0.0,
+        constant=jnp.ones((), subject.dtype) if shifts else None,
+        # A solver's vectors are rows of the data, which no label has changed.
+        streams=not subject.of_solver,
+        report=lambda text: None,
+        **choices,
+    )
+    if not again and problem.rereads:
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors, a metric, a calibration or a loss with "
             "kinks or of logarithms, got an iterator"
         )
-    if again and is_regressor and not of_labels:
-        problem = _rescale(problem)
-    with _progress.reporting(where, progress, "passes") as report:
-        problem = problem._replace(report=report)
-        found, judged = _solve(problem, state, rivals, judges)
-    factor = held_out.fit_calibration(judged) if calibrate else None
-    is_bare, model = model is state, _build_model(problem, model, found)
-    # The calibration of the old coefficients does not apply.
-    return models.with_calibration(model, factor) if calibrate or not is_bare else model
+    return _rescale(problem) if again and values else problem
 
 
-def find_algorithm(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
+def find_algorithm(where: str, state: Any, learn_metric: Metric = False) -> Algorithm:
     """The algorithm of a state, after a check that the state can be refitted."""
     algorithm = registry.of_state(where, state)
     _checks.matrix_dtype(where, state.expansion.vectors.dtype)
@@ -270,7 +338,7 @@ def find_algorithm(where: str, state: Any, learn_metric: Any = False) -> Algorit
 
 
 def _check_moves(
-    where: str, algorithm: Algorithm, move_vectors: Any, learn_metric: Any
+    where: str, algorithm: Algorithm, move_vectors: bool, learn_metric: Metric
 ) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
     moves = bool(_checks.flag(where, "move_vectors", move_vectors))
@@ -349,46 +417,57 @@ def _rescale(problem: Problem) -> Problem:
 
 
 def _solve(
-    problem: Problem, state: Any, rivals: Sequence[Any], judges: bool
+    problem: Problem, state: Any, rivals: Sequence[Any]
 ) -> tuple[Solution, list[Judged]]:
     """The best of the states, refitted, and the models for the calibration."""
-    rows = sum(np.sum(block.weights > 0) for block in problem.blocks()) if judges else 0
-    deal = functools.partial(
-        _make_folds, problem, held_out.FOLDS if rows <= held_out.FEW else 1
-    )
-    penalty, folds, judged, found = problem.penalties[0], [], [], None
-    learns = problem.form not in (False, "auto")
-    chooses = (
+    rows = _count_rows(problem) if problem.judges else 0
+    number = held_out.FOLDS if rows <= held_out.FEW else 1
+    compares = _compares_metric(problem, state, rows)
+    penalty, judged = problem.penalties[0], []
+    if problem.chooses or compares:
+        tried = [
+            (rival, *_choose_penalty(problem, _make_folds(problem, number, rival)))
+            for rival in (state, *rivals)
+        ]
+        state, penalty, judged, _ = min(tried, key=lambda choice: choice[-1])
+        folds = [fold for fold, _ in judged]
+    elif problem.learns or problem.calibrates:
+        folds = _make_folds(problem, number, state)
+    else:
+        folds = []
+    if problem.learns or compares:
+        rival = judged[0].scores if compares else None
+        learned = metric.learn_metric(problem, folds[0], penalty, rival)
+        if learned is not None:
+            with_metric, weights, scores = learned
+            state, judged = resume(state, with_metric), [Judged(folds[0], scores)]
+            if losses.takes_labels(problem.loss):
+                # The weights of the logistic loss refer to the root of the initial
+                # vectors.
+                return (state, folds[0].basis, weights), judged
+    if problem.moves and problem.calibrates:
+        moved = [
+            _solve_state(problem, penalty, fold.state, fold.learn) for fold in folds
+        ]
+        judged = [
+            Judged(fold, functools.partial(newton.scores, basis, weights))
+            for fold, (_, basis, weights) in zip(folds, moved, strict=True)
+        ]
+    return _solve_state(problem, penalty, state, problem.blocks), judged
+
+
+def _count_rows(problem: Problem) -> int:
+    return sum(int(np.sum(block.weights > 0)) for block in problem.blocks())
+
+
+def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
+    """Whether held-out examples choose between a metric and none."""
+    return (
         problem.form == "auto"
         and problem.algorithm.with_vectors is not None
         and state.kernel.stationary
         and rows >= ENOUGH_FOR_METRIC
     )
-    once = problem.calibrates and not (learns or problem.moves)
-    if rivals or len(problem.penalties) > 1 or chooses or once:
-        tried = [
-            (one, *_choose_penalty(problem, deal(one))) for one in (state, *rivals)
-        ]
-        state, penalty, judged, _ = min(tried, key=lambda each: each[-1])
-        folds = [fold for fold, _ in judged]
-    elif learns or problem.calibrates:
-        folds = deal(state)
-    if learns or chooses:
-        rival = judged[0].scores if chooses else None
-        found = metric.learn_metric(problem, folds[0], penalty, rival)
-    if found is not None:
-        learned, weights, scores = found
-        state, judged = resume(state, learned), [Judged(folds[0], scores)]
-        if losses.takes_labels(problem.loss):
-            # The weights of the logistic loss refer to the root of the initial vectors.
-            return (state, folds[0].basis, weights), judged
-    if problem.moves and problem.calibrates:
-        own = [_solve_state(problem, penalty, fold.state, fold.learn) for fold in folds]
-        judged = [
-            Judged(fold, functools.partial(newton.scores, *each[1:]))
-            for fold, each in zip(folds, own, strict=True)
-        ]
-    return _solve_state(problem, penalty, state, problem.blocks), judged
 
 
 def _build_model(problem: Problem, model: Any, solution: Solution) -> Any:
@@ -513,6 +592,17 @@ def _solve_weights(
     weights, value, converged = minimise(
         rounded(start, last), weights=start, tolerance=problem.tolerance
     )
+    _check_solution(basis, blocks, value, converged)
+    return weights
+
+
+def _check_solution(
+    basis: Basis,
+    blocks: Callable[[], Iterator[Block]],
+    value: Float[np.ndarray, " problems"],
+    converged: Bool[np.ndarray, " problems"],
+) -> None:
+    """Raises if an objective is not finite; warns of problems that are not solved."""
     if not np.all(np.isfinite(value)):
         raise ValueError(
             "refit: the objective must be finite, got NaN or infinity: "
@@ -522,9 +612,8 @@ def _solve_weights(
         warnings.warn(
             f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
             f"converged in {MAX_PASSES} passes",
-            stacklevel=5,
+            stacklevel=6,
         )
-    return weights
 
 
 def _scale_targets(factor: int, block: Block) -> Block:
@@ -568,14 +657,7 @@ def put_weights(
             f"{where}: every coefficient must be finite, got NaN or infinity: "
             + driver.cause(basis, basis.expansion.vectors[basis.expansion.mask])
         )
-    average = state.expansion.average
-    if average is not None:
-        average = average._replace(
-            start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
-            since=jnp.zeros_like(average.since),
-            total=jnp.zeros_like(average.total),
-        )
-    return state._replace(expansion=state.expansion._replace(average=average))
+    return restart_average(state)
 
 
 @functools.partial(jax.jit, static_argnums=0)
