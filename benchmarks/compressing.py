@@ -76,7 +76,7 @@ def figures(name: str, budget: int, way: str) -> dict[str, Any]:
     svc, seconds = machine(name)
     theirs = svc.decision_function(X[:2000])
     start = time.process_time()
-    model = ways(name, budget)[way]() if way != "SVC" else svc
+    model: Any = ways(name, budget)[way]() if way != "SVC" else svc
     spent = seconds if way == "SVC" else time.process_time() - start
     predicted = bj.predict(model, X) if way != "SVC" else svc.predict(X)
     ours = theirs if way == "SVC" else np.asarray(bj.decision_function(model, X[:2000]))

@@ -17,8 +17,7 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from budgetjax import examples
-from budgetjax.online import driver
+from budgetjax.online import driver, examples
 
 # A row of results without its figures, and the function that measures them.
 Case = tuple[dict[str, Any], Callable[[], dict[str, Any]]]

@@ -1,4 +1,4 @@
-"""Scores, predictions and support vectors of every kind of model.
+"""Models of every kind: their parts, scores, predictions and support vectors.
 
 A model is the state of an online algorithm, or anything else with a `kernel` and an
 `expansion`; a `KernelModel`, from a kernel solver; a `LinearModel`; one of these in a
@@ -6,32 +6,86 @@ A model is the state of an online algorithm, or anything else with a `kernel` an
 as the solution of a solver.
 """
 
-import dataclasses
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import (
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeGuard,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 import jax
-import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
-from budgetjax import _checks, _pytree, _sharding, kernels, losses
+from budgetjax import _checks, _pytree, inputs, labels, losses, scoring
 from budgetjax._pytree import Name
+from budgetjax.inputs import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
-
-# Rows per block of scores: their kernel rows fit in a CPU's cache.
-PREDICTION_BLOCK = 1024
-# Limits for the rows that go to the device at once, and for their values.
-FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
+from budgetjax.scoring import squeeze_columns
 
 
-def decision_function(model: Any, X: Any) -> Any:
+@runtime_checkable
+class SupportSet(Protocol):
+    """The support vectors and coefficients of a state; see `budgetjax.Expansion`."""
+
+    @property
+    def vectors(self) -> Array: ...
+    @property
+    def squares(self) -> Array: ...
+    @property
+    def terms(self) -> Array: ...
+    @property
+    def scale(self) -> Array: ...
+    @property
+    def num_columns(self) -> int: ...
+    @property
+    def coefficients(self) -> Array: ...
+    @property
+    def mask(self) -> Array: ...
+
+
+@runtime_checkable
+class State(Protocol):
+    """The state of an online algorithm, as far as its scores depend on it."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def expansion(self) -> SupportSet: ...
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """A result that has a model, such as a `Solution` or a `StreamModel`."""
+
+    @property
+    def model(self) -> Any: ...
+
+
+Part = TypeVar("Part")
+# The model that comes in comes out.
+Given = TypeVar("Given")
+# A JAX array, or a NumPy array of a `Labelled`, which scores on the host.
+Scores = Array | np.ndarray
+
+
+@overload
+def decision_function(
+    model: "State | KernelModel | LinearModel", X: RawRows
+) -> Array: ...
+@overload
+def decision_function(model: "Labelled", X: RawRows) -> np.ndarray: ...
+@overload
+def decision_function(model: Holder, X: RawRows) -> Scores: ...
+def decision_function(model: "Model", X: RawRows) -> Scores:
     """The scores `f(x)` of every row; O(n B d).
 
     Rows are scored in blocks, so that no `(n, B)` matrix is built.
@@ -59,7 +113,13 @@ def decision_function(model: Any, X: Any) -> Any:
     return score_rows("decision_function", model, X)
 
 
-def predict(model: Any, X: Any) -> Any:
+@overload
+def predict(model: "State | KernelModel | LinearModel", X: RawRows) -> Array: ...
+@overload
+def predict(model: "Labelled", X: RawRows) -> np.ndarray: ...
+@overload
+def predict(model: Holder, X: RawRows) -> Scores: ...
+def predict(model: "Model", X: RawRows) -> Scores:
     """The predicted label, or value, of every row; O(n B d).
 
     Args:
@@ -166,67 +226,159 @@ class Support(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def predict_from_scores(model: Any, scores: Any) -> Any:
-    """The labels, or values, for these scores of a model."""
-    numpy: Any = np if isinstance(scores, np.ndarray) else jnp
-    if is_regressor(model):
-        return numpy.exp(scores) if inverse_link(model) == losses.EXP else scores
-    binary = scores.ndim == 1
-    best = scores > 0 if binary else numpy.argmax(scores, axis=1)
-    known = as_labelled(model).classes
-    if known is not None and isinstance(scores, Tracer):
-        raise ValueError(
-            "predict: rows must have values where the labels are those of data, got "
-            "traced ones; take the largest of decision_function or probabilities"
-        )
-    if known is not None:
-        return known[np.asarray(best).astype(np.intp)]
-    labels = numpy.where(best, 1, -1) if binary else best
-    return labels.astype(np.int32)
+Model = State | KernelModel | LinearModel | Labelled | Holder
+# The kinds that are models themselves, the quick checks first.
+KINDS = (Labelled, KernelModel, LinearModel, State)
 
 
-def class_labels(model: Any) -> np.ndarray | None:
-    """The labels in the order of the scores; None for a regressor."""
-    known = as_labelled(model).classes
-    if is_regressor(model) or known is not None:
-        return known
-    columns = num_columns(model)
-    return np.array([-1, 1]) if columns == 1 else np.arange(columns)
+class _Expansion(NamedTuple):
+    """What a state and a `KernelModel` have in common; None for what one lacks."""
+
+    kernel: Kernel
+    vectors: Array
+    squares: Array | None
+    terms: Array
+    scale: Array | None
+    bias: Array | None
+    num_columns: int
+    inverse_link: Name
 
 
-def imputes_missing(model: Any) -> bool:
-    """Whether a NaN in a row is replaced by the mean of its feature."""
-    scaling = as_labelled(model).scaling
-    return scaling is not None and scaling.fills
-
-
-def inverse_link(model: Any) -> Name:
-    """The meaning of the scores of a model, which a learner takes from its loss."""
+def _parts(model: Model) -> _Expansion | LinearModel | None:
+    """The parts of the model inside, whatever its kind; None for another object."""
     model = unwrap(model)
-    loss = getattr(model, "loss", losses.hinge)
-    return getattr(model, "inverse_link", losses.inverse_link(loss))
+    if isinstance(model, LinearModel):
+        return model
+    if isinstance(model, KernelModel):
+        kernel, vectors, coefficients, bias, link = model
+        columns = (*coefficients.shape, 1)[1]
+        return _Expansion(
+            kernel, vectors, None, coefficients, None, bias, columns, link
+        )
+    if not isinstance(model, State):
+        return None
+    expansion = model.expansion
+    vectors, squares, terms = expansion.vectors, expansion.squares, expansion.terms
+    # A learner without a loss of the user's choice learns labels.
+    link = losses.inverse_link(getattr(model, "loss", losses.hinge))
+    return _Expansion(
+        *(model.kernel, vectors, squares, terms, expansion.scale, None),
+        *(expansion.num_columns, link),
+    )
 
 
-def approximate_link(model: Any) -> Name:
+def unwrap_labelled(model: Any) -> Any:
+    """The `Labelled` inside, or the innermost model."""
+    while not isinstance(model, KINDS) and isinstance(model, Holder):
+        model = model.model
+    return model
+
+
+def unwrap(model: Any) -> Any:
+    """The state, kernel model or linear model inside, or the first of several."""
+    model = unwrap_labelled(model)
+    if not isinstance(model, Labelled):
+        return model
+    inside = model.model
+    return inside[0] if type(inside) is tuple else unwrap(inside)
+
+
+def rewrap(model: Given, new: Any) -> Given:
+    """The model with another state or model inside."""
+    if not isinstance(model, Holder):
+        return new
+    return _replace_model(model, rewrap(model.model, new))
+
+
+def _replace_model(holder: Any, model: Any) -> Any:
+    return holder._replace(model=model)
+
+
+def as_labelled(model: Any) -> Labelled:
+    """The `Labelled` in a model, or a new one around it."""
+    model = unwrap_labelled(model)
+    return model if isinstance(model, Labelled) else Labelled(model)
+
+
+def add_intercept(model: Given, more: float | np.ndarray) -> Given | Labelled:
+    """The model with `more` added to the scores of the model in the `Labelled`."""
+    known = as_labelled(model)
+    return _with_labels(model, intercept=known.intercept + known.unit * more)
+
+
+def with_calibration(model: Given, factor: float | None) -> Given | Labelled:
+    """The model, in a `Labelled`, with this calibration; None removes it."""
+    return _with_labels(model, calibration=factor)
+
+
+def _with_labels(model: Given, **changes: Any) -> Given | Labelled:
+    """The model with these fields in its `Labelled`, or in a new one around it."""
+    if isinstance(model, Labelled):
+        return model._replace(**changes)
+    if isinstance(model, Holder) and isinstance(model.model, Labelled):
+        return _replace_model(model, model.model._replace(**changes))
+    return Labelled(model)._replace(**changes)
+
+
+def map_parts(
+    function: Callable[[Any], Part], model: Labelled
+) -> Part | tuple[Part, ...]:
+    """Applies a function to the model inside, or to each of several."""
+    parts = model.model
+    return tuple(map(function, parts)) if type(parts) is tuple else function(parts)
+
+
+def inverse_link(model: Model) -> Name:
+    """The meaning of the scores of a model, which a learner takes from its loss."""
+    parts = _parts(model)
+    return losses.LABELS if parts is None else parts.inverse_link
+
+
+def approximate_link(model: Model) -> Name:
     """The meaning of approximate scores of a model, which give no probabilities."""
     link = inverse_link(model)
     return losses.LABELS if link == losses.SOFTMAX else link
 
 
-def is_regressor(model: Any) -> bool:
+def is_regressor(model: Model) -> bool:
     """Whether the targets of a model are real numbers."""
     return inverse_link(model) in (losses.IDENTITY, losses.EXP)
 
 
-def num_columns(model: Any) -> int:
+def num_columns(model: Model) -> int:
     """The number of columns of the scores of a single model."""
-    model = unwrap(model)
-    if _is_state(model):
-        return model.expansion.num_columns
-    return (*getattr(model, "coefficients", np.zeros(1)).shape, 1)[1]
+    parts = _parts(model)
+    return parts.num_columns if isinstance(parts, _Expansion) else 1
 
 
-def target_shape(model: Any) -> tuple[int, ...]:
+def num_features(where: str, model: Model) -> int:
+    """The number of features of a single model."""
+    parts = _parts(model)
+    if parts is None:
+        raise ValueError(
+            f"{where}: model must be the state of an online algorithm, or a model of a "
+            f"solver, got {_checks.kind_name(unwrap(model))}"
+        )
+    if isinstance(parts, LinearModel):
+        return len(parts.weights)
+    if isinstance(parts.kernel, Mapped) and parts.kernel.mapped_vectors:
+        return parts.kernel.matrix.shape[0]
+    if parts.vectors.ndim != 2:
+        raise ValueError(
+            f"{where}: model must be a single one, got a stack of shape "
+            f"{parts.vectors.shape[:-2]}; use jax.vmap"
+        )
+    return parts.vectors.shape[1]
+
+
+def dtype_of(model: Model) -> np.dtype:
+    """The dtype of a model's rows."""
+    parts = _parts(model)
+    assert parts is not None, "refused before"
+    return (parts.weights if isinstance(parts, LinearModel) else parts.vectors).dtype
+
+
+def target_shape(model: Model) -> tuple[int, ...]:
     """The shape of one target: `()`, or `(num_outputs,)` for several."""
     if not is_regressor(model):
         return ()
@@ -234,13 +386,25 @@ def target_shape(model: Any) -> tuple[int, ...]:
     return (columns,) if columns > 1 else ()
 
 
-def target_dtype(state: Any) -> np.dtype:
+def target_dtype(state: State) -> np.dtype:
     """The dtype of a state's targets: integers for several classes."""
     integers = state.expansion.num_columns > 1 and not is_regressor(state)
     return np.dtype(np.int32 if integers else state.expansion.vectors.dtype)
 
 
-def support(model: Any) -> Support:
+def imputes_missing(model: Model) -> bool:
+    """Whether a NaN in a row is replaced by the mean of its feature."""
+    scaling = as_labelled(model).scaling
+    return scaling is not None and scaling.fills
+
+
+def is_compact(model: Model) -> TypeGuard[KernelModel]:
+    """Whether the support vectors are mapped points."""
+    kernel = model.kernel if isinstance(model, KernelModel | State) else None
+    return isinstance(kernel, Mapped) and kernel.mapped_vectors
+
+
+def support(model: Model) -> Support:
     """The support vectors, true coefficients and mask of a model; O(B (d + C)).
 
     It works on a single state and on states stacked by `jax.vmap`.
@@ -263,13 +427,7 @@ def support(model: Any) -> Support:
     """
     model = unwrap_labelled(model)
     if isinstance(model, Labelled):
-        found = support(model.model)
-        if np.any(model.unit != 1):
-            raw = np.asarray(found.coefficients) * model.unit
-            found = found._replace(coefficients=raw)
-        if model.scaling is None:
-            return found
-        return found._replace(vectors=model.scaling.undone(np.asarray(found.vectors)))
+        return _raw_support(model, support(model.model))
     if is_compact(model):
         raise ValueError(
             "support: model must have support vectors in the space of the examples, "
@@ -278,7 +436,7 @@ def support(model: Any) -> Support:
     if isinstance(model, KernelModel):
         coefficients = model.coefficients.reshape(-1, num_columns(model))
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
-    if not _is_state(model) or not model.kernel.of_examples:
+    if not isinstance(model, State) or not model.kernel.of_examples:
         raise ValueError(
             f"support: model must have support vectors, got {_checks.kind_name(model)}"
         )
@@ -291,183 +449,25 @@ def support(model: Any) -> Support:
     )
 
 
-def prune(
-    model: Any,
-    size: int,
-    X: Any = None,
-    y: ArrayLike | None = None,
-    *,
-    weight: ArrayLike | None = None,
-) -> Any:
-    """The model reduced to its `size` largest coefficients; O(m log m).
-
-    At the optimum of an SVM, many small coefficients matter, and removing them shifts
-    the scores. Pass the training set too to choose the bias with the fewest errors on
-    it, midway between two scores. `budgetjax.refit` of the result recomputes the
-    coefficients, which helps far more: an SVM with 1,000 MNIST digits, pruned to 100
-    vectors, makes 41 percent errors with the old coefficients and 10 after a refit.
-
-    Cost: a training set adds O(n size d).
-
-    Args:
-      model: a model with support vectors.
-      size: the number of support vectors to keep, at least 1; all if the model has
-        fewer.
-      X: examples for choosing the bias, shape `(n, num_features)`; None keeps it.
-      y: their labels, two classes, shape `(n,)`.
-      weight: their weights, at least 0, shape `(n,)`.
-
-    Returns:
-      A `KernelModel` with the vectors in their old order; in a `Labelled` if `model` is
-      one. With several columns, the norms of the coefficients are compared; on ties the
-      first vectors are kept.
-
-    Raises:
-      ValueError: if `size` is not an integer of at least 1, the model has no support
-        vectors, or a training set is invalid or the model has more than two classes.
-
-    Example:
-      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
-      >>> svm = bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0))
-      >>> small = bj.prune(svm, 2, X, y)
-      >>> small.vectors.shape, small.predict(X).tolist()
-      ((2, 1), [-1, 1, 1])
-
-    References:
-      Dekel and Singer (2006), "Support vector machines on a budget", Section 5,
-      https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
-    """
-    where = "prune"
-    _checks.check_not_traced(where, model, X, y, weight)
-    size = _checks.size(where, "size", size)
-    model = unwrap_labelled(model)
-    if isinstance(model, Labelled):
-        parts = map_parts(lambda part: prune(part, size), model)
-        small = model._replace(model=parts, calibration=None)
-    else:
-        small = to_kernel_model(model)
-        coefficients = np.asarray(support(small).coefficients, np.float64)
-        lengths = np.linalg.norm(coefficients, axis=1)
-        kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
-        small = small._replace(
-            vectors=jax.device_put(np.asarray(small.vectors)[kept]),
-            coefficients=jax.device_put(np.asarray(small.coefficients)[kept]),
-            inverse_link=approximate_link(model),
-        )
-    if X is None:
-        return small
-    scores = np.asarray(score_rows(where, small, X), np.float64)
-    if scores.ndim != 1 or y is None:
-        got = "no y" if y is None else f"{scores.shape[1]} columns"
-        raise ValueError(
-            f"{where}: X needs y, and a model of two classes, to find the bias; got "
-            f"{got}"
-        )
-    codes, masses = encode_labels_and_weights(where, small, len(scores), y, weight)
-    known = unwrap(small)
-    shift = jnp.asarray(best_shift(scores, codes, masses), known.bias.dtype)
-    return rewrap(small, known._replace(bias=known.bias + shift))
+def _raw_support(model: Labelled, inside: Support) -> Support:
+    """The support set of the model inside, with raw rows and scores in their unit."""
+    if np.any(model.unit != 1):
+        raw = np.asarray(inside.coefficients) * model.unit
+        inside = inside._replace(coefficients=raw)
+    if model.scaling is None:
+        return inside
+    return inside._replace(vectors=model.scaling.undone(np.asarray(inside.vectors)))
 
 
-def best_shift(
-    scores: Float[np.ndarray, " n"],
-    codes: Int32[np.ndarray, " n"],
-    masses: Float[np.ndarray, " n"],
-) -> float:
-    """The shift of all scores that minimises the weight of errors.
-
-    It is midway between two scores, the lowest pair on ties; O(n log n). The codes are
-    0 and 1, and the masses are the weights of the examples.
-    """
-    order = np.argsort(scores, kind="stable")
-    scores, codes, masses = scores[order], codes[order], masses[order]
-    # Errors if all examples up to each score, or none, are classified as negative.
-    errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))
-    # No threshold separates equal scores.
-    errors[1:-1][scores[1:] == scores[:-1]] = np.inf
-    beyond = np.concatenate([[scores[0] - 1], scores, [scores[-1] + 1]])
-    best = int(np.argmin(errors))
-    return -float(beyond[best] + beyond[best + 1]) / 2
-
-
-def weight_norm(where: str, model: Any) -> float:
-    """The norm of the weight vector of a binary model, without the bias; O(m^2 d)."""
-    model = unwrap(model)
-    if isinstance(model, LinearModel):
-        return float(np.linalg.norm(np.asarray(model.weights, np.float64)))
-    small = to_kernel_model(model)
-    coefficients = np.asarray(small.coefficients, np.float64)
-    images = np.asarray(values_at_vectors(where, small), np.float64)
-    return float(np.sqrt(max(coefficients @ images, 0)))
-
-
-def values_at_vectors(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
-    """The values of f, without the bias, at the model's support vectors; O(m^2 d)."""
-    unbiased = model._replace(bias=jnp.zeros_like(model.bias))
-    return score_rows(where, unbiased, model.vectors)
-
-
-def compact(model: Any) -> Any:
-    """A smaller model with the same predictions; O(m d r).
-
-    Only the support vectors and their coefficients are kept. Under a `budgetjax.Mapped`
-    kernel to r < d features, the vectors are stored as mapped points: m r + d r numbers
-    in place of m d + d r. The model can predict and be saved, but not learn.
-
-    Args:
-      model: a model with support vectors.
-
-    Returns:
-      A `KernelModel`; in a `Labelled` if `model` is one.
-
-    Raises:
-      ValueError: if the model has no support vectors.
-
-    Example:
-      >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((20, 2), np.float32))
-      >>> state = bj.perceptron.init(kernel, num_features=20, budget=5)
-      >>> state = bj.perceptron.step(state, np.ones(20, np.float32), 1)
-      >>> bj.compact(state).vectors.shape
-      (1, 2)
-    """
-    _checks.check_not_traced("compact", model)
-    model = unwrap_labelled(model)
-    if isinstance(model, Labelled):
-        return model._replace(model=map_parts(compact, model))
-    if is_compact(model):
-        return model
-    small = to_kernel_model(model)
-    kernel = small.kernel
-    if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
-        return small
-    features, rank = kernel.matrix.shape
-    if rank >= features:
-        return small
-    return small._replace(
-        kernel=dataclasses.replace(kernel, mapped_vectors=True),
-        vectors=jnp.matmul(small.vectors, kernel.matrix, precision="highest"),
-    )
-
-
-def to_kernel_model(model: Any) -> KernelModel:
+def to_kernel_model(model: Model) -> KernelModel:
     """A state or kernel model as a `KernelModel`, without free slots."""
     vectors, coefficients, mask = map(np.asarray, support(model))
     vectors, coefficients = vectors[mask], squeeze_columns(coefficients[mask])
     zeros = np.zeros(coefficients.shape[1:], vectors.dtype)
     vectors, coefficients, zeros = jax.device_put((vectors, coefficients, zeros))
-    bias = getattr(model, "bias", zeros)
-    return KernelModel(model.kernel, vectors, coefficients, bias, inverse_link(model))
-
-
-def map_parts(function: Callable[[Any], Any], model: Labelled) -> Any:
-    """Applies a function to the model inside, or to each of several."""
-    parts = model.model
-    return tuple(map(function, parts)) if type(parts) is tuple else function(parts)
-
-
-def is_compact(model: Any) -> bool:
-    """Whether the support vectors are mapped points."""
-    return getattr(getattr(model, "kernel", None), "mapped_vectors", False)
+    single = unwrap(model)
+    bias = single.bias if isinstance(single, KernelModel) else zeros
+    return KernelModel(single.kernel, vectors, coefficients, bias, inverse_link(single))
 
 
 def from_coefficients(
@@ -489,88 +489,42 @@ def from_coefficients(
     )
 
 
-def num_features(where: str, model: Any) -> int:
-    """The number of features of a single model."""
-    model = unwrap(model)
-    if isinstance(model, LinearModel):
-        return len(model.weights)
-    if not isinstance(model, KernelModel) and not _is_state(model):
-        raise ValueError(
-            f"{where}: model must be the state of an online algorithm, or a model of a "
-            f"solver, got {_checks.kind_name(model)}"
-        )
-    kernel = getattr(model, "kernel", None)
-    if isinstance(kernel, Mapped) and kernel.mapped_vectors:
-        return kernel.matrix.shape[0]
-    vectors = getattr(model, "expansion", model).vectors
-    if vectors.ndim != 2:
-        raise ValueError(
-            f"{where}: model must be a single one, got a stack of shape "
-            f"{vectors.shape[:-2]}; use jax.vmap"
-        )
-    return vectors.shape[1]
+def weight_norm(where: str, model: Model) -> float:
+    """The norm of the weight vector of a binary model, without the bias; O(m^2 d)."""
+    single = unwrap(model)
+    if isinstance(single, LinearModel):
+        return float(np.linalg.norm(np.asarray(single.weights, np.float64)))
+    small = to_kernel_model(single)
+    coefficients = np.asarray(small.coefficients, np.float64)
+    images = np.asarray(values_at_vectors(where, small), np.float64)
+    return float(np.sqrt(max(coefficients @ images, 0)))
 
 
-def cast_rows(
-    where: str, X: Any, num_features: int, dtype: np.dtype
-) -> Float[Array, "n features"]:
-    """Rows in the dtype of a model; checks their shape, not that they are finite."""
-    X = _checks.array(where, "X", X)
-    _check_shape(where, X.shape, num_features)
-    return _checks.to_device(X, dtype)
+def values_at_vectors(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
+    """The values of f, without the bias, at the model's support vectors; O(m^2 d)."""
+    unbiased = model._replace(bias=jnp.zeros_like(model.bias))
+    return jnp.asarray(score_rows(where, unbiased, model.vectors))
 
 
-def squeeze_columns(scores: Array | np.ndarray) -> Any:
-    """Scores, without the last axis if the model has one column."""
-    return scores[..., 0] if scores.shape[-1] == 1 else scores
+def predict_from_scores(model: Model, scores: Scores) -> Scores:
+    """The labels, or values, for these scores of a model."""
+    if is_regressor(model):
+        numpy = np if isinstance(scores, np.ndarray) else jnp
+        return numpy.exp(scores) if inverse_link(model) == losses.EXP else scores
+    return labels.labels_from_scores(scores, as_labelled(model).classes)
 
 
-def unwrap(model: Any) -> Any:
-    """The state, kernel model or linear model inside, or the first of several."""
-    while hasattr(model, "model"):
-        model = model.model
-    return model[0] if type(model) is tuple else model
-
-
-def rewrap(model: Any, new: Any) -> Any:
-    """The model with another state or model inside."""
-    if not hasattr(model, "model"):
-        return new
-    return model._replace(model=rewrap(model.model, new))
-
-
-def add_intercept(model: Any, more: float | np.ndarray) -> Any:
-    """The model with `more` added to the scores of the model in the `Labelled`."""
-    known = as_labelled(model)
-    return _with_labels(model, intercept=known.intercept + known.unit * more)
-
-
-def with_calibration(model: Any, factor: float | None) -> Any:
-    """The model, in a `Labelled`, with this calibration; None removes it."""
-    return _with_labels(model, calibration=factor)
-
-
-def _with_labels(model: Any, **changes: Any) -> Any:
-    """The model with these fields in its `Labelled`, or in a new one around it."""
-    if isinstance(getattr(model, "model", None), Labelled):
-        return model._replace(model=model.model._replace(**changes))
-    whole = model if isinstance(model, Labelled) else Labelled(model)
-    return whole._replace(**changes)
-
-
-def as_labelled(model: Any) -> Labelled:
-    """The `Labelled` in a model, or a new one around it."""
-    model = unwrap_labelled(model)
-    return model if isinstance(model, Labelled) else Labelled(model)
-
-
-def scale_rows(where: str, model: Labelled, X: Any) -> np.ndarray:
-    """Raw rows in the form that the model inside takes."""
-    return _dense(model, _taken(where, model, X))
+def class_labels(model: Model) -> np.ndarray | None:
+    """The labels in the order of the scores; None for a regressor."""
+    known = as_labelled(model).classes
+    if is_regressor(model) or known is not None:
+        return known
+    columns = num_columns(model)
+    return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
 def encode_targets(
-    where: str, model: Labelled, y: Any, first_row: int = 0
+    where: str, model: Labelled, y: ArrayLike, first_row: int = 0
 ) -> np.ndarray:
     """Targets in the form that the model inside takes.
 
@@ -587,26 +541,12 @@ def encode_targets(
         logarithms = inverse_link(model) == losses.EXP
         away = y if logarithms else y - np.asarray(model.intercept)
         return away / unit_of_targets(model)
-    codes = encode_labels(where, model.classes, y, first_row)
+    codes = labels.encode_labels(where, model.classes, y, first_row)
     return 2 * codes - 1 if len(model.classes) == 2 else codes
 
 
-def encode_labels(
-    where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
-) -> Int32[np.ndarray, " n"]:
-    """The index of each label among the classes; raises if one is unknown."""
-    codes = label_indices(classes, y)
-    if np.any(codes < 0):
-        row = int(np.argmin(codes))
-        raise ValueError(
-            f"{where}: y must be one of {format_labels(classes)}, got "
-            f"{y.tolist()[row]!r} in row {first_row + row}"
-        )
-    return codes
-
-
 def encode_labels_and_weights(
-    where: str, model: Any, num_rows: int, y: Any, weight: Any
+    where: str, model: Model, num_rows: int, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The index of each row's label, and the weights, after checks."""
     known, y, expected = class_labels(model), np.asarray(y), (num_rows,)
@@ -623,283 +563,89 @@ def encode_labels_and_weights(
             f"{where}: weight must be finite and at least 0, of shape {expected}, one "
             f"per row of X, got {weights.tolist()[:3]} of shape {weights.shape}"
         )
-    return encode_labels(where, known, y), weights
+    return labels.encode_labels(where, known, y), weights
 
 
-def unit_of_targets(model: Any) -> Any:
+def unit_of_targets(model: Model) -> float | np.ndarray:
     """The unit of the targets that the model inside sees."""
     model = as_labelled(model)
     exponentiates = inverse_link(model) == losses.EXP
     return np.exp(model.intercept) if exponentiates else model.unit
 
 
-def format_labels(classes: np.ndarray | None) -> str:
-    """The first classes, for error messages."""
-    if classes is None:
-        return "none"
-    shown = ", ".join(repr(label) for label in classes[:10].tolist())
-    return shown + (", ..." if len(classes) > 10 else "")
+def scale_rows(where: str, model: Labelled, X: RawRows) -> np.ndarray:
+    """Raw rows in the form that the model inside takes."""
+    return _densify(model, _as_matrix(where, model, X))
 
 
-def label_indices(
-    classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
-) -> Int32[np.ndarray, " n"]:
-    """The index of each label among the classes, or -1."""
-    known = {label: i for i, label in enumerate(classes.tolist())}
-    return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
+def _as_matrix(where: str, model: Labelled, X: RawRows) -> Any:
+    X = inputs.as_matrix(where, X, num_features(where, model), model.feature_names)
+    return X if isinstance(X, SparseMatrix) else np.asarray(X)
 
 
-def pad_rows(
-    array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
-) -> Shaped[np.ndarray, "length ..."]:
-    """The array padded to this length with rows of one value."""
-    more = np.full((length - len(array), *array.shape[1:]), value, array.dtype)
-    return np.concatenate([array, more]) if len(more) else array
-
-
-def block_size(num_rows: int, num_features: int) -> int:
-    """The number of rows per block, a power of two.
-
-    All blocks of a call have the same size (the last one is padded), and few sizes
-    occur at all, so few programs are compiled. From 256 rows on, at most a quarter of
-    the work is padding.
-    """
-    quarter = _power_of_two(num_rows // 4)
-    most = _power_of_two(MOST_NUMBERS // max(1, num_features))
-    return max(FEWEST_ROWS, min(quarter, most, MOST_ROWS))
-
-
-def _power_of_two(number: int) -> int:
-    """The largest power of two up to a number; 0 for 0."""
-    return 1 << (number.bit_length() - 1) if number else 0
-
-
-def unwrap_labelled(model: Any) -> Any:
-    """The `Labelled` inside, or the innermost model."""
-    while not isinstance(model, Labelled) and hasattr(model, "model"):
-        model = model.model
-    return model
-
-
-def dtype_of(model: Any) -> np.dtype:
-    """The dtype of a model's rows."""
-    model = unwrap(model)
-    if isinstance(model, LinearModel):
-        return model.weights.dtype
-    return getattr(model, "expansion", model).vectors.dtype
-
-
-def _taken(where: str, model: Labelled, X: Any) -> Any:
-    """Raw rows as an array or a CSR matrix, after a check of their shape."""
-    X = order_columns(where, model.feature_names, X)
-    sparse = hasattr(X, "tocsr")
-    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
-    _check_shape(where, X.shape, num_features(where, model))
-    return X if sparse else np.asarray(X)
-
-
-def _dense(model: Labelled, X: Any) -> np.ndarray:
+def _densify(model: Labelled, X: np.ndarray | SparseMatrix) -> np.ndarray:
     """Scaled dense rows."""
-    X = X.toarray() if hasattr(X, "tocsr") else X
-    if model.scaling is None:
-        return X
-    return model.scaling.apply(X, dtype_of(model))
+    X = X.toarray() if isinstance(X, SparseMatrix) else X
+    return X if model.scaling is None else model.scaling.apply(X, dtype_of(model))
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a data frame or an Arrow table, if it has any."""
-    for attribute in ("columns", "column_names"):
-        names: tuple[Any, ...] = tuple(getattr(X, attribute, ()))
-        if names and all(isinstance(name, str) for name in names):
-            return names
-    return None
-
-
-def check_columns(
-    where: str, known: Sequence[str], names: Sequence[str] | None
-) -> None:
-    """Raises if a known column is missing among these names."""
-    lacks = [] if names is None else [one for one in known if one not in names]
-    if lacks:
-        raise ValueError(
-            f"{where}: X must have the columns that the model was trained on, and "
-            f"lacks {', '.join(map(repr, lacks[:10]))}"
-        )
-
-
-def order_columns(where: str, known: Sequence[str] | None, X: Any) -> Any:
-    """The known columns of a data frame or an Arrow table, in the known order."""
-    names = column_names(X)
-    if known is None or names is None:
-        return X
-    check_columns(where, known, names)
-    # Arrow and polars have `select`; pandas does not.
-    return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
-
-
-def _is_state(model: Any) -> bool:
-    return hasattr(model, "expansion") and hasattr(model, "kernel")
-
-
-def _check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
-    if len(shape) != 2 or shape[1] != num_features:
-        raise ValueError(
-            f"{where}: X must have shape (n, {num_features}), {num_features} being the "
-            f"model's num_features, got {shape}"
-        )
-
-
-def score_rows(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
-    """The scores of rows by a model of any kind."""
+def score_rows(where: str, model: Model, X: RawRows, first_row: int = 0) -> Scores:
+    """The scores of rows by a model of any kind; messages count from `first_row`."""
     model, features = unwrap_labelled(model), num_features(where, model)
     if isinstance(model, Labelled):
-        return _labelled_scores(where, model, X)
-    if isinstance(model, LinearModel):
-        return _linear_scores(where, model, X, features, first_row)
-    X = cast_rows(where, X, features, dtype_of(model))
+        return _score_raw_rows(where, model, X)
+    parts = _parts(model)
+    assert parts is not None, "refused by num_features"
+    if isinstance(parts, LinearModel):
+        return scoring.linear_scores(where, parts.weights, parts.bias, X, first_row)
+    rows = inputs.cast_rows(where, X, features, parts.vectors.dtype)
+    vectors, terms = parts.vectors, parts.terms
     if isinstance(model, KernelModel):
-        kernel, vectors, terms, bias, _ = _padded(model)
-        squares, scale, columns = None, None, terms.shape[1]
-    else:
-        kernel, expansion, bias = model.kernel, model.expansion, None
-        vectors, squares = expansion.vectors, expansion.squares
-        terms, scale = expansion.terms, expansion.scale
-        columns = expansion.num_columns
-    scores, finite = _kernel_scores(
-        kernel, vectors, squares, terms, scale, bias, X, columns
+        vectors, terms = scoring.pad_vectors(vectors, terms)
+    scores, finite = scoring.kernel_scores(
+        *(parts.kernel, vectors, parts.squares, terms, parts.scale, parts.bias, rows),
+        parts.num_columns,
     )
     if not isinstance(finite, Tracer) and not finite:
-        _checks.check_finite(where, X, first_row)
+        _checks.check_finite(where, rows, first_row)
     return scores
 
 
-def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
+def _score_raw_rows(where: str, model: Labelled, X: RawRows) -> Scores:
     """The scores of raw rows, which are scaled and made dense in blocks."""
     if _checks.is_traced((model.model, X)):
-        if model.scaling is not None or type(model.model) is tuple:
-            raise ValueError(
-                f"{where}: rows must have values where a model scales them, or is of "
-                "several solvers, got traced ones; budgetjax.export makes a program"
-            )
-        scores = score_rows(where, model.model, X)
-        shift = jnp.asarray(model.intercept, scores.dtype)
-        return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]
-    X = _taken(where, model, X)
+        return _score_traced(where, model, X)
+    matrix = _as_matrix(where, model, X)
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)
-    n, features = X.shape
-    size = block_size(n, features)
+    n, features = matrix.shape
+    size = inputs.block_size(n, features)
     linear = isinstance(parts[0], LinearModel) and model.scaling is None
-    found = []
+    blocks = []
     for start in range(0, max(1, n), size):
-        rows = X[start : start + size]
+        rows = matrix[start : start + size]
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            rows = _checks.to_device(
-                pad_rows(_dense(model, rows), size), dtype_of(model)
-            )
+            dense = inputs.pad_rows(_densify(model, rows), size)
+            rows = _checks.to_device(dense, dtype_of(model))
         scores = [
             np.asarray(score_rows(where, part, rows, start))[:length] for part in parts
         ]
-        found.append(np.stack(scores, axis=1) if several else scores[0])
-    scores = np.concatenate(found)
+        blocks.append(np.stack(scores, axis=1) if several else scores[0])
+    scores = np.concatenate(blocks)
     if not np.any(model.intercept) and np.all(model.unit == 1):
         return scores
     return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
-@functools.partial(jax.jit, static_argnums=7)
-@functools.partial(
-    _sharding.with_auto_axes,
-    specs=lambda *given: (_sharding.row_spec(given[6]), PartitionSpec()),
-)
-def _kernel_scores(
-    kernel: Kernel,
-    vectors: Float[Array, "m r"],
-    squares: Float[Array, " m"] | None,
-    terms: Float[Array, "m both"],
-    scale: Float[Array, ""] | None,
-    bias: Float[Array, "*classes"] | None,
-    X: Float[Array, "n d"],
-    columns: int,
-) -> tuple[Float[Array, "n ..."], Bool[Array, ""]]:
-    """The scores, and whether all squared norms are finite, without reading X again.
-
-    The models of all learners with this kernel and these sizes share one program.
-    """
-    known = kernels.squared_norms(vectors) if squares is None else squares
-    n = X.shape[0]
-
-    def scored(rows):
-        norms = kernels.squared_norms(rows)
-        gram = kernel.gram(rows, vectors, norms, known)
-        new = jnp.matmul(gram, terms[:, :columns], precision="highest")
-        return new, jnp.all(jnp.isfinite(norms))
-
-    def block(index, carry):
-        scores, finite = carry
-        # The last block starts early enough to be full, since `dynamic_slice` clamps.
-        start = index * size
-        new, good = scored(jax.lax.dynamic_slice_in_dim(X, start, size))
-        scores = jax.lax.dynamic_update_slice_in_dim(scores, new, start, 0)
-        return scores, finite & good
-
-    # A symbolic number of rows, from `jax.export`, cannot be divided.
-    if jax.export.is_symbolic_dim(n) or n == 0:
-        scores, finite = scored(X)
-    else:
-        size = min(n, PREDICTION_BLOCK)
-        carry = jnp.zeros((n, columns), X.dtype), jnp.array(True)
-        carry, *_ = _sharding.vary(carry, kernel, vectors, terms, X)
-        scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
-    scores = scores if scale is None else scale * scores
-    return squeeze_columns(
-        scores if bias is None else scores + jnp.reshape(bias, (1, -1))
-    ), finite
-
-
-def _padded(model: KernelModel) -> KernelModel:
-    """The model padded with vectors of coefficient 0, so that few sizes are compiled.
-
-    Its coefficients have one column per class.
-    """
-    number = model.coefficients.shape[0]
-    # To a multiple of a power of two: four sizes per doubling, from 64 on.
-    unit = 2 ** max(6, number.bit_length() - 3)
-    more = -number % unit if number else unit
-    # NumPy if possible: compiling this for every number of vectors takes longer.
-    numpy: Any = jnp if isinstance(model.vectors, Tracer) else np
-    coefficients = numpy.reshape(model.coefficients, (number, num_columns(model)))
-    return model._replace(
-        vectors=numpy.pad(model.vectors, ((0, more), (0, 0))),
-        coefficients=numpy.pad(coefficients, ((0, more), (0, 0))),
-    )
-
-
-def _linear_scores(
-    where: str, model: LinearModel, X: Any, features: int, first_row: int
-) -> Array:
-    """The scores of a linear model for dense or sparse rows; O(n d), or O(nonzeros)."""
-    if hasattr(X, "products"):  # `SparseRows`, finite since they were made
-        _check_shape(where, X.shape, features)
-        return _weighed(model, X)
-    sparse = hasattr(X, "tocsr")
-    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
-    _check_shape(where, X.shape, features)
-    if not sparse:
-        _checks.check_finite(where, X, first_row)
-    dtype = model.weights.dtype
-    if isinstance(X, jax.Array) or isinstance(model.weights, Tracer):
-        return _weighed(model, _checks.to_device(X, dtype))
-    # NumPy and SciPy need no copy of the rows and no compiled program.
-    scores = X @ np.asarray(model.weights) + np.asarray(model.bias)
-    return _checks.to_device(scores, dtype)
-
-
-@jax.jit
-def _weighed(model: LinearModel, X: Any) -> Float[Array, " n"]:
-    weights, bias = model
-    if isinstance(X, jax.Array):
-        return jnp.matmul(X, weights, precision="highest") + bias
-    return X.products(weights) + bias
+def _score_traced(where: str, model: Labelled, X: RawRows) -> Scores:
+    """The scores inside `jax.jit`, for a model that takes rows as they are."""
+    if model.scaling is not None or type(model.model) is tuple:
+        raise ValueError(
+            f"{where}: rows must have values where a model scales them, or is of "
+            "several solvers, got traced ones; budgetjax.export makes a program"
+        )
+    scores = score_rows(where, model.model, X)
+    shift = jnp.asarray(model.intercept, scores.dtype)
+    return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]

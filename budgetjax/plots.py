@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from budgetjax import _checks, models
+from budgetjax.labels import label_indices
 
 if TYPE_CHECKING:
     from budgetjax.online.sweeps import Table
@@ -200,9 +201,7 @@ def decision_regions(
     else:
         _regions(axes, model, first, second, classes.tolist())
     if len(rows):
-        codes = (
-            None if classes is None or y is None else models.label_indices(classes, y)
-        )
+        codes = None if classes is None or y is None else label_indices(classes, y)
         colors = "0.55" if codes is None else [_color(code) for code in codes.tolist()]
         axes.scatter(*rows.T, s=5, c=colors, linewidths=0, alpha=0.7, zorder=2)
     largest = sizes.max(initial=1e-30)

@@ -27,10 +27,8 @@ from budgetjax.models import KernelModel as KernelModel
 from budgetjax.models import Labelled as Labelled
 from budgetjax.models import LinearModel as LinearModel
 from budgetjax.models import Support as Support
-from budgetjax.models import compact as compact
 from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
-from budgetjax.models import prune as prune
 from budgetjax.models import support as support
 from budgetjax.online.algorithm import Algorithm as Algorithm
 from budgetjax.online.algorithm import init_fields as init_fields
@@ -84,6 +82,8 @@ from budgetjax.refitting.calibration import calibrated as calibrated
 from budgetjax.refitting.calibration import probabilities as probabilities
 from budgetjax.refitting.compress import compress as compress
 from budgetjax.refitting.one_class import one_class as one_class
+from budgetjax.refitting.reduce import compact as compact
+from budgetjax.refitting.reduce import prune as prune
 from budgetjax.refitting.refit import refit as refit
 from budgetjax.saving.model_files import load as load
 from budgetjax.saving.model_files import save as save

@@ -56,6 +56,7 @@ from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.conservative import decayed_scale
 from budgetjax.online.support_set import State
 from budgetjax.refitting import calibration
+from budgetjax.scoring import squeeze_columns
 
 try:
     from river import base
@@ -725,7 +726,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
         scores, labels = self._score_rows(rows)
         if scores is None:
             return np.ones((len(rows), len(labels))) / max(1, len(labels)), labels
-        columns = calibration.class_columns(models.squeeze_columns(scores))
+        columns = calibration.class_columns(squeeze_columns(scores))
         return calibration.softmax(columns[:, : len(labels)]), labels
 
 

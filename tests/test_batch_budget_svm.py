@@ -10,7 +10,7 @@ from reference import budget_svm as reference
 from sklearn.svm import SVC
 
 import budgetjax as bj
-from budgetjax.models import prune
+from budgetjax.refitting.reduce import prune
 from budgetjax.solvers.kernel import row_cache
 from budgetjax.solvers.kernel.budget_svm import POWER_ITERATIONS, budget_svm
 from budgetjax.solvers.kernel.norms import (

@@ -12,8 +12,7 @@ from compiling import OLDER_FUSIONS
 from registry import CAPACITY, NUM_FEATURES, N
 
 import budgetjax as bj
-from budgetjax import examples
-from budgetjax.online import driver
+from budgetjax.online import driver, examples
 
 ROWS = CAPACITY + 1
 VECTORS = f"{ROWS},{NUM_FEATURES}"

@@ -40,6 +40,7 @@ from budgetjax.estimators import (
     SMOClassifier,
     inputs,
 )
+from budgetjax.inputs import FEWEST_ROWS, block_size
 from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -1336,13 +1337,13 @@ def test_pipeline_and_search(digits):
 
 
 def test_few_sizes_of_blocks():
-    sizes = {n: models.block_size(n, 20) for n in range(1, 3_000_000, 997)}
+    sizes = {n: block_size(n, 20) for n in range(1, 3_000_000, 997)}
     assert set(sizes.values()) == {2**k for k in range(6, 17)}
     for n, size in sizes.items():
         computed = -(-n // size) * size
         assert computed <= max(1.25 * n, 256), n
-    assert models.block_size(10**6, 10**5) == models.FEWEST_ROWS
-    assert models.block_size(10**6, 10**9) == models.FEWEST_ROWS
+    assert block_size(10**6, 10**5) == FEWEST_ROWS
+    assert block_size(10**6, 10**9) == FEWEST_ROWS
 
 
 def test_blocks_are_all_rows():

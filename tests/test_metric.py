@@ -103,7 +103,7 @@ def test_the_objective_is_that_of_numpy(shape, double):
     )
     np.testing.assert_allclose(value, expected, rtol=1e-10)
     # A batch of fewer examples than vectors has the same norm in the mean.
-    parts = jax.jit(metric._parts)
+    parts = jax.jit(metric._norm_and_scores)
     alone = [parts(parameters, fixed, batch[1][:4], jnp.int32(i))[0] for i in range(11)]
     np.testing.assert_allclose(np.mean(alone), norm, rtol=1e-10)
     # And its slope along a direction is that of differences.
@@ -150,7 +150,7 @@ def test_a_map_to_fewer_features_starts_from_principal_directions():
     given = X[:4000] * np.arange(1, 9, dtype=np.float32)
     given[:, 5] = 3
     blocks = lambda: [Block(given, y[:4000, None], np.ones(4000))]  # noqa: E731
-    first = metric.start(bj.RBF(0.1), 2, np.zeros((1, 8), np.float32), blocks)
+    first = metric.init_map(bj.RBF(0.1), 2, np.zeros((1, 8), np.float32), blocks)
     # The two features of most variance, and the mean squared distance of all.
     assert set(np.argmax(np.abs(first), axis=0)) == {7, 6}
     variances = [np.var(points, axis=0).sum() for points in (given, given @ first)]

@@ -125,12 +125,12 @@ def test_a_regressor_predicts_values():
 
 
 def test_states_of_all_algorithms_share_a_program():
-    from budgetjax.models import _kernel_scores
+    from budgetjax.scoring import kernel_scores
 
     bj.predict(learned(), X)
-    known = _kernel_scores._cache_size()
+    known = kernel_scores._cache_size()
     bj.predict(regressor(), X)
-    assert _kernel_scores._cache_size() == known
+    assert kernel_scores._cache_size() == known
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -47,28 +47,28 @@ def test_the_factor_is_that_of_the_least_log_loss(classes, noise):
     scores, codes, weights = some_scores(classes, noise)
     expected = reference(scores, codes, weights)
     for unit in (1.0, 1e-3, 1e6):
-        actual = calibration.fitted(scores / unit, codes, weights)
+        actual = calibration.fit_factor(scores / unit, codes, weights)
         np.testing.assert_allclose(actual / unit, expected, rtol=1e-6)
     # A weight is that many rows, up to the smoothing of the targets.
     twice = [np.repeat(part, 2, axis=0) for part in (scores, codes, weights)]
     if noise > 1:
-        assert calibration.fitted(*twice) == pytest.approx(actual / unit, rel=0.05)
+        assert calibration.fit_factor(*twice) == pytest.approx(actual / unit, rel=0.05)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (6,), (6, 3)])
 def test_scores_that_say_nothing(shape):
     n = shape[0]
-    factor = calibration.fitted(np.ones(shape), np.zeros(n, np.int32), np.ones(n))
+    factor = calibration.fit_factor(np.ones(shape), np.zeros(n, np.int32), np.ones(n))
     assert 0 < factor < 1e-3
-    factor = calibration.fitted(np.ones(shape), np.zeros(n, np.int32), np.zeros(n))
+    factor = calibration.fit_factor(np.ones(shape), np.zeros(n, np.int32), np.zeros(n))
     assert 0 < factor < 1e-3
 
 
 def test_wrong_scores_and_a_class_that_is_missing():
     scores, codes, weights = some_scores(2, 0.0)
-    assert 0 < calibration.fitted(-scores, codes, weights) < 1e-3
+    assert 0 < calibration.fit_factor(-scores, codes, weights) < 1e-3
     one = np.zeros_like(codes)
-    assert np.isfinite(calibration.fitted(np.full(len(one), -2.0), one, weights))
+    assert np.isfinite(calibration.fit_factor(np.full(len(one), -2.0), one, weights))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -150,11 +150,11 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
         block = training_data.Block(
             X, y[:, None].astype(np.float32), np.ones(N, np.float32)
         )
-        (part,) = held_out.part(lambda block=block: iter([block]), 0, fold, True)
+        (part,) = held_out.mask_fold(lambda block=block: iter([block]), 0, fold, True)
         held = part.weights > 0
         assert 5 <= np.sum(held) <= 7
         others = block._replace(weights=np.where(held, 0, 1).astype(np.float32))
-        own = held_out.stream(
+        own = held_out.stream_fold(
             bj.perceptron, state, lambda others=others: iter([others]), 0
         )
         own = bj.refit(own, X, y, weight=others.weights)
@@ -162,7 +162,7 @@ def test_a_refit_calibrates_on_rows_that_it_has_not_learned():
         codes.append((y[held] > 0).astype(np.int32))
     codes = np.concatenate(codes)
     assert len(codes) == N
-    expected = calibration.fitted(np.concatenate(scores), codes, np.ones(N))
+    expected = calibration.fit_factor(np.concatenate(scores), codes, np.ones(N))
     np.testing.assert_allclose(model.calibration, expected, rtol=1e-3)
     assert type(model) is bj.Labelled
     batches = [(X[:12], y[:12]), (X[12:], y[12:])]

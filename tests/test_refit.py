@@ -379,7 +379,7 @@ def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch)
     block = training_data.Block(X, t, weight)
     costs = 0
     for fold in range(held_out.FOLDS):
-        (part,) = held_out.part(lambda: iter([block]), 5, fold, True)
+        (part,) = held_out.mask_fold(lambda: iter([block]), 5, fold, True)
         _, each = reference.best_penalty(
             *(KERNEL, vectors(), X, reference.targets(y, num_classes)),
             loss=loss,

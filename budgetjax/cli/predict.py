@@ -151,7 +151,7 @@ def _lines(
                 columns = [map(str, column) for column in values.T]
             else:
                 predicted, columns = model.model.predict(X), []
-            tally.add(predicted, rest[0] if rest else None)
+            tally.add(np.asarray(predicted), rest[0] if rest else None)
             columns.insert(0, map(reports.label, predicted))
             yield reports.as_csv(zip(*columns, strict=True))
             report("", len(predicted))

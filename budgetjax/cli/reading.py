@@ -205,12 +205,12 @@ def like(
         # Features are matched by name, whatever other columns exist.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
-        from budgetjax import models
+        from budgetjax import inputs
         from budgetjax.stream.readers.columns import split_indicator
 
         known = names(path, columns)
         plain = [name for name in features if split_indicator(name, known) is None]
-        models.check_columns(shown(path), plain, known)
+        inputs.check_columns(shown(path), plain, known)
     source = opened(path, columns, features=features, num_features=num_features, **more)
     if source.num_features != num_features:
         hint = ""

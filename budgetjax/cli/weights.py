@@ -9,6 +9,7 @@ import numpy as np
 
 from budgetjax.cli import reports, targets
 from budgetjax.cli.options import BALANCED
+from budgetjax.labels import encode_labels
 
 
 def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
@@ -23,7 +24,6 @@ def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     classes, by_class = about.labels, _by_class(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
-        from budgetjax.models import encode_labels
 
         row = 0
         for X, y, *weight in source.read():

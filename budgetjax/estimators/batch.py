@@ -15,8 +15,9 @@ from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
 from budgetjax.kernels import Kernel
-from budgetjax.models import KernelModel, Labelled, LinearModel, prune
+from budgetjax.models import KernelModel, Labelled, LinearModel
 from budgetjax.online import choices
+from budgetjax.refitting.reduce import prune
 from budgetjax.refitting.refit import refit
 from budgetjax.solvers.kernel.budget_svm import budget_svm
 from budgetjax.solvers.kernel.sbp import sbp

@@ -3,7 +3,7 @@
 import inspect
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
@@ -17,7 +17,9 @@ from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 import budgetjax
 from budgetjax import models, scaling
+from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
+from budgetjax.labels import format_labels, label_indices
 from budgetjax.models import Labelled
 from budgetjax.online import choices
 from budgetjax.scaling import Scaling
@@ -34,6 +36,8 @@ class SparseRows(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def __getitem__(self, key: slice | np.ndarray) -> "SparseRows": ...
+
+    def tocsr(self) -> Any: ...
 
     def toarray(self) -> np.ndarray: ...
 
@@ -104,10 +108,10 @@ def blocks(
       The numbers of the rows of a block, and the rows, padded to `size`; None chooses
       it.
     """
-    size = size or models.block_size(*X.shape)
+    size = size or block_size(*X.shape)
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
-        yield numbers, models.pad_rows(dense(X[numbers], dtype, origin), size)
+        yield numbers, pad_rows(dense(X[numbers], dtype, origin), size)
 
 
 def kernel_of(
@@ -210,7 +214,7 @@ def classes_of(
     if len(classes) < 2:
         raise ValueError(
             f"{where}: y must have at least 2 classes, got one class, "
-            f"{models.format_labels(classes)}"
+            f"{format_labels(classes)}"
         )
     return classes
 
@@ -223,7 +227,7 @@ def class_weights(
 ) -> Float[np.ndarray, " n"]:
     """The weight of each label's class; "balanced" refers to the labels `counted`."""
     by_class = compute_class_weight(class_weight, classes=classes, y=counted)
-    return by_class[models.label_indices(classes, y)]
+    return by_class[label_indices(classes, y)]
 
 
 def warn_unscaled(where: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:

@@ -18,14 +18,15 @@ from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scal
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
+from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.models import Labelled, pad_rows
+from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.support_set import State
 from budgetjax.refitting import calibration, held_out, training_data
-from budgetjax.refitting.refit import checked_metric, refit
+from budgetjax.refitting.refit import check_metric, refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -388,7 +389,7 @@ class Kernelised(OnlineEstimator):
         where = self._where
         refits = bool(_checks.flag(where, "refit", self.refit))
         moves = _checks.flag(where, "move_vectors", self.move_vectors)
-        checked_metric(where, self.learn_metric, num_features)
+        check_metric(where, self.learn_metric, num_features)
         for penalty in self._penalties(1):
             _checks.positive(where, "penalty", penalty)
         if refits:
@@ -687,7 +688,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         Raises:
           AttributeError: with `refit=False` and another loss.
         """
-        return calibration.probabilities(self.model_, self._rows(X))
+        return np.asarray(calibration.probabilities(self.model_, self._rows(X)))
 
     @available_if(lambda estimator: estimator.refit or estimator.loss == "logistic")
     def predict_log_proba(self, X: Table) -> Float[np.ndarray, "n classes"]:

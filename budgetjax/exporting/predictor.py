@@ -7,6 +7,7 @@ import numpy as np
 
 from budgetjax import losses, models
 from budgetjax.kernels import Linear, Mapped
+from budgetjax.labels import format_labels
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.refitting import calibration
 from budgetjax.scaling import Scaling
@@ -239,5 +240,5 @@ def label_array(where: str, labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind in "bf":
         return labels.astype(bool if labels.dtype.kind == "b" else np.float64)
     raise ValueError(
-        f"{where}: labels must be numbers or text, got {models.format_labels(labels)}"
+        f"{where}: labels must be numbers or text, got {format_labels(labels)}"
     )

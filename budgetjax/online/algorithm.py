@@ -84,6 +84,19 @@ def resume(state: Any, other: Any) -> Any:
     )
 
 
+def restart_average(state: Any) -> Any:
+    """The state, with an average that covers the rounds from the next one on."""
+    average = state.expansion.average
+    if average is None:
+        return state
+    average = average._replace(
+        start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
+        since=jnp.zeros_like(average.since),
+        total=jnp.zeros_like(average.total),
+    )
+    return state._replace(expansion=state.expansion._replace(average=average))
+
+
 @_pytree.doc_from_init
 @dataclasses.dataclass(frozen=True, repr=False)
 class Algorithm(Generic[Arguments, State]):

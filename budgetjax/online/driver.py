@@ -10,9 +10,10 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _sharding, examples, kernels, models
-from budgetjax.online import support_set
+from budgetjax import _checks, _sharding, kernels, models
+from budgetjax.online import examples, support_set
 from budgetjax.online.algorithm import Algorithm, State
+from budgetjax.scoring import PREDICTION_BLOCK
 
 
 def run(
@@ -141,7 +142,7 @@ def explain_overflow(
         )
     expansion, squares = state.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
-    part = slice(models.PREDICTION_BLOCK)
+    part = slice(PREDICTION_BLOCK)
     some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
     good = jnp.all(jnp.isfinite(some) | ~known[None])
     if not bool(good & jnp.all(jnp.isfinite(diagonal(state.kernel, X)))):

@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer, Shaped
 
-from budgetjax import _checks, _pytree, examples
-from budgetjax.online import driver
+from budgetjax import _checks, _pytree
+from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
 
 MODELS = "models"

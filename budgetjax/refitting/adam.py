@@ -1,9 +1,8 @@
 """Steps of Adam on minibatches, which move support vectors and learn a metric."""
 
 import functools
-import operator
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,11 +14,13 @@ from budgetjax.refitting.training_data import Block
 # `objective(parameters, fixed, first, X, targets, weights)`, the mean over a batch.
 # `first` is the index of its first example in its block, a random number.
 Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
+# A tree of arrays.
+Parameters = TypeVar("Parameters")
 
 
-def minimised(
+def run_adam(
     objective: Objective,
-    parameters: Any,
+    parameters: Parameters,
     fixed: Any,
     blocks: Callable[[], Iterable[Block]],
     *,
@@ -28,8 +29,8 @@ def minimised(
     epochs: int,
     seed: int,
     report: Callable[[float], object],
-    judge: Callable[[Any], float] | None = None,
-) -> tuple[Any, int]:
+    judge: Callable[[Parameters], float] | None = None,
+) -> tuple[Parameters, int]:
     """The parameters after the last pass, or after the best one.
 
     Args:
@@ -48,8 +49,9 @@ def minimised(
       The parameters, and the number of passes to reach them.
     """
     counts = [block.weights.shape[0] for block in blocks()]
-    optimizer = _adam(rate, epochs * sum(-(-count // batch) for count in counts))
-    memory = optimizer.init(parameters)
+    optimizer = _make_adam(rate, epochs * sum(-(-count // batch) for count in counts))
+    tree: Any = parameters
+    memory = optimizer.init(tree)
     random = np.random.default_rng(seed)
     best, least, passes = parameters, np.inf, 0
     for epoch in range(epochs):
@@ -59,7 +61,7 @@ def minimised(
             size = block.weights.shape[0]
             order = np.resize(random.permutation(size), -(-size // batch) * batch)
             order = order.reshape(-1, batch).astype(np.int32)
-            parameters, memory, value = _steps(
+            parameters, memory, value = _run_steps(
                 objective, optimizer.update, parameters, memory, fixed, block, order
             )
             total += float(value) * size / sum(counts)
@@ -71,33 +73,44 @@ def minimised(
 
 
 @functools.cache
-def _adam(rate: float, steps: int) -> optax.GradientTransformation:
+def _make_adam(rate: float, steps: int) -> optax.GradientTransformation:
     """Adam; the same object for the same number of steps, so `_steps` compiles once."""
     return optax.adam(optax.cosine_decay_schedule(rate, steps))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def _steps(
+def _run_steps(
     objective: Objective,
     update: Callable,
-    parameters: Any,
+    parameters: Parameters,
     memory: optax.OptState,
     fixed: Any,
     block: Block,
     order: Array,
-) -> tuple[Any, optax.OptState, Float[Array, ""]]:
+) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
     """One step per row of `order`; and the mean objective."""
 
     def body(carry, rows):
         parameters, memory = carry
         batch = rows[0], *(array[rows] for array in block)
         value, slopes = jax.value_and_grad(objective)(parameters, fixed, *batch)
-        # Optimisers of optax mix dtypes.
-        with jax.numpy_dtype_promotion("standard"):
-            changes, new = update(slopes, memory, parameters)
-            moved = jax.tree.map(operator.add, parameters, changes)
-        new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, memory)
-        return (moved, new), value
+        return apply_slopes(update, parameters, memory, slopes), value
 
     (parameters, memory), values = jax.lax.scan(body, (parameters, memory), order)
     return parameters, memory, values.mean()
+
+
+def apply_slopes(
+    update: Callable, parameters: Parameters, memory: optax.OptState, slopes: Parameters
+) -> tuple[Parameters, optax.OptState]:
+    """The parameters and the memory after one step of an optimiser, in their dtypes."""
+    # Optimisers of optax mix dtypes.
+    with jax.numpy_dtype_promotion("standard"):
+        changes, new = update(slopes, memory, parameters)
+
+    def cast(leaf: Array, old: Array) -> Array:
+        return leaf.astype(old.dtype)
+
+    changes = jax.tree.map(cast, changes, parameters)
+    moved = jax.tree.map(lambda leaf, change: leaf + change, parameters, changes)
+    return moved, jax.tree.map(cast, new, memory)

@@ -12,16 +12,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Int
 
 from budgetjax import _checks, losses, models
+from budgetjax.inputs import RawRows
+from budgetjax.models import Given, Labelled, Model, Scores
 
 # The smallest factor, divided by the largest difference of scores. Even uninformative
 # scores keep their order.
 LEAST = 1e-6
 
 
-def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
+def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n classes"]:
     """The probability of each class for every row; O(n B d).
 
     They are the softmax, for two classes the sigmoid, of the scores times a factor, so
@@ -53,26 +56,28 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
       >>> bj.probabilities(model, X[200:]).shape
       (200, 2)
     """
-    _checked_factor(model)  # first of all: scores take time
+    _check_factor(model)  # first of all: scores take time
     return of_scores(model, models.score_rows("probabilities", model, X))
 
 
-def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
+def of_scores(model: Model, scores: Scores) -> Float[Array | np.ndarray, "n classes"]:
     """The probabilities for these scores of a model."""
     if _checks.is_traced((model, scores)):
         scores = jnp.stack([0 * scores, scores], axis=1) if scores.ndim == 1 else scores
-        return jax.nn.softmax(_checked_factor(model) * scores)
-    return softmax(_checked_factor(model) * class_columns(np.asarray(scores)))
+        return jax.nn.softmax(_check_factor(model) * scores)
+    return softmax(_check_factor(model) * class_columns(np.asarray(scores)))
 
 
-def factor_of(model: Any) -> Any:
+def factor_of(model: Model) -> float | None:
     """The calibration of a model; 1 if its loss is the logistic one, otherwise None."""
     logistic = models.inverse_link(model) == losses.SOFTMAX
     found = models.as_labelled(model).calibration
     return 1.0 if found is None and logistic else found
 
 
-def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
+def calibrated(
+    model: Given, X: RawRows, y: ArrayLike, weight: ArrayLike | None = None
+) -> Given | Labelled:
     """The model with a calibration, for `probabilities`; O(n B d).
 
     The calibration is the factor of the scores with the least log loss. Use held-out
@@ -110,14 +115,15 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     one; the number of rows in Platt's targets is that of all classes.
     """
     _checks.check_not_traced("calibrated", model, X, y, weight)
-    scores = np.asarray(models.score_rows("calibrated", model, X))
+    whole: Any = model
+    scores = np.asarray(models.score_rows("calibrated", whole, X))
     given = models.encode_labels_and_weights(
-        "calibrated", model, len(scores), y, weight
+        "calibrated", whole, len(scores), y, weight
     )
-    return models.with_calibration(model, fitted(scores, *given))
+    return models.with_calibration(model, fit_factor(scores, *given))
 
 
-def _checked_factor(model: Any) -> Any:
+def _check_factor(model: Model) -> float:
     where = "probabilities"
     if models.is_regressor(model):
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
@@ -132,7 +138,7 @@ def _checked_factor(model: Any) -> Any:
     )
 
 
-def fitted(
+def fit_factor(
     scores: Float[np.ndarray, " n *classes"],
     codes: Int[np.ndarray, " n"],
     weights: Float[np.ndarray, " n"],

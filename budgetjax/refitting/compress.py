@@ -13,8 +13,10 @@ from jaxtyping import Array, Float
 from budgetjax import _checks, _progress, kernels, losses, models
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
+from budgetjax.refitting.adam import apply_slopes
 from budgetjax.refitting.moving_vectors import unit_of
 from budgetjax.scaling import Scaling
+from budgetjax.scoring import squeeze_columns
 
 # A vector is in the span of others if its squared residual is below this fraction.
 IN_SPAN = 1e-5
@@ -82,7 +84,7 @@ def compress(
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
     _checks.check_not_traced(where, model)
-    given = models.unwrap_labelled(_of_scikit_learn(where, model))
+    given = models.unwrap_labelled(_from_scikit_learn(where, model))
     if isinstance(given, Labelled):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
         return given._replace(model=models.map_parts(one, given), calibration=None)
@@ -96,17 +98,19 @@ def compress(
     coefficients = coefficients.reshape(len(X), -1)
     with _progress.progress_bar(where, progress, "steps", steps) as report:
         values = models.values_at_vectors(where, given).reshape(coefficients.shape)
-        chosen = np.asarray(_chosen(kernel, X, values, budget))
+        chosen = np.asarray(_choose_vectors(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]
         if steps:
             whole = float(jnp.sum(coefficients * values))
-            vectors = _moved(kernel, X, coefficients, vectors, whole, steps, report)
-    new = _coefficients(kernel, X, coefficients, vectors)
+            vectors = _move_vectors(
+                kernel, X, coefficients, vectors, whole, steps, report
+            )
+    new = _solve_coefficients(kernel, X, coefficients, vectors)
     link = models.approximate_link(given)
-    return KernelModel(kernel, vectors, models.squeeze_columns(new), given.bias, link)
+    return KernelModel(kernel, vectors, squeeze_columns(new), given.bias, link)
 
 
-def _of_scikit_learn(where: str, model: Any) -> Any:
+def _from_scikit_learn(where: str, model: Any) -> Any:
     """The model of a fitted `SVC` or `SVR`; any other object unchanged."""
     if not hasattr(model, "support_vectors_"):
         return model
@@ -147,7 +151,7 @@ def _of_scikit_learn(where: str, model: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=3)
-def _chosen(
+def _choose_vectors(
     kernel: Kernel, X: Float[Array, "n d"], values: Float[Array, "n columns"], size: int
 ) -> Array:
     """The indices of the vectors that reduce `||f||^2` most, chosen one by one.
@@ -179,7 +183,7 @@ def _chosen(
     return jax.lax.fori_loop(0, size, one, (factor, values, selves, nothing))[-1]
 
 
-def _projected(
+def _project(
     kernel: Kernel,
     X: Float[Array, "n d"],
     coefficients: Float[Array, "n columns"],
@@ -194,13 +198,13 @@ def _projected(
 
 
 @jax.jit
-def _coefficients(*given: Any) -> Float[Array, "m columns"]:
+def _solve_coefficients(*given: Any) -> Float[Array, "m columns"]:
     """The coefficients of the projection of f onto the span of the vectors."""
-    values, factor = _projected(*given)
+    values, factor = _project(*given)
     return jax.scipy.linalg.cho_solve((factor, True), values)
 
 
-def _kept(
+def _projection_norm(
     moving: Float[Array, "m d"],
     kernel: Kernel,
     X: Float[Array, "n d"],
@@ -208,11 +212,11 @@ def _kept(
     unit: Float[Array, ""],
 ) -> Float[Array, ""]:
     """The squared norm of the projection of f, which is `||f||^2 - ||f - g||^2`."""
-    values, factor = _projected(kernel, X, coefficients, moving * unit)
+    values, factor = _project(kernel, X, coefficients, moving * unit)
     return jnp.sum(jax.scipy.linalg.solve_triangular(factor, values, lower=True) ** 2)
 
 
-def _moved(
+def _move_vectors(
     kernel: Kernel,
     X: Array,
     coefficients: Array,
@@ -240,9 +244,5 @@ def _step(
     update: Callable[..., Any], moving: Array, memory: optax.OptState, *given: Any
 ) -> tuple[Array, optax.OptState, Float[Array, ""]]:
     """The vectors after one step, and the squared norm of the projection before it."""
-    kept, slopes = jax.value_and_grad(_kept)(moving, *given)
-    # Optimisers of optax mix dtypes.
-    with jax.numpy_dtype_promotion("standard"):
-        changes, new = update(-slopes, memory, moving)
-    new = jax.tree.map(lambda leaf, old: leaf.astype(old.dtype), new, memory)
-    return moving + changes.astype(moving.dtype), new, kept
+    kept, slopes = jax.value_and_grad(_projection_norm)(moving, *given)
+    return (*apply_slopes(update, moving, memory, -slopes), kept)

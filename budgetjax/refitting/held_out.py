@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from budgetjax import losses, models
+from budgetjax.inputs import pad_rows
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm, clear
 from budgetjax.refitting import calibration, moving_vectors, newton
@@ -103,7 +104,7 @@ class Judged(NamedTuple):
     scores: Scores
 
 
-def part(
+def mask_fold(
     blocks: Callable[[], Iterator[Block]], seed: int, fold: int, keep: bool
 ) -> Iterator[Block]:
     """The blocks, with weights for only the examples of a fold, or only the others.
@@ -121,7 +122,7 @@ def part(
         yield block._replace(weights=block.weights * (held == keep))
 
 
-def stream(
+def stream_fold(
     algorithm: Algorithm,
     state: Any,
     blocks: Callable[[], Iterator[Block]],
@@ -159,8 +160,8 @@ def replay(
     """The state after these rows, learned in blocks of one size."""
     for first in range(0, len(y), AT_ONCE):
         part = slice(first, first + AT_ONCE)
-        given = models.pad_rows(X[part], AT_ONCE), models.pad_rows(y[part], AT_ONCE, 1)
-        counts = models.pad_rows(weights[part], AT_ONCE)
+        given = pad_rows(X[part], AT_ONCE), pad_rows(y[part], AT_ONCE, 1)
+        counts = pad_rows(weights[part], AT_ONCE)
         state, _ = driver.run(algorithm, state, *given, weight=counts)
     return state
 
@@ -173,7 +174,7 @@ def chance(
     return np.sqrt(np.maximum(squares + squares[one] - 2 * products[one], 0))
 
 
-def calibration_of(judged: Iterable[Judged]) -> float:
+def fit_calibration(judged: Iterable[Judged]) -> float:
     """The calibration from scores of held-out examples, with one model per fold."""
     scores, codes, weights = [], [], []
     for fold, scores_of in judged:
@@ -185,7 +186,7 @@ def calibration_of(judged: Iterable[Judged]) -> float:
             scores.append(found if several else found[:, 0])
             codes.append(np.argmax(targets, 1) if several else targets[:, 0] > 0)
             weights.append(block.weights[rows])
-    return calibration.fitted(
+    return calibration.fit_factor(
         np.concatenate(scores),
         np.concatenate(codes).astype(np.int32),
         np.concatenate(weights),

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from budgetjax import losses
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.refitting.adam import minimised
+from budgetjax.refitting.adam import run_adam
 from budgetjax.refitting.held_out import Fold, Scores
 from budgetjax.refitting.moving_vectors import norm_and_scores, unit_of, values
 from budgetjax.refitting.newton import of_problems
@@ -58,7 +58,7 @@ WIDEST = 64
 DIRECTIONS_OF = 4096
 
 
-def start(
+def init_map(
     kernel: Kernel,
     form: bool | str | int,
     vectors: Float[Array | np.ndarray, "rows d"],
@@ -87,7 +87,7 @@ def start(
     return (scale * directions[:, : -rank - 1 : -1]).astype(dtype)
 
 
-def learn(
+def learn_metric(
     problem: Problem, fold: Fold, penalty: float, rival: Scores | None
 ) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
     """Learns a metric: the state of a fold with its new vectors, weights, and scores.
@@ -101,7 +101,7 @@ def learn(
     """
     loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
     expansion = fold.state.expansion
-    matrix = start(kernel, problem.form, expansion.vectors, blocks)
+    matrix = init_map(kernel, problem.form, expansion.vectors, blocks)
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
     rows = sum(block.weights.shape[0] for block in blocks())
@@ -120,7 +120,7 @@ def learn(
     fixed = basis, units, matrix, kind(rows), strength, numbers
     weights = np.zeros((columns, basis.num_features), unit.dtype)
     steps = functools.partial(
-        minimised,
+        run_adam,
         _objective,
         fixed=fixed,
         batch=BATCH,
@@ -146,27 +146,29 @@ def learn(
     vectors, weights, change = (np.asarray(part) for part in parameters)
     vectors = np.where(mask[:, None], vectors * unit, original)
     weights = weights * units[1]
-    mapped = Mapped(inner, jnp.asarray(_moved(matrix, change)))
+    mapped = Mapped(inner, jnp.asarray(_map_after(matrix, change)))
     state = fold.state._replace(kernel=mapped)
     return problem.with_vectors(state, jnp.asarray(vectors)), weights, scores
 
 
-def _moved(matrix: Any, change: Any) -> Any:
+def _map_after(matrix: Any, change: Any) -> Any:
     """The map after a change in units of the rate."""
     return matrix + MAP_RATE / len(change) ** 0.5 * change
 
 
-def _parts(parameters: Any, fixed: Any, X: Array, first: Array) -> tuple[Array, Array]:
+def _norm_and_scores(
+    parameters: Any, fixed: Any, X: Array, first: Array
+) -> tuple[Array, Array]:
     """`||w||^2` and the scores."""
     vectors, weights, change = parameters
     basis, (unit, pace, _), matrix, *_ = fixed
-    mapped = basis._replace(kernel=Mapped(basis.kernel, _moved(matrix, change)))
+    mapped = basis._replace(kernel=Mapped(basis.kernel, _map_after(matrix, change)))
     return norm_and_scores(mapped, vectors * unit, weights * pace, X, first)
 
 
 @jax.jit
 def _scores(parameters: Any, fixed: Any, X: Array) -> Float[Array, "n columns"]:
-    return _parts(parameters, fixed, X, jnp.int32(0))[1]
+    return _norm_and_scores(parameters, fixed, X, jnp.int32(0))[1]
 
 
 def _objective(
@@ -174,7 +176,7 @@ def _objective(
 ) -> Float[Array, ""]:
     """The objective of a batch, per row."""
     _, (*_, scale), _, rows, strength, numbers = fixed
-    norm, scores = _parts(parameters, fixed, X, first)
+    norm, scores = _norm_and_scores(parameters, fixed, X, first)
     if numbers is not None:
         each = jnp.sum(values(numbers, scores, targets), axis=1)
     elif scores.shape[1] == 1:
@@ -182,5 +184,5 @@ def _objective(
     else:
         right = (targets + 1) / 2
         each = -jnp.sum(right * jax.nn.log_softmax(scores, axis=1), axis=1)
-    prior = PRIOR * scale**2 * jnp.sum(_moved(0, parameters[2]) ** 2)
+    prior = PRIOR * scale**2 * jnp.sum(_map_after(0, parameters[2]) ** 2)
     return jnp.mean(weights * each) + (norm / strength + prior) / (2 * rows)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Integer
 
 from budgetjax import kernels
 from budgetjax.online import support_set
-from budgetjax.refitting.adam import minimised
+from budgetjax.refitting.adam import run_adam
 from budgetjax.refitting.newton import Basis, of_problems
 from budgetjax.refitting.problem import Problem
 from budgetjax.refitting.training_data import Block
@@ -32,7 +32,7 @@ BATCH = 128
 RATE = 0.03
 
 
-def move(
+def move_vectors(
     problem: Problem,
     basis: Basis,
     blocks: Callable[[], Iterable[Block]],
@@ -54,7 +54,7 @@ def move(
     vectors = np.where(mask[:, None], original, 0)
     unit = unit_of(vectors[mask])
     strength = np.asarray(penalty * rows, vectors.dtype)
-    (vectors, _), _ = minimised(
+    (vectors, _), _ = run_adam(
         _objective,
         (jnp.asarray(vectors / unit), jnp.asarray(weights)),
         (of_problems(problem.loss, len(weights), weights.dtype), basis, unit, strength),

@@ -75,7 +75,7 @@ def scores(
     return np.asarray(features(basis, X)) @ weights.T
 
 
-def _times(left: Array, right: Array) -> Array:
+def _matmul(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision="highest")
 
 
@@ -89,7 +89,7 @@ def features(
         basis.kernel, basis.expansion, X, kernels.squared_norms(X)
     )
     # Free slots hold arbitrary vectors, and the root's zeros do not cancel a NaN.
-    found = _times(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
+    found = _matmul(jnp.where(basis.expansion.mask[None], rows, 0), basis.root)
     if basis.constant is None:
         return found
     return jnp.pad(found, ((0, 0), (0, 1)), constant_values=basis.constant)
@@ -105,7 +105,7 @@ def of_problems(loss: Callable[..., Array], problems: int, dtype: Any) -> Partia
 
 
 @jax.jit
-def _slopes(
+def _derivatives(
     loss: Partial,
     features: Float[Array, "size features"],
     targets: Float[Array, "size columns"],
@@ -123,7 +123,7 @@ def _slopes(
       The sums of the losses, of their absolute values, and of these clipped at 1; the
       gradient of the first sum; and the second derivative of each loss.
     """
-    found = _times(features, weights.T)
+    found = _matmul(features, weights.T)
     targets = jnp.tile(targets, (1, found.shape[1] // targets.shape[1]))
     factors = counts[:, None] * penalties[None]
 
@@ -138,10 +138,10 @@ def _slopes(
     sizes = jnp.abs(values)
     losses = jnp.stack([values, sizes, jnp.minimum(sizes, 1)])
     losses = jnp.sum(factors[None] * losses, axis=1)
-    return losses, _times((factors * slopes).T, features), (factors * curvatures).T
+    return losses, _matmul((factors * slopes).T, features), (factors * curvatures).T
 
 
-def _curved(
+def _add_curvature(
     hessian: Float[Array | np.ndarray, "features features"],
     features: Float[Array, "size features"],
     curvatures: Float[np.ndarray, " size"],
@@ -155,11 +155,11 @@ def _curved(
     room = len(curvatures) + CHUNK
     order, heights = np.zeros(room, np.int32), np.zeros(room, curvatures.dtype)
     order[: len(rows)], heights[: len(rows)] = rows, curvatures[rows]
-    return _outer(hessian, features, order, heights, np.int32(len(rows)))
+    return _add_outer(hessian, features, order, heights, np.int32(len(rows)))
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def _outer(
+def _add_outer(
     hessian: Float[Array, "features features"],
     features: Float[Array, "size features"],
     order: Integer[Array, " room"],
@@ -173,7 +173,7 @@ def _outer(
         rows = jax.lax.dynamic_slice_in_dim(order, start, CHUNK)
         high = jax.lax.dynamic_slice_in_dim(heights, start, CHUNK)
         scaled = features[rows] * jnp.sqrt(high)[:, None]
-        return start + CHUNK, hessian + _times(scaled.T, scaled)
+        return start + CHUNK, hessian + _matmul(scaled.T, scaled)
 
     start = jnp.zeros((), jnp.int32)
     return jax.lax.while_loop(lambda carry: carry[0] < count, body, (start, hessian))[1]
@@ -216,7 +216,7 @@ def _moments(
     """Adds a block to `sum_i p_i p_i^T` and `sum_i t_i p_i`."""
     gram, products = moments
     weighted = counts[:, None] * features
-    return gram + _times(weighted.T, features), products + _times(targets.T, weighted)
+    return gram + _matmul(weighted.T, features), products + _matmul(targets.T, weighted)
 
 
 def moments(
@@ -307,12 +307,14 @@ def minimise(
             found = features(basis, block.X)
             losses, slopes, curvatures = (
                 np.asarray(array)
-                for array in _slopes(each, found, *block[1:], weights, penalties)
+                for array in _derivatives(each, found, *block[1:], weights, penalties)
             )
             totals += losses
             gradient = gradient + slopes
             for i in np.flatnonzero(~converged):
-                hessians[i] = _curved(hessians[i], found, curvatures[i], negligible)
+                hessians[i] = _add_curvature(
+                    hessians[i], found, curvatures[i], negligible
+                )
         # Losses may be negative, so their absolute values bound the rounding errors.
         total, rounded, size = totals
         step, curved = _steps(hessians, gradient)
@@ -360,12 +362,12 @@ def one_pass(
         found = features(basis, block.X)
         for _ in range(STEPS):
             last = weights
-            given = _slopes(each, found, *block[1:], weights, penalties)
+            given = _derivatives(each, found, *block[1:], weights, penalties)
             _, slopes, curvatures = (np.asarray(array) for array in given)
             # At the minimum v of the approximation, g + H (v - w) = 0, so H v = H w -
             # g.
             hessians = [
-                np.asarray(_curved(np.zeros_like(before), found, row))
+                np.asarray(_add_curvature(np.zeros_like(before), found, row))
                 for before, row in zip(past, curvatures, strict=True)
             ]
             here = np.einsum("cij,cj->ci", hessians, weights)

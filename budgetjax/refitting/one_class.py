@@ -6,21 +6,24 @@ from typing import Any
 import jax
 import numpy as np
 from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from budgetjax import _checks, models
+from budgetjax.models import Given, Labelled
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
-from budgetjax.refitting.refit import algorithm_of, with_weights
+from budgetjax.refitting.refit import find_algorithm, put_weights
+from budgetjax.refitting.training_data import Block
 
 
 def one_class(
-    state: Any,
+    state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
     *,
     weight: ArrayLike | None = None,
     rate: float = 0.05,
     penalty: float = 1.0,
-) -> Any:
+) -> Given | Labelled:
     r"""Novelty detection: examples unlike the given ones score below 0.
 
     The support vectors of the model are kept, and the coefficients minimise
@@ -79,7 +82,7 @@ def one_class(
     where = "one_class"
     _checks.check_not_traced(where, state, X, weight)
     inner = models.unwrap(state)
-    algorithm = algorithm_of(where, inner)
+    algorithm = find_algorithm(where, inner)
     _checks.open_unit_interval(where, "rate", rate)
     _checks.positive(where, "penalty", penalty)
     if inner.expansion.num_columns > 1:
@@ -90,10 +93,10 @@ def one_class(
     # The old intercept is removed.
     known = models.as_labelled(state)
     model = models.add_intercept(state, -known.intercept / known.unit)
-    rows, targets = _targets(where, X)
+    rows, targets = _with_ones(where, X)
     # The targets are not labels of a classifier.
     takes = models.as_labelled(model)._replace(classes=None)
-    read, again = training_data.data(
+    read, again = training_data.read_examples(
         where, takes, rows, targets, weight, of_labels=False
     )
     if not again:
@@ -103,35 +106,59 @@ def one_class(
         )
     root = jax.jit(algorithm.basis)(inner)
     basis = Basis(inner.kernel, inner.expansion, root)
-    gram, products, _ = newton.moments(basis, read(), 1)
+    coefficients, inverse = _fit_ones(basis, read(), penalty)
+    scores, counts = _leave_one_out(basis, read(), penalty, coefficients, inverse)
+    # The largest score with at most this share of the weight below it.
+    threshold = np.quantile(
+        scores,
+        np.nextafter(rate, 1),
+        weights=counts,
+        method="inverted_cdf",
+    )
+    weights = coefficients[None].astype(root.dtype)
+    new = put_weights(where, algorithm, inner, basis, weights)
+    return models.rewrap(models.add_intercept(model, -float(threshold)), new)
+
+
+Vector = Float[np.ndarray, " features"]
+Matrix = Float[np.ndarray, "features features"]
+
+
+def _fit_ones(
+    basis: Basis, blocks: Iterator[Block], penalty: float
+) -> tuple[Vector, Matrix]:
+    """The coefficients of ridge regression on targets 1, and `L^-1` of `I + C G`."""
+    gram, products, _ = newton.moments(basis, blocks, 1)
     factor = np.linalg.cholesky(
         np.eye(len(gram)) + penalty * np.asarray(gram, np.float64)
     )
     inverse = np.linalg.solve(factor, np.eye(len(gram)))
-    coefficients = penalty * inverse.T @ (inverse @ np.asarray(products[0], np.float64))
-    found, counts = [], []
-    for block in read():
+    pulls = np.asarray(products[0], np.float64)
+    return penalty * inverse.T @ (inverse @ pulls), inverse
+
+
+def _leave_one_out(
+    basis: Basis,
+    blocks: Iterator[Block],
+    penalty: float,
+    coefficients: Vector,
+    inverse: Matrix,
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """The score of each example by the model without it, and its weight."""
+    scores, counts = [], []
+    for block in blocks:
         features = np.asarray(newton.features(basis, block.X), np.float64)
         present = block.weights > 0
         features, weights = features[present], block.weights[present]
         lengths = np.sum((features @ inverse.T) ** 2, axis=1)
         # f without example i is (f - h) / (1 - h), for its leverage h and target 1.
         leverage = penalty * weights * lengths
-        found.append((features @ coefficients - leverage) / (1 - leverage))
+        scores.append((features @ coefficients - leverage) / (1 - leverage))
         counts.append(weights)
-    # The largest score with at most this share of the weight below it.
-    threshold = np.quantile(
-        np.concatenate(found),
-        np.nextafter(rate, 1),
-        weights=np.concatenate(counts).astype(np.float64),
-        method="inverted_cdf",
-    )
-    weights = coefficients[None].astype(root.dtype)
-    new = with_weights(where, algorithm, inner, basis, weights)
-    return models.rewrap(models.add_intercept(model, -float(threshold)), new)
+    return np.concatenate(scores), np.concatenate(counts).astype(np.float64)
 
 
-def _targets(where: str, X: Any) -> tuple[Any, Any]:
+def _with_ones(where: str, X: Any) -> tuple[Any, Any]:
     """The examples, or batches of them, with targets 1."""
     if hasattr(X, "ndim") or hasattr(X, "columns"):
         return X, np.ones(X.shape[0])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Array, Float
 
+from budgetjax import losses
 from budgetjax._pytree import Name
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.newton import Basis
@@ -25,6 +26,7 @@ class Problem(NamedTuple):
       negligible: as for `newton.minimise`.
       constant: the feature of a bias, or None.
       streams: whether folds choose their own vectors.
+      compares: whether several states compete.
       penalties, moves, form, calibrates, tolerance, epochs, seed: as in `refit`.
       report: called with a message after every pass.
     """
@@ -43,10 +45,34 @@ class Problem(NamedTuple):
     moves: bool
     form: bool | str | int
     calibrates: bool
+    compares: bool
     tolerance: float
     epochs: int
     seed: int
     report: Callable[[str], object]
+
+    @property
+    def learns(self) -> bool:
+        """Whether a metric is learned in any case."""
+        return self.form not in (False, "auto")
+
+    @property
+    def chooses(self) -> bool:
+        """Whether held-out examples are scored before the last solution."""
+        scores = self.calibrates and not (self.learns or self.moves)
+        return self.compares or len(self.penalties) > 1 or scores
+
+    @property
+    def judges(self) -> bool:
+        """Whether examples may be held out, or read by steps of Adam."""
+        steps = self.moves or bool(self.form)
+        return steps or self.calibrates or self.compares or len(self.penalties) > 1
+
+    @property
+    def rereads(self) -> bool:
+        """Whether the examples are read more often than one pass needs."""
+        of_values = losses.has_kinks(self.loss) or self.link == losses.EXP
+        return self.judges or of_values
 
     def basis(self, state: Any) -> Basis:
         """The features of the support vectors of a state."""

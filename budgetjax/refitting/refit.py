@@ -3,7 +3,7 @@
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, losses, models, scaling
-from budgetjax._pytree import Counter
-from budgetjax.models import KernelModel
+from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, landmarks, registry
-from budgetjax.online.algorithm import Algorithm, resume
+from budgetjax.online.algorithm import Algorithm, restart_average, resume
 from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.sgd import sgd
 from budgetjax.refitting import held_out, metric, moving_vectors, newton, training_data
@@ -49,6 +48,9 @@ def squared_hinge(score: Array, target: Array) -> Array:
     return jnp.maximum(1 - score * target, 0) ** 2
 
 
+# The argument `learn_metric`: whether, "auto", "diagonal", or the rank of the map.
+Metric: TypeAlias = bool | str | int
+
 LOSSES: dict[str, Callable[..., Array]] = {
     "squared_hinge": squared_hinge,
     "logistic": losses.logistic,
@@ -60,7 +62,7 @@ LOSSES: dict[str, Callable[..., Array]] = {
 
 
 def refit(
-    state: Any,
+    state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
     y: ArrayLike | None = None,
     *,
@@ -68,14 +70,14 @@ def refit(
     loss: str | Callable[[Array, Array], Array] = "squared_hinge",
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     move_vectors: bool = False,
-    learn_metric: bool | str | int = False,
+    learn_metric: Metric = False,
     epochs: int = 20,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
     rivals: Sequence[Any] = (),
     seed: int | Array = 0,
     progress: bool = False,
-) -> Any:
+) -> Given:
     r"""Recomputes the coefficients of a model: the best ones for its support vectors.
 
     A stream chooses good support vectors, but leaves poor coefficients. A refit keeps
@@ -194,81 +196,149 @@ def refit(
     """
     where = "refit"
     _checks.check_not_traced(where, state, X, y, weight, penalty)
-    model, state = state, models.unwrap(state)
-    function, link = _loss(where, loss, state), models.inverse_link(state)
-    of_solver = isinstance(state, KernelModel)
-    if of_solver:
-        model, state = _with_state(where, model, state, learn_metric, function)
-    algorithm = algorithm_of(where, state, learn_metric)
-    moves = _moves(where, algorithm, move_vectors, learn_metric)
-    is_regressor = models.is_regressor(state)
-    if _checks.flag(where, "calibrate", calibrate) and is_regressor:
+    subject = _find_subject(where, state, loss, learn_metric)
+    moves = _check_moves(where, subject.algorithm, move_vectors, learn_metric)
+    if _checks.flag(where, "calibrate", calibrate) and subject.is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     _checks.positive(where, "tolerance", tolerance)
-    rivals = [models.unwrap(one) for one in rivals]
-    for one in rivals:
-        if jax.tree.structure(one) != jax.tree.structure(state):
-            raise ValueError(
-                f"{where}: rivals must be states that differ from state in numbers "
-                f"only, got {one!r}"
-            )
-    dtype, of_labels = state.expansion.vectors.dtype, losses.takes_labels(function)
-    blocks, again = training_data.data(where, model, X, y, weight, of_labels=of_labels)
-    # A model that predicts raw targets has an intercept, which is learned too.
-    shifts = of_solver or (is_regressor and model is not state)
-    problem = Problem(
-        algorithm=algorithm,
-        loss=function,
-        link=link,
-        blocks=blocks,
-        again=again,
-        units=Units.of_ones(models.num_columns(state)),
-        # For an unknown loss, 0 is the start.
-        near=functools.partial(_times, int(of_labels or not is_regressor)),
-        negligible=newton.NEGLIGIBLE if of_labels else 0.0,
-        constant=jnp.ones((), dtype) if shifts else None,
-        # A solver's vectors are rows of the data, which no label has changed.
-        streams=not of_solver,
-        penalties=_penalties(where, penalty, dtype),
+    others = _check_rivals(where, rivals, subject.state)
+    read = functools.partial(
+        training_data.read_examples, where, subject.model, X, y, weight
+    )
+    problem = _pose_problem(
+        where,
+        subject,
+        *read(of_labels=losses.takes_labels(subject.loss)),
+        penalties=_check_penalties(where, penalty, subject.dtype),
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
+        compares=bool(others),
         tolerance=float(tolerance),
         epochs=_checks.size(where, "epochs", epochs),
         seed=_checks.numpy_seed(where, seed),
-        report=lambda text: None,
     )
-    judges = moves or calibrate or bool(learn_metric) or bool(rivals)
-    judges = judges or len(problem.penalties) > 1
-    if not again and (judges or losses.has_kinks(function) or link == losses.EXP):
+    with _progress.progress_bar(where, progress, "passes") as report:
+        problem = problem._replace(report=report)
+        solution, judged = _solve(problem, subject.state, others)
+    model: Any = _build_model(problem, subject.model, solution)
+    # The calibration of the old coefficients does not apply.
+    factor = held_out.fit_calibration(judged) if problem.calibrates else None
+    if problem.calibrates or not subject.is_bare:
+        model = cast(Any, models.with_calibration(model, factor))
+    return model
+
+
+class _Subject(NamedTuple):
+    """What is refitted, and by which loss.
+
+    Attributes:
+      model: the whole model, with an online state inside.
+      state: this state.
+      algorithm: its algorithm.
+      loss: a function of a score and a target, both scalars.
+      of_solver: whether the state was made for the vectors of a solver's model.
+      is_bare: whether the caller gave a state or `KernelModel` alone.
+    """
+
+    model: Any
+    state: Any
+    algorithm: Algorithm
+    loss: Callable[..., Array]
+    of_solver: bool
+    is_bare: bool
+
+    @property
+    def is_regressor(self) -> bool:
+        return models.is_regressor(self.state)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.state.expansion.vectors.dtype
+
+
+def _find_subject(
+    where: str, model: Any, loss: str | Callable[..., Array], learn_metric: Metric
+) -> _Subject:
+    """The state in a model, or a new one of a solver's vectors, after checks."""
+    state = models.unwrap(model)
+    function, of_solver = (
+        _check_loss(where, loss, state),
+        isinstance(state, KernelModel),
+    )
+    is_bare = model is state
+    if of_solver:
+        model, state = _wrap_solver_model(where, model, state, learn_metric, function)
+        is_bare = model is state
+    algorithm = find_algorithm(where, state, learn_metric)
+    return _Subject(model, state, algorithm, function, of_solver, is_bare)
+
+
+def _check_rivals(where: str, rivals: Sequence[Any], state: Any) -> list[Any]:
+    """The states of the rivals, which must differ from this one in numbers only."""
+    others = [models.unwrap(rival) for rival in rivals]
+    for other in others:
+        if jax.tree.structure(other) != jax.tree.structure(state):
+            raise ValueError(
+                f"{where}: rivals must be states that differ from state in numbers "
+                f"only, got {other!r}"
+            )
+    return others
+
+
+def _pose_problem(
+    where: str,
+    subject: _Subject,
+    blocks: Callable[[], Iterator[Block]],
+    again: bool,
+    **choices: Any,
+) -> Problem:
+    """The problem of a subject on these examples, in units of its own if possible."""
+    of_labels = losses.takes_labels(subject.loss)
+    values = subject.is_regressor and not of_labels
+    # A model that predicts raw targets has an intercept, which is learned too.
+    shifts = subject.of_solver or (
+        subject.is_regressor and subject.model is not subject.state
+    )
+    problem = Problem(
+        algorithm=subject.algorithm,
+        loss=subject.loss,
+        link=models.inverse_link(subject.state),
+        blocks=blocks,
+        again=again,
+        units=Units.of_ones(models.num_columns(subject.state)),
+        # For an unknown loss, 0 is the start.
+        near=functools.partial(
+            _scale_targets, int(of_labels or not subject.is_regressor)
+        ),
+        negligible=newton.NEGLIGIBLE if of_labels else 0.0,
+        constant=jnp.ones((), subject.dtype) if shifts else None,
+        # A solver's vectors are rows of the data, which no label has changed.
+        streams=not subject.of_solver,
+        report=lambda text: None,
+        **choices,
+    )
+    if not again and problem.rereads:
         raise ValueError(
             f"{where}: X must be batches that can be read again, such as a list, for "
             "several penalties, moving vectors, a metric, a calibration or a loss with "
             "kinks or of logarithms, got an iterator"
         )
-    if again and is_regressor and not of_labels:
-        problem = _in_units(problem)
-    with _progress.progress_bar(where, progress, "passes") as report:
-        problem = problem._replace(report=report)
-        found, judged = _solution(problem, state, rivals, judges)
-    factor = held_out.calibration_of(judged) if calibrate else None
-    is_bare, model = model is state, _with_solution(problem, model, found)
-    # The calibration of the old coefficients does not apply.
-    return models.with_calibration(model, factor) if calibrate or not is_bare else model
+    return _rescale(problem) if again and values else problem
 
 
-def algorithm_of(where: str, state: Any, learn_metric: Any = False) -> Algorithm:
+def find_algorithm(where: str, state: Any, learn_metric: Metric = False) -> Algorithm:
     """The algorithm of a state, after a check that the state can be refitted."""
     algorithm = registry.of_state(where, state)
     _checks.check_invertible_dtype(where, state.expansion.vectors.dtype)
-    checked_metric(where, learn_metric, models.num_features(where, state))
+    check_metric(where, learn_metric, models.num_features(where, state))
     if int(state.expansion.num_active) == 0:
         raise ValueError(f"{where}: state must have support vectors, got none")
     return algorithm
 
 
-def _moves(
-    where: str, algorithm: Algorithm, move_vectors: Any, learn_metric: Any
+def _check_moves(
+    where: str, algorithm: Algorithm, move_vectors: bool, learn_metric: Metric
 ) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
     moves = bool(_checks.flag(where, "move_vectors", move_vectors))
@@ -287,7 +357,7 @@ def _moves(
     return moves
 
 
-def _with_state(
+def _wrap_solver_model(
     where: str, model: Any, known: KernelModel, learn_metric: Any, loss: Any
 ) -> tuple[Any, Any]:
     """The model of a solver with an online state of its vectors inside; the state."""
@@ -325,12 +395,14 @@ def _with_state(
 Solution = tuple[Any, Basis, Float[np.ndarray, "columns features"]]
 
 
-def _in_units(problem: Problem) -> Problem:
+def _rescale(problem: Problem) -> Problem:
     """The problem in units in which rates, tolerances and outputs are comparable."""
     loss, read = problem.loss, problem.blocks
     if problem.link == losses.EXP:
-        mean = np.mean(training_data.first(read(), lambda block: block.targets), axis=0)
-        return problem._replace(near=functools.partial(_logarithms, mean))
+        mean = np.mean(
+            training_data.first_values(read(), lambda block: block.targets), axis=0
+        )
+        return problem._replace(near=functools.partial(_log_targets, mean))
     if not losses.is_shift_invariant(loss):
         return problem
     shifts = problem.constant is not None
@@ -344,48 +416,61 @@ def _in_units(problem: Problem) -> Problem:
     )
 
 
-def _solution(
-    problem: Problem, state: Any, rivals: Sequence[Any], judges: bool
+def _solve(
+    problem: Problem, state: Any, rivals: Sequence[Any]
 ) -> tuple[Solution, list[Judged]]:
     """The best of the states, refitted, and the models for the calibration."""
-    rows = sum(np.sum(block.weights > 0) for block in problem.blocks()) if judges else 0
-    deal = functools.partial(
-        _folds, problem, held_out.FOLDS if rows <= held_out.FEW else 1
-    )
-    penalty, folds, judged, found = problem.penalties[0], [], [], None
-    learns = problem.form not in (False, "auto")
-    chooses = (
+    rows = _count_rows(problem) if problem.judges else 0
+    number = held_out.FOLDS if rows <= held_out.FEW else 1
+    compares = _compares_metric(problem, state, rows)
+    penalty, judged = problem.penalties[0], []
+    if problem.chooses or compares:
+        tried = [
+            (rival, *_choose_penalty(problem, _make_folds(problem, number, rival)))
+            for rival in (state, *rivals)
+        ]
+        state, penalty, judged, _ = min(tried, key=lambda choice: choice[-1])
+        folds = [fold for fold, _ in judged]
+    elif problem.learns or problem.calibrates:
+        folds = _make_folds(problem, number, state)
+    else:
+        folds = []
+    if problem.learns or compares:
+        rival = judged[0].scores if compares else None
+        learned = metric.learn_metric(problem, folds[0], penalty, rival)
+        if learned is not None:
+            with_metric, weights, scores = learned
+            state, judged = resume(state, with_metric), [Judged(folds[0], scores)]
+            if losses.takes_labels(problem.loss):
+                # The weights of the logistic loss refer to the root of the initial
+                # vectors.
+                return (state, folds[0].basis, weights), judged
+    if problem.moves and problem.calibrates:
+        moved = [
+            _solve_state(problem, penalty, fold.state, fold.learn) for fold in folds
+        ]
+        judged = [
+            Judged(fold, functools.partial(newton.scores, basis, weights))
+            for fold, (_, basis, weights) in zip(folds, moved, strict=True)
+        ]
+    return _solve_state(problem, penalty, state, problem.blocks), judged
+
+
+def _count_rows(problem: Problem) -> int:
+    return sum(int(np.sum(block.weights > 0)) for block in problem.blocks())
+
+
+def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
+    """Whether held-out examples choose between a metric and none."""
+    return (
         problem.form == "auto"
         and problem.algorithm.with_vectors is not None
         and state.kernel.stationary
         and rows >= ENOUGH_FOR_METRIC
     )
-    once = problem.calibrates and not (learns or problem.moves)
-    if rivals or len(problem.penalties) > 1 or chooses or once:
-        tried = [(one, *_chosen(problem, deal(one))) for one in (state, *rivals)]
-        state, penalty, judged, _ = min(tried, key=lambda each: each[-1])
-        folds = [fold for fold, _ in judged]
-    elif learns or problem.calibrates:
-        folds = deal(state)
-    if learns or chooses:
-        rival = judged[0].scores if chooses else None
-        found = metric.learn(problem, folds[0], penalty, rival)
-    if found is not None:
-        learned, weights, scores = found
-        state, judged = resume(state, learned), [Judged(folds[0], scores)]
-        if losses.takes_labels(problem.loss):
-            # The weights of the logistic loss refer to the root of the initial vectors.
-            return (state, folds[0].basis, weights), judged
-    if problem.moves and problem.calibrates:
-        own = [_fit(problem, penalty, fold.state, fold.learn) for fold in folds]
-        judged = [
-            Judged(fold, functools.partial(newton.scores, *each[1:]))
-            for fold, each in zip(folds, own, strict=True)
-        ]
-    return _fit(problem, penalty, state, problem.blocks), judged
 
 
-def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
+def _build_model(problem: Problem, model: Any, solution: Solution) -> Any:
     """The model with the state of the solution inside, and its weights and bias."""
     state, basis, weights = solution
     weights = (weights * problem.units.unit[:, None]).astype(weights.dtype)
@@ -394,7 +479,7 @@ def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
         shift = weights[:, -1] + problem.units.origin
         shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
-    state = with_weights("refit", problem.algorithm, state, basis, weights)
+    state = put_weights("refit", problem.algorithm, state, basis, weights)
     if not problem.streams:
         bias = jnp.asarray(shift, weights.dtype)
         state = models.to_kernel_model(state)._replace(
@@ -411,20 +496,22 @@ def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " pro
     return each.astype(basis.root.dtype)
 
 
-def _folds(problem: Problem, number: int, state: Any) -> list[Fold]:
+def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     """Folds, each with the vectors that a stream of its training examples chooses."""
     found = []
     for i in range(number):
-        deal = functools.partial(held_out.part, problem.blocks, problem.seed, i)
+        deal = functools.partial(held_out.mask_fold, problem.blocks, problem.seed, i)
         learn, held = (functools.partial(deal, keep) for keep in (False, True))
         own = state
         if problem.streams:
-            own = held_out.stream(problem.algorithm, state, learn, problem.seed)
+            own = held_out.stream_fold(problem.algorithm, state, learn, problem.seed)
         found.append(Fold(problem, learn, held, own, problem.basis(own)))
     return found
 
 
-def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], float]:
+def _choose_penalty(
+    problem: Problem, folds: list[Fold]
+) -> tuple[float, list[Judged], float]:
     """The penalty with the least held-out error, its models, and the error.
 
     Among penalties that chance may separate, the largest is chosen.
@@ -432,7 +519,7 @@ def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], f
     penalties, size = problem.penalties, len(problem.penalties)
     errors, products, found = np.zeros(size), np.zeros((size, size)), []
     for fold in folds:
-        weights = _solved(problem, fold.basis, fold.learn, penalties)
+        weights = _solve_weights(problem, fold.basis, fold.learn, penalties)
         more = fold.errors(functools.partial(newton.scores, fold.basis, weights))
         errors, products = errors + more[0], products + more[1]
         found.append(np.split(weights, size))
@@ -446,7 +533,7 @@ def _chosen(problem: Problem, folds: list[Fold]) -> tuple[float, list[Judged], f
     return penalties[best], judged, float(errors[least])
 
 
-def _fit(
+def _solve_state(
     problem: Problem, penalty: float, state: Any, blocks: Callable[[], Iterator[Block]]
 ) -> Solution:
     """The solution for a state, with moved vectors if the problem moves them."""
@@ -455,16 +542,16 @@ def _fit(
         each = _per_column(basis, [penalty])
         weights = newton.one_pass(problem.loss, basis, blocks(), each, problem.report)
         return state, basis, weights
-    weights = _solved(problem, basis, blocks, [penalty])
+    weights = _solve_weights(problem, basis, blocks, [penalty])
     if not problem.moves:
         return state, basis, weights
-    vectors = moving_vectors.move(problem, basis, blocks, weights, penalty)
+    vectors = moving_vectors.move_vectors(problem, basis, blocks, weights, penalty)
     state = problem.with_vectors(state, vectors)
     basis = problem.basis(state)
-    return state, basis, _solved(problem, basis, blocks, [penalty])
+    return state, basis, _solve_weights(problem, basis, blocks, [penalty])
 
 
-def _solved(
+def _solve_weights(
     problem: Problem,
     basis: Basis,
     blocks: Callable[[], Iterator[Block]],
@@ -486,14 +573,14 @@ def _solved(
     def rounded(weights: Any, width: float) -> Callable[..., Array]:
         if not kinks:
             return problem.loss
-        deviation = _unexplained(basis, blocks(), weights)
+        deviation = _residual_deviation(basis, blocks(), weights)
         return losses.smooth(problem.loss, width * deviation)
 
     *first, last = WIDTHS
     if rows >= SAMPLE * ENOUGH * basis.num_features:
         start, _, _ = minimise(
             rounded(start, first[0]),
-            blocks=lambda: training_data.sampled(blocks(), SAMPLE),
+            blocks=lambda: training_data.sample_blocks(blocks(), SAMPLE),
             weights=start,
             penalties=each * SAMPLE,
             tolerance=SAMPLE_TOLERANCE,
@@ -505,6 +592,17 @@ def _solved(
     weights, value, converged = minimise(
         rounded(start, last), weights=start, tolerance=problem.tolerance
     )
+    _check_solution(basis, blocks, value, converged)
+    return weights
+
+
+def _check_solution(
+    basis: Basis,
+    blocks: Callable[[], Iterator[Block]],
+    value: Float[np.ndarray, " problems"],
+    converged: Bool[np.ndarray, " problems"],
+) -> None:
+    """Raises if an objective is not finite; warns of problems that are not solved."""
     if not np.all(np.isfinite(value)):
         raise ValueError(
             "refit: the objective must be finite, got NaN or infinity: "
@@ -514,22 +612,21 @@ def _solved(
         warnings.warn(
             f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
             f"converged in {MAX_PASSES} passes",
-            stacklevel=5,
+            stacklevel=6,
         )
-    return weights
 
 
-def _times(factor: int, block: Block) -> Block:
+def _scale_targets(factor: int, block: Block) -> Block:
     return block._replace(targets=factor * block.targets)
 
 
-def _logarithms(mean: Float[np.ndarray, " columns"], block: Block) -> Block:
+def _log_targets(mean: Float[np.ndarray, " columns"], block: Block) -> Block:
     """The examples with logarithms of the targets, each averaged with their mean."""
     targets = np.log(np.maximum((block.targets + mean) / 2, LEAST))
     return block._replace(targets=targets)
 
 
-def _unexplained(
+def _residual_deviation(
     basis: Basis,
     blocks: Iterator[Block],
     weights: Float[np.ndarray, "problems features"],
@@ -540,13 +637,13 @@ def _unexplained(
         scores = newton.scores(basis, weights, block.X)
         return np.tile(block.targets, len(weights) // block.targets.shape[1]) - scores
 
-    left = training_data.first(blocks, away)
+    left = training_data.first_values(blocks, away)
     _, deviation = scaling.centre_and_deviation(left, robust=True)
     # The deviation of the targets is 1; a perfect fit has no residuals to measure.
     return np.maximum(deviation, 1e-3)
 
 
-def with_weights(
+def put_weights(
     where: str,
     algorithm: Algorithm,
     state: Any,
@@ -554,7 +651,7 @@ def with_weights(
     weights: Float[np.ndarray, "problems features"],
 ) -> Any:
     """The state with these weights, ready to continue learning."""
-    state, finite = _weighed(algorithm, state, basis.root, weights)
+    state, finite = _put_weights(algorithm, state, basis.root, weights)
     if not bool(finite):
         raise ValueError(
             f"{where}: every coefficient must be finite, got NaN or infinity: "
@@ -562,18 +659,11 @@ def with_weights(
                 basis, basis.expansion.vectors[basis.expansion.mask]
             )
         )
-    average = state.expansion.average
-    if average is not None:
-        average = average._replace(
-            start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
-            since=jnp.zeros_like(average.since),
-            total=jnp.zeros_like(average.total),
-        )
-    return state._replace(expansion=state.expansion._replace(average=average))
+    return restart_average(state)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _weighed(
+def _put_weights(
     algorithm: Algorithm, state: Any, root: Array, weights: Array
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights and its old average; and whether all are finite."""
@@ -581,7 +671,7 @@ def _weighed(
     return state, jnp.all(jnp.isfinite(state.expansion.terms))
 
 
-def checked_metric(where: str, given: Any, width: int) -> None:
+def check_metric(where: str, given: Any, width: int) -> None:
     """Raises if this is not a form of a metric for `width` features."""
     if isinstance(given, bool | np.bool_) or given in ("auto", "diagonal"):
         return
@@ -592,7 +682,9 @@ def checked_metric(where: str, given: Any, width: int) -> None:
         )
 
 
-def _loss(where: str, loss: str | Callable[..., Any], state: Any) -> Callable[..., Any]:
+def _check_loss(
+    where: str, loss: str | Callable[..., Any], state: Any
+) -> Callable[..., Any]:
     """The loss of this name, or the function itself, if valid for the state."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
     columns, link = models.num_columns(state), models.inverse_link(state)
@@ -628,7 +720,7 @@ def _loss(where: str, loss: str | Callable[..., Any], state: Any) -> Callable[..
     return given
 
 
-def _penalties(where: str, penalty: Any, dtype) -> list[float]:
+def _check_penalties(where: str, penalty: Any, dtype) -> list[float]:
     """The list of penalties, of one or more."""
     given = np.atleast_1d(np.asarray(penalty, object))
     if given.ndim != 1 or not given.size:

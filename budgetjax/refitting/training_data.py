@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from budgetjax import examples, models, scaling
+from budgetjax import models, scaling
+from budgetjax.inputs import pad_rows, regroup
+from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, order_columns
 
 # Examples per block: enough for matrix products, few compared to the data.
@@ -41,7 +43,7 @@ class Block(NamedTuple):
     weights: Float[np.ndarray, " size"]
 
 
-def data(
+def read_examples(
     where: str, model: Any, X: Any, y: Any, weight: Any, *, of_labels: bool
 ) -> tuple[Callable[[], Iterator[Block]], bool]:
     """A function that reads the examples in blocks, and whether it can be called again.
@@ -57,7 +59,7 @@ def data(
     """
     again, size, batches = True, BLOCK, []
     if y is not None:
-        batches = [_checked(where, model, (X, y, weight), of_labels)]
+        batches = [_check_batch(where, model, (X, y, weight), of_labels)]
         size = max(1, min(BLOCK, len(batches[0][0])))
     elif weight is not None:
         raise ValueError(
@@ -75,7 +77,7 @@ def data(
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):
-                yield _checked(f"{where}: batch {i}", model, batch, of_labels)
+                yield _check_batch(f"{where}: batch {i}", model, batch, of_labels)
 
         again = iter(X) is not X
         batches = _Kept(read) if again else read()
@@ -83,7 +85,7 @@ def data(
 
     def blocks() -> Iterator[Block]:
         some = False
-        for X, y, weights in _of_one_size(batches, size):
+        for X, y, weights in _equal_sizes(batches, size):
             some = some or bool(np.any(weights > 0))
             targets = y if y.ndim > 1 else y[:, None]
             if targets.shape[1] < columns:
@@ -123,7 +125,7 @@ class Units(NamedTuple):
 
         Constant targets have the unit 1.
         """
-        found = first(blocks, lambda block: block.targets)
+        found = first_values(blocks, lambda block: block.targets)
         centre, deviation = scaling.centre_and_deviation(found, robust=robust)
         # The deviation of equal targets may be a rounding error.
         unit = np.where(deviation > 1e-12 * np.abs(centre), deviation, 1.0)
@@ -147,7 +149,7 @@ class Units(NamedTuple):
         return block._replace(targets=targets.astype(block.targets.dtype))
 
 
-def first(
+def first_values(
     blocks: Iterable[Block], numbers: Callable[[Block], np.ndarray]
 ) -> np.ndarray:
     """Values of the first examples with a weight, enough to determine a deviation."""
@@ -184,7 +186,7 @@ class _Kept:
             self.batches = held
 
 
-def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
+def sample_blocks(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     """Every `every`-th example, in blocks of the same size, for the same programs."""
     blocks = iter(blocks)
     first = next(blocks)
@@ -192,10 +194,10 @@ def sampled(blocks: Iterable[Block], every: int) -> Iterator[Block]:
         tuple(array[::every].copy() for array in block)
         for block in itertools.chain([first], blocks)
     )
-    return (Block(*arrays) for arrays in _of_one_size(thinned, len(first.weights)))
+    return (Block(*arrays) for arrays in _equal_sizes(thinned, len(first.weights)))
 
 
-def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
+def _check_batch(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
     """Examples, targets and weights in the form that the state in a model takes."""
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         kind = type(batch).__name__
@@ -222,10 +224,10 @@ def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
     return X, y, weights
 
 
-def _of_one_size(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
+def _equal_sizes(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
     """Batches of one size; the last is padded with its own rows, with weight 0."""
-    for *arrays, weights in examples.regroup(batches, size):
+    for *arrays, weights in regroup(batches, size):
         if len(weights) < size:
             at = np.arange(size) % len(weights)
             arrays = [array[at] for array in arrays]
-        yield (*arrays, models.pad_rows(weights, size))
+        yield (*arrays, pad_rows(weights, size))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Shaped
 
-from budgetjax import models
+from budgetjax.labels import format_labels
 from budgetjax.solvers.solver import Solution, Solver, solve
 
 # Arguments per solver for which `init` and `solve` have no default for classifiers.
@@ -73,7 +73,7 @@ def unfinished(
     late = [i for i, one in enumerate(solutions) if not one.converged]
     if not late:
         return None
-    first = models.format_labels(classes[-len(solutions) :][late[:1]])
+    first = format_labels(classes[-len(solutions) :][late[:1]])
     return (
         f"{len(late)} of {len(solutions)} models have a gap above tolerance, the first "
         f"of class {first}; raise max_steps, or tolerance"

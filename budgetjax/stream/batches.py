@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, examples, models
+from budgetjax import _checks, inputs
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -168,7 +168,7 @@ def regroup(
                 )
             row += len(y)
 
-    return examples.regroup(pieces(), rows)
+    return inputs.regroup(pieces(), rows)
 
 
 def source_name(batches: Any) -> str:
@@ -181,7 +181,7 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     names = batches.feature_names
     if known is None or names in (None, known):
         return batches
-    models.check_columns(batches.name, known, names)
+    inputs.check_columns(batches.name, known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -218,7 +218,7 @@ def _check_batch(
     X, y, weight = _split_batch(where, i, batch)
     y = coerce_targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
-    X = models.order_columns(where, names, X)
+    X = inputs.order_columns(where, names, X)
     X = X.tocsr() if _is_sparse(X) else np.asarray(_checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(

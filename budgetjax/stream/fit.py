@@ -12,9 +12,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array
 
-from budgetjax import _checks, _progress, examples, models
-from budgetjax.models import Labelled, format_labels
-from budgetjax.online import driver
+from budgetjax import _checks, _progress, models
+from budgetjax.inputs import column_names, pad_rows
+from budgetjax.labels import format_labels
+from budgetjax.models import Labelled
+from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
@@ -215,7 +217,7 @@ def _match_columns(
         first = _read_next(rest, source.source_name(batches), Position(model))
         batches = () if first is None else itertools.chain([first], rest)
         if isinstance(first, tuple | list) and first:
-            found = models.column_names(first[0])
+            found = column_names(first[0])
     if known is None and found is not None and len(found) == features:
         model = model._replace(model=model.model._replace(feature_names=found))
     return model, batches
@@ -342,10 +344,10 @@ def _pad(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
 ) -> Batch:
     """Examples, padded to `size` rows with rows of weight 0."""
-    weight = models.pad_rows(weight.astype(X.dtype), size)
+    weight = pad_rows(weight.astype(X.dtype), size)
     return Batch(
-        models.pad_rows(X, size),
-        models.pad_rows(y, size, 1),
+        pad_rows(X, size),
+        pad_rows(y, size, 1),
         weight,
         len(y),
         first,

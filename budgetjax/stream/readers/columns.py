@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, examples
+from budgetjax import _checks
+from budgetjax.inputs import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
@@ -217,7 +218,7 @@ def table_batches(
             for name, row, part in parts(wanted)
             for start in range(0, part.num_rows, rows)
         )
-        return examples.regroup(pieces, rows)
+        return regroup(pieces, rows)
 
     fills, counts = allow_missing, [table.num_rows for table in tables]
     y_alone = Columns((), columns.target)

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks, losses, models
+from budgetjax.inputs import cast_rows
 
 
 def check_stream(
@@ -24,7 +25,7 @@ def check_stream(
     `first_row` is the number of the first row, for error messages.
     """
     size = models.num_features(where, state)
-    X = models.cast_rows(where, X, size, state.expansion.vectors.dtype)
+    X = cast_rows(where, X, size, state.expansion.vectors.dtype)
     _checks.check_finite(where, X, first_row)
     y = _checks.array(where, "y", y)
     n, more = X.shape[:1], models.target_shape(state)

@@ -1,0 +1,154 @@
+"""Rows as arrays: shapes, columns of data frames, sparse matrices, and blocks of rows.
+
+Blocks have few sizes, and the last one is padded, so few programs are compiled.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Shaped
+from numpy.typing import ArrayLike
+
+from budgetjax import _checks
+
+# Limits for the rows that go to the device at once, and for their values.
+FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
+
+
+@runtime_checkable
+class SparseMatrix(Protocol):
+    """A matrix of `scipy.sparse`, which takes long to import."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def tocsr(self) -> Any: ...
+    def toarray(self) -> np.ndarray: ...
+
+
+@runtime_checkable
+class RowStore(Protocol):
+    """Rows in the memory of the device that a compiled program can read sparsely."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def products(self, w: Array, /) -> Array: ...
+
+
+# An array, nested lists, a data frame or Arrow table, a sparse matrix or `SparseRows`.
+RawRows: TypeAlias = jax.Array | ArrayLike | SparseMatrix | RowStore
+
+
+def check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
+    """Raises unless this is the shape of rows with so many features."""
+    if len(shape) != 2 or shape[1] != num_features:
+        raise ValueError(
+            f"{where}: X must have shape (n, {num_features}), {num_features} being the "
+            f"model's num_features, got {shape}"
+        )
+
+
+def cast_rows(
+    where: str, X: RawRows, num_features: int, dtype: np.dtype
+) -> Float[Array, "n features"]:
+    """Rows in the dtype of a model; checks their shape, not that they are finite."""
+    rows = _checks.array(where, "X", X)
+    check_shape(where, rows.shape, num_features)
+    return _checks.to_device(rows, dtype)
+
+
+def as_matrix(
+    where: str, X: Any, num_features: int, names: Sequence[str] | None = None
+) -> Any:
+    """Rows as an array or a CSR matrix, with the named columns, of a checked shape."""
+    X = order_columns(where, names, X)
+    sparse = isinstance(X, SparseMatrix)
+    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
+    check_shape(where, X.shape, num_features)
+    return X
+
+
+def column_names(X: RawRows) -> tuple[str, ...] | None:
+    """The names of the columns of a data frame or an Arrow table, if it has any."""
+    for attribute in ("columns", "column_names"):
+        names: tuple[Any, ...] = tuple(getattr(X, attribute, ()))
+        if names and all(isinstance(name, str) for name in names):
+            return names
+    return None
+
+
+def check_columns(
+    where: str, known: Sequence[str], names: Sequence[str] | None
+) -> None:
+    """Raises if a known column is missing among these names."""
+    lacks = [] if names is None else [name for name in known if name not in names]
+    if lacks:
+        raise ValueError(
+            f"{where}: X must have the columns that the model was trained on, and "
+            f"lacks {', '.join(map(repr, lacks[:10]))}"
+        )
+
+
+def order_columns(where: str, known: Sequence[str] | None, X: Any) -> Any:
+    """The known columns of a data frame or an Arrow table, in the known order."""
+    names = None if known is None else column_names(X)
+    if known is None or names is None:
+        return X
+    check_columns(where, known, names)
+    # Arrow and polars have `select`; pandas does not.
+    return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
+
+
+def pad_rows(
+    array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
+) -> Shaped[np.ndarray, "length ..."]:
+    """The array padded to this length with rows of one value."""
+    more = np.full((length - len(array), *array.shape[1:]), value, array.dtype)
+    return np.concatenate([array, more]) if len(more) else array
+
+
+def block_size(num_rows: int, num_features: int) -> int:
+    """The number of rows per block, a power of two.
+
+    All blocks of a call have the same size (the last one is padded), and few sizes
+    occur at all, so few programs are compiled. From 256 rows on, at most a quarter of
+    the work is padding.
+    """
+    quarter = _power_of_two(num_rows // 4)
+    fitting = _power_of_two(MOST_NUMBERS // max(1, num_features))
+    return max(FEWEST_ROWS, min(quarter, fitting, MOST_ROWS))
+
+
+def _power_of_two(number: int) -> int:
+    """The largest power of two up to a number; 0 for 0."""
+    return 1 << (number.bit_length() - 1) if number else 0
+
+
+def regroup(
+    pieces: Iterable[tuple[np.ndarray, ...]], rows: int
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """Regroups pieces of any lengths to one length; the last may be shorter.
+
+    Args:
+      pieces: tuples of arrays with equal first axes; they must not be changed later.
+      rows: the number of rows per batch.
+    """
+    held, count = [], 0
+    for piece in pieces:
+        start, n = 0, len(piece[0])
+        while start < n:
+            stop = min(n, start + rows - count)
+            held.append(tuple(array[start:stop] for array in piece))
+            count, start = count + stop - start, stop
+            if count == rows:
+                yield _concatenate(held)
+                held, count = [], 0
+    if held:
+        yield _concatenate(held)
+
+
+def _concatenate(pieces: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+    if len(pieces) == 1:
+        return pieces[0]
+    return tuple(map(np.concatenate, zip(*pieces, strict=True)))

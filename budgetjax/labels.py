@@ -1,0 +1,61 @@
+"""Labels of the data and their indices, in the order of a model's scores."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array, Float, Int32, Shaped
+
+
+def label_indices(
+    classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
+) -> Int32[np.ndarray, " n"]:
+    """The index of each label among the classes, or -1."""
+    known = {label: i for i, label in enumerate(classes.tolist())}
+    return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
+
+
+def encode_labels(
+    where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
+) -> Int32[np.ndarray, " n"]:
+    """The index of each label among the classes; raises if one is unknown.
+
+    `first_row` is the number of the first row, for error messages.
+    """
+    codes = label_indices(classes, y)
+    if np.any(codes < 0):
+        row = int(np.argmin(codes))
+        raise ValueError(
+            f"{where}: y must be one of {format_labels(classes)}, got "
+            f"{y.tolist()[row]!r} in row {first_row + row}"
+        )
+    return codes
+
+
+def format_labels(classes: np.ndarray | None) -> str:
+    """The first classes, for error messages."""
+    if classes is None:
+        return "none"
+    shown = ", ".join(repr(label) for label in classes[:10].tolist())
+    return shown + (", ..." if len(classes) > 10 else "")
+
+
+def labels_from_scores(
+    scores: Float[Array | np.ndarray, " n *classes"], classes: np.ndarray | None
+) -> Shaped[Array | np.ndarray, " n"]:
+    """The label of every row: of the larger score, or of the sign of a single one.
+
+    Args:
+      scores: the scores of rows.
+      classes: the labels of the data; None for -1 and +1, or the index of the class.
+    """
+    numpy = np if isinstance(scores, np.ndarray) else jnp
+    binary = scores.ndim == 1
+    best = scores > 0 if binary else numpy.argmax(scores, axis=1)
+    if classes is None:
+        return (numpy.where(best, 1, -1) if binary else best).astype(np.int32)
+    if isinstance(scores, Tracer):
+        raise ValueError(
+            "predict: rows must have values where the labels are those of data, got "
+            "traced ones; take the largest of decision_function or probabilities"
+        )
+    return classes[np.asarray(best).astype(np.intp)]

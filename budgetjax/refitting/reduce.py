@@ -1,0 +1,157 @@
+"""Smaller models: the largest coefficients, and mapped support vectors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int32
+
+from budgetjax import _checks, models
+from budgetjax.inputs import RawRows
+from budgetjax.kernels import Mapped
+from budgetjax.models import KernelModel, Labelled, Model
+
+
+def prune(
+    model: Model,
+    size: int,
+    X: RawRows | None = None,
+    y: ArrayLike | None = None,
+    *,
+    weight: ArrayLike | None = None,
+) -> KernelModel | Labelled:
+    """The model reduced to its `size` largest coefficients; O(m log m).
+
+    At the optimum of an SVM, many small coefficients matter, and removing them shifts
+    the scores. Pass the training set too to choose the bias with the fewest errors on
+    it, midway between two scores. `budgetjax.refit` of the result recomputes the
+    coefficients, which helps far more: an SVM with 1,000 MNIST digits, pruned to 100
+    vectors, makes 41 percent errors with the old coefficients and 10 after a refit.
+
+    Cost: a training set adds O(n size d).
+
+    Args:
+      model: a model with support vectors.
+      size: the number of support vectors to keep, at least 1; all if the model has
+        fewer.
+      X: examples for choosing the bias, shape `(n, num_features)`; None keeps it.
+      y: their labels, two classes, shape `(n,)`.
+      weight: their weights, at least 0, shape `(n,)`.
+
+    Returns:
+      A `KernelModel` with the vectors in their old order; in a `Labelled` if `model` is
+      one. With several columns, the norms of the coefficients are compared; on ties the
+      first vectors are kept.
+
+    Raises:
+      ValueError: if `size` is not an integer of at least 1, the model has no support
+        vectors, or a training set is invalid or the model has more than two classes.
+
+    Example:
+      >>> X, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1, 1, 1])
+      >>> svm = bj.solve(bj.sdca, X, y, kernel=bj.RBF(1.0))
+      >>> small = bj.prune(svm, 2, X, y)
+      >>> small.vectors.shape, small.predict(X).tolist()
+      ((2, 1), [-1, 1, 1])
+
+    References:
+      Dekel and Singer (2006), "Support vector machines on a budget", Section 5,
+      https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
+    """
+    where = "prune"
+    _checks.check_not_traced(where, model, X, y, weight)
+    size = _checks.size(where, "size", size)
+    model = models.unwrap_labelled(model)
+    if isinstance(model, Labelled):
+        parts = models.map_parts(lambda part: prune(part, size), model)
+        small = model._replace(model=parts, calibration=None)
+    else:
+        small = models.to_kernel_model(model)
+        coefficients = np.asarray(models.support(small).coefficients, np.float64)
+        lengths = np.linalg.norm(coefficients, axis=1)
+        kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
+        small = small._replace(
+            vectors=jax.device_put(np.asarray(small.vectors)[kept]),
+            coefficients=jax.device_put(np.asarray(small.coefficients)[kept]),
+            inverse_link=models.approximate_link(model),
+        )
+    if X is None:
+        return small
+    scores = np.asarray(models.score_rows(where, small, X), np.float64)
+    if scores.ndim != 1 or y is None:
+        got = "no y" if y is None else f"{scores.shape[1]} columns"
+        raise ValueError(
+            f"{where}: X needs y, and a model of two classes, to find the bias; got "
+            f"{got}"
+        )
+    codes, masses = models.encode_labels_and_weights(
+        where, small, len(scores), y, weight
+    )
+    known = models.unwrap(small)
+    shift = jnp.asarray(best_shift(scores, codes, masses), known.bias.dtype)
+    return models.rewrap(small, known._replace(bias=known.bias + shift))
+
+
+def best_shift(
+    scores: Float[np.ndarray, " n"],
+    codes: Int32[np.ndarray, " n"],
+    masses: Float[np.ndarray, " n"],
+) -> float:
+    """The shift of all scores that minimises the weight of errors.
+
+    It is midway between two scores, the lowest pair on ties; O(n log n). The codes are
+    0 and 1, and the masses are the weights of the examples.
+    """
+    order = np.argsort(scores, kind="stable")
+    scores, codes, masses = scores[order], codes[order], masses[order]
+    # Errors if all examples up to each score, or none, are classified as negative.
+    errors = np.cumsum(np.append(masses @ (1 - codes), masses * (2 * codes - 1)))
+    # No threshold separates equal scores.
+    errors[1:-1][scores[1:] == scores[:-1]] = np.inf
+    beyond = np.concatenate([[scores[0] - 1], scores, [scores[-1] + 1]])
+    best = int(np.argmin(errors))
+    return -float(beyond[best] + beyond[best + 1]) / 2
+
+
+def compact(model: Model) -> KernelModel | Labelled:
+    """A smaller model with the same predictions; O(m d r).
+
+    Only the support vectors and their coefficients are kept. Under a `budgetjax.Mapped`
+    kernel to r < d features, the vectors are stored as mapped points: m r + d r numbers
+    in place of m d + d r. The model can predict and be saved, but not learn.
+
+    Args:
+      model: a model with support vectors.
+
+    Returns:
+      A `KernelModel`; in a `Labelled` if `model` is one.
+
+    Raises:
+      ValueError: if the model has no support vectors.
+
+    Example:
+      >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((20, 2), np.float32))
+      >>> state = bj.perceptron.init(kernel, num_features=20, budget=5)
+      >>> state = bj.perceptron.step(state, np.ones(20, np.float32), 1)
+      >>> bj.compact(state).vectors.shape
+      (1, 2)
+    """
+    _checks.check_not_traced("compact", model)
+    model = models.unwrap_labelled(model)
+    if isinstance(model, Labelled):
+        return model._replace(model=models.map_parts(compact, model))
+    if models.is_compact(model):
+        return model
+    small = models.to_kernel_model(model)
+    kernel = small.kernel
+    if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
+        return small
+    features, rank = kernel.matrix.shape
+    if rank >= features:
+        return small
+    return small._replace(
+        kernel=dataclasses.replace(kernel, mapped_vectors=True),
+        vectors=jnp.matmul(small.vectors, kernel.matrix, precision="highest"),
+    )
