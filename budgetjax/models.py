@@ -758,7 +758,7 @@ def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     else:
         kernel, expansion, bias = model.kernel, model.expansion, None
         vectors, squares = expansion.vectors, expansion.squares
-        terms, scale = expansion.terms, expansion.scale
+        terms, scale = expansion.coefficients_and_sums, expansion.scale
         columns = expansion.num_columns
     scores, finite = _kernel_scores(
         kernel, vectors, squares, terms, scale, bias, X, columns

@@ -39,8 +39,8 @@ from budgetjax.online.maintenance import Merge as Merge
 from budgetjax.online.maintenance import MergeBestPair as MergeBestPair
 from budgetjax.online.maintenance import MultiMerge as MultiMerge
 from budgetjax.online.maintenance import Project as Project
+from budgetjax.online.maintenance import ProjectOntoCandidate as ProjectOntoCandidate
 from budgetjax.online.maintenance import ProjectOntoNearest as ProjectOntoNearest
-from budgetjax.online.maintenance import ProjectOntoNewcomer as ProjectOntoNewcomer
 from budgetjax.online.maintenance import RemoveFewestErrors as RemoveFewestErrors
 from budgetjax.online.maintenance import RemoveLargestMargin as RemoveLargestMargin
 from budgetjax.online.maintenance import RemoveOldest as RemoveOldest
@@ -56,9 +56,9 @@ from budgetjax.online.perceptron import perceptron as perceptron
 from budgetjax.online.projectron import projectron as projectron
 from budgetjax.online.registry import register as register
 from budgetjax.online.sgd import sgd as sgd
+from budgetjax.online.support_set import Candidate as Candidate
 from budgetjax.online.support_set import Edits as Edits
 from budgetjax.online.support_set import Expansion as Expansion
-from budgetjax.online.support_set import Newcomer as Newcomer
 from budgetjax.online.support_set import averaged as averaged
 from budgetjax.online.sweep import Grid as Grid
 from budgetjax.online.sweep import Sweep as Sweep

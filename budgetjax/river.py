@@ -396,7 +396,7 @@ class Online(base.Estimator):
             self._view = View(
                 vectors=np.asarray(expansion.vectors),
                 squares=np.asarray(expansion.squares),
-                coefficients=np.asarray(expansion.terms),
+                coefficients=np.asarray(expansion.coefficients_and_sums),
                 scales=np.asarray(scales),
                 gamma=float(state.kernel.gamma),
             )

@@ -48,10 +48,10 @@ def violates(state, score, y):
     return losses.margin(score, y) <= 0
 
 
-def update(state, score, y, newcomer):
-    step = state.rate * newcomer.weight * losses.direction(score, y)
-    newcomer = newcomer._replace(coefficients=step)
-    _, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
+def update(state, score, y, candidate):
+    step = state.rate * candidate.weight * losses.direction(score, y)
+    candidate = candidate._replace(coefficients=step)
+    _, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
     return state._replace(rate=0.99 * state.rate), edits
 
 
@@ -113,13 +113,13 @@ class RemoveYoungest(bj.Maintenance):
     def start(self, kernel, expansion, seed):
         return RemoveYoungest(jnp.array(seed, jnp.int32), expansion.ages)
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         youngest = jnp.max(jnp.where(expansion.mask, expansion.ages, 0))
         slot = support_set.slot_of(expansion.ages, youngest)
         slot = jnp.where(expansion.full, slot, expansion.free)
-        ages = self.ages.at[slot].set(newcomer.age)
+        ages = self.ages.at[slot].set(candidate.age)
         return RemoveYoungest(self.seed, ages), bj.Edits(
-            (support_set.row(expansion, newcomer, slot),)
+            (support_set.row(expansion, candidate, slot),)
         )
 
 

@@ -13,7 +13,6 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import features, span, support_set
 from budgetjax.online.algorithm import Algorithm, start
 from budgetjax.online.features import State
-from budgetjax.online.landmarks import given
 from budgetjax.online.support_set import NOWHERE
 
 
@@ -89,7 +88,7 @@ def init(
     _checks.check_memory(where, rows - 1, matrix)
     root = jnp.zeros(matrix.shape, dtype)
     if landmarks is not None:
-        shared["expansion"], basis = given(
+        shared["expansion"], basis = span.with_landmarks(
             where, shared["kernel"], shared["expansion"], landmarks
         )
         root = basis.root
@@ -172,7 +171,7 @@ def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     """Replaces the landmarks and recomputes their features."""
     expansion = support_set.with_vectors(state.expansion, vectors)
     assert state.root is not None, "landmarks have a root, frequencies have none"
-    root = span.moved(state.root, state.kernel, expansion).root
+    root = span.reorthonormalise(state.root, state.kernel, expansion).root
     return state._replace(expansion=expansion, root=root)
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 from budgetjax import _checks, _progress, losses, models, scaling
 from budgetjax._pytree import Counter
 from budgetjax.models import KernelModel
-from budgetjax.online import driver, landmarks, registry
+from budgetjax.online import driver, registry, span
 from budgetjax.online.algorithm import Algorithm, resume
 from budgetjax.online.maintenance import Unbudgeted
 from budgetjax.online.sgd import sgd
@@ -316,7 +316,7 @@ def _with_state(
         maintenance=Unbudgeted(),
         dtype=vectors.dtype,
     )
-    expansion, _ = landmarks.given(where, state.kernel, state.expansion, vectors)
+    expansion, _ = span.with_landmarks(where, state.kernel, state.expansion, vectors)
     state = state._replace(expansion=expansion)
     return models.with_innermost(whole, state), state
 
@@ -564,7 +564,7 @@ def with_weights(
     if average is not None:
         average = average._replace(
             start=Counter.of(max(int(average.start), int(state.num_seen) + 1)),
-            since=jnp.zeros_like(average.since),
+            scale_sum=jnp.zeros_like(average.scale_sum),
             total=jnp.zeros_like(average.total),
         )
     return state._replace(expansion=state.expansion._replace(average=average))
@@ -576,7 +576,7 @@ def _weighed(
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights and its old average; and whether all are finite."""
     state = algorithm.refresh_caches(algorithm.with_weights(state, root, weights))
-    return state, jnp.all(jnp.isfinite(state.expansion.terms))
+    return state, jnp.all(jnp.isfinite(state.expansion.coefficients_and_sums))
 
 
 def checked_metric(where: str, given: Any, width: int) -> None:

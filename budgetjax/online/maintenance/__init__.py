@@ -10,8 +10,8 @@ from budgetjax.online.maintenance.merging import Merge, MergeBestPair, MultiMerg
 from budgetjax.online.maintenance.projection import (
     DelayedProject,
     Project,
+    ProjectOntoCandidate,
     ProjectOntoNearest,
-    ProjectOntoNewcomer,
 )
 from budgetjax.online.maintenance.removal import (
     RemoveFewestErrors,
@@ -31,7 +31,7 @@ STRATEGIES = {
     "multi_merge": MultiMerge,
     "project": Project,
     "project_onto_nearest": ProjectOntoNearest,
-    "project_onto_newcomer": ProjectOntoNewcomer,
+    "project_onto_candidate": ProjectOntoCandidate,
     "remove_fewest_errors": RemoveFewestErrors,
     "remove_largest_margin": RemoveLargestMargin,
     "remove_oldest": RemoveOldest,

@@ -1,6 +1,6 @@
 """Maintenance by merging: two or more vectors become one, under a Gaussian kernel."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,7 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.span import crossed
-from budgetjax.online.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
+from budgetjax.online.support_set import FREE, NOWHERE, Candidate, Edits, Expansion, Row
 
 
 def _gaussian(name: str, kernel: Kernel) -> None:
@@ -37,7 +36,7 @@ class Merge(Maintenance):
     where `h` in `[0, 1]` maximises `||a_z||^2`. The loss is
     `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, and the partner with the
     least loss is chosen. `m` has the smallest norm of all vectors, including the
-    newcomer; `z` takes the insertion age of its partner.
+    candidate; `z` takes the insertion age of its partner.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.3, equations (18) to (22); see
@@ -68,26 +67,26 @@ class Merge(Maintenance):
         _gaussian("Merge", kernel)
         return self
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         # Computed, but not used, while there is room: a full model stays full, and a
         # branch would slow down every later call.
-        smallest, stays = _smallest(expansion, newcomer)
+        smallest, stays = _smallest(expansion, candidate)
         taken = _taken(expansion, smallest.slot, stays)
         partner = _best_partner(
-            kernel, expansion, newcomer, smallest, taken, stays, self.same_sign
+            kernel, expansion, candidate, smallest, taken, stays, self.same_sign
         )
-        full, joins = expansion.full, partner.is_newcomer
+        full, joins = expansion.full, partner.is_candidate
         slot = jnp.where(joins, smallest.slot, partner.slot)
         merged = _merged(smallest, partner, jnp.where(full, slot, NOWHERE))
         slot = jnp.where(stays & ~joins, smallest.slot, NOWHERE)
         slot = jnp.where(full, slot, expansion.free)
-        return self, Edits((merged, support_set.row(expansion, newcomer, slot)))
+        return self, Edits((merged, support_set.row(expansion, candidate, slot)))
 
 
 class MultiMerge(Maintenance):
     """The smallest vector and its best partners become one. O(B d + B C) per merge.
 
-    A merge of `count` vectors makes room for `count - 1` newcomers, so most newcomers
+    A merge of `count` vectors makes room for `count - 1` candidates, so most candidates
     find a free slot and need no maintenance. The first partner is that of `Merge`; each
     further one has the least loss when merged with the result so far.
 
@@ -110,6 +109,7 @@ class MultiMerge(Maintenance):
       ...     maintenance=bj.MultiMerge(count=4))
     """
 
+    keeps_full: ClassVar[bool] = False
     count: int = static(default=3)
     same_sign: bool = static(default=True)
 
@@ -121,29 +121,29 @@ class MultiMerge(Maintenance):
         _gaussian("MultiMerge", kernel)
         return self
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         def enter():
             nowhere = jnp.asarray(NOWHERE, jnp.int32)
-            blank = support_set.freed(expansion, nowhere)
-            own = support_set.row(expansion, newcomer, expansion.free)
+            blank = support_set.empty_row(expansion, nowhere)
+            own = support_set.row(expansion, candidate, expansion.free)
             return Edits((*(blank for _ in range(self.count - 1)), own))
 
         # Merges are rare here, so a branch pays.
         edits = _sharding.cond(
-            expansion.full, lambda: self._merge(kernel, expansion, newcomer), enter
+            expansion.full, lambda: self._merge(kernel, expansion, candidate), enter
         )
         return self, edits
 
-    def _merge(self, kernel, expansion, newcomer) -> Edits:
-        smallest, stays = _smallest(expansion, newcomer)
+    def _merge(self, kernel, expansion, candidate) -> Edits:
+        smallest, stays = _smallest(expansion, candidate)
         taken = _taken(expansion, smallest.slot, stays)
         outside = stays
         merged, rows = smallest, []
         for count in range(1, self.count):
             partner = _best_partner(
-                kernel, expansion, newcomer, merged, taken, outside, self.same_sign
+                kernel, expansion, candidate, merged, taken, outside, self.same_sign
             )
-            joins, found = partner.is_newcomer, partner.found
+            joins, found = partner.is_candidate, partner.found
             outside = outside & ~joins
             taken = taken | _taken(expansion, partner.slot, ~joins)
             slot = jnp.where(joins, smallest.slot, partner.slot)
@@ -158,9 +158,9 @@ class MultiMerge(Maintenance):
                 merged,
             )
             freed = jnp.where(found, slot, NOWHERE)
-            rows.append(support_set.freed(expansion, freed))
+            rows.append(support_set.empty_row(expansion, freed))
         slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
-        return Edits((merged, *rows, support_set.row(expansion, newcomer, slot)))
+        return Edits((merged, *rows, support_set.row(expansion, candidate, slot)))
 
 
 class MergeBestPair(Maintenance):
@@ -188,14 +188,16 @@ class MergeBestPair(Maintenance):
         _gaussian("MergeBestPair", kernel)
         return MergeBestPair(support_set.gram(kernel, expansion))
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         full, columns = expansion.full, expansion.num_columns
-        # The newcomer uses the spare row.
+        # The candidate uses the spare row.
         last = expansion.ages.shape[0] - 1
-        gram = crossed(self.gram, NOWHERE, newcomer.kernel_row, newcomer.kernel_self)
-        own = support_set.newcomers_term(expansion, newcomer)
-        coefficients = expansion.coefficients.at[last].set(newcomer.coefficients)
-        ages = expansion.ages.at[last].set(newcomer.age)
+        gram = support_set.set_row_and_column(
+            self.gram, NOWHERE, candidate.kernel_row, candidate.kernel_self
+        )
+        own = support_set.candidate_term(expansion, candidate)
+        coefficients = expansion.coefficients.at[last].set(candidate.coefficients)
+        ages = expansion.ages.at[last].set(candidate.age)
         lengths = jnp.sum(coefficients**2, axis=1)
         products = jnp.matmul(coefficients, coefficients.T, precision="highest")
 
@@ -211,14 +213,14 @@ class MergeBestPair(Maintenance):
         loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
 
         # Ties go to the oldest m, then to the oldest n.
-        i = support_set.oldest_least(ages, jnp.min(loss, axis=1))
-        j = support_set.oldest_least(ages, loss[i])
+        i = support_set.oldest_argmin(ages, jnp.min(loss, axis=1))
+        j = support_set.oldest_argmin(ages, loss[i])
 
         def member(index):
-            is_newcomer = index == last
-            term = jnp.where(is_newcomer, own, support_set.term(expansion, index))
+            is_candidate = index == last
+            term = jnp.where(is_candidate, own, support_set.term(expansion, index))
             vector = expansion.vectors[index]
-            return jnp.where(is_newcomer, newcomer.vector, vector), term
+            return jnp.where(is_candidate, candidate.vector, vector), term
 
         merged = _place(
             *member(i),
@@ -233,28 +235,32 @@ class MergeBestPair(Maintenance):
         joins = (i == last) | (j == last)
         slot = jnp.where(joins, NOWHERE, i)
         slot = jnp.where(full, slot, expansion.free)
-        edits = Edits((merged, support_set.row(expansion, newcomer, slot)))
+        edits = Edits((merged, support_set.row(expansion, candidate, slot)))
 
         row = support_set.kernel_rows(
             kernel, expansion, merged.vector[None], merged.square[None]
         )[0]
-        gram = crossed(gram, merged.slot, row, newcomer.kernel_self)
+        gram = support_set.set_row_and_column(
+            gram, merged.slot, row, candidate.kernel_self
+        )
         between = kernel.gram(
-            newcomer.vector[None],
+            candidate.vector[None],
             merged.vector[None],
-            newcomer.square[None],
+            candidate.square[None],
             merged.square[None],
         )[0, 0]
-        row = support_set.put(newcomer.kernel_row, merged.slot, between)
-        return MergeBestPair(crossed(gram, slot, row, newcomer.kernel_self)), edits
+        row = support_set.put(candidate.kernel_row, merged.slot, between)
+        return MergeBestPair(
+            support_set.set_row_and_column(gram, slot, row, candidate.kernel_self)
+        ), edits
 
 
 class Partner(NamedTuple):
     """A vector to be merged with another one, `z`.
 
     Attributes:
-      slot: its slot; arbitrary for the newcomer.
-      is_newcomer: whether it is the newcomer.
+      slot: its slot; arbitrary for the candidate.
+      is_candidate: whether it is the candidate.
       vector: `x_n`.
       term: its coefficients and sums.
       age: its insertion round.
@@ -266,7 +272,7 @@ class Partner(NamedTuple):
     """
 
     slot: Index
-    is_newcomer: Flag
+    is_candidate: Flag
     vector: Float[Array, " features"]
     term: Float[Array, " both"]
     age: Index
@@ -277,16 +283,16 @@ class Partner(NamedTuple):
     found: Flag
 
 
-def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
-    """The smallest vector, and whether it is not the newcomer.
+def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
+    """The smallest vector, and whether it is not the candidate.
 
     Its row has the slot of the smallest stored vector, which becomes free.
     """
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
-    slot = support_set.oldest_least(expansion.ages, lengths)
-    stays = jnp.sum(newcomer.coefficients**2) >= lengths[slot]
-    own = support_set.row(expansion, newcomer, slot)
+    slot = support_set.oldest_argmin(expansion.ages, lengths)
+    stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
+    own = support_set.row(expansion, candidate, slot)
     stored = Row(
         slot,
         expansion.vectors[slot],
@@ -298,7 +304,7 @@ def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
 
 
 def _taken(expansion: Expansion, slot: Index, really: Flag) -> Mask:
-    """The slots without a candidate: free slots and, if `really`, this one."""
+    """The slots that offer no partner: free slots and, if `really`, this one."""
     slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
     return ~expansion.mask | (really & (slots == slot))
 
@@ -306,15 +312,15 @@ def _taken(expansion: Expansion, slot: Index, really: Flag) -> Mask:
 def _best_partner(
     kernel: Kernel,
     expansion: Expansion,
-    newcomer: Newcomer,
+    candidate: Candidate,
     z: Row,
     taken: Mask,
     outside: Flag,
     same_sign: bool,
 ) -> Partner:
-    """The partner with the least loss: in a slot, or the newcomer if `outside`.
+    """The partner with the least loss: in a slot, or the candidate if `outside`.
 
-    The newcomer is handled apart: giving it a slot would need a select over every
+    The candidate is handled apart: giving it a slot would need a select over every
     array.
     """
     columns = expansion.num_columns
@@ -337,15 +343,15 @@ def _best_partner(
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     loss, decay = ranked(kernel_row[0], products, lengths)
     loss = jnp.where(taken, jnp.inf, loss)
-    n = support_set.oldest_least(expansion.ages, loss)
+    n = support_set.oldest_argmin(expansion.ages, loss)
 
     between = kernel.gram(
-        z.vector[None], newcomer.vector[None], z.square[None], newcomer.square[None]
+        z.vector[None], candidate.vector[None], z.square[None], candidate.square[None]
     )
-    own_product = jnp.dot(newcomer.coefficients, a_z, precision="highest")
-    own_length = jnp.sum(newcomer.coefficients**2)
+    own_product = jnp.dot(candidate.coefficients, a_z, precision="highest")
+    own_length = jnp.sum(candidate.coefficients**2)
     own_loss, own_decay = ranked(between[0, 0], own_product, own_length)
-    # Ties go to the older vector, and the newcomer is the youngest.
+    # Ties go to the older vector, and the candidate is the youngest.
     wins = outside & (own_loss < loss[n])
 
     def of(own, stored):
@@ -353,13 +359,13 @@ def _best_partner(
 
     return Partner(
         slot=n,
-        is_newcomer=wins,
-        vector=of(newcomer.vector, expansion.vectors[n]),
+        is_candidate=wins,
+        vector=of(candidate.vector, expansion.vectors[n]),
         term=of(
-            support_set.newcomers_term(expansion, newcomer),
+            support_set.candidate_term(expansion, candidate),
             support_set.term(expansion, n),
         ),
-        age=of(newcomer.age, expansion.ages[n]),
+        age=of(candidate.age, expansion.ages[n]),
         length=of(own_length, lengths[n]),
         z_length=z_length,
         product=of(own_product, products[n]),

@@ -1,0 +1,46 @@
+"""The fields that the states of all online algorithms share."""
+
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+
+from budgetjax._pytree import Counter, Name
+from budgetjax.kernels import Kernel
+from budgetjax.online.maintenance.strategy import Maintenance
+from budgetjax.online.support_set import Expansion
+
+
+@runtime_checkable
+class OnlineState(Protocol):
+    """The state of an online algorithm, a `NamedTuple` with at least these fields.
+
+    Attributes:
+      algorithm: the name of the algorithm, which belongs to the tree's structure.
+      kernel: the kernel, with parameters of the state's dtype.
+      expansion: the support set.
+      num_seen: rounds so far.
+      num_mistakes: rounds with a margin of at most 0, or, for a real target, a score of
+        the wrong sign.
+      num_updates: rounds that changed the model.
+    """
+
+    @property
+    def algorithm(self) -> Name: ...
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def expansion(self) -> Expansion: ...
+    @property
+    def num_seen(self) -> Counter: ...
+    @property
+    def num_mistakes(self) -> Counter: ...
+    @property
+    def num_updates(self) -> Counter: ...
+    def _replace(self, **changes: Any) -> Self: ...
+
+
+# An algorithm returns the kind of state that it takes.
+State = TypeVar("State", bound=OnlineState)
+
+
+def maintenance_of(state: OnlineState) -> Maintenance | None:
+    """The strategy of a learner that has one."""
+    return getattr(state, "maintenance", None)
