@@ -16,7 +16,8 @@ from budgetjax._pytree import UNIT, Counter
 from budgetjax._shapes import Basis, Flag, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import conservative, support_set
-from budgetjax.online.state import OnlineState, State, maintenance_of
+from budgetjax.online.maintenance.strategy import maintenance_of
+from budgetjax.online.state import OnlineState, State
 from budgetjax.online.support_set import Average, Candidate, Edits
 
 # Lets an editor know the arguments of an `init`.
@@ -157,16 +158,18 @@ class Algorithm(Generic[Arguments, State]):
 
     name: str
     init: Callable[Arguments, State]
-    violates: Callable[[Any, Array, Array], Flag] | None = None
-    update: Callable[[Any, Array, Array, Candidate], tuple[Any, Edits]] | None = None
-    decay: Callable[[Any, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
-    block: Callable[..., tuple[Any, Array]] = conservative.block
-    basis: Callable[[Any], Array] = basis
-    with_weights: Callable[[Any, Array, Array], Any] = with_weights
-    with_vectors: Callable[[Any, Array], Any] | None = with_vectors
-    refresh_caches: Callable[[Any], Any] = refresh_caches
+    violates: Callable[[State, Array, Array], Flag] | None = None
+    update: Callable[[State, Array, Array, Candidate], tuple[State, Edits]] | None = (
+        None
+    )
+    decay: Callable[[State, Integer[Array, " n"]], Float[Array, " n"]] = no_decay
+    block: Callable[..., tuple[State, Array]] = conservative.block
+    basis: Callable[[State], Array] = basis
+    with_weights: Callable[[State, Array, Array], State] = with_weights
+    with_vectors: Callable[[State, Array], State] | None = with_vectors
+    refresh_caches: Callable[[State], State] = refresh_caches
     memory: tuple[str, ...] | None = ()
-    no_update_above: Callable[[Any], float] | None = None
+    no_update_above: Callable[[State], float] | None = None
 
     def __repr__(self) -> str:
         return f"Algorithm({self.name!r})"

@@ -283,61 +283,52 @@ def _move_if_allowed(
     model = Model(
         state.span, state.certainty, expansion.coefficients_and_sums, expansion.mask
     )
-    if state.counts is None:
+    strategy, counts = state.maintenance, state.counts
+    if strategy is None or counts is None:
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
         row = support_set.row(expansion, candidate, nowhere)
         return MovedModel(model, None, None, kernel_row, (row,), ()), state.num_moves
 
-    counts = jnp.matmul(kernel_row, state.counts, precision="highest")
-    budget = expansion.budget.astype(counts.dtype)
+    score = jnp.matmul(kernel_row, counts, precision="highest")
+    budget = expansion.budget.astype(score.dtype)
     doublings = jnp.log2(1 + (state.num_seen.real(budget.dtype) + 1) / budget)
     allowed = budget * (1 + state.moves * doublings)
     # Pegasos divides the counts by lambda t, where t counts its own rounds.
     limit = REGULARIZATION * state.num_updates.real(budget.dtype)
     moves = (state.num_moves.astype(budget.dtype) + 1 <= allowed) & (
-        losses.margin(counts, y) <= limit
+        losses.margin(score, y) <= limit
     )
 
     def move():
-        return _move(state, model, counts, y, candidate, kernel_row)
+        direction = candidate.weight * losses.direction(score, y)
+        entering = candidate._replace(coefficients=direction)
+        pegasos = _pegasos(expansion, counts)
+        return _move(state.kernel, pegasos, strategy, model, entering, kernel_row)
 
     def stay():
         like = jax.eval_shape(move)
         nothing = support_set.no_edits(Edits(like.rows, like.rank_one_updates))
-        return MovedModel(
-            model,
-            state.maintenance,
-            state.counts,
-            kernel_row,
-            nothing.rows,
-            nothing.rank_one_updates,
-        )
+        edits = nothing.rows, nothing.rank_one_updates
+        return MovedModel(model, strategy, counts, kernel_row, *edits)
 
     return _sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
 
 
 def _move(
-    state: State,
+    kernel: Kernel,
+    pegasos: Expansion,
+    strategy: Maintenance,
     model: Model,
-    counts: Score,
-    y: Label,
     candidate: Candidate,
     kernel_row: PerRow,
 ) -> MovedModel:
     """The example enters Pegasos, and the model follows, one slot after the other."""
-    kernel, expansion = state.kernel, state.expansion
-    assert state.maintenance is not None, "fixed landmarks never move"
-    assert state.counts is not None, "fixed landmarks never move"
-    pegasos = _pegasos(expansion, state.counts)
-    own = candidate.weight * losses.direction(counts, y)
-    maintenance, edits = state.maintenance.insert(
-        kernel, pegasos, candidate._replace(coefficients=own)
-    )
+    strategy, edits = strategy.insert(kernel, pegasos, candidate)
     rows = edits.rows
     points = jnp.stack([row.vector for row in rows])
     squares = jnp.stack([row.square for row in rows])
     # The last row is the example's own.
-    others = support_set.kernel_rows(kernel, expansion, points[:-1], squares[:-1])
+    others = support_set.kernel_rows(kernel, pegasos, points[:-1], squares[:-1])
     kernel_rows = jnp.concatenate([others, kernel_row[None]])
     among = kernel.gram(points, points, squares, squares)
     replacements = (
@@ -353,7 +344,7 @@ def _move(
         slot, kernel_self, column, i = replacement
         known = jnp.where(model.mask, kernel_rows[i], 0)
         model, update = _replace_vector(
-            model, slot, known, kernel_self, expansion.num_active
+            model, slot, known, kernel_self, pegasos.num_active
         )
         here = jnp.arange(known.shape[0], dtype=jnp.int32) == slot
         kernel_rows = jnp.where(here[None], column[:, None], kernel_rows)
@@ -367,7 +358,7 @@ def _move(
     updates = tuple(
         jax.tree.map(lambda leaf, i=i: leaf[i], updates) for i in range(len(rows))
     )
-    return MovedModel(model, maintenance, counts, kernel_row, rows, updates)
+    return MovedModel(model, strategy, counts, kernel_row, rows, updates)
 
 
 def _replace_vector(

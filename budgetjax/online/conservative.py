@@ -48,7 +48,8 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 from budgetjax import _sharding, kernels, losses
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
-from budgetjax.online.state import OnlineState, State, maintenance_of
+from budgetjax.online.maintenance.strategy import maintenance_of
+from budgetjax.online.state import OnlineState, State
 from budgetjax.online.support_set import NOWHERE, Average, Candidate, Edits, Row
 
 
@@ -201,7 +202,7 @@ def _prepare_block(
     )
 
 
-def _start_loop(block: Block, state: Any) -> Loop:
+def _start_loop(block: Block, state: OnlineState) -> Loop:
     """The loop before its first turn, with nothing pending."""
     kernel_rows = support_set.kernel_rows(
         state.kernel, state.expansion, block.X, block.squares
@@ -381,15 +382,18 @@ def _scale_before(
     return decayed_scale(state.expansion.scale, decay)
 
 
-def _scale_sum_before(block: Block, state: Any, last: Index, i: Index | int) -> Scalar:
+def _scale_sum_before(
+    block: Block, state: OnlineState, last: Index, i: Index | int
+) -> Scalar:
     """The sum of the scales before round `i`, for the average of iterates."""
-    expansion, in_average = state.expansion, block.in_average
+    average, in_average = state.expansion.average, block.in_average
+    assert average is not None, "called where iterates are averaged"
     assert in_average is not None, "a block counts rounds where iterates are averaged"
     index = jnp.arange(in_average.shape[0], dtype=jnp.int32)
     idle = in_average & (index > last) & (index < i)
     decay = block.decay[1:] - block.decay[last + 1]
-    scales = decayed_scale(expansion.scale, jnp.where(idle, decay, 0))
-    return expansion.average.scale_sum + jnp.sum(jnp.where(idle, scales, 0))
+    scales = decayed_scale(state.expansion.scale, jnp.where(idle, decay, 0))
+    return average.scale_sum + jnp.sum(jnp.where(idle, scales, 0))
 
 
 def _next_turn(block: Block, loop: Loop) -> Loop:
@@ -452,7 +456,7 @@ def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
     )
 
 
-def _without_arrays(loop: Loop) -> tuple[Any, tuple[Scalar, Average | None]]:
+def _without_arrays(loop: Loop) -> tuple[Loop, tuple[Scalar, Average | None]]:
     """The small parts of the loop, and the scale and the average of its support set."""
     expansion = loop.state.expansion
     small = loop._replace(
@@ -462,7 +466,7 @@ def _without_arrays(loop: Loop) -> tuple[Any, tuple[Scalar, Average | None]]:
 
 
 def _next_violation(
-    block: Block, state: Any, unscaled: Scores, scores: Scores, start: Index
+    block: Block, state: OnlineState, unscaled: Scores, scores: Scores, start: Index
 ) -> tuple[Scores, Index]:
     """The scores, recomputed from `start` on, and the first example that violates.
 
@@ -486,12 +490,12 @@ def _next_violation(
 
 def _update(
     block: Block,
-    state: Any,
+    state: State,
     kernel_rows: Float[Array, "size rows"],
     scores: Scores,
     i: Index,
     last: Index,
-) -> tuple[Any, Edits, tuple[PerExample, ...]]:
+) -> tuple[State, Edits, tuple[PerExample, ...]]:
     """The update of example `i`: the state except the support set, and the edits.
 
     The third result holds the kernel columns, against the block, of all edited rows

@@ -14,7 +14,8 @@ from budgetjax import _checks, _sharding, examples, kernels, models
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.algorithm import Algorithm
-from budgetjax.online.state import OnlineState, State, maintenance_of
+from budgetjax.online.maintenance.strategy import maintenance_of
+from budgetjax.online.state import KernelExpansion, OnlineState, State
 
 
 def run(
@@ -127,7 +128,7 @@ def check_result(
 
 
 def explain_overflow(
-    state: OnlineState, X: Float[Array, "n features"], first_row: int = 0
+    model: KernelExpansion, X: Float[Array, "n features"], first_row: int = 0
 ) -> str:
     """Why a model of these examples is not finite, and what to do.
 
@@ -141,12 +142,12 @@ def explain_overflow(
             f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
             f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
-    expansion, squares = state.expansion, kernels.squared_norms(X)
+    expansion, squares = model.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
     part = slice(models.PREDICTION_BLOCK)
-    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
+    some = support_set.kernel_rows(model.kernel, expansion, X[part], squares[part])
     good = jnp.all(jnp.isfinite(some) | ~known[None])
-    if not bool(good & jnp.all(jnp.isfinite(diagonal(state.kernel, X)))):
+    if not bool(good & jnp.all(jnp.isfinite(diagonal(model.kernel, X)))):
         row, column = np.unravel_index(np.argmax(np.abs(rows)), rows.shape)
         return (
             f"kernel values overflow {X.dtype}; scale X down, whose largest number is "

@@ -104,7 +104,9 @@ def default_rate(num_classes: int | None) -> float:
     return 0.3 if num_classes is None else 1.0
 
 
-def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
+def _learning_rate(
+    where: str, given: ArrayLike | Callable[[Array], Array] | None, dtype: np.dtype
+) -> Scalar | Partial | None:
     """A learning rate as part of a state."""
     if given is None:
         return given

@@ -22,7 +22,7 @@ keep `R` accurate, however long the stream:
 - One step of iterative refinement improves a solution that becomes coefficients.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from budgetjax import _checks, kernels
 from budgetjax._shapes import Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
+from budgetjax.online.state import OnlineState
 from budgetjax.online.support_set import NOWHERE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
@@ -140,7 +141,7 @@ def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     diagonal = jnp.diagonal(gram)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
 
-    def larger(carry):
+    def enlarge_ridge(carry):
         ridge, *_ = carry
         first = ridge == 0
         ridge = jnp.where(first, RIDGE, ridge * LARGER)
@@ -156,7 +157,7 @@ def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
         return (ridge < 1) & ~jnp.all(jnp.isfinite(factor))
 
     start = jnp.zeros((), gram.dtype), gram, jnp.full_like(gram, jnp.nan)
-    _, gram, factor = jax.lax.while_loop(fails, larger, start)
+    _, gram, factor = jax.lax.while_loop(fails, enlarge_ridge, start)
     return gram, factor
 
 
@@ -172,13 +173,24 @@ def reorthonormalise(root: PerPair, kernel: Kernel, expansion: Expansion) -> Spa
     w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
     # The kernel, or its rounded matrix, may not be positive definite.
     w = jnp.maximum(w, SMALLEST * w[-1])
-    turn = _times(V / jnp.sqrt(w)[None], V.T)
+    inverse_root = _times(V / jnp.sqrt(w)[None], V.T)
     kept = mask[:, None] & mask[None]
-    root = jnp.where(kept, _times(turn, root), 0)
+    root = jnp.where(kept, _times(inverse_root, root), 0)
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
 
 
-def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
+@runtime_checkable
+class SpanState(OnlineState, Protocol):
+    """A state with the span of its support vectors."""
+
+    @property
+    def span(self) -> Span: ...
+
+
+Spanning = TypeVar("Spanning", bound=SpanState)
+
+
+def with_vectors(state: Spanning, vectors: Float[Array, "rows d"]) -> Spanning:
     """The state of a learner with these vectors and their span.
 
     The new basis is close to the old one, so a covariance in terms of it is kept.
@@ -251,8 +263,16 @@ def replace(
 
     Two directions of `R` are made orthonormal under `K` again. One is the candidate's,
     since the division by its small distance from the span has magnified all errors. The
-    other is one row, in turn. With `E = R K R^T - I`, a unit direction `u` loses its
-    components along the others, `E u`, and its own length is corrected to first order.
+    other is one row, in turn. With `S`, the old root without column `slot`, and the
+    rows `r = (e_slot - others) / sqrt(residual)` and `l = u^T S`, in this order:
+
+    1. `z = r - l`, and the root is `R = S + u z^T`: `u` reaches the candidate alone.
+    2. `D` has the rows `u` and `v`, where `v` is the unit vector along the part of
+       `e_i` that is orthogonal to `u`, for row `i`.
+    3. `D E = D R K R^T - D` are the errors of both, with `E = R K R^T - I`.
+    4. `P = D E - (D E D^T) D / 2`: a direction loses its components along the others,
+       and its own length is corrected to first order.
+    5. `R - D^T P R` is the new root.
 
     Args:
       span: the span before.
@@ -263,43 +283,49 @@ def replace(
       kernel_self: `k(x, x)`.
       num_active: the number of vectors.
     """
-    here, _, others = _apart(slot, removed, solution)
-    kernel_row = jnp.where(here, 0, kernel_row)
-    left = 1 / jnp.sqrt(squared_residual(kernel_row, kernel_self, others))
-    selves = jnp.where(here, (1 + RIDGE) * kernel_self, span.selves)
+    at_slot, _, others = _without_removed(slot, removed, solution)
+    kernel_row = jnp.where(at_slot, 0, kernel_row)
+    residual = squared_residual(kernel_row, kernel_self, others)
+    inverse = 1 / jnp.sqrt(residual)
+    selves = jnp.where(at_slot, (1 + RIDGE) * kernel_self, span.selves)
     gram = support_set.set_row_and_column(
         span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self
     )
 
-    # The root with the candidate is S + u z^T, where S is the root without column
-    # `slot`. The matrix itself is read and written once, at the end.
+    # Step 1. The matrix itself is read and written once, at the end.
     entered = slot != NOWHERE
-    u, stays = removed.direction, jnp.where(here, 0, removed.reach)
-    own = bound_coefficients(selves, left * jnp.where(here, 1, -others))
-    z = jnp.where(entered, own - stays, 0)
-    turn = span.refresh_index + entered.astype(jnp.int32)
-    i = turn % jnp.maximum(num_active, 1)
-    row = jnp.where(here, 0, span.root[i]) + u[i] * z
-    first = stays + jnp.sum(u * u) * z
-    # Orthogonal to the first, or the part that both reach would be removed twice.
-    other = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
-    length = jnp.sqrt(jnp.sum(other * other))
-    length = jnp.where(length > 0.1, length, jnp.inf)
-    both = jnp.stack([u, other / length])
-    reach = jnp.stack([first, (row - u[i] * first) / length])
+    u, leaving_row = removed.direction, jnp.where(at_slot, 0, removed.reach)
+    new_row = bound_coefficients(selves, inverse * jnp.where(at_slot, 1, -others))
+    z = jnp.where(entered, new_row - leaving_row, 0)
 
-    # Pairs of rows: a CPU multiplies pairs of columns eight times more slowly.
-    image = _times(reach, gram)
-    away = jnp.where(here[None], 0, image)
-    errors = jnp.stack([_times(span.root, away[0]), _times(span.root, away[1])])
-    errors = errors + _times(image, z)[:, None] * u[None] - both
-    parts = errors - _times(_times(errors, both.T), both) / 2
-    along = jnp.where(here[None], 0, _times(parts, span.root))
-    along = along + _times(parts, u)[:, None] * z[None]
-    lost = reach - bound_coefficients(selves, reach - along)
-    root = jnp.where(here[None], 0, span.root)
-    root = add_products(root, (u, z), (-both[0], lost[0]), (-both[1], lost[1]))
-    return Span(gram, selves, root, turn)
+    # Step 2. Without the subtraction, what both reach would be removed twice.
+    refresh_index = span.refresh_index + entered.astype(jnp.int32)
+    i = refresh_index % jnp.maximum(num_active, 1)
+    v = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
+    length = jnp.sqrt(jnp.sum(v * v))
+    length = jnp.where(length > 0.1, length, jnp.inf)
+    directions = jnp.stack([u, v / length])
+    # `D R`, from row i of R and from `u^T R`.
+    row = jnp.where(at_slot, 0, span.root[i]) + u[i] * z
+    u_row = leaving_row + jnp.sum(u * u) * z
+    rows = jnp.stack([u_row, (row - u[i] * u_row) / length])
+
+    # Step 3, by pairs of rows: a CPU multiplies pairs of columns eight times slower.
+    image = _times(rows, gram)
+    stored = jnp.where(at_slot[None], 0, image)
+    errors = jnp.stack([_times(span.root, stored[0]), _times(span.root, stored[1])])
+    errors = errors + _times(image, z)[:, None] * u[None] - directions
+    # Step 4.
+    parts = errors - _times(_times(errors, directions.T), directions) / 2
+    # Step 5, where the corrected rows are bounded again.
+    shift = jnp.where(at_slot[None], 0, _times(parts, span.root))
+    shift = shift + _times(parts, u)[:, None] * z[None]
+    shift = rows - bound_coefficients(selves, rows - shift)
+    root = jnp.where(at_slot[None], 0, span.root)
+    root = add_products(
+        root, (u, z), (-directions[0], shift[0]), (-directions[1], shift[1])
+    )
+    return Span(gram, selves, root, refresh_index)
 
 
 def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
@@ -326,14 +352,15 @@ def bound_coefficients(
     return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
 
 
-def _apart(
+def _without_removed(
     slot: Index, removed: RemovedDirection, solution: PerRow
 ) -> tuple[Mask, Scalar, PerRow]:
     """The slot's mask, the component along `u`, and the projection onto all others."""
-    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     pivot = jnp.where(removed.pivot > 0, removed.pivot, 1)
-    own = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
-    return here, own, jnp.where(here, 0, solution - removed.reach * own)
+    component = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
+    others = jnp.where(at_slot, 0, solution - removed.reach * component)
+    return at_slot, component, others
 
 
 def cosine(
@@ -348,11 +375,10 @@ def cosine(
     The projection from the old span onto the new one shortens `u` by this factor, and
     does not change directions orthogonal to `u`. It is 0 if the slot was free.
     """
-    here, own, others = _apart(slot, removed, solution)
-    kernel_row = jnp.where(here, 0, kernel_row)
-    return jnp.clip(
-        own / jnp.sqrt(squared_residual(kernel_row, kernel_self, others)), -1, 1
-    )
+    at_slot, component, others = _without_removed(slot, removed, solution)
+    kernel_row = jnp.where(at_slot, 0, kernel_row)
+    residual = squared_residual(kernel_row, kernel_self, others)
+    return jnp.clip(component / jnp.sqrt(residual), -1, 1)
 
 
 def projection_of_removed(
@@ -371,7 +397,7 @@ def projection_of_removed(
       residual: the squared distance of the candidate from that span, from
         `squared_residual`.
     """
-    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
     column = removed.reach * removed.pivot + solution * (solution[slot] / residual)
     diagonal = jnp.where(column[slot] > 0, column[slot], 1)
-    return -jnp.where(here, -solution[slot] / residual, column) / diagonal
+    return -jnp.where(at_slot, -solution[slot] / residual, column) / diagonal

@@ -4,12 +4,21 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 from budgetjax._pytree import Counter, Name
 from budgetjax.kernels import Kernel
-from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import Expansion
 
 
 @runtime_checkable
-class OnlineState(Protocol):
+class KernelExpansion(Protocol):
+    """A record with a kernel and a support set."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def expansion(self) -> Expansion: ...
+
+
+@runtime_checkable
+class OnlineState(KernelExpansion, Protocol):
     """The state of an online algorithm, a `NamedTuple` with at least these fields.
 
     Attributes:
@@ -25,10 +34,6 @@ class OnlineState(Protocol):
     @property
     def algorithm(self) -> Name: ...
     @property
-    def kernel(self) -> Kernel: ...
-    @property
-    def expansion(self) -> Expansion: ...
-    @property
     def num_seen(self) -> Counter: ...
     @property
     def num_mistakes(self) -> Counter: ...
@@ -39,8 +44,3 @@ class OnlineState(Protocol):
 
 # An algorithm returns the kind of state that it takes.
 State = TypeVar("State", bound=OnlineState)
-
-
-def maintenance_of(state: OnlineState) -> Maintenance | None:
-    """The strategy of a learner that has one."""
-    return getattr(state, "maintenance", None)

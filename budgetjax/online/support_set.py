@@ -9,7 +9,7 @@ vectors. There is one spare row after the slots, for writes that must not happen
 a conditional write would have to read the old row.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,8 @@ from budgetjax import _checks, _pytree, kernels
 from budgetjax._pytree import Counter
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
+
+Kind = TypeVar("Kind")
 
 # The age of a free slot: younger than every support vector.
 FREE = int(np.iinfo(np.int32).max)
@@ -194,7 +196,7 @@ class Edits(NamedTuple):
     scale_sum: Scalar | None = None
 
 
-def check_edits(where: str, kind: type, returned: Any) -> tuple[Any, Edits]:
+def check_edits(where: str, kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
     """`returned`, after a check that it is a record of this kind and edits."""
     got = type(returned).__name__
     if type(returned) is tuple:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import _checks, _pytree, examples
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.state import OnlineState
 
 MODELS = "models"
 
@@ -148,7 +149,7 @@ def sweep(
     return Sweep(new, rounds, errors)
 
 
-def side_by_side(states: Any) -> bool:
+def side_by_side(states: OnlineState) -> bool:
     """Whether models run side by side: not if their matrices overflow the cache."""
     rows = states.expansion.vectors.shape[1]
     pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
@@ -207,7 +208,7 @@ class Grid(NamedTuple):
                 for name, column in zip(self.names, self.columns, strict=True)
             }
             one = jax.eval_shape(lambda known=known: init(**known))
-        if hasattr(one, "expansion"):
+        if isinstance(one, OnlineState):
             capacity = one.expansion.ages.shape[0] - 1
             _checks.check_memory("Grid.init", capacity, one, len(self.columns[0]))
         return jax.vmap(

@@ -1,10 +1,9 @@
 """A strategy that measures the degradation by another one; see `Measured`."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.strategy import Maintenance
@@ -50,9 +49,9 @@ class Measured(Maintenance):
     """
 
     strategy: Maintenance
-    num_losses: Any = 0
-    degradation: Any = 0.0
-    gradient_error: Any = 0.0
+    num_losses: Integer[Array, ""] | int = 0
+    degradation: Float[Array, ""] | float = 0.0
+    gradient_error: Float[Array, ""] | float = 0.0
 
     def __post_init__(self):
         if self.strategy.makes_room_ahead:

@@ -16,7 +16,7 @@ from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import FREE, NOWHERE, Candidate, Edits, Expansion, Row
 
 
-def _gaussian(name: str, kernel: Kernel) -> None:
+def _check_gaussian(name: str, kernel: Kernel) -> None:
     """Raises if the kernel is not Gaussian."""
     if not kernel.gaussian:
         raise ValueError(
@@ -64,20 +64,20 @@ class Merge(Maintenance):
         _checks.flag("Merge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
-        _gaussian("Merge", kernel)
+        _check_gaussian("Merge", kernel)
         return self
 
     def insert(self, kernel, expansion, candidate):
         # Computed, but not used, while there is room: a full model stays full, and a
         # branch would slow down every later call.
         smallest, stays = _smallest(expansion, candidate)
-        taken = _taken(expansion, smallest.slot, stays)
+        unavailable = _unavailable(expansion, smallest.slot, stays)
         partner = _best_partner(
-            kernel, expansion, candidate, smallest, taken, stays, self.same_sign
+            kernel, expansion, candidate, smallest, unavailable, stays, self.same_sign
         )
         full, joins = expansion.full, partner.is_candidate
         slot = jnp.where(joins, smallest.slot, partner.slot)
-        merged = _merged(smallest, partner, jnp.where(full, slot, NOWHERE))
+        merged = partner.pair.merge(jnp.where(full, slot, NOWHERE), partner.age)
         slot = jnp.where(stays & ~joins, smallest.slot, NOWHERE)
         slot = jnp.where(full, slot, expansion.free)
         return self, Edits((merged, support_set.row(expansion, candidate, slot)))
@@ -118,7 +118,7 @@ class MultiMerge(Maintenance):
         _checks.flag("MultiMerge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
-        _gaussian("MultiMerge", kernel)
+        _check_gaussian("MultiMerge", kernel)
         return self
 
     def insert(self, kernel, expansion, candidate):
@@ -136,29 +136,34 @@ class MultiMerge(Maintenance):
 
     def _merge(self, kernel, expansion, candidate) -> Edits:
         smallest, stays = _smallest(expansion, candidate)
-        taken = _taken(expansion, smallest.slot, stays)
+        unavailable = _unavailable(expansion, smallest.slot, stays)
         outside = stays
         merged, rows = smallest, []
         for count in range(1, self.count):
             partner = _best_partner(
-                kernel, expansion, candidate, merged, taken, outside, self.same_sign
+                kernel,
+                expansion,
+                candidate,
+                merged,
+                unavailable,
+                outside,
+                self.same_sign,
             )
-            joins, found = partner.is_candidate, partner.found
+            joins, exists = partner.is_candidate, partner.exists
             outside = outside & ~joins
-            taken = taken | _taken(expansion, partner.slot, ~joins)
+            unavailable |= _unavailable(expansion, partner.slot, ~joins)
             slot = jnp.where(joins, smallest.slot, partner.slot)
             if count == 1:
-                merged = _merged(merged, partner, slot)
+                merged = partner.pair.merge(slot, partner.age)
                 continue
             # The budget may be smaller than the number of vectors to merge.
-            both = _merged(*_shorter_first(merged, partner), merged.slot)
             merged = jax.tree.map(
-                lambda new, old, found=found: jnp.where(found, new, old),
-                both._replace(age=merged.age),
+                lambda new, old, exists=exists: jnp.where(exists, new, old),
+                partner.pair.shorter_first().merge(merged.slot, merged.age),
                 merged,
             )
-            freed = jnp.where(found, slot, NOWHERE)
-            rows.append(support_set.empty_row(expansion, freed))
+            emptied = jnp.where(exists, slot, NOWHERE)
+            rows.append(support_set.empty_row(expansion, emptied))
         slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
         return Edits((merged, *rows, support_set.row(expansion, candidate, slot)))
 
@@ -185,7 +190,7 @@ class MergeBestPair(Maintenance):
     gram: Any = ()
 
     def start(self, kernel, expansion, seed):
-        _gaussian("MergeBestPair", kernel)
+        _check_gaussian("MergeBestPair", kernel)
         return MergeBestPair(support_set.gram(kernel, expansion))
 
     def insert(self, kernel, expansion, candidate):
@@ -201,7 +206,7 @@ class MergeBestPair(Maintenance):
         lengths = jnp.sum(coefficients**2, axis=1)
         products = jnp.matmul(coefficients, coefficients.T, precision="highest")
 
-        kappa, decay = _kept_from_zero(gram)
+        kappa, decay = _bound_kappa(gram)
         m_lengths = jnp.broadcast_to(lengths[:, None], gram.shape)
         n_lengths = m_lengths.T
         loss = merge_position.least_loss(m_lengths, n_lengths, products, kappa, decay)
@@ -222,16 +227,16 @@ class MergeBestPair(Maintenance):
             vector = expansion.vectors[index]
             return jnp.where(is_candidate, candidate.vector, vector), term
 
-        merged = _place(
-            *member(i),
-            *member(j),
-            lengths[i],
-            lengths[j],
-            products[i, j],
-            decay[i, j],
-            slot=jnp.where(full, jnp.where(j == last, i, j), NOWHERE),
-            age=ages[j],
+        (m_vector, m_term), (n_vector, n_term) = member(i), member(j)
+        pair = Pair(
+            *(m_vector, n_vector),
+            *(m_term, n_term),
+            *(lengths[i], lengths[j]),
+            product=products[i, j],
+            decay=decay[i, j],
         )
+        slot = jnp.where(full, jnp.where(j == last, i, j), NOWHERE)
+        merged = pair.merge(slot, ages[j])
         joins = (i == last) | (j == last)
         slot = jnp.where(joins, NOWHERE, i)
         slot = jnp.where(full, slot, expansion.free)
@@ -255,32 +260,65 @@ class MergeBestPair(Maintenance):
         ), edits
 
 
+class Pair(NamedTuple):
+    """Two vectors to be merged: `m`, and `n`, which is at least as long.
+
+    Attributes:
+      m_vector, n_vector: `x_m` and `x_n`.
+      m_term, n_term: their coefficients and sums.
+      m_length, n_length: `||a_m||^2` and `||a_n||^2`.
+      product: `<a_m, a_n>`.
+      decay: `-log k(x_m, x_n)`.
+    """
+
+    m_vector: Float[Array, " features"]
+    n_vector: Float[Array, " features"]
+    m_term: Float[Array, " both"]
+    n_term: Float[Array, " both"]
+    m_length: Scalar
+    n_length: Scalar
+    product: Scalar
+    decay: Scalar
+
+    def shorter_first(self) -> "Pair":
+        """The pair, with `m` and `n` swapped if `n` is the shorter."""
+        swap = self.n_length < self.m_length
+
+        def ordered(m, n):
+            return jnp.where(swap, n, m), jnp.where(swap, m, n)
+
+        vectors = ordered(self.m_vector, self.n_vector)
+        terms = ordered(self.m_term, self.n_term)
+        lengths = ordered(self.m_length, self.n_length)
+        return Pair(*vectors, *terms, *lengths, self.product, self.decay)
+
+    def merge(self, slot: Index, age: Index) -> Row:
+        """Equations (20) to (22): the vector that replaces both, in this slot."""
+        h = merge_position.position(
+            self.m_length, self.n_length, self.product, self.decay
+        )
+        z = h * self.m_vector + (1 - h) * self.n_vector
+        p, q = jnp.exp(-self.decay * (1 - h) ** 2), jnp.exp(-self.decay * h**2)
+        term = self.m_term * p + self.n_term * q
+        return Row(slot, z, jnp.dot(z, z, precision="highest"), term, age)
+
+
 class Partner(NamedTuple):
-    """A vector to be merged with another one, `z`.
+    """The partner `n` that a vector `m` loses least with.
 
     Attributes:
       slot: its slot; arbitrary for the candidate.
       is_candidate: whether it is the candidate.
-      vector: `x_n`.
-      term: its coefficients and sums.
       age: its insertion round.
-      length: `||a_n||^2`.
-      z_length: `||a_z||^2`.
-      product: `<a_z, a_n>`.
-      decay: `-log k(z, x_n)`.
-      found: False if there is none.
+      pair: both vectors; `n` may be the shorter.
+      exists: False if there is none.
     """
 
     slot: Index
     is_candidate: Flag
-    vector: Float[Array, " features"]
-    term: Float[Array, " both"]
     age: Index
-    length: Scalar
-    z_length: Scalar
-    product: Scalar
-    decay: Scalar
-    found: Flag
+    pair: Pair
+    exists: Flag
 
 
 def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
@@ -292,7 +330,7 @@ def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
     slot = support_set.oldest_argmin(expansion.ages, lengths)
     stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
-    own = support_set.row(expansion, candidate, slot)
+    entering = support_set.row(expansion, candidate, slot)
     stored = Row(
         slot,
         expansion.vectors[slot],
@@ -300,21 +338,24 @@ def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
         support_set.term(expansion, slot),
         expansion.ages[slot],
     )
-    return jax.tree.map(lambda old, new: jnp.where(stays, old, new), stored, own), stays
+    smallest = jax.tree.map(
+        lambda old, new: jnp.where(stays, old, new), stored, entering
+    )
+    return smallest, stays
 
 
-def _taken(expansion: Expansion, slot: Index, really: Flag) -> Mask:
-    """The slots that offer no partner: free slots and, if `really`, this one."""
+def _unavailable(expansion: Expansion, slot: Index, excluded: Flag) -> Mask:
+    """The slots that offer no partner: free ones and, if `excluded`, this one."""
     slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
-    return ~expansion.mask | (really & (slots == slot))
+    return ~expansion.mask | (excluded & (slots == slot))
 
 
 def _best_partner(
     kernel: Kernel,
     expansion: Expansion,
     candidate: Candidate,
-    z: Row,
-    taken: Mask,
+    m: Row,
+    unavailable: Mask,
     outside: Flag,
     same_sign: bool,
 ) -> Partner:
@@ -324,108 +365,62 @@ def _best_partner(
     array.
     """
     columns = expansion.num_columns
-    a_z = z.term[:columns]
-    z_length = jnp.dot(a_z, a_z, precision="highest")
+    a_m = m.term[:columns]
+    m_length = jnp.dot(a_m, a_m, precision="highest")
 
-    def ranked(kappa, products, lengths):
-        kappa, decay = _kept_from_zero(kappa)
-        shorter, longer = jnp.minimum(lengths, z_length), jnp.maximum(lengths, z_length)
+    def rank(kappa, products, lengths):
+        kappa, decay = _bound_kappa(kappa)
+        shorter, longer = jnp.minimum(lengths, m_length), jnp.maximum(lengths, m_length)
         loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
         if same_sign and columns == 1:
             # A loss is at most ||a_m||^2, so this ranks other signs after equal ones.
-            loss = jnp.where(products > 0, loss, loss + 2 * z_length)
+            loss = jnp.where(products > 0, loss, loss + 2 * m_length)
         return loss, decay
 
     kernel_row = support_set.kernel_rows(
-        kernel, expansion, z.vector[None], z.square[None]
+        kernel, expansion, m.vector[None], m.square[None]
     )
-    products = jnp.matmul(expansion.coefficients, a_z, precision="highest")
+    products = jnp.matmul(expansion.coefficients, a_m, precision="highest")
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
-    loss, decay = ranked(kernel_row[0], products, lengths)
-    loss = jnp.where(taken, jnp.inf, loss)
+    loss, decay = rank(kernel_row[0], products, lengths)
+    loss = jnp.where(unavailable, jnp.inf, loss)
     n = support_set.oldest_argmin(expansion.ages, loss)
 
     between = kernel.gram(
-        z.vector[None], candidate.vector[None], z.square[None], candidate.square[None]
+        m.vector[None], candidate.vector[None], m.square[None], candidate.square[None]
     )
-    own_product = jnp.dot(candidate.coefficients, a_z, precision="highest")
+    own_product = jnp.dot(candidate.coefficients, a_m, precision="highest")
     own_length = jnp.sum(candidate.coefficients**2)
-    own_loss, own_decay = ranked(between[0, 0], own_product, own_length)
+    own_loss, own_decay = rank(between[0, 0], own_product, own_length)
     # Ties go to the older vector, and the candidate is the youngest.
     wins = outside & (own_loss < loss[n])
 
-    def of(own, stored):
+    def select(own, stored):
         return jnp.where(wins, own, stored)
 
-    return Partner(
-        slot=n,
-        is_candidate=wins,
-        vector=of(candidate.vector, expansion.vectors[n]),
-        term=of(
+    pair = Pair(
+        m_vector=m.vector,
+        n_vector=select(candidate.vector, expansion.vectors[n]),
+        m_term=m.term,
+        n_term=select(
             support_set.candidate_term(expansion, candidate),
             support_set.term(expansion, n),
         ),
-        age=of(candidate.age, expansion.ages[n]),
-        length=of(own_length, lengths[n]),
-        z_length=z_length,
-        product=of(own_product, products[n]),
-        decay=of(own_decay, decay[n]),
-        found=wins | jnp.isfinite(loss[n]),
+        m_length=m_length,
+        n_length=select(own_length, lengths[n]),
+        product=select(own_product, products[n]),
+        decay=select(own_decay, decay[n]),
+    )
+    return Partner(
+        slot=n,
+        is_candidate=wins,
+        age=select(candidate.age, expansion.ages[n]),
+        pair=pair,
+        exists=wins | jnp.isfinite(loss[n]),
     )
 
 
-def _kept_from_zero(kappa: Array) -> tuple[Array, Array]:
+def _bound_kappa(kappa: Array) -> tuple[Array, Array]:
     """`k(x_m, x_n)`, bounded away from 0, and `-log k(x_m, x_n)`."""
     kappa = jnp.clip(kappa, jnp.finfo(kappa.dtype).tiny, 1)
     return kappa, -jnp.log(kappa)
-
-
-def _shorter_first(z: Row, partner: Partner) -> tuple[Row, Partner]:
-    """Swaps the two if the partner is the shorter."""
-    swap = partner.length < partner.z_length
-
-    def ordered(first, second):
-        return jnp.where(swap, second, first), jnp.where(swap, first, second)
-
-    m_vector, n_vector = ordered(z.vector, partner.vector)
-    m_term, n_term = ordered(z.term, partner.term)
-    m_length, n_length = ordered(partner.z_length, partner.length)
-    return z._replace(vector=m_vector, term=m_term), partner._replace(
-        vector=n_vector, term=n_term, length=n_length, z_length=m_length
-    )
-
-
-def _merged(m: Row, n: Partner, slot: Index) -> Row:
-    """The merge of the shorter `m` and its partner, in this slot."""
-    return _place(
-        m.vector,
-        m.term,
-        n.vector,
-        n.term,
-        n.z_length,
-        n.length,
-        n.product,
-        n.decay,
-        slot=slot,
-        age=n.age,
-    )
-
-
-def _place(
-    m_vector: Float[Array, " features"],
-    m_term: Float[Array, " both"],
-    n_vector: Float[Array, " features"],
-    n_term: Float[Array, " both"],
-    m_length: Scalar,
-    n_length: Scalar,
-    product: Scalar,
-    decay: Scalar,
-    *,
-    slot: Index,
-    age: Index,
-) -> Row:
-    """Equations (20) to (22): the merge of `m` and `n`."""
-    h = merge_position.position(m_length, n_length, product, decay)
-    z = h * m_vector + (1 - h) * n_vector
-    term = m_term * jnp.exp(-decay * (1 - h) ** 2) + n_term * jnp.exp(-decay * h**2)
-    return Row(slot, z, jnp.dot(z, z, precision="highest"), term, age)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -11,7 +11,10 @@ from budgetjax._pytree import Parameters
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
+from budgetjax.online.state import OnlineState
 from budgetjax.online.support_set import Candidate, Edits, Expansion
+
+Insert = Callable[..., tuple["Maintenance", Edits]]
 
 
 class Maintenance(Parameters):
@@ -81,7 +84,7 @@ class Maintenance(Parameters):
         return 0
 
 
-def _check_result(name: str, insert: Callable[..., Any]) -> Callable[..., Any]:
+def _check_result(name: str, insert: Insert) -> Insert:
     """The method, with a check of its result during tracing."""
 
     @functools.wraps(insert)
@@ -90,3 +93,8 @@ def _check_result(name: str, insert: Callable[..., Any]) -> Callable[..., Any]:
         return support_set.check_edits(f"{name}: insert", Maintenance, returned)
 
     return checked
+
+
+def maintenance_of(state: OnlineState) -> Maintenance | None:
+    """The strategy of a learner that has one."""
+    return getattr(state, "maintenance", None)
