@@ -28,6 +28,7 @@ from budgetjax.models import predict as predict
 from budgetjax.models import prune as prune
 from budgetjax.models import support as support
 from budgetjax.online.algorithm import Algorithm as Algorithm
+from budgetjax.online.algorithm import averaged as averaged
 from budgetjax.online.alma import alma as alma
 from budgetjax.online.arow import arow as arow
 from budgetjax.online.driver import run as run
@@ -59,7 +60,6 @@ from budgetjax.online.sgd import sgd as sgd
 from budgetjax.online.support_set import Candidate as Candidate
 from budgetjax.online.support_set import Edits as Edits
 from budgetjax.online.support_set import Expansion as Expansion
-from budgetjax.online.support_set import averaged as averaged
 from budgetjax.online.sweep import Grid as Grid
 from budgetjax.online.sweep import Sweep as Sweep
 from budgetjax.online.sweep import Table as Table

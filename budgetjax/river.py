@@ -37,8 +37,8 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import _checks, models, scaling
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import choices, driver, registry, support_set
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online import choices, driver, registry
+from budgetjax.online.algorithm import Algorithm, averaged
 from budgetjax.online.conservative import decayed_scale
 from budgetjax.refitting import calibration
 
@@ -420,7 +420,7 @@ class Online(base.Estimator):
         """The scores of rows under any kernel."""
         state = self._state
         if state.expansion.average is not None:
-            state = support_set.averaged(state)
+            state = averaged(state)
         scores = models.decision_function(Labelled(state), rows)
         scores = np.reshape(scores, (len(rows), -1))
         self._check_finite(scores)

@@ -77,7 +77,7 @@ FAULTS = (
     Fault("maintenance", "online/maintenance/projection.py", "terms = expansion.coefficients_and_sums + received", "terms = expansion.coefficients_and_sums"),
     Fault("maintenance", "online/maintenance/measured.py", "lost / candidate.step", "lost"),
     Fault("maintenance", "online/support_set.py", "return jnp.where(bits < 0, jnp.iinfo(bits.dtype).min - bits, bits)", "return bits"),
-    Fault("online", "online/support_set.py", "return squared_norm + jnp.sum(changes * (2 * at_points + own))", "return squared_norm + jnp.sum(changes * (at_points + own))"),
+    Fault("online", "online/ball.py", "return squared_norm + jnp.sum(changes * (2 * at_points + own))", "return squared_norm + jnp.sum(changes * (at_points + own))"),
     # Kernels.
     Fault("kernels", "kernels.py", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2)", "distances = jnp.sum(jnp.abs(X[:, None] - Z[None]), axis=2) ** 2"),
     Fault("kernels", "kernels.py", "return jax.lax.pow(gamma * products + coef0, degree)", "return jax.lax.pow(gamma * products, degree)"),

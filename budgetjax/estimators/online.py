@@ -18,7 +18,8 @@ from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.kernels import Mapped
 from budgetjax.models import Labelled, padded
-from budgetjax.online import choices, driver, registry, support_set
+from budgetjax.online import choices, driver, registry
+from budgetjax.online.algorithm import averaged
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import checked_metric, refit
 from budgetjax.stream.batches import Batches
@@ -155,9 +156,7 @@ class OnlineEstimator(Estimator):
         """The model that predicts from raw rows, for all functions of budgetjax."""
         model = self._predicting()
         averages = model.model.expansion.average is not None
-        return model._replace(
-            model=support_set.averaged(model.model) if averages else model.model
-        )
+        return model._replace(model=averaged(model.model) if averages else model.model)
 
     @property
     def n_support_(self) -> int:

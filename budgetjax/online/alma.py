@@ -11,8 +11,9 @@ from budgetjax import _checks, _pytree, losses
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
-from budgetjax.online import algorithm, support_set
+from budgetjax.online import algorithm
 from budgetjax.online.algorithm import Algorithm, start
+from budgetjax.online.ball import project_onto_ball, squared_norm_of
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
 
@@ -142,7 +143,7 @@ def update(
     direction = candidate.weight * eta * losses.direction(score, y)
     candidate = candidate._replace(coefficients=direction / expansion.scale)
     maintenance, edits = state.maintenance.insert(state.kernel, expansion, candidate)
-    edits, squared_norm, _, factor = support_set.into_ball(
+    edits, squared_norm, _, factor = project_onto_ball(
         state.kernel, expansion, state.squared_norm, edits, 1.0
     )
     return (
@@ -156,7 +157,7 @@ def update(
 def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm."""
     state = algorithm.refresh_caches(state)
-    norm = support_set.squared_norm_of(state.kernel, state.expansion)
+    norm = squared_norm_of(state.kernel, state.expansion)
     return state._replace(squared_norm=norm)
 
 

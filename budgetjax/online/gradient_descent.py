@@ -17,6 +17,7 @@ from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments
+from budgetjax.online.ball import project_onto_ball, squared_norm_of
 from budgetjax.online.conservative import prefix_sums
 from budgetjax.online.maintenance import Maintenance, init_maintenance
 from budgetjax.online.support_set import Candidate, Edits, Expansion
@@ -156,7 +157,7 @@ def update(
     else:
         # Only an update can take ||w|| beyond the limit; other rounds shrink it.
         limit = 1 / jnp.sqrt(state.regularization)
-        edits, squared_norm, shrink, factor = support_set.into_ball(
+        edits, squared_norm, shrink, factor = project_onto_ball(
             state.kernel, expansion, ball.squared_norm, edits, limit
         )
         ball = Ball(ball.unit / shrink * factor, squared_norm)
@@ -228,7 +229,7 @@ def refresh_caches(state: State) -> State:
     state = algorithm.refresh_caches(state)
     if state.ball is None:
         return state
-    norm = support_set.squared_norm_of(state.kernel, state.expansion)
+    norm = squared_norm_of(state.kernel, state.expansion)
     return state._replace(ball=state.ball._replace(squared_norm=norm))
 
 

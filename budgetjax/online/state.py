@@ -1,10 +1,12 @@
 """The fields that the states of all online algorithms share."""
 
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from budgetjax._pytree import Counter, Name
 from budgetjax.kernels import Kernel
 from budgetjax.online.support_set import Expansion
+
+Kind = TypeVar("Kind")
 
 
 @runtime_checkable
@@ -39,7 +41,7 @@ class OnlineState(KernelExpansion, Protocol):
     def num_mistakes(self) -> Counter: ...
     @property
     def num_updates(self) -> Counter: ...
-    def _replace(self, **changes: Any) -> Self: ...
+    def _replace(self: Kind, **changes: Any) -> Kind: ...
 
 
 # An algorithm returns the kind of state that it takes.

@@ -230,6 +230,32 @@ def empty(
       average: the memory of averaged iterates, or None.
     """
     features = _checks.size(where, "num_features", num_features)
+    budget, capacity = _budget_and_capacity(where, budget, capacity)
+    columns = num_columns if average is None else 2 * num_columns
+
+    rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
+    terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
+    _checks.check_memory(where, capacity, (rows, terms))
+
+    def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
+        return _checks.on_device(np.full(shape, value, dtype), dtype)
+
+    return Expansion(
+        vectors=filled(capacity + 1, features),
+        squares=filled(capacity + 1),
+        coefficients_and_sums=filled(capacity + 1, columns),
+        ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
+        scale=filled(value=1),
+        num_active=filled(dtype=jnp.int32),
+        budget=_checks.on_device(budget, jnp.int32),
+        average=average,
+    )
+
+
+def _budget_and_capacity(
+    where: str, budget: ArrayLike, capacity: int | None
+) -> tuple[ArrayLike, int]:
+    """Both, after checks; a traced budget is clipped to the capacity."""
     known = _checks.concrete(budget)
     if known is None:
         _checks.scalar_integer(where, "budget", budget)
@@ -252,27 +278,9 @@ def empty(
             f"{where}: capacity must be given as a Python integer when budget is "
             "traced, got capacity=None"
         )
-    columns = num_columns if average is None else 2 * num_columns
     if known is None:
         budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)
-
-    rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
-    terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
-    _checks.check_memory(where, capacity, (rows, terms))
-
-    def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
-        return _checks.on_device(np.full(shape, value, dtype), dtype)
-
-    return Expansion(
-        vectors=filled(capacity + 1, features),
-        squares=filled(capacity + 1),
-        coefficients_and_sums=filled(capacity + 1, columns),
-        ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
-        scale=filled(value=1),
-        num_active=filled(dtype=jnp.int32),
-        budget=_checks.on_device(budget, jnp.int32),
-        average=average,
-    )
+    return budget, capacity
 
 
 def kernel_rows(
@@ -509,115 +517,3 @@ def whitening(kernel: Kernel, expansion: Expansion) -> PerPair:
     w, V = jnp.linalg.eigh(gram(kernel, expansion))
     keep = w > SMALLEST_EIGENVALUE * w[-1]
     return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
-
-
-def squared_norm_of(kernel: Kernel, expansion: Expansion) -> Scalar:
-    """`||sum_j u_j phi(x_j)||^2`; O(B^2 (d + C))."""
-    responses = jnp.matmul(
-        gram(kernel, expansion), expansion.coefficients, precision="highest"
-    )
-    return jnp.sum(expansion.coefficients * responses)
-
-
-def squared_norm_after(
-    kernel: Kernel, expansion: Expansion, squared_norm: Scalar, edits: Edits
-) -> Scalar:
-    """`||sum_j u_j phi(x_j)||^2` after the edits, from its value before.
-
-    With the change `g` of the function, `||f + g||^2 = ||f||^2 + 2 <f, g> + ||g||^2`.
-    The cost is one kernel row per new and per replaced vector, O(B d). A rank-one
-    update changes all terms, and needs the full kernel matrix, O(B^2 d).
-    """
-    rows, columns = edits.rows, expansion.num_columns
-    if edits.rank_one_updates:
-        return squared_norm_of(kernel, write(expansion, edits))
-    wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
-    slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
-    new = jnp.where(wanted, jnp.stack([row.term[:columns] for row in rows]), 0)
-    old = jnp.where(wanted, -expansion.coefficients[slots], 0)
-    changes = jnp.concatenate([new, old])
-    points = jnp.stack([row.vector for row in rows])
-    points = jnp.concatenate([points, expansion.vectors[slots]])
-    squares = jnp.stack([row.square for row in rows])
-    squares = jnp.concatenate([squares, expansion.squares[slots]])
-    at_points = jnp.matmul(
-        kernel_rows(kernel, expansion, points, squares),
-        expansion.coefficients,
-        precision="highest",
-    )
-    among = kernel.gram(points, points, squares, squares)
-    own = jnp.matmul(among, changes, precision="highest")
-    return squared_norm + jnp.sum(changes * (2 * at_points + own))
-
-
-def into_ball(
-    kernel: Kernel,
-    expansion: Expansion,
-    squared_norm: Scalar,
-    edits: Edits,
-    radius: Scalar | float,
-) -> tuple[Edits, Scalar, Scalar, Scalar]:
-    """Edits that finally scale the model into a ball, `||f|| <= radius`.
-
-    Args:
-      kernel, expansion, edits: as for `with_rescale`.
-      squared_norm: `||sum_j u_j phi(x_j)||^2` before the edits.
-      radius: the radius of the ball.
-
-    Returns:
-      The edits; the squared norm after them; the shrinking factor; and the factor of
-      the stored coefficients.
-    """
-    squared_norm = squared_norm_after(kernel, expansion, squared_norm, edits)
-    norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
-    shrink = jnp.minimum(1, radius / jnp.maximum(norm, radius))
-    edits, factor = with_rescale(expansion, edits._replace(shrink=shrink))
-    return edits, squared_norm * factor * factor, shrink, factor
-
-
-def averaged(state):
-    """The state with the average of its iterates as the model, for predictions; O(B C).
-
-    It is the average of the models after each round from `average` on (see
-    `budgetjax.sgd.init`), mapped through all later maintenance: if a vector was
-    removed, projected or merged, so was its part of the average. The average is
-    therefore as good as the maintenance: over the second half of a stream, with 100
-    vectors on letter, usps, ijcnn1 and checkerboard, it gained 0.7 to 9 points of
-    accuracy with `Project`, nothing reliable with `Merge`, and lost up to 15 points
-    with removal (`python benchmarks/accuracy.py`). The result cannot continue to learn
-    from where `state` was: keep both.
-
-    Args:
-      state: a state made with `average=`, or stacked states.
-
-    Returns:
-      A state for `decision_function`, `predict` and `support`. Before the first round
-      of the average it is the last iterate.
-
-    Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
-      ...     maintenance=bj.RemoveOldest(), average=True)
-      >>> X, y = np.array([[0.0], [9.0]]), np.array([1, -1])
-      >>> state, _ = bj.run(bj.perceptron, state, X, y)
-      >>> bj.support(bj.averaged(state)).coefficients.tolist()
-      [[1.0], [-0.5]]
-    """
-    expansion = state.expansion
-    average = expansion.average
-    if average is None:
-        raise ValueError(
-            "averaged: state must be of a learner made with average=True, or from a "
-            "round on, got one without"
-        )
-    coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=-1)
-    total = average.total[..., None, None]
-    sums = sums + average.scale_sum[..., None, None] * coefficients
-    true = expansion.scale[..., None, None] * coefficients
-    means = jnp.where(total > 0, sums / jnp.maximum(total, 1), true)
-    return state._replace(
-        expansion=expansion._replace(
-            coefficients_and_sums=means,
-            scale=jnp.ones_like(expansion.scale),
-            average=None,
-        )
-    )

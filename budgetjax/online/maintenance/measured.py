@@ -72,7 +72,7 @@ class Measured(Maintenance):
     def insert(self, kernel, expansion, candidate):
         strategy, edits = self.strategy.insert(kernel, expansion, candidate)
         lost = jnp.where(
-            expansion.full, _lost(kernel, expansion, candidate, edits), 0
+            expansion.full, _degradation(kernel, expansion, candidate, edits), 0
         ).astype(expansion.scale.dtype)
         return Measured(
             strategy,
@@ -85,7 +85,7 @@ class Measured(Maintenance):
         return dataclasses.replace(self, strategy=self.strategy.rescale(factor))
 
 
-def _lost(
+def _degradation(
     kernel: Kernel, expansion: Expansion, candidate: Candidate, edits: Edits
 ) -> Float[Array, ""]:
     """The unscaled norm of the change by the edits, without the candidate."""

@@ -245,7 +245,7 @@ class RemoveFewestErrors(Maintenance):
         return dataclasses.replace(self, cache=cache)
 
     def insert(self, kernel, expansion, candidate):
-        cache = _remembered(self.cache, expansion, candidate)
+        cache = _remember(self.cache, expansion, candidate)
         column = kernel.gram(
             candidate.vector[None], cache.vectors, candidate.square[None], cache.squares
         )[0]
@@ -303,7 +303,7 @@ class Cache(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def _remembered(cache: Cache, expansion: Expansion, candidate: Candidate) -> Cache:
+def _remember(cache: Cache, expansion: Expansion, candidate: Candidate) -> Cache:
     """The cache with the candidate in place of the oldest example."""
     size = cache.squares.shape[0]
     place = cache.num_seen % size
