@@ -83,7 +83,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         together = sweeps.side_by_side(states)
         given = examples.check_stream("growth", one, X, y, None)
         block = driver.block_length("growth", None)
-        program = sweeps._sharded.lower(
+        program = sweeps._run_sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
         run = functools.partial(program, states, *given)

@@ -45,7 +45,7 @@ TABLE = 400
 
 def least(losses):
     """As maintenance does it: an `argmin` would not be vectorised."""
-    order = support_set.in_order(losses)
+    order = support_set.sortable_integers(losses)
     found = order == jnp.min(order)
     return jnp.max(jnp.where(found, jnp.arange(losses.shape[0]), 0))
 

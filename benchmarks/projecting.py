@@ -48,7 +48,7 @@ def drift(state, X):
     errors = []
     for row in kernel(X.astype(np.float64), Z):
         padded = jnp.append(jnp.asarray(row, jnp.float32), jnp.zeros(1))
-        given = span.refined(
+        given = span.refine(
             kept, padded, span.solve(kept, padded), state.expansion.mask
         )
         wanted = np.linalg.solve(gram, row)

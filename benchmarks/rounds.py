@@ -57,7 +57,7 @@ def learners(num_features):
             bj.pegasos, maintenance=bj.Project(best=True), **always
         ),
         "passive-aggressive, onto newcomer": make(
-            bj.passive_aggressive, maintenance=bj.ProjectOntoNewcomer()
+            bj.passive_aggressive, maintenance=bj.ProjectOntoCandidate()
         ),
         "passive-aggressive, onto nearest": make(
             bj.passive_aggressive, maintenance=bj.ProjectOntoNearest()

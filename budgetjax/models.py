@@ -41,7 +41,7 @@ class SupportSet(Protocol):
     @property
     def squares(self) -> Array: ...
     @property
-    def terms(self) -> Array: ...
+    def coefficients_and_sums(self) -> Array: ...
     @property
     def scale(self) -> Array: ...
     @property
@@ -237,7 +237,7 @@ class _Expansion(NamedTuple):
     kernel: Kernel
     vectors: Array
     squares: Array | None
-    terms: Array
+    coefficients_and_sums: Array
     scale: Array | None
     bias: Array | None
     num_columns: int
@@ -258,7 +258,8 @@ def _parts(model: Model) -> _Expansion | LinearModel | None:
     if not isinstance(model, State):
         return None
     expansion = model.expansion
-    vectors, squares, terms = expansion.vectors, expansion.squares, expansion.terms
+    vectors, squares = expansion.vectors, expansion.squares
+    terms = expansion.coefficients_and_sums
     # A learner without a loss of the user's choice learns labels.
     link = losses.inverse_link(getattr(model, "loss", losses.hinge))
     return _Expansion(
@@ -599,7 +600,7 @@ def score_rows(where: str, model: Model, X: RawRows, first_row: int = 0) -> Scor
     if isinstance(parts, LinearModel):
         return scoring.linear_scores(where, parts.weights, parts.bias, X, first_row)
     rows = inputs.cast_rows(where, X, features, parts.vectors.dtype)
-    vectors, terms = parts.vectors, parts.terms
+    vectors, terms = parts.vectors, parts.coefficients_and_sums
     if isinstance(model, KernelModel):
         vectors, terms = scoring.pad_vectors(vectors, terms)
     scores, finite = scoring.kernel_scores(

@@ -31,6 +31,7 @@ from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import support as support
 from budgetjax.online.algorithm import Algorithm as Algorithm
+from budgetjax.online.algorithm import averaged as averaged
 from budgetjax.online.algorithm import init_fields as init_fields
 from budgetjax.online.alma import alma as alma
 from budgetjax.online.arow import arow as arow
@@ -45,10 +46,10 @@ from budgetjax.online.maintenance.merging import MultiMerge as MultiMerge
 from budgetjax.online.maintenance.projection import DelayedProject as DelayedProject
 from budgetjax.online.maintenance.projection import Project as Project
 from budgetjax.online.maintenance.projection import (
-    ProjectOntoNearest as ProjectOntoNearest,
+    ProjectOntoCandidate as ProjectOntoCandidate,
 )
 from budgetjax.online.maintenance.projection import (
-    ProjectOntoNewcomer as ProjectOntoNewcomer,
+    ProjectOntoNearest as ProjectOntoNearest,
 )
 from budgetjax.online.maintenance.removal import (
     RemoveFewestErrors as RemoveFewestErrors,
@@ -69,10 +70,9 @@ from budgetjax.online.perceptron import perceptron as perceptron
 from budgetjax.online.projectron import projectron as projectron
 from budgetjax.online.registry import register as register
 from budgetjax.online.sgd import sgd as sgd
+from budgetjax.online.support_set import Candidate as Candidate
 from budgetjax.online.support_set import Edits as Edits
 from budgetjax.online.support_set import Expansion as Expansion
-from budgetjax.online.support_set import Newcomer as Newcomer
-from budgetjax.online.support_set import averaged as averaged
 from budgetjax.online.sweeps import Grid as Grid
 from budgetjax.online.sweeps import Sweep as Sweep
 from budgetjax.online.sweeps import Table as Table

@@ -51,10 +51,10 @@ from jaxtyping import Array, Float, Float32, Shaped
 from budgetjax import _checks, models, scaling
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
-from budgetjax.online import choices, driver, registry, support_set
-from budgetjax.online.algorithm import Algorithm
+from budgetjax.online import choices, driver, registry
+from budgetjax.online.algorithm import Algorithm, averaged
 from budgetjax.online.conservative import decayed_scale
-from budgetjax.online.support_set import State
+from budgetjax.online.state import OnlineState, resize
 from budgetjax.refitting import calibration
 from budgetjax.scoring import squeeze_columns
 
@@ -152,11 +152,11 @@ class View(NamedTuple):
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def learn_rows(
     algorithm: Algorithm,
-    state: State,
+    state: OnlineState,
     X: Float[Array, "size features"],
     y: Shaped[Array, " size"],
     weights: Float[Array, " size"],
-) -> tuple[State, Float[Array, " ticks"]]:
+) -> tuple[OnlineState, Float[Array, " ticks"]]:
     """The state after some rows, and its scale after each number of quiet rows."""
     new, _ = algorithm.learn(state, X, y, weights)
     ahead = jnp.arange(WAITING + 1, dtype=jnp.int32)
@@ -213,7 +213,7 @@ class Online(base.Estimator):
             return tuple(self._columns)
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> OnlineState | None:
         """The model, a state for all functions of budgetjax; None before the first row.
 
         It is a copy, with one column per feature of `features` and one per label.
@@ -272,7 +272,7 @@ class Online(base.Estimator):
         # The view is computed from the state; a lock belongs to one process.
         self._lock, self._view = threading.RLock(), None
 
-    def _init(self, width: int, num_classes: int | None) -> State:
+    def _init(self, width: int, num_classes: int | None) -> OnlineState:
         """An empty model with these sizes."""
         algorithm, arguments, _ = choices.choose(
             *(self._where, self.algorithm, self.options),
@@ -284,10 +284,10 @@ class Online(base.Estimator):
             self._kernel, num_features=width, budget=self.budget, **arguments
         )
 
-    def _resized_state(self, width: int, num_classes: int | None) -> State:
+    def _resized_state(self, width: int, num_classes: int | None) -> OnlineState:
         """A copy of the state with these numbers of features and of classes."""
-        wide = support_set.resize(self._state, self._init(width, self._room))
-        return support_set.resize(wide, self._init(width, num_classes))
+        wide = resize(self._state, self._init(width, self._room))
+        return resize(wide, self._init(width, num_classes))
 
     def _grow(self, width: int, num_classes: int | None) -> None:
         """Adds columns of zeros for new features or classes."""
@@ -456,7 +456,9 @@ class Online(base.Estimator):
         if self._view is None:
             expansion = self._state.expansion
             # In NumPy, columns are taken without a program.
-            expansion = expansion._replace(terms=np.asarray(expansion.terms))
+            expansion = expansion._replace(
+                coefficients_and_sums=np.asarray(expansion.coefficients_and_sums)
+            )
             self._view = View(
                 vectors=np.asarray(expansion.vectors),
                 squares=np.asarray(expansion.squares),
@@ -481,7 +483,7 @@ class Online(base.Estimator):
         """The scores of rows under any kernel."""
         state = self._state
         if state.expansion.average is not None:
-            state = support_set.averaged(state)
+            state = averaged(state)
         scores = models.decision_function(Labelled(state), rows)
         scores = np.reshape(scores, (len(rows), -1))
         self._check_finite(scores)

@@ -30,7 +30,8 @@ def main(rank, count, port, path):
     expansion = result.states.expansion
     # The spare row of the vectors is arbitrary.
     vectors = expansion.vectors[:, :-1]
-    np.savez(path, result.errors, result.rounds, vectors, expansion.terms)
+    coefficients = expansion.coefficients_and_sums
+    np.savez(path, result.errors, result.rounds, vectors, coefficients)
 
 
 if __name__ == "__main__":

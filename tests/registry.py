@@ -193,9 +193,9 @@ def _rows():
     yield Row("norma", bj.norma, {"learning_rate": 0.3, "regularization": 0.1})
     yield Row("alma", bj.alma, {"maintenance": bj.RemoveSmallest(), "alpha": 0.8})
     yield Row(
-        "passive-aggressive-onto-newcomer",
+        "passive-aggressive-onto-candidate",
         bj.passive_aggressive,
-        {"maintenance": bj.ProjectOntoNewcomer(), "variant": "PA-II"},
+        {"maintenance": bj.ProjectOntoCandidate(), "variant": "PA-II"},
         kernel=polynomial,
     )
     yield Row(

@@ -38,9 +38,9 @@ class Cauchy(bj.Kernel):
 
 @bj.register
 class RemoveNearest(bj.Maintenance):
-    def admit(self, kernel, expansion, newcomer):
-        similar = jnp.where(expansion.mask, newcomer.kernel_row, -jnp.inf)
-        return self, self.exchange(expansion, newcomer, jnp.argmax(similar))
+    def insert(self, kernel, expansion, candidate):
+        similar = jnp.where(expansion.mask, candidate.kernel_row, -jnp.inf)
+        return self, self.replace(expansion, candidate, jnp.argmax(similar))
 
 
 class Waning(NamedTuple):
@@ -68,10 +68,10 @@ def violates(state, score, y):
     return bj.losses.margin(score, y) <= 0
 
 
-def update(state, score, y, newcomer):
-    step = state.rate * newcomer.weight * bj.losses.margin_subgradient(score, y)
-    newcomer = newcomer._replace(coefficients=step)
-    strategy, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
+def update(state, score, y, candidate):
+    step = state.rate * candidate.weight * bj.losses.margin_subgradient(score, y)
+    candidate = candidate._replace(coefficients=step)
+    strategy, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
     return state._replace(maintenance=strategy, rate=0.99 * state.rate), edits
 
 

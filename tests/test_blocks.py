@@ -83,8 +83,8 @@ def test_scores_that_are_not_kept():
     _, scores = bj.run(row.algorithm, row.roomy(), X[:0], y[:0], keep_scores=False)
     assert scores is None
     expansion = actual.expansion
-    terms = jnp.where(expansion.mask[:, None], jnp.inf, expansion.terms)
-    broken = actual._replace(expansion=expansion._replace(terms=terms))
+    terms = jnp.where(expansion.mask[:, None], jnp.inf, expansion.coefficients_and_sums)
+    broken = actual._replace(expansion=expansion._replace(coefficients_and_sums=terms))
     with pytest.raises(ValueError, match="run: the model must be finite, got one"):
         bj.run(row.algorithm, broken, X[:9], y[:9], keep_scores=False)
 

@@ -106,9 +106,11 @@ def test_averages_of_iterates_begin_far_out(row):
     none = bj.averaged(run(state=at(state, UNIT - 31))[0])
     some = bj.averaged(run(state=at(state, UNIT - 30))[0])
     far, _ = run(state=at(state, UNIT))
-    np.testing.assert_array_equal(none.expansion.terms, far.weights)
-    np.testing.assert_array_equal(some.expansion.terms, far.weights)
-    assert not np.allclose(bj.averaged(far).expansion.terms, far.weights, rtol=1e-3)
+    np.testing.assert_array_equal(none.expansion.coefficients_and_sums, far.weights)
+    np.testing.assert_array_equal(some.expansion.coefficients_and_sums, far.weights)
+    assert not np.allclose(
+        bj.averaged(far).expansion.coefficients_and_sums, far.weights, rtol=1e-3
+    )
 
 
 @each("fourier-average", "norma")
@@ -119,13 +121,14 @@ def test_a_long_average_forgets_and_does_not_fade(row):
     state, _ = run(state=state)
     full = 2.0**23  # one more would be lost in rounding
     for _ in range(3):
-        average, terms = state.expansion.average, state.expansion.terms
+        average, terms = state.expansion.average, state.expansion.coefficients_and_sums
         many = full / average.total
         state = state._replace(
             expansion=state.expansion._replace(
-                terms=terms * jnp.where(jnp.arange(2) == 1, many, 1)[None],
+                coefficients_and_sums=terms
+                * jnp.where(jnp.arange(2) == 1, many, 1)[None],
                 average=average._replace(
-                    total=jnp.float32(full), since=average.since * many
+                    total=jnp.float32(full), scale_sum=average.scale_sum * many
                 ),
             )
         )

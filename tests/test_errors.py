@@ -781,10 +781,10 @@ def test_an_update_of_ones_own_that_returns_something_else(update, got):
 
 def test_a_strategy_that_forgets_itself():
     class Forgetful(bj.Maintenance):
-        def admit(self, kernel, expansion, newcomer):
-            return self.exchange(expansion, newcomer, jnp.int32(0))
+        def insert(self, kernel, expansion, candidate):
+            return self.replace(expansion, candidate, jnp.int32(0))
 
     state = init("perceptron", maintenance=Forgetful())
-    expected = r"^Forgetful: admit must return \(Maintenance, Edits\), got Edits\b"
+    expected = r"^Forgetful: insert must return \(Maintenance, Edits\), got Edits\b"
     with pytest.raises(ValueError, match=expected):
         bj.run(bj.perceptron, state, X, SIGNS)

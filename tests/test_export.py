@@ -48,14 +48,16 @@ def linear_model(seed):
 
 def with_terms(state):
     """The state of a learner with weights at random, in all of its columns."""
-    terms = np.random.default_rng(0).normal(size=state.expansion.terms.shape)
+    terms = np.random.default_rng(0).normal(
+        size=state.expansion.coefficients_and_sums.shape
+    )
     terms[-1] = 0
     vectors = np.resize(X, state.expansion.vectors.shape)
     expansion = state.expansion._replace(
         vectors=jnp.asarray(vectors),
         squares=jnp.asarray(np.sum(vectors**2, axis=1)),
         ages=jnp.arange(len(terms), dtype=jnp.int32),
-        terms=jnp.asarray(terms, jnp.float32),
+        coefficients_and_sums=jnp.asarray(terms, jnp.float32),
         scale=jnp.float32(0.5),
     )
     if state.kernel.of_examples:

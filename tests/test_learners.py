@@ -81,7 +81,7 @@ def test_projections_stay_accurate_in_float32(best):
     np.testing.assert_allclose(root @ gram @ root.T, np.eye(budget), atol=1e-2)
     for row in kernel(X[:100].astype(np.float64), Z):
         padded = jnp.append(jnp.asarray(row, jnp.float32), jnp.zeros(1))
-        given = span.refined(
+        given = span.refine(
             kept, padded, span.solve(kept, padded), state.expansion.mask
         )
         wanted = np.linalg.solve(gram, row)
@@ -441,7 +441,7 @@ def test_a_learner_per_device(learner, more):
     state = trained(learner, **more)
 
     def step(X, y):
-        return learner.step(state, X[0], y[0]).expansion.terms
+        return learner.step(state, X[0], y[0]).expansion.coefficients_and_sums
 
     @jax.jit
     def scores(X, y):

@@ -39,7 +39,7 @@ def held(state):
     ("name", "classes"), [("oldest", 2), ("random", 3), ("merge", 3), ("project", 2)]
 )
 def test_the_degradation_is_the_distance_of_two_models(name, classes, double):
-    """With the newcomer taken in, and after the maintenance, round by round."""
+    """With the candidate taken in, and after the maintenance, round by round."""
     X, y = stream(classes)
     y = y.astype(np.int32)
     shape = {"num_features": D, "num_classes": classes, "dtype": jnp.float64}
@@ -140,7 +140,7 @@ def test_the_objective_of_the_stream_is_bounded(double):
     assert length <= 1 / np.sqrt(strength)
     losses = np.maximum(0, 1 - y * np.asarray(best.decision_function(X)))
     least = strength / 2 * length**2 + np.mean(losses)
-    # Equation (8), and Corollary 1; a newcomer beside what is lost has norm 1 here.
+    # Equation (8), and Corollary 1; a candidate beside what is lost has norm 1 here.
     G = np.sqrt(strength) + 2 * np.sqrt(2)
     gap = G**2 * (1 + np.log(rounds)) / (2 * strength * rounds)
     gap += 2 * float(jnp.mean(errors)) / np.sqrt(strength)

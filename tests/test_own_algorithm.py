@@ -45,10 +45,10 @@ def violates(state, score, y):
     return bj.losses.margin(score, y) <= 0
 
 
-def update(state, score, y, newcomer):
-    step = state.rate * newcomer.weight * bj.losses.margin_subgradient(score, y)
-    newcomer = newcomer._replace(coefficients=step)
-    _, edits = state.maintenance.admit(state.kernel, state.expansion, newcomer)
+def update(state, score, y, candidate):
+    step = state.rate * candidate.weight * bj.losses.margin_subgradient(score, y)
+    candidate = candidate._replace(coefficients=step)
+    _, edits = state.maintenance.insert(state.kernel, state.expansion, candidate)
     return state._replace(rate=0.99 * state.rate), edits
 
 
@@ -110,10 +110,10 @@ class RemoveYoungest(bj.Maintenance):
     def start(self, kernel, expansion, seed):
         return RemoveYoungest(jnp.array(seed, jnp.int32), expansion.ages)
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         youngest = jnp.argmax(jnp.where(expansion.mask, expansion.ages, 0))
-        edits = self.exchange(expansion, newcomer, youngest.astype(jnp.int32))
-        ages = self.ages.at[edits.rows[0].slot].set(newcomer.age)
+        edits = self.replace(expansion, candidate, youngest.astype(jnp.int32))
+        ages = self.ages.at[edits.rows[0].slot].set(candidate.age)
         return RemoveYoungest(self.seed, ages), edits
 
 

@@ -141,9 +141,9 @@ def _cases():
             bj.Project(best=True),
             lambda: maintenance.project(best=True, ridge=RIDGE),
         ),
-        "onto-newcomer": (
-            bj.ProjectOntoNewcomer(),
-            maintenance.project_onto_newcomer,
+        "onto-candidate": (
+            bj.ProjectOntoCandidate(),
+            maintenance.project_onto_candidate,
         ),
         "onto-nearest": (
             bj.ProjectOntoNearest(),
@@ -344,11 +344,11 @@ def _cases():
     yield PA("PA", data="banana", strategy="merge", variant="PA")
     second = {"variant": "PA-II", "penalty": 0.7}
     yield PA("PA-II", data="digits", strategy="onto-nearest", **second)
-    yield PA("PA-I", data="digits", strategy="onto-newcomer", penalty=0.3)
+    yield PA("PA-I", data="digits", strategy="onto-candidate", penalty=0.3)
     yield PA(
         "polynomial",
         data="parity",
-        strategy="onto-newcomer",
+        strategy="onto-candidate",
         kernel=polynomial,
         weighted=True,
     )
@@ -506,7 +506,7 @@ def test_joint_updates_are_projections(nearest):
     project = (
         maintenance.project_onto_nearest
         if nearest
-        else maintenance.project_onto_newcomer
+        else maintenance.project_onto_candidate
     )()
     for _ in range(40):
         C, label = random.choice([0.1, 10.0]), random.choice([-1, 1])
@@ -522,8 +522,8 @@ def test_joint_updates_are_projections(nearest):
         removed, _, beta, _ = passive_aggressive.joint_update(
             kernel, active, x, label, penalty=C, nearest=nearest
         )
-        newcomer = support.SupportVector(x, np.array([label * min(C, loss)]), 6)
-        after = project(kernel, active, newcomer)
+        candidate = support.SupportVector(x, np.array([label * min(C, loss)]), 6)
+        after = project(kernel, active, candidate)
         assert after[removed].age == 6
         np.testing.assert_allclose(after[removed].coefficients[0], beta[0], atol=1e-12)
 

@@ -576,7 +576,7 @@ def unscaled(state):
     if getattr(state, "counts", None) is None:
         return state.expansion
     return state.expansion._replace(
-        terms=state.counts, scale=jnp.ones_like(state.expansion.scale)
+        coefficients_and_sums=state.counts, scale=jnp.ones_like(state.expansion.scale)
     )
 
 

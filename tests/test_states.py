@@ -15,7 +15,7 @@ import budgetjax as bj
 from budgetjax import _checks, losses
 from budgetjax._pytree import Name
 from budgetjax.online import driver, support_set
-from budgetjax.online.support_set import FREE, Newcomer
+from budgetjax.online.support_set import FREE, Candidate
 
 X = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 y = np.where(X[:, 0] > 0, 1, -1).astype(np.int32)
@@ -163,7 +163,12 @@ def test_a_regressor_predicts_values():
 
 @pytest.mark.parametrize(
     "strategy",
-    [bj.RemoveOldest(), bj.RemoveLargestMargin(), bj.Merge(), bj.ProjectOntoNewcomer()],
+    [
+        bj.RemoveOldest(),
+        bj.RemoveLargestMargin(),
+        bj.Merge(),
+        bj.ProjectOntoCandidate(),
+    ],
     ids=lambda strategy: type(strategy).__name__,
 )
 def test_every_strategy_fills_the_slot_that_a_merge_of_three_has_freed(strategy):
@@ -177,11 +182,11 @@ def test_every_strategy_fills_the_slot_that_a_merge_of_three_has_freed(strategy)
     def admitted():
         zeros = jnp.zeros(5)
         zero, one = zeros[0], jnp.ones(1)
-        newcomer = Newcomer(
+        candidate = Candidate(
             jnp.ones(2), zero + 2, one, jnp.int32(4), one[0], zeros, zero
         )
         started = strategy.start(kernel, hole, 0)
-        _, edits = started.admit(kernel, hole, newcomer)
+        _, edits = started.insert(kernel, hole, candidate)
         return edits.rows[-1].slot, support_set.write(hole, edits).mask
 
     slot, mask = admitted()

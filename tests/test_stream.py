@@ -399,21 +399,21 @@ def some_vectors(state):
     random = np.random.default_rng(3)
     vectors = np.zeros(state.expansion.vectors.shape, np.float32)
     vectors[:5] = random.normal(size=(5, 3))
-    terms = np.zeros(state.expansion.terms.shape, np.float32)
+    terms = np.zeros(state.expansion.coefficients_and_sums.shape, np.float32)
     terms[:5] = random.normal(size=(5, 1))
     ages = np.asarray(state.expansion.ages).copy()
     ages[:5] = np.arange(5)
     expansion = state.expansion._replace(
         vectors=jnp.asarray(vectors),
         squares=jnp.asarray(np.sum(vectors**2, axis=1)),
-        terms=jnp.asarray(terms),
+        coefficients_and_sums=jnp.asarray(terms),
         ages=jnp.asarray(ages),
     )
     state = state._replace(expansion=expansion)
     if hasattr(state, "span"):
-        state = state._replace(span=span.of(state.kernel, expansion))
+        state = state._replace(span=span.from_vectors(state.kernel, expansion))
     if isinstance(state, features.State):
-        state = state._replace(root=span.of(state.kernel, expansion).root)
+        state = state._replace(root=span.from_vectors(state.kernel, expansion).root)
     if hasattr(state, "maintenance"):
         strategy = state.maintenance.start(state.kernel, expansion, 0)
         state = state._replace(maintenance=strategy)

@@ -21,10 +21,11 @@ from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
 from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
-from budgetjax.online import choices, driver, registry, support_set
+from budgetjax.online import choices, driver, registry
+from budgetjax.online.algorithm import averaged
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
-from budgetjax.online.support_set import State
+from budgetjax.online.state import OnlineState
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import check_metric, refit
 from budgetjax.stream.batches import Batches
@@ -144,7 +145,7 @@ class OnlineEstimator(Estimator):
         examples: Examples,
         seed: int,
         *,
-        rivals: Sequence[State] = (),
+        rivals: Sequence[OnlineState] = (),
         of_stream: bool = False,
     ) -> Labelled:
         """The model, or the best of its rivals, with the best coefficients.
@@ -153,12 +154,12 @@ class OnlineEstimator(Estimator):
         """
         raise NotImplementedError
 
-    def _set_loss(self, state: State, labels: Labelled) -> State:
+    def _set_loss(self, state: OnlineState, labels: Labelled) -> OnlineState:
         """The state with the loss for targets in the units of these labels."""
         return state
 
     @property
-    def state_(self) -> State:
+    def state_(self) -> OnlineState:
         """The model that predicts, as a state of the algorithm."""
         return self._predicting_model().model
 
@@ -175,9 +176,7 @@ class OnlineEstimator(Estimator):
         """The model that predicts from raw rows, for all functions of budgetjax."""
         model = self._predicting_model()
         averages = model.model.expansion.average is not None
-        return model._replace(
-            model=support_set.averaged(model.model) if averages else model.model
-        )
+        return model._replace(model=averaged(model.model) if averages else model.model)
 
     @property
     def n_support_(self) -> int:
@@ -307,12 +306,12 @@ class OnlineEstimator(Estimator):
 
 def learn(
     where: str,
-    state: State,
+    state: OnlineState,
     examples: Examples,
     order: Int[np.ndarray, " n"],
     size: int | None = None,
     report: Callable[[str, int], object] = lambda text, count: None,
-) -> State:
+) -> OnlineState:
     """The state after the examples in this order, in blocks of this size."""
     X, origin, targets, weights = examples
     algorithm = registry.of_state(where, state)
@@ -450,7 +449,7 @@ class Kernelised(OnlineEstimator):
         examples: Examples,
         seed: int,
         *,
-        rivals: Sequence[State] = (),
+        rivals: Sequence[OnlineState] = (),
         of_stream: bool = False,
     ) -> Labelled:
         state = model.model
@@ -833,7 +832,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
             targets, intercept = y / mean, np.log(mean)
         return targets, Labelled(None, intercept=intercept, unit=seen.unit), seen
 
-    def _set_loss(self, state: Any, labels: Labelled) -> State:
+    def _set_loss(self, state: Any, labels: Labelled) -> OnlineState:
         before = state.loss
         loss, shape = _loss_in_units(before, labels), np.shape(labels.unit)
         if loss is before and not losses.is_shift_invariant(loss, shape):

@@ -11,10 +11,11 @@ from budgetjax import _checks, _pytree, losses
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
-from budgetjax.online import algorithm, support_set
+from budgetjax.online import algorithm
 from budgetjax.online.algorithm import Algorithm, init_fields
+from budgetjax.online.ball import project_onto_ball, squared_norm_of
 from budgetjax.online.maintenance import Maintenance, init_maintenance
-from budgetjax.online.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 # Theorem 3: B in units of 1 / alpha, and C.
 THRESHOLD, STEP = math.sqrt(8), math.sqrt(2)
@@ -134,20 +135,20 @@ def violates(state: State, score: Score, y: Label) -> Flag:
 
 
 def update(
-    state: State, score: Score, y: Label, newcomer: Newcomer
+    state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """The example enters, the strategy makes room, the ball bounds the model."""
     expansion = state.expansion
     eta = STEP / (_root(state) * _length(score.shape[0]))
-    direction = newcomer.weight * eta * losses.margin_subgradient(score, y)
-    newcomer = newcomer._replace(coefficients=direction / expansion.scale)
-    maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
-    edits, squared_norm, _, fold = support_set.into_ball(
+    direction = candidate.weight * eta * losses.margin_subgradient(score, y)
+    candidate = candidate._replace(coefficients=direction / expansion.scale)
+    maintenance, edits = state.maintenance.insert(state.kernel, expansion, candidate)
+    edits, squared_norm, _, factor = project_onto_ball(
         state.kernel, expansion, state.squared_norm, edits, 1.0
     )
     return (
         state._replace(
-            maintenance=maintenance.rescale(fold), squared_norm=squared_norm
+            maintenance=maintenance.rescale(factor), squared_norm=squared_norm
         ),
         edits,
     )
@@ -156,7 +157,7 @@ def update(
 def refresh_caches(state: State) -> State:
     """Restarts the strategy and recomputes the squared norm."""
     state = algorithm.refresh_caches(state)
-    norm = support_set.whole_squared_norm(state.kernel, state.expansion)
+    norm = squared_norm_of(state.kernel, state.expansion)
     return state._replace(squared_norm=norm)
 
 

@@ -13,18 +13,15 @@ from budgetjax._shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
-from budgetjax.online.landmarks import given
 from budgetjax.online.maintenance import Maintenance, init_maintenance
-from budgetjax.online.maintenance.merging import MultiMerge
-from budgetjax.online.maintenance.strategy import restart
 from budgetjax.online.span import Span
 from budgetjax.online.support_set import (
     NOWHERE,
+    Candidate,
     Edits,
     Expansion,
-    Newcomer,
+    RankOneUpdate,
     Row,
-    Spread,
 )
 
 # Lambda of the Pegasos that chooses the support vectors. Larger values let fewer
@@ -161,16 +158,18 @@ def init(
                 f"{where}: maintenance must be None with landmarks, which stay, got "
                 f"{maintenance!r}"
             )
-        shared["expansion"], basis = given(where, kernel, expansion, landmarks)
+        shared["expansion"], basis = span.with_landmarks(
+            where, kernel, expansion, landmarks
+        )
     else:
         basis = span.empty(where, expansion.ages.shape[0], dtype)
-        if isinstance(maintenance, MultiMerge) or hasattr(maintenance, "make_room"):
+        if isinstance(maintenance, Maintenance) and not maintenance.keeps_full:
             raise ValueError(
                 f"{where}: maintenance must keep a full budget full, got "
                 f"{maintenance!r}"
             )
         strategy = init_maintenance(maintenance, shared, seed)
-        counts = jnp.zeros_like(expansion.terms)
+        counts = jnp.zeros_like(expansion.coefficients_and_sums)
     return State(
         **shared,
         maintenance=strategy,
@@ -197,17 +196,17 @@ class Model(NamedTuple):
     Attributes:
       span: the span of the support vectors.
       certainty: I - S.
-      terms: the coefficients.
+      coefficients: the coefficients.
       mask: True where a slot is active.
     """
 
     span: Span
     certainty: PerPair
-    terms: Float[Array, "rows columns"]
+    coefficients: Float[Array, "rows columns"]
     mask: Bool[Array, " rows"]
 
 
-class Moved(NamedTuple):
+class MovedModel(NamedTuple):
     """The result of step 1.
 
     Attributes:
@@ -216,7 +215,8 @@ class Moved(NamedTuple):
       counts: the coefficients of Pegasos.
       kernel_row: `k(x_j, x)` for the new support vectors; 0 for free slots.
       rows: the slots that changed; their terms are arbitrary.
-      spreads: for each vector that left, the coefficients that the others receive.
+      rank_one_updates: for each vector that left, the coefficients that the others
+        receive.
     """
 
     model: Model
@@ -224,18 +224,18 @@ class Moved(NamedTuple):
     counts: Float[Array, "rows columns"] | None
     kernel_row: PerRow
     rows: tuple[Row, ...]
-    spreads: tuple[Spread, ...]
+    rank_one_updates: tuple[RankOneUpdate, ...]
 
 
 def update(
-    state: State, score: Score, y: Label, newcomer: Newcomer
+    state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """Steps 1 and 2."""
-    moved, num_moves = _moved(state, y, newcomer)
+    moved, num_moves = _move_if_allowed(state, y, candidate)
     model, kernel_row = moved.model, moved.kernel_row
 
     # The loss of the mean after the move.
-    now = jnp.matmul(kernel_row, model.terms, precision="highest")
+    now = jnp.matmul(kernel_row, model.coefficients, precision="highest")
     loss = jnp.maximum(1 - losses.margin(now, y), 0)
     root = model.span.root
     p = jnp.matmul(root, kernel_row, precision="highest")
@@ -247,10 +247,10 @@ def update(
     v = jnp.maximum(jnp.dot(p, s, precision="highest"), jnp.dot(s, s))
     columns = 1 if score.shape[0] == 1 else 2
     # Figure 1 of AROW: beta_t and alpha_t = loss beta_t.
-    noise = state.confidence / newcomer.weight
+    noise = state.confidence / candidate.weight
     beta = jnp.where(loss > 0, 1 / (columns * v + noise), 0)
-    certainty = span.with_products(kept * model.certainty, (beta * s, s))
-    step = Spread(
+    certainty = span.add_products(kept * model.certainty, (beta * s, s))
+    step = RankOneUpdate(
         jnp.matmul(s, root, precision="highest"),
         loss * beta * losses.margin_subgradient(now, y),
     )
@@ -259,11 +259,11 @@ def update(
     written = jnp.zeros_like(model.mask)
     for row in moved.rows:
         written |= slots == row.slot
-    terms = model.terms + step.weights[:, None] * step.term[None]
+    terms = model.coefficients + step.weights[:, None] * step.term[None]
     rows = tuple(row._replace(term=terms[row.slot]) for row in moved.rows)
-    spreads = tuple(
-        spread._replace(weights=jnp.where(written, 0, spread.weights))
-        for spread in (*moved.spreads, step)
+    updates = tuple(
+        update._replace(weights=jnp.where(written, 0, update.weights))
+        for update in (*moved.rank_one_updates, step)
     )
     new = state._replace(
         maintenance=moved.maintenance,
@@ -272,108 +272,103 @@ def update(
         certainty=certainty,
         num_moves=num_moves,
     )
-    return new, Edits(rows, spreads)
+    return new, Edits(rows, updates)
 
 
-def _moved(state: State, y: Label, newcomer: Newcomer) -> tuple[Moved, Index]:
+def _move_if_allowed(
+    state: State, y: Label, candidate: Candidate
+) -> tuple[MovedModel, Index]:
     """Step 1, if it is allowed and needed, and the number of moves."""
     expansion = state.expansion
-    kernel_row = jnp.where(expansion.mask, newcomer.kernel_row, 0)
-    model = Model(state.span, state.certainty, expansion.terms, expansion.mask)
-    if state.counts is None:
+    kernel_row = jnp.where(expansion.mask, candidate.kernel_row, 0)
+    model = Model(
+        state.span, state.certainty, expansion.coefficients_and_sums, expansion.mask
+    )
+    strategy, counts = state.maintenance, state.counts
+    if strategy is None or counts is None:
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
-        row = support_set.row(expansion, newcomer, nowhere)
-        return Moved(model, None, None, kernel_row, (row,), ()), state.num_moves
+        row = support_set.row(expansion, candidate, nowhere)
+        return MovedModel(model, None, None, kernel_row, (row,), ()), state.num_moves
 
-    counts = jnp.matmul(kernel_row, state.counts, precision="highest")
-    budget = expansion.budget.astype(counts.dtype)
+    score = jnp.matmul(kernel_row, counts, precision="highest")
+    budget = expansion.budget.astype(score.dtype)
     doublings = jnp.log2(1 + (state.num_seen.real(budget.dtype) + 1) / budget)
     allowed = budget * (1 + state.moves * doublings)
     # Pegasos divides the counts by lambda t, where t counts its own rounds.
     limit = REGULARIZATION * state.num_updates.real(budget.dtype)
     moves = (state.num_moves.astype(budget.dtype) + 1 <= allowed) & (
-        losses.margin(counts, y) <= limit
+        losses.margin(score, y) <= limit
     )
 
     def move():
-        return _move(state, model, counts, y, newcomer, kernel_row)
+        direction = candidate.weight * losses.margin_subgradient(score, y)
+        entering = candidate._replace(coefficients=direction)
+        pegasos = _pegasos(expansion, counts)
+        return _move(state.kernel, pegasos, strategy, model, entering, kernel_row)
 
     def stay():
         like = jax.eval_shape(move)
-        nothing = support_set.no_edits(Edits(like.rows, like.spreads))
-        return Moved(
-            model,
-            state.maintenance,
-            state.counts,
-            kernel_row,
-            nothing.rows,
-            nothing.spreads,
-        )
+        nothing = support_set.no_edits(Edits(like.rows, like.rank_one_updates))
+        edits = nothing.rows, nothing.rank_one_updates
+        return MovedModel(model, strategy, counts, kernel_row, *edits)
 
     return _sharding.cond(moves, move, stay), state.num_moves + moves.astype(jnp.int32)
 
 
 def _move(
-    state: State,
+    kernel: Kernel,
+    pegasos: Expansion,
+    strategy: Maintenance,
     model: Model,
-    counts: Score,
-    y: Label,
-    newcomer: Newcomer,
+    candidate: Candidate,
     kernel_row: PerRow,
-) -> Moved:
+) -> MovedModel:
     """The example enters Pegasos, and the model follows, one slot after the other."""
-    kernel, expansion = state.kernel, state.expansion
-    assert state.maintenance is not None, "fixed landmarks never move"
-    assert state.counts is not None, "fixed landmarks never move"
-    pegasos = _pegasos(expansion, state.counts)
-    own = newcomer.weight * losses.margin_subgradient(counts, y)
-    maintenance, edits = state.maintenance.admit(
-        kernel, pegasos, newcomer._replace(coefficients=own)
-    )
+    strategy, edits = strategy.insert(kernel, pegasos, candidate)
     rows = edits.rows
     points = jnp.stack([row.vector for row in rows])
     squares = jnp.stack([row.square for row in rows])
     # The last row is the example's own.
-    others = support_set.kernel_rows(kernel, expansion, points[:-1], squares[:-1])
+    others = support_set.kernel_rows(kernel, pegasos, points[:-1], squares[:-1])
     kernel_rows = jnp.concatenate([others, kernel_row[None]])
     among = kernel.gram(points, points, squares, squares)
-    exchanges = (
+    replacements = (
         jnp.stack([row.slot for row in rows]),
         kernel.diag(points, squares),
         among,
         jnp.arange(len(rows), dtype=jnp.int32),
     )
 
-    # A loop, since the compiler makes some sixty kernels of each exchange.
-    def exchange(carry, exchanged):
+    # A loop, since the compiler makes some sixty kernels of each replacement.
+    def replace(carry, replacement):
         model, kernel_rows = carry
-        slot, kernel_self, column, i = exchanged
+        slot, kernel_self, column, i = replacement
         known = jnp.where(model.mask, kernel_rows[i], 0)
-        model, spread = _exchanged(
-            model, slot, known, kernel_self, expansion.num_active
+        model, update = _replace_vector(
+            model, slot, known, kernel_self, pegasos.num_active
         )
         here = jnp.arange(known.shape[0], dtype=jnp.int32) == slot
         kernel_rows = jnp.where(here[None], column[:, None], kernel_rows)
-        return (model, kernel_rows), spread
+        return (model, kernel_rows), update
 
-    (model, kernel_rows), spreads = jax.lax.scan(
-        exchange, (model, kernel_rows), exchanges
+    (model, kernel_rows), updates = jax.lax.scan(
+        replace, (model, kernel_rows), replacements
     )
     kernel_row = jnp.where(model.mask, kernel_rows[-1], 0)
-    counts = support_set.write(pegasos, edits).terms
-    spreads = tuple(
-        jax.tree.map(lambda leaf, i=i: leaf[i], spreads) for i in range(len(rows))
+    counts = support_set.write(pegasos, edits).coefficients_and_sums
+    updates = tuple(
+        jax.tree.map(lambda leaf, i=i: leaf[i], updates) for i in range(len(rows))
     )
-    return Moved(model, maintenance, counts, kernel_row, rows, spreads)
+    return MovedModel(model, strategy, counts, kernel_row, rows, updates)
 
 
-def _exchanged(
+def _replace_vector(
     model: Model,
     slot: Index,
     kernel_row: PerRow,
     kernel_self: Scalar,
     num_active: Index,
-) -> tuple[Model, Spread]:
+) -> tuple[Model, RankOneUpdate]:
     """Replaces the vector in a slot and projects the model; O(B^2 + B C).
 
     The second result holds the share of the leaving term that each other vector
@@ -383,29 +378,31 @@ def _exchanged(
     place = jnp.where(slot == NOWHERE, spare, slot)
     here = jnp.arange(spare + 1, dtype=jnp.int32) == slot
     solution = span.solve(model.span, kernel_row)
-    gone = span.leaving(model.span, place)
-    beyond = span.beyond(kernel_row, kernel_self, solution)
+    removed = span.removed_direction(model.span, place)
+    beyond = span.squared_residual(kernel_row, kernel_self, solution)
     mask = model.mask | here
-    shares = span.shares(place, gone, solution, beyond)
+    shares = span.projection_of_removed(place, removed, solution, beyond)
     selves = jnp.where(here, kernel_self, model.span.selves)
     square = model.span.selves[place]
     length = jnp.sqrt(jnp.where(square > 0, square, 1))
-    shares = length * span.bounded(selves, shares / length)
+    shares = length * span.bound_coefficients(selves, shares / length)
     shares = jnp.where(mask & model.mask[place] & (slot != NOWHERE), shares, 0)
-    left = model.terms[place]
-    terms = jnp.where(here[:, None], 0, model.terms) + shares[:, None] * left[None]
+    left = model.coefficients[place]
+    terms = (
+        jnp.where(here[:, None], 0, model.coefficients) + shares[:, None] * left[None]
+    )
 
     # S <- P S P^T + I - P P^T is I - S <- P (I - S) P^T, P = I - (1 - cosine) u u^T.
-    lost = 1 - span.cosine(slot, gone, solution, kernel_row, kernel_self)
-    lost, u = jnp.where(slot == NOWHERE, 0, lost), gone.direction
+    lost = 1 - span.cosine(slot, removed, solution, kernel_row, kernel_self)
+    lost, u = jnp.where(slot == NOWHERE, 0, lost), removed.direction
     reach = lost * jnp.matmul(model.certainty, u, precision="highest")
     half = lost * jnp.dot(u, reach, precision="highest") * u / 2 - reach
-    certainty = span.with_products(model.certainty, (u, half), (half, u))
+    certainty = span.add_products(model.certainty, (u, half), (half, u))
 
-    changed = span.replaced(
-        model.span, slot, gone, solution, kernel_row, kernel_self, num_active
+    changed = span.replace(
+        model.span, slot, removed, solution, kernel_row, kernel_self, num_active
     )
-    return Model(changed, certainty, terms, mask), Spread(shares, left)
+    return Model(changed, certainty, terms, mask), RankOneUpdate(shares, left)
 
 
 def refresh_caches(state: State) -> State:
@@ -413,12 +410,14 @@ def refresh_caches(state: State) -> State:
     if state.maintenance is None or state.counts is None:
         return state
     pegasos = _pegasos(state.expansion, state.counts)
-    return state._replace(maintenance=restart(state.maintenance, state.kernel, pegasos))
+    return state._replace(maintenance=state.maintenance.restart(state.kernel, pegasos))
 
 
 def _pegasos(expansion: Expansion, counts: Float[Array, "rows columns"]) -> Expansion:
     """The support set with the coefficients of Pegasos."""
-    return expansion._replace(terms=counts, scale=jnp.ones_like(expansion.scale))
+    return expansion._replace(
+        coefficients_and_sums=counts, scale=jnp.ones_like(expansion.scale)
+    )
 
 
 arow = Algorithm(

@@ -8,7 +8,7 @@ shorter than a loop over examples, and two matrix products score all other round
                        scores      = scale * kernel_rows u      T
                        the first example that violates, i
 
-    scores   o o o o X . . . X . . X      o  settled: scored by the model that saw it
+    scores   o o o o X . . . X . . X      o  final: scored by the model that saw it
              0 1 2 3 i                    X  violates    .  after i, still provisional
 
     each turn          write the edits of the violation before    (pending until now)
@@ -48,35 +48,45 @@ from jaxtyping import Array, Bool, Float, Integer, Shaped
 from budgetjax import _sharding, kernels, losses
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
-from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer, Row
+from budgetjax.online.maintenance.strategy import maintenance_of
+from budgetjax.online.state import OnlineState, State
+from budgetjax.online.support_set import NOWHERE, Average, Candidate, Edits, Row
 
 
 class Block(NamedTuple):
     """A block of examples, and everything known before its first round.
 
     Attributes:
+      algorithm: the learner.
       X: the examples, shape `(size, num_features)`.
       y: their labels, shape `(size,)`, or targets, `(size, num_outputs)`.
       weights: 0 where an example is to be skipped, shape `(size,)`.
+      present: where an example has a weight, shape `(size,)`.
       squares: `||x||^2`, shape `(size,)`.
       selves: `k(x, x)`, shape `(size,)`.
       gram: `k(x_i, x_j)`, shape `(size, size)`.
-      clocks: rounds seen before each example and after the last, as the lower word of
-        `num_seen`; shape `(ticks,)`, `ticks = size + 1`.
+      round_numbers: rounds seen before each example and after the last, as the lower
+        word of `num_seen`; shape `(ticks,)`, `ticks = size + 1`.
       decay: the logarithm of the factor by which idle rounds shrink the model since the
         start of the block, shape `(ticks,)`.
-      averaged: which rounds are in an average of iterates, shape `(size,)`, or None.
+      in_average: which rounds are in an average of iterates, shape `(size,)`, or None.
+      makes_room_ahead: whether maintenance waits for a full budget, outside the loop.
+      axis: the name of a `jax.vmap` over models, or None.
     """
 
+    algorithm: Any
     X: Examples
     y: Targets
     weights: PerExample
+    present: Bool[Array, " size"]
     squares: PerExample
     selves: PerExample
     gram: Float[Array, "size size"]
-    clocks: Integer[Array, " ticks"]
+    round_numbers: Integer[Array, " ticks"]
     decay: Float[Array, " ticks"]
-    averaged: Bool[Array, " size"] | None
+    in_average: Bool[Array, " size"] | None
+    makes_room_ahead: bool
+    axis: str | None
 
 
 class Loop(NamedTuple):
@@ -87,8 +97,8 @@ class Loop(NamedTuple):
         `last`; later decay is in `Block`.
       kernel_rows: `k(x_j, x_i)` for every example and row of the support set, shape
         `(size, rows)`, without the pending edits.
-      raw: unscaled scores of the model with the pending edits, shape `(size, columns)`;
-        those of past examples are stale.
+      unscaled: unscaled scores of the model with the pending edits, shape
+        `(size, columns)`; those of past examples are stale.
       scores: scores, each from the model that saw the example, shape `(size, columns)`.
       next: the next example that violates, or the size of the block.
       last: the example whose edits are pending; -1 before the first violation.
@@ -99,7 +109,7 @@ class Loop(NamedTuple):
 
     state: Any
     kernel_rows: Float[Array, "size rows"]
-    raw: Scores
+    unscaled: Scores
     scores: Scores
     next: Index
     last: Index
@@ -109,12 +119,12 @@ class Loop(NamedTuple):
 
 def block(
     algorithm: Any,
-    state: Any,
+    state: State,
     X: Examples,
     y: Targets,
     weights: PerExample,
     axis: str | None = None,
-) -> tuple[Any, Scores]:
+) -> tuple[State, Scores]:
     """Feeds the examples of a block to a conservative learner in order, one round each.
 
     Two matrix products score the whole block. The scores are right up to the first
@@ -140,34 +150,71 @@ def block(
     Returns:
       The state after the block, and the score of each example by the model before it.
     """
+    state, block = _prepare_block(algorithm, state, X, y, weights, axis)
+    loop = _start_loop(block, state)
+    if X.shape[0] == 1:
+        loop = _run_single(block, _make_room_if_full(block, loop))
+    elif block.makes_room_ahead:
+        loop = jax.lax.while_loop(
+            lambda loop: _any_model(block, _has_violation(block, loop)),
+            lambda loop: _make_room_if_full(block, _run_violations(block, loop)),
+            loop,
+        )
+    else:
+        loop = _run_violations(block, loop)
+    return _finish_block(block, state, loop), loop.scores
+
+
+def _prepare_block(
+    algorithm: Any,
+    state: State,
+    X: Examples,
+    y: Targets,
+    weights: PerExample,
+    axis: str | None,
+) -> tuple[State, Block]:
+    """The state before the first round, and the constants of the block."""
     squares = kernels.squared_norms(X)
     present = weights > 0
-    seen = running_sums(present.astype(jnp.int32))
-    ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
-    clocks = state.num_seen.low + ahead
-    decay = algorithm.decay(state, ahead)
+    seen = prefix_sums(present.astype(jnp.int32))
+    rounds_ahead = jnp.concatenate([jnp.zeros((1,), jnp.int32), seen])
+    round_numbers = state.num_seen.low + rounds_ahead
+    decay = algorithm.decay(state, rounds_ahead)
     # The decay before the first round is 0, up to a correction of the scale's rounding.
-    expansion = support_set.faded(state.expansion)
+    expansion = support_set.fade_average(state.expansion)
     scale = decayed_scale(expansion.scale, decay[0])
     state = state._replace(expansion=expansion._replace(scale=scale))
-    block = Block(
+    strategy = maintenance_of(state)
+    return state, Block(
+        algorithm=algorithm,
         X=X,
         y=y,
         weights=weights,
+        present=present,
         squares=squares,
         selves=state.kernel.diag(X, squares),
         gram=state.kernel.gram(X, X, squares, squares),
-        clocks=clocks,
+        round_numbers=round_numbers,
         decay=decay,
-        averaged=_averaged(state, clocks, present),
+        in_average=_rounds_in_average(state, round_numbers, present),
+        makes_room_ahead=strategy is not None and strategy.makes_room_ahead,
+        axis=axis,
     )
-    kernel_rows = support_set.kernel_rows(state.kernel, state.expansion, X, squares)
-    raw = jnp.matmul(kernel_rows, state.expansion.coefficients, precision="highest")
+
+
+def _start_loop(block: Block, state: OnlineState) -> Loop:
+    """The loop before its first turn, with nothing pending."""
+    kernel_rows = support_set.kernel_rows(
+        state.kernel, state.expansion, block.X, block.squares
+    )
+    coefficients = state.expansion.coefficients
+    unscaled = jnp.matmul(kernel_rows, coefficients, precision="highest")
     zero = jnp.zeros((), jnp.int32)
-    scores, first = _look(algorithm, block, state, raw, jnp.zeros_like(raw), zero)
+    blank = jnp.zeros_like(unscaled)
+    scores, first = _next_violation(block, state, unscaled, blank, zero)
     none = zero - 1
     like = jax.eval_shape(
-        lambda *given: _update(algorithm, block, *given)[1],
+        lambda *arrays: _update(block, *arrays)[1],
         state,
         kernel_rows,
         scores,
@@ -175,85 +222,80 @@ def block(
         none,
     )
     edits = _without_example(support_set.no_edits(like))
-    columns = tuple(jnp.zeros_like(squares) for _ in edits.rows[:-1])
+    columns = tuple(jnp.zeros_like(block.squares) for _ in edits.rows[:-1])
     (loop,) = _sharding.vary(
-        Loop(state, kernel_rows, raw, scores, first, none, edits, columns)
+        Loop(state, kernel_rows, unscaled, scores, first, none, edits, columns)
+    )
+    return loop
+
+
+def _run_violations(block: Block, loop: Loop) -> Loop:
+    """The loop after the last violation, or the one that fills a delayed budget."""
+    return jax.lax.while_loop(
+        lambda loop: _any_model(block, _is_ready(block, loop)),
+        lambda loop: _next_turn(block, loop),
+        loop,
     )
 
-    delayed = hasattr(getattr(state, "maintenance", None), "make_room")
 
-    def alive(loop):
-        return loop.next < X.shape[0]
-
-    def ready(loop):
-        return alive(loop) & ~_full(loop) if delayed else alive(loop)
-
-    def any_model(condition):
-        return condition if axis is None else jax.lax.pmax(condition, axis)
-
-    def violation(loop):
-        new = _violation(algorithm, block, loop)
-        new = new if axis is None else _only_if(ready(loop), new, loop)
-        return _sharding.vary(new)[0]
-
-    def violations(loop):
-        return jax.lax.while_loop(lambda loop: any_model(ready(loop)), violation, loop)
-
-    def with_room(loop):
-        """The loop with room for a newcomer, if one is waiting."""
-        wanted = alive(loop) & _full(loop)
-        return _sharding.cond(
-            any_model(wanted),
-            lambda: _with_room(algorithm, block, loop, wanted),
-            lambda: loop,
-        )
-
-    if X.shape[0] == 1:
-        loop = _once(algorithm, block, with_room(loop) if delayed else loop)
-    elif delayed:
-        loop = jax.lax.while_loop(
-            lambda loop: any_model(alive(loop)),
-            lambda loop: with_room(violations(loop)),
-            loop,
-        )
-    else:
-        loop = violations(loop)
-    return _finished(block, state, loop, y, present)
+def _has_violation(block: Block, loop: Loop) -> Flag:
+    return loop.next < block.X.shape[0]
 
 
-def _full(loop: Loop) -> Flag:
-    """Whether the pending newcomer, if there is one, takes the last free slot."""
+def _is_ready(block: Block, loop: Loop) -> Flag:
+    """Whether a violation is left, and the model has room for it."""
+    left = _has_violation(block, loop)
+    return left & ~_is_full(loop) if block.makes_room_ahead else left
+
+
+def _any_model(block: Block, condition: Flag) -> Flag:
+    """Whether it holds for any model of the `vmap`."""
+    return condition if block.axis is None else jax.lax.pmax(condition, block.axis)
+
+
+def _is_full(loop: Loop) -> Flag:
+    """Whether the pending candidate, if there is one, takes the last free slot."""
     entering = loop.edits.rows[-1].slot != NOWHERE
     expansion = loop.state.expansion
     return expansion.num_active + entering.astype(jnp.int32) >= expansion.budget
 
 
-def _with_room(algorithm: Any, block: Block, loop: Loop, wanted: Flag) -> Loop:
+def _make_room_if_full(block: Block, loop: Loop) -> Loop:
+    """The loop with room for a candidate, if delayed maintenance has to make it."""
+    if not block.makes_room_ahead:
+        return loop
+    wanted = _has_violation(block, loop) & _is_full(loop)
+    return _sharding.cond(
+        _any_model(block, wanted), lambda: _make_room(block, loop, wanted), lambda: loop
+    )
+
+
+def _make_room(block: Block, loop: Loop, wanted: Flag) -> Loop:
     """The loop with nothing pending, and with free slots where `wanted`.
 
     The kernel rows are recomputed, which costs as much as starting a block.
     """
     state = loop.state
-    edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
+    edits, _ = _with_example(block, loop.edits, loop.columns, loop.last)
     before = support_set.write(state.expansion, edits)
     after = state.maintenance.make_room(state.kernel, before)
     expansion = jax.tree.map(
         lambda new, old: jnp.where(wanted, new, old), after, before
     )
-    state = algorithm.refresh_caches(state._replace(expansion=expansion))
+    state = block.algorithm.refresh_caches(state._replace(expansion=expansion))
     kernel_rows = support_set.kernel_rows(
         state.kernel, expansion, block.X, block.squares
     )
-    raw = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
+    unscaled = jnp.matmul(kernel_rows, expansion.coefficients, precision="highest")
     return loop._replace(
         state=state,
         kernel_rows=kernel_rows,
-        raw=raw,
+        unscaled=unscaled,
         edits=support_set.no_edits(loop.edits),
     )
 
 
-def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
+def _run_single(block: Block, loop: Loop) -> Loop:
     """The loop after a block of one example, which has at most one violation.
 
     A branch is used, which returns no array of the support set. A loop would carry the
@@ -262,13 +304,7 @@ def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
 
     def changed():
         state, edits, _ = _update(
-            algorithm,
-            block,
-            loop.state,
-            loop.kernel_rows,
-            loop.scores,
-            loop.next,
-            loop.last,
+            block, loop.state, loop.kernel_rows, loop.scores, loop.next, loop.last
         )
         expansion = state.expansion
         state = state._replace(expansion=None)
@@ -288,29 +324,27 @@ def _once(algorithm: Any, block: Block, loop: Loop) -> Loop:
     )
 
 
-def _finished(
-    block: Block, state: Any, loop: Loop, y: Targets, present: Bool[Array, " size"]
-) -> tuple[Any, Scores]:
-    """The state after the rounds that follow the last violation, and the scores."""
-    size = y.shape[0]
-    edits, _ = _complete(block, loop.edits, loop.columns, loop.last)
+def _finish_block(block: Block, state: State, loop: Loop) -> State:
+    """The state after the rounds that follow the last violation."""
+    size = block.X.shape[0]
+    edits, _ = _with_example(block, loop.edits, loop.columns, loop.last)
     new, expansion = loop.state, support_set.write(loop.state.expansion, edits)
     average = expansion.average
-    if average is not None and block.averaged is not None:
-        count = jnp.sum(block.averaged, dtype=average.total.dtype)
-        since = _since(block, new, loop.last, size)
-        average = average._replace(since=since, total=average.total + count)
-    mistaken = jax.vmap(losses.is_mistake)(loop.scores, y) & present
+    if average is not None and block.in_average is not None:
+        count = jnp.sum(block.in_average, dtype=average.total.dtype)
+        scale_sum = _scale_sum_before(block, new, loop.last, size)
+        average = average._replace(scale_sum=scale_sum, total=average.total + count)
+    mistaken = jax.vmap(losses.is_mistake)(loop.scores, block.y) & block.present
     return new._replace(
         expansion=expansion._replace(
-            scale=_scale(block, new, loop.last, size), average=average
+            scale=_scale_before(block, new, loop.last, size), average=average
         ),
-        num_seen=state.num_seen._replace(low=block.clocks[-1]),
+        num_seen=state.num_seen._replace(low=block.round_numbers[-1]),
         num_mistakes=state.num_mistakes.after(jnp.sum(mistaken, dtype=jnp.int32)),
-    ), loop.scores
+    )
 
 
-def running_sums(values: Shaped[Array, " n"]) -> Shaped[Array, " n"]:
+def prefix_sums(values: Shaped[Array, " n"]) -> Shaped[Array, " n"]:
     """Inclusive prefix sums of a block: O(n^2), but one kernel to compile, not ten."""
     index = jnp.arange(values.shape[0], dtype=jnp.int32)
     before = index[:, None] >= index[None]
@@ -327,48 +361,57 @@ def decayed_scale(scale: Scalar, decay: Float[Array, "*n"]) -> Float[Array, "*n"
     return jnp.maximum(scale * jnp.exp(decay), least)
 
 
-def complete(expansion: Expansion, edits: Edits) -> Edits:
-    """The edits of an update, which also bring the sums of an average up to date."""
-    average = expansion.average
-    return edits if average is None else edits._replace(accrued=average.since)
-
-
-def _averaged(
-    state: Any, clocks: Integer[Array, " ticks"], present: Bool[Array, " size"]
+def _rounds_in_average(
+    state: OnlineState,
+    round_numbers: Integer[Array, " ticks"],
+    present: Bool[Array, " size"],
 ) -> Bool[Array, " size"] | None:
     """Which rounds of a block are in the average of iterates."""
     average = state.expansion.average
     if average is None:
         return None
-    seen = state.num_seen._replace(low=clocks[1:])
+    seen = state.num_seen._replace(low=round_numbers[1:])
     return present & seen.reaches(average.start)
 
 
-def _scale(block: Block, state: Any, last: Index, i: Index | int) -> Scalar:
+def _scale_before(
+    block: Block, state: OnlineState, last: Index, i: Index | int
+) -> Scalar:
     """The scale before round `i`, if the model has not changed since round `last`."""
     decay = block.decay[i] - block.decay[last + 1]
     return decayed_scale(state.expansion.scale, decay)
 
 
-def _since(block: Block, state: Any, last: Index, i: Index | int) -> Scalar:
+def _scale_sum_before(
+    block: Block, state: OnlineState, last: Index, i: Index | int
+) -> Scalar:
     """The sum of the scales before round `i`, for the average of iterates."""
-    expansion, averaged = state.expansion, block.averaged
-    assert averaged is not None, "a block counts rounds where iterates are averaged"
-    index = jnp.arange(averaged.shape[0], dtype=jnp.int32)
-    quiet = averaged & (index > last) & (index < i)
+    average, in_average = state.expansion.average, block.in_average
+    assert average is not None, "called where iterates are averaged"
+    assert in_average is not None, "a block counts rounds where iterates are averaged"
+    index = jnp.arange(in_average.shape[0], dtype=jnp.int32)
+    idle = in_average & (index > last) & (index < i)
     decay = block.decay[1:] - block.decay[last + 1]
-    scales = decayed_scale(expansion.scale, jnp.where(quiet, decay, 0))
-    return expansion.average.since + jnp.sum(jnp.where(quiet, scales, 0))
+    scales = decayed_scale(state.expansion.scale, jnp.where(idle, decay, 0))
+    return average.scale_sum + jnp.sum(jnp.where(idle, scales, 0))
 
 
-def _violation(algorithm: Any, block: Block, loop: Loop) -> Loop:
+def _next_turn(block: Block, loop: Loop) -> Loop:
+    """The loop after the next violation, in lockstep with the other models."""
+    new = _change_model(block, loop)
+    if block.axis is not None:
+        new = _select_loop(_is_ready(block, loop), new, loop)
+    return _sharding.vary(new)[0]
+
+
+def _change_model(block: Block, loop: Loop) -> Loop:
     """Makes one change of the model, and finds the next violation.
 
     The edits of the last violation are written here, before any read. If the turn that
     computes them wrote them too, it would also read the same arrays, and the compiler
     would copy these to keep the two apart.
     """
-    edits, columns = _complete(block, loop.edits, loop.columns, loop.last)
+    edits, columns = _with_example(block, loop.edits, loop.columns, loop.last)
     kernel_rows = loop.kernel_rows
     for row, column in zip(edits.rows, columns, strict=True):
         kernel_rows = support_set.put(kernel_rows, row.slot, column, axis=1)
@@ -377,114 +420,117 @@ def _violation(algorithm: Any, block: Block, loop: Loop) -> Loop:
 
     i = loop.next
     state, edits, columns = _update(
-        algorithm, block, state, kernel_rows, loop.scores, i, loop.last
+        block, state, kernel_rows, loop.scores, i, loop.last
     )
-    raw = _push(state, kernel_rows, loop.raw, *_complete(block, edits, columns, i))
-    scores, following = _look(algorithm, block, state, raw, loop.scores, i + 1)
+    whole_edits, all_columns = _with_example(block, edits, columns, i)
+    unscaled = _apply_to_scores(
+        state, kernel_rows, loop.unscaled, whole_edits, all_columns
+    )
+    scores, following = _next_violation(block, state, unscaled, loop.scores, i + 1)
     edits = _without_example(edits)
-    return Loop(state, kernel_rows, raw, scores, following, i, edits, columns)
+    return Loop(state, kernel_rows, unscaled, scores, following, i, edits, columns)
 
 
-def _only_if(alive: Flag, new: Loop, old: Loop) -> Loop:
+def _select_loop(ready: Flag, new: Loop, old: Loop) -> Loop:
     """The loop after a violation, or, if there was none, with nothing pending.
 
     The large arrays are those of `new` in both cases: they hold the edits of the last
     violation.
     """
-    chosen = jax.tree.map(
-        lambda after, before: jnp.where(alive, after, before),
-        new._replace(
-            state=new.state._replace(expansion=None), kernel_rows=None, edits=None
-        ),
-        old._replace(
-            state=old.state._replace(expansion=None), kernel_rows=None, edits=None
-        ),
-    )
-    kept = jax.tree.map(
-        lambda after, before: jnp.where(alive, after, before),
-        (new.state.expansion.scale, new.state.expansion.average),
-        (old.state.expansion.scale, old.state.expansion.average),
+
+    def select(after, before):
+        return jax.tree.map(lambda one, two: jnp.where(ready, one, two), after, before)
+
+    small, scales = select(_without_arrays(new), _without_arrays(old))
+    rows = tuple(
+        row._replace(slot=jnp.where(ready, row.slot, NOWHERE)) for row in new.edits.rows
     )
     nothing = support_set.no_edits(new.edits)
-    rows = tuple(
-        row._replace(slot=jnp.where(alive, row.slot, NOWHERE)) for row in new.edits.rows
-    )
-    others = jax.tree.map(
-        lambda after, blank: jnp.where(alive, after, blank),
-        new.edits._replace(rows=None),
-        nothing._replace(rows=None),
-    )
-    expansion = new.state.expansion._replace(scale=kept[0], average=kept[1])
-    return chosen._replace(
-        state=chosen.state._replace(expansion=expansion),
+    others = select(new.edits._replace(rows=None), nothing._replace(rows=None))
+    scale, average = scales
+    expansion = new.state.expansion._replace(scale=scale, average=average)
+    return small._replace(
+        state=small.state._replace(expansion=expansion),
         kernel_rows=new.kernel_rows,
         edits=others._replace(rows=rows),
     )
 
 
-def _look(
-    algorithm: Any, block: Block, state: Any, raw: Scores, scores: Scores, start: Index
+def _without_arrays(loop: Loop) -> tuple[Loop, tuple[Scalar, Average | None]]:
+    """The small parts of the loop, and the scale and the average of its support set."""
+    expansion = loop.state.expansion
+    small = loop._replace(
+        state=loop.state._replace(expansion=None), kernel_rows=None, edits=None
+    )
+    return small, (expansion.scale, expansion.average)
+
+
+def _next_violation(
+    block: Block, state: OnlineState, unscaled: Scores, scores: Scores, start: Index
 ) -> tuple[Scores, Index]:
     """The scores, recomputed from `start` on, and the first example that violates.
 
-    The model last changed in the round before `start`. Every example is tested at its
-    own clock.
+    The model last changed in the round before `start`. Every example is tested in its
+    own round.
     """
-    index = jnp.arange(raw.shape[0], dtype=jnp.int32)
+    index = jnp.arange(unscaled.shape[0], dtype=jnp.int32)
     later = index >= start
     # Scores before `start` are stale, and are not decayed.
     decay = jnp.minimum(block.decay[:-1] - block.decay[start], 0)
     scales = decayed_scale(state.expansion.scale, decay)
-    scores = jnp.where(later[:, None], scales[:, None] * raw, scores)
+    scores = jnp.where(later[:, None], scales[:, None] * unscaled, scores)
     violations = jax.vmap(
-        lambda clock, score, label: algorithm.violates(
-            state._replace(num_seen=state.num_seen._replace(low=clock)), score, label
+        lambda seen, score, label: block.algorithm.violates(
+            state._replace(num_seen=state.num_seen._replace(low=seen)), score, label
         )
-    )(block.clocks[:-1], scores, block.y)
-    found = jnp.where(violations & later & (block.weights > 0), index, raw.shape[0])
-    return scores, jnp.min(found)
+    )(block.round_numbers[:-1], scores, block.y)
+    candidates = violations & later & (block.weights > 0)
+    return scores, jnp.min(jnp.where(candidates, index, unscaled.shape[0]))
 
 
 def _update(
-    algorithm: Any,
     block: Block,
-    state: Any,
+    state: State,
     kernel_rows: Float[Array, "size rows"],
     scores: Scores,
     i: Index,
     last: Index,
-) -> tuple[Any, Edits, tuple[PerExample, ...]]:
+) -> tuple[State, Edits, tuple[PerExample, ...]]:
     """The update of example `i`: the state except the support set, and the edits.
 
     The third result holds the kernel columns, against the block, of all edited rows
     except the last, which is the example.
     """
-    clock, expansion = block.clocks[i], state.expansion
-    newcomer = Newcomer(
+    seen, expansion = block.round_numbers[i], state.expansion
+    candidate = Candidate(
         vector=block.X[i],
         square=block.squares[i],
         coefficients=jnp.zeros_like(expansion.coefficients[0]),
-        age=clock + 1,
+        age=seen + 1,
         weight=block.weights[i],
         kernel_row=kernel_rows[i],
         kernel_self=block.selves[i],
     )
     average = expansion.average
     if average is not None:
-        average = average._replace(since=_since(block, state, last, i))
-    now = expansion._replace(scale=_scale(block, state, last, i + 1), average=average)
-    returned = algorithm.update(
-        state._replace(num_seen=state.num_seen._replace(low=clock), expansion=now),
+        scale_sum = _scale_sum_before(block, state, last, i)
+        average = average._replace(scale_sum=scale_sum)
+    scale = _scale_before(block, state, last, i + 1)
+    now = expansion._replace(scale=scale, average=average)
+    returned = block.algorithm.update(
+        state._replace(num_seen=state.num_seen._replace(low=seen), expansion=now),
         scores[i],
         block.y[i],
-        newcomer,
+        candidate,
     )
-    where = f"{algorithm.name}: update"
+    where = f"{block.algorithm.name}: update"
     new, edits = support_set.check_edits(where, type(state), returned)
-    edits = complete(now, edits)
-    scale = support_set.shrunk(now.scale, edits)
-    if average is not None and block.averaged is not None:
-        average = average._replace(since=jnp.where(block.averaged[i], scale, 0))
+    if average is not None:
+        # They bring the sums of the average up to date, too.
+        edits = edits._replace(scale_sum=average.scale_sum)
+    scale = support_set.scale_after(now.scale, edits)
+    if average is not None and block.in_average is not None:
+        average = average._replace(scale_sum=jnp.where(block.in_average[i], scale, 0))
     new = new._replace(
         expansion=expansion._replace(scale=scale, average=average),
         num_seen=state.num_seen,
@@ -498,42 +544,44 @@ def _update(
 
 
 def _without_example(edits: Edits) -> Edits:
-    """The edits without the values that `_complete` looks up."""
-    own = edits.rows[-1]._replace(vector=None, square=None, age=None)
-    return edits._replace(rows=(*edits.rows[:-1], own))
+    """The edits without the values that `_with_example` looks up."""
+    example = edits.rows[-1]._replace(vector=None, square=None, age=None)
+    return edits._replace(rows=(*edits.rows[:-1], example))
 
 
-def _complete(
+def _with_example(
     block: Block, edits: Edits, columns: tuple[PerExample, ...], i: Index
 ) -> tuple[Edits, tuple[PerExample, ...]]:
     """Adds the values and the kernel column of example `i` itself."""
-    own = edits.rows[-1]
-    own = Row(own.slot, block.X[i], block.squares[i], own.term, block.clocks[i] + 1)
-    return edits._replace(rows=(*edits.rows[:-1], own)), (*columns, block.gram[i])
+    slot, term = edits.rows[-1].slot, edits.rows[-1].term
+    example = Row(slot, block.X[i], block.squares[i], term, block.round_numbers[i] + 1)
+    rows = (*edits.rows[:-1], example)
+    return edits._replace(rows=rows), (*columns, block.gram[i])
 
 
-def _push(
-    state: Any,
+def _apply_to_scores(
+    state: OnlineState,
     kernel_rows: Float[Array, "size rows"],
-    raw: Scores,
+    unscaled: Scores,
     edits: Edits,
     columns: tuple[PerExample, ...],
 ) -> Scores:
     """The unscaled scores of the model with the edits."""
-    num_columns = raw.shape[1]
+    num_columns = unscaled.shape[1]
     coefficients = state.expansion.coefficients
-    if edits.fold is not None:
-        raw, coefficients = raw * edits.fold, coefficients * edits.fold
-    for spread in edits.spreads:
-        received = jnp.matmul(kernel_rows, spread.weights, precision="highest")
-        raw = raw + received[:, None] * spread.term[None, :num_columns]
+    if edits.rescale_factor is not None:
+        unscaled = unscaled * edits.rescale_factor
+        coefficients = coefficients * edits.rescale_factor
+    for update in edits.rank_one_updates:
+        received = jnp.matmul(kernel_rows, update.weights, precision="highest")
+        unscaled = unscaled + received[:, None] * update.term[None, :num_columns]
     for row, column in zip(edits.rows, columns, strict=True):
         slot = jnp.maximum(row.slot, 0)
         old = jax.lax.dynamic_index_in_dim(kernel_rows, slot, 1, keepdims=False)
-        gone = coefficients[slot]
-        for spread in edits.spreads:
-            gone = gone + spread.weights[slot] * spread.term[:num_columns]
+        removed = coefficients[slot]
+        for update in edits.rank_one_updates:
+            removed = removed + update.weights[slot] * update.term[:num_columns]
         change = column[:, None] * row.term[None, :num_columns]
-        change -= old[:, None] * gone[None]
-        raw = raw + jnp.where(row.slot != NOWHERE, change, 0)
-    return raw
+        change -= old[:, None] * removed[None]
+        unscaled = unscaled + jnp.where(row.slot != NOWHERE, change, 0)
+    return unscaled

@@ -10,10 +10,12 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
-from budgetjax import _checks, _sharding, kernels, models
+from budgetjax import _checks, _sharding, kernels, models, scoring
+from budgetjax.kernels import Kernel
 from budgetjax.online import examples, support_set
-from budgetjax.online.algorithm import Algorithm, State
-from budgetjax.scoring import PREDICTION_BLOCK
+from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.maintenance.strategy import maintenance_of
+from budgetjax.online.state import KernelExpansion, OnlineState, State
 
 
 def run(
@@ -98,9 +100,7 @@ def block_length(where: str, block_size: int | None) -> int:
     return 48 if jax.default_backend() == "cpu" else 256
 
 
-def check_result(
-    where: str, state: Any, scores: Array, X: Float[Array, "n features"]
-) -> None:
+def check_result(where: str, state: OnlineState, scores: Array, X: ArrayLike) -> None:
     """Raises if the model had to refuse examples, or a score is not finite.
 
     A scalar stands for scores that were not kept; see `run_checked`.
@@ -126,7 +126,7 @@ def check_result(
 
 
 def explain_overflow(
-    state: Any, X: Float[Array, "n features"], first_row: int = 0
+    model: KernelExpansion, X: Float[Array, "n features"], first_row: int = 0
 ) -> str:
     """Why a model of these examples is not finite, and what to do.
 
@@ -140,12 +140,12 @@ def explain_overflow(
             f"{X.dtype} cannot hold the kernel of data so far from 0, with the mean at "
             f"{away:.3g} and a deviation of {spread:.3g}; centre X"
         )
-    expansion, squares = state.expansion, kernels.squared_norms(X)
+    expansion, squares = model.expansion, kernels.squared_norms(X)
     known = jnp.isfinite(expansion.squares)
-    part = slice(PREDICTION_BLOCK)
-    some = support_set.kernel_rows(state.kernel, expansion, X[part], squares[part])
+    part = slice(scoring.PREDICTION_BLOCK)
+    some = support_set.kernel_rows(model.kernel, expansion, X[part], squares[part])
     good = jnp.all(jnp.isfinite(some) | ~known[None])
-    if not bool(good & jnp.all(jnp.isfinite(diagonal(state.kernel, X)))):
+    if not bool(good & jnp.all(jnp.isfinite(diagonal(model.kernel, X)))):
         row, column = np.unravel_index(np.argmax(np.abs(rows)), rows.shape)
         return (
             f"kernel values overflow {X.dtype}; scale X down, whose largest number is "
@@ -158,16 +158,16 @@ def explain_overflow(
 
 
 @jax.jit
-def diagonal(kernel: Any, X: Float[Array, "n features"]) -> Float[Array, " n"]:
+def diagonal(kernel: Kernel, X: Float[Array, "n features"]) -> Float[Array, " n"]:
     """`k(x, x)` of rows; not finite if a squared norm is not."""
     norms = kernels.squared_norms(X)
     return kernel.diag(X, norms) + norms * 0
 
 
-def check_room(where: str, state: Any) -> None:
+def check_room(where: str, state: OnlineState) -> None:
     """Raises if the model had to refuse examples."""
-    maintenance = getattr(state, "maintenance", None)
-    refused = _checks.concrete(getattr(maintenance, "num_refused", 0))
+    strategy = maintenance_of(state)
+    refused = _checks.concrete(0 if strategy is None else strategy.count_refused())
     if refused is not None and np.any(refused):
         budget = np.asarray(state.expansion.budget)
         raise OverflowError(
@@ -180,14 +180,14 @@ def check_room(where: str, state: Any) -> None:
 @_sharding.with_auto_axes
 def run_checked(
     algorithm: Algorithm,
-    state: Any,
+    state: State,
     X: Array,
     y: Array,
     weights: Array,
     size: int,
     keeps: bool = True,
-) -> tuple[Any, Array]:
-    """`run` on the output of `examples.check_stream`, in blocks of `size` examples.
+) -> tuple[State, Array]:
+    """`run` on the output of `examples.stream`, in blocks of `size` examples.
 
     If scores are not kept, the second result is 0, or NaN for a non-finite model.
     """
@@ -216,22 +216,24 @@ def run_checked(
     return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
 
 
-def nan_unless_finite(state: Any) -> Float[Array, ""]:
+def nan_unless_finite(state: OnlineState) -> Float[Array, ""]:
     """0, or NaN if a coefficient is not finite."""
-    terms, scale = state.expansion.terms[:-1], state.expansion.scale
+    terms, scale = state.expansion.coefficients_and_sums[:-1], state.expansion.scale
     return jnp.sum(terms * 0) + scale * 0
 
 
 def learn_block(
     algorithm: Algorithm,
-    state: Any,
+    state: State,
     X: Float[Array, "n features"],
     y: Shaped[Array, "n ..."],
     weights: Float[Array, " n"],
     start: Integer[Array, ""],
     size: int,
     axis: str | None = None,
-) -> tuple[Any, Float[Array, "size columns"], Integer[Array, ""], Bool[Array, " size"]]:
+) -> tuple[
+    State, Float[Array, "size columns"], Integer[Array, ""], Bool[Array, " size"]
+]:
     """Learns the `size` examples from `start` on, or the rest of the stream.
 
     The last block starts early enough to be full, so that all blocks share one program;
@@ -253,13 +255,13 @@ def learn_block(
 
 def run_with_errors(
     algorithm: Algorithm,
-    state: Any,
+    state: State,
     X: Float[Array, "n features"],
     y: Shaped[Array, "n ..."],
     weights: Float[Array, " n"],
     size: int,
     axis: str | None,
-) -> tuple[Any, Shaped[Array, " blocks"], Integer[Array, " blocks"]]:
+) -> tuple[State, Shaped[Array, " blocks"], Integer[Array, " blocks"]]:
     """`run` without its scores: the state, and the error counts after every block.
 
     Returns:

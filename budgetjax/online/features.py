@@ -133,8 +133,8 @@ def take_step(
     average = expansion.average
     if sums is not None and average is not None:
         counts = present & num_seen.reaches(average.start)
-        sums = average.fading * sums + jnp.where(counts, weights, 0)
-        average = average.faded()
+        sums = average.fade_factor * sums + jnp.where(counts, weights, 0)
+        average = average.fade()
         count = average.total + counts.astype(average.total.dtype)
         expansion = expansion._replace(average=average._replace(total=count))
     mistaken = losses.is_mistake(score, y) & present
@@ -164,7 +164,9 @@ def expand(state: State) -> State:
         # compiler removes both transpositions.
         rows = jax.lax.optimization_barrier(terms.T)
         terms = jnp.matmul(rows, state.root, precision="highest").T
-    return state._replace(expansion=state.expansion._replace(terms=terms))
+    return state._replace(
+        expansion=state.expansion._replace(coefficients_and_sums=terms)
+    )
 
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:

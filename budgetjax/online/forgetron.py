@@ -12,7 +12,7 @@ from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
-from budgetjax.online.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 
 class State(NamedTuple):
@@ -114,7 +114,7 @@ def violates(state: State, score: Score, y: Label) -> Flag:
 
 
 def update(
-    state: State, score: Score, y: Label, newcomer: Newcomer
+    state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """Steps (1), (2) and (3) of Fig. 1."""
     expansion = state.expansion
@@ -129,23 +129,23 @@ def update(
     coefficient = expansion.scale * expansion.coefficients[oldest, 0]
     sigma, label = jnp.abs(coefficient), jnp.sign(coefficient)
     response = support_set.scores(expansion, kernel_row)[0, 0]
-    own = newcomer.weight * losses.margin_subgradient(score, y)
-    mu = label * (response + own[0] * newcomer.kernel_row[oldest])
+    own = candidate.weight * losses.margin_subgradient(score, y)
+    mu = label * (response + own[0] * candidate.kernel_row[oldest])
 
     # Fig. 1, step (2): the largest phi with Psi(phi) + Q <= 15/32 M. Psi is
     # a phi^2 + b phi, and c > 0 since the constraint held the round before.
     a, b = sigma * sigma - 2 * sigma * mu, 2 * sigma
-    c = jnp.maximum(state.slack, 0) + 15 / 32 * newcomer.weight
+    c = jnp.maximum(state.slack, 0) + 15 / 32 * candidate.weight
     fits = a + b <= c
     root = jnp.sqrt(jnp.where(fits, 1, b * b + 4 * a * c))
     phi = jnp.where(fits | ~full, 1, 2 * c / (b + root))
     damage = jnp.where(full, a * phi * phi + b * phi, 0)
 
     # Every sigma shrinks by phi, the new one too, since it enters before.
-    newcomer = newcomer._replace(coefficients=own / expansion.scale)
+    candidate = candidate._replace(coefficients=own / expansion.scale)
     slot = jnp.where(full, oldest, expansion.num_active)
-    row = support_set.row(expansion, newcomer, slot)
-    edits, _ = support_set.folded(expansion, Edits((row,), shrink=phi))
+    row = support_set.row(expansion, candidate, slot)
+    edits, _ = support_set.with_rescale(expansion, Edits((row,), shrink=phi))
     return state._replace(slack=c - damage), edits
 
 

@@ -1,7 +1,7 @@
 """Online learning on random Fourier features; see `init`."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +27,8 @@ class Waves(Kernel):
       amplitude: a scalar.
     """
 
-    phases: Any
-    amplitude: Any
+    phases: Float[Array, " rows"]
+    amplitude: Float[Array, ""]
     of_examples: ClassVar[bool] = False
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):

@@ -17,9 +17,10 @@ from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.online import algorithm, support_set
 from budgetjax.online.algorithm import Algorithm, Arguments
-from budgetjax.online.conservative import running_sums
+from budgetjax.online.ball import project_onto_ball, squared_norm_of
+from budgetjax.online.conservative import prefix_sums
 from budgetjax.online.maintenance import Maintenance, init_maintenance
-from budgetjax.online.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 # The logarithm of the shrinking factor of a round that forgets the model. The factor
 # must not be 0, since later updates are divided by it.
@@ -105,7 +106,9 @@ def default_rate(num_classes: int | None) -> float:
     return 0.3 if num_classes is None else 1.0
 
 
-def _learning_rate(where: str, given: Any, dtype: np.dtype) -> Any:
+def _learning_rate(
+    where: str, given: ArrayLike | Callable[[Array], Array] | None, dtype: np.dtype
+) -> Scalar | Partial | None:
     """A learning rate as part of a state."""
     if given is None:
         return given
@@ -136,14 +139,14 @@ def violates(state: State, score: Score, y: Target) -> Flag:
 
 
 def update(
-    state: State, score: Score, y: Target, newcomer: Newcomer
+    state: State, score: Score, y: Target, candidate: Candidate
 ) -> tuple[State, Edits]:
     """Steps 2 and 3, and the projection onto the ball; step 1 is `decay`."""
     expansion = state.expansion
-    gradient = newcomer.weight * losses.gradient(state.loss, score, y)
+    gradient = candidate.weight * losses.gradient(state.loss, score, y)
     unit = _unit(state)
-    newcomer = newcomer._replace(coefficients=-unit * gradient, step=unit)
-    maintenance, edits = state.maintenance.admit(state.kernel, expansion, newcomer)
+    candidate = candidate._replace(coefficients=-unit * gradient, step=unit)
+    maintenance, edits = state.maintenance.insert(state.kernel, expansion, candidate)
     if state.learning_rate is None and state.ball is None:
         # The scale is the step size, 1 / (lambda t), and never small.
         return state._replace(maintenance=maintenance), edits
@@ -151,15 +154,15 @@ def update(
     ball = state.ball
     if ball is None:
         edits = edits._replace(shrink=jnp.ones_like(expansion.scale))
-        edits, fold = support_set.folded(expansion, edits)
+        edits, factor = support_set.with_rescale(expansion, edits)
     else:
         # Only an update can take ||w|| beyond the limit; other rounds shrink it.
         limit = 1 / jnp.sqrt(state.regularization)
-        edits, squared_norm, shrink, fold = support_set.into_ball(
+        edits, squared_norm, shrink, factor = project_onto_ball(
             state.kernel, expansion, ball.squared_norm, edits, limit
         )
-        ball = Ball(ball.unit / shrink * fold, squared_norm)
-    return state._replace(maintenance=maintenance.rescale(fold), ball=ball), edits
+        ball = Ball(ball.unit / shrink * factor, squared_norm)
+    return state._replace(maintenance=maintenance.rescale(factor), ball=ball), edits
 
 
 def _unit(state: State) -> Scalar:
@@ -185,7 +188,7 @@ def _rate(state: State, seen: Scalar) -> Scalar:
     return given
 
 
-def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
+def decay(state: State, rounds_ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     """The logarithm of the product of `1 - eta_t lambda` over the rounds ahead.
 
     With `eta_t = 1 / (lambda t)` the product of all `1 - 1/t` is `1/t`: the scale,
@@ -194,16 +197,16 @@ def decay(state: State, ahead: Integer[Array, " n"]) -> Float[Array, " n"]:
     """
     seen = state.num_seen.real(_wide(state))
     if state.learning_rate is None:
-        t = jnp.maximum(seen + ahead.astype(seen.dtype), 1)
+        t = jnp.maximum(seen + rounds_ahead.astype(seen.dtype), 1)
         unit = 1 if state.ball is None else state.ball.unit
         dtype = state.regularization.dtype
         steps = 1 / (state.regularization.astype(t.dtype) * t)
         return jnp.log(steps.astype(dtype) / (unit * state.expansion.scale))
-    before = jnp.append(jnp.zeros_like(ahead[:1]), ahead[:-1])
+    before = jnp.append(jnp.zeros_like(rounds_ahead[:1]), rounds_ahead[:-1])
     rates = jax.vmap(lambda t: _rate(state, t))(seen + before.astype(seen.dtype))
     lost = jnp.minimum(rates * state.regularization, 1)
     decay = jnp.maximum(jnp.log1p(-lost), FORGOTTEN)
-    return running_sums(jnp.where(ahead > before, decay, 0))
+    return prefix_sums(jnp.where(rounds_ahead > before, decay, 0))
 
 
 def with_weights(state: State, root: Basis, weights: Weights) -> State:
@@ -214,10 +217,10 @@ def with_weights(state: State, root: Basis, weights: Weights) -> State:
     """
     ball, expansion = state.ball, state.expansion
     if ball is not None or state.learning_rate is not None:
-        fold = support_set.fold(expansion.scale)
-        expansion = expansion._replace(scale=expansion.scale / fold)
+        factor = support_set.rescale_factor(expansion.scale)
+        expansion = expansion._replace(scale=expansion.scale / factor)
         if ball is not None:
-            ball = ball._replace(unit=ball.unit * fold)
+            ball = ball._replace(unit=ball.unit * factor)
     state = state._replace(expansion=expansion, ball=ball)
     return algorithm.with_weights(state, root, weights)
 
@@ -227,7 +230,7 @@ def refresh_caches(state: State) -> State:
     state = algorithm.refresh_caches(state)
     if state.ball is None:
         return state
-    norm = support_set.whole_squared_norm(state.kernel, state.expansion)
+    norm = squared_norm_of(state.kernel, state.expansion)
     return state._replace(ball=state.ball._replace(squared_norm=norm))
 
 

@@ -13,7 +13,6 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import features, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.features import State
-from budgetjax.online.landmarks import given
 from budgetjax.online.support_set import NOWHERE
 
 
@@ -91,7 +90,7 @@ def init(
     _checks.check_memory(where, rows - 1, matrix)
     root = jnp.zeros(matrix.shape, dtype)
     if landmarks is not None:
-        shared["expansion"], basis = given(
+        shared["expansion"], basis = span.with_landmarks(
             where, shared["kernel"], shared["expansion"], landmarks
         )
         root = basis.root
@@ -115,8 +114,7 @@ def block(
     selves = kernel.diag(X, squares)
     kernel_rows = support_set.kernel_rows(kernel, expansion, X, squares)
     kernel_rows = jnp.where(expansion.mask[None], kernel_rows, 0)
-    assert state.root is not None, "landmarks have a root, frequencies have none"
-    known = jnp.matmul(kernel_rows, state.root.T, precision="highest")
+    known = jnp.matmul(kernel_rows, _root(state).T, precision="highest")
 
     def body(carry, i: Integer[Array, ""]):
         state, known = carry
@@ -136,14 +134,14 @@ def block(
 
         def added():
             column = gram[i] - jnp.matmul(known, p, precision="highest")
-            row = -jnp.matmul(p, state.root, precision="highest")
+            row = -jnp.matmul(p, _root(state), precision="highest")
             here = jnp.arange(row.shape[0], dtype=jnp.int32) == slot
             return column / length, jnp.where(here, 1, row) / length
 
         column, row = jax.lax.cond(
             enters,
             added,
-            lambda: (jnp.zeros_like(known[:, 0]), jnp.zeros_like(state.root[0])),
+            lambda: (jnp.zeros_like(known[:, 0]), jnp.zeros_like(_root(state)[0])),
         )
         known = support_set.put(known, slot, column, axis=1)
         vectors = support_set.put(expansion.vectors, slot, X[i])
@@ -155,7 +153,7 @@ def block(
             num_active=expansion.num_active + enters.astype(jnp.int32),
         )
         state = state._replace(
-            expansion=expansion, root=support_set.put(state.root, slot, row)
+            expansion=expansion, root=support_set.put(_root(state), slot, row)
         )
         return (features.take_step(state, known[i], score, label, weight), known), score
 
@@ -164,17 +162,21 @@ def block(
     return features.expand(state), scores
 
 
+def _root(state: State) -> Float[Array, "rows rows"]:
+    """`R`, which a state with landmarks has."""
+    assert state.root is not None, "landmarks have a root, frequencies have none"
+    return state.root
+
+
 def basis(state: State) -> Float[Array, "rows rows"]:
     """The features of the landmarks."""
-    assert state.root is not None, "landmarks have a root, frequencies have none"
-    return state.root.T
+    return _root(state).T
 
 
 def with_vectors(state: State, vectors: Float[Array, "rows d"]) -> State:
     """Replaces the landmarks and recomputes their features."""
     expansion = support_set.with_vectors(state.expansion, vectors)
-    assert state.root is not None, "landmarks have a root, frequencies have none"
-    root = span.moved(state.root, state.kernel, expansion).root
+    root = span.reorthonormalise(_root(state), state.kernel, expansion).root
     return state._replace(expansion=expansion, root=root)
 
 

@@ -11,7 +11,7 @@ from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.maintenance import Maintenance, init_maintenance
-from budgetjax.online.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 VARIANTS = ("PA", "PA-I", "PA-II")
 
@@ -70,7 +70,7 @@ def init(
     r, the coefficients are :math:`+\tau` and :math:`-\tau` in columns y and r, and
     :math:`k(x, x)` counts twice. If there are now B + 1 vectors, ``maintenance``
     reduces them to B. The joint updates of Wang and Vucetic are strategies here:
-    `ProjectOntoNewcomer` is BPA-S, `ProjectOntoNearest` BPA-NN, and
+    `ProjectOntoCandidate` is BPA-S, `ProjectOntoNearest` BPA-NN, and
     ``Project(best=True)`` BPA-P.
 
     Cost: O(B (d + C)) per example; a positive loss adds the cost of the maintenance.
@@ -84,7 +84,7 @@ def init(
     Example:
       >>> state = bj.passive_aggressive.init(
       ...     bj.RBF(gamma=1.0), num_features=2, budget=10, penalty=0.5,
-      ...     maintenance=bj.ProjectOntoNewcomer())
+      ...     maintenance=bj.ProjectOntoCandidate())
       >>> state = bj.passive_aggressive.step(state, jnp.array([1.0, 2.0]), -1)
       >>> bj.support(state).coefficients[0].tolist()
       [-0.5]
@@ -96,7 +96,7 @@ def init(
       the budget. https://proceedings.mlr.press/v9/wang10b/wang10b.pdf
 
     Differences from the papers: joint and separate optimisation agree (see
-    `ProjectOntoNewcomer`), so any strategy goes with any variant.
+    `ProjectOntoCandidate`), so any strategy goes with any variant.
     """
     where = "passive_aggressive.init"
     if not isinstance(variant, str) or variant not in VARIANTS:
@@ -118,18 +118,18 @@ def violates(state: State, score: Score, y: Label) -> Flag:
 
 
 def update(
-    state: State, score: Score, y: Label, newcomer: Newcomer
+    state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """The example enters with tau; the strategy makes room for it."""
     columns = 1 if score.shape[0] == 1 else 2
-    curvature = columns * newcomer.kernel_self + state.damping
+    curvature = columns * candidate.kernel_self + state.damping
     # If the kernel is 0 at x, no coefficient changes the margin.
     step = (1 - losses.margin(score, y)) / jnp.where(curvature > 0, curvature, 1)
     tau = jnp.minimum(state.largest_step, jnp.where(curvature > 0, step, 0))
-    direction = newcomer.weight * tau * losses.margin_subgradient(score, y)
-    newcomer = newcomer._replace(coefficients=direction)
-    maintenance, edits = state.maintenance.admit(
-        state.kernel, state.expansion, newcomer
+    direction = candidate.weight * tau * losses.margin_subgradient(score, y)
+    candidate = candidate._replace(coefficients=direction)
+    maintenance, edits = state.maintenance.insert(
+        state.kernel, state.expansion, candidate
     )
     return state._replace(maintenance=maintenance), edits
 

@@ -12,7 +12,7 @@ from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.maintenance import Maintenance, init_maintenance
-from budgetjax.online.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.support_set import Candidate, Edits, Expansion
 
 
 class State(NamedTuple):
@@ -112,13 +112,13 @@ def violates(state: State, score: Score, y: Label) -> Flag:
 
 
 def update(
-    state: State, score: Score, y: Label, newcomer: Newcomer
+    state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """The example enters; the strategy makes room for it."""
-    direction = newcomer.weight * losses.margin_subgradient(score, y)
-    newcomer = newcomer._replace(coefficients=direction)
-    maintenance, edits = state.maintenance.admit(
-        state.kernel, state.expansion, newcomer
+    direction = candidate.weight * losses.margin_subgradient(score, y)
+    candidate = candidate._replace(coefficients=direction)
+    maintenance, edits = state.maintenance.insert(
+        state.kernel, state.expansion, candidate
     )
     return state._replace(maintenance=maintenance), edits
 

@@ -14,7 +14,13 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
 from budgetjax.online.span import Span
-from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer, Spread
+from budgetjax.online.support_set import (
+    NOWHERE,
+    Candidate,
+    Edits,
+    Expansion,
+    RankOneUpdate,
+)
 
 
 class State(NamedTuple):
@@ -117,19 +123,21 @@ def violates(state: State, score: Score, y: Label) -> Flag:
 
 
 def update(
-    state: State, score: Score, y: Label, newcomer: Newcomer
+    state: State, score: Score, y: Label, candidate: Candidate
 ) -> tuple[State, Edits]:
     """Steps 1 and 2."""
     expansion, mask = state.expansion, state.expansion.mask
-    kernel_row = jnp.where(mask, newcomer.kernel_row, 0)
+    kernel_row = jnp.where(mask, candidate.kernel_row, 0)
     d = span.solve(state.span, kernel_row)
-    d = span.refined(state.span, kernel_row, d, mask)
+    d = span.refine(state.span, kernel_row, d, mask)
     # || phi(x) - sum_j d_j phi(x_j) ||^2, where K itself has no ridge.
     inside = jnp.dot(kernel_row, d, precision="highest")
     selves = state.kernel.diag(expansion.vectors, expansion.squares)
     ridge = span.RIDGE * jnp.sum(jnp.where(mask, d * d * selves, 0))
     distance = jnp.sqrt(
-        jnp.maximum(newcomer.kernel_self - inside - ridge, jnp.finfo(inside.dtype).tiny)
+        jnp.maximum(
+            candidate.kernel_self - inside - ridge, jnp.finfo(inside.dtype).tiny
+        )
     )
     direction = losses.margin_subgradient(score, y)
     margin = losses.margin(score, y)
@@ -148,14 +156,16 @@ def update(
         tau = jnp.where(mistake, 1, small)
 
     slot = jnp.where(enters, expansion.num_active, NOWHERE)
-    own = newcomer.weight * direction
-    row = support_set.row(expansion, newcomer._replace(coefficients=own), slot)
-    spread = Spread(jnp.where(enters, 0, tau * d), own)
+    own = candidate.weight * direction
+    row = support_set.row(expansion, candidate._replace(coefficients=own), slot)
+    spread = RankOneUpdate(jnp.where(enters, 0, tau * d), own)
 
     def entered():
-        gone = span.leaving(state.span, slot)
-        kernel_self, count = newcomer.kernel_self, expansion.num_active
-        return span.replaced(state.span, slot, gone, d, kernel_row, kernel_self, count)
+        removed = span.removed_direction(state.span, slot)
+        kernel_self, count = candidate.kernel_self, expansion.num_active
+        return span.replace(
+            state.span, slot, removed, d, kernel_row, kernel_self, count
+        )
 
     changed = jax.lax.cond(enters, entered, lambda: state.span)
     return state._replace(span=changed), Edits((row,), (spread,))

@@ -22,16 +22,19 @@ keep `R` accurate, however long the stream:
 - One step of iterative refinement improves a solution that becomes coefficients.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
-from budgetjax import _checks, _pytree
+from budgetjax import _checks, _pytree, kernels
 from budgetjax._shapes import Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
+from budgetjax.online.state import OnlineState
 from budgetjax.online.support_set import NOWHERE, Expansion
 
 # Relative to the diagonal of the kernel matrix.
@@ -52,13 +55,14 @@ class Span(NamedTuple):
         apart because reading it from the matrix before a write makes the compiler copy
         the matrix.
       root: `R`, shape `(rows, rows)`, zero in the rows and columns of free slots.
-      turn: the number of changes, which picks the row to be orthonormalised next.
+      refresh_index: the number of changes, which picks the row to be orthonormalised
+        next.
     """
 
     gram: PerPair
     selves: PerRow
     root: PerPair
-    turn: Index
+    refresh_index: Index
 
 
 def empty(where: str, rows: int, dtype) -> Span:
@@ -69,21 +73,65 @@ def empty(where: str, rows: int, dtype) -> Span:
     return Span(gram, jnp.zeros((rows,), dtype), root, jnp.zeros((), jnp.int32))
 
 
-def of(kernel: Kernel, expansion: Expansion) -> Span:
+def from_vectors(kernel: Kernel, expansion: Expansion) -> Span:
     """The span of these support vectors; O(B^2 (d + B)).
 
     The root is the inverse of a Cholesky factor, and not finite if there is none.
     """
     mask = expansion.mask
-    gram, factor = factored(support_set.gram(kernel, expansion), mask)
+    gram, factor = factorise(support_set.gram(kernel, expansion), mask)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
     root = jax.scipy.linalg.solve_triangular(factor, unit, lower=True)
     root = jnp.where(mask[:, None] & mask[None], root, 0)
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
 
 
+def with_landmarks(
+    where: str, kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
+) -> tuple[Expansion, Span]:
+    """The expansion with these landmarks and coefficients 0, and their span.
+
+    Args:
+      where: the caller's name, for error messages.
+      kernel: positive definite.
+      expansion: empty.
+      landmarks: shape `(m, num_features)`, m from 1 to the budget.
+    """
+    rows, width = expansion.vectors.shape
+    Z = _checks.array(where, "landmarks", landmarks)
+    budget = _checks.concrete(expansion.budget)
+    most = rows - 1 if budget is None else int(budget)
+    if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
+        raise ValueError(
+            f"{where}: landmarks must have shape (m, {width}) with m from 1 to the "
+            f"budget {most}, got {Z.shape}"
+        )
+    with np.errstate(over="ignore"):
+        Z = jnp.asarray(Z, expansion.vectors.dtype)
+    known = _checks.concrete(Z)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
+    m = Z.shape[0]
+    vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
+    slots = jnp.arange(rows, dtype=jnp.int32)
+    expansion = expansion._replace(
+        vectors=vectors,
+        squares=kernels.squared_norms(vectors),
+        ages=jnp.where(slots < m, slots + 1 - m, support_set.FREE),
+        num_active=jnp.asarray(m, jnp.int32),
+    )
+    basis = from_vectors(kernel, expansion)
+    known = _checks.concrete(basis.root)
+    if known is not None and not np.all(np.isfinite(known)):
+        raise ValueError(
+            f"{where}: landmarks must have a positive definite kernel matrix, got one "
+            f"of {type(kernel).__name__} that is not"
+        )
+    return expansion, basis
+
+
 @jax.jit
-def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
+def factorise(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     """The kernel matrix with its ridge, and its lower Cholesky factor; O(B^3).
 
     For data far from 0, rounded squared norms may give the kernel matrix negative
@@ -94,7 +142,7 @@ def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
     diagonal = jnp.diagonal(gram)
     unit = jnp.eye(mask.shape[0], dtype=gram.dtype)
 
-    def larger(carry):
+    def enlarge_ridge(carry):
         ridge, *_ = carry
         first = ridge == 0
         ridge = jnp.where(first, RIDGE, ridge * LARGER)
@@ -110,35 +158,46 @@ def factored(gram: PerPair, mask: Mask) -> tuple[PerPair, PerPair]:
         return (ridge < 1) & ~jnp.all(jnp.isfinite(factor))
 
     start = jnp.zeros((), gram.dtype), gram, jnp.full_like(gram, jnp.nan)
-    _, gram, factor = jax.lax.while_loop(fails, larger, start)
+    _, gram, factor = jax.lax.while_loop(fails, enlarge_ridge, start)
     return gram, factor
 
 
-def moved(root: PerPair, kernel: Kernel, expansion: Expansion) -> Span:
+def reorthonormalise(root: PerPair, kernel: Kernel, expansion: Expansion) -> Span:
     """The span of moved vectors, in a basis close to the old one; O(B^2 (d + B)).
 
     The root is `(R K R^T)^(-1/2) R` with the old root R, so values in terms of the
     basis, such as weights or a covariance, need not change.
     """
-    gram = of(kernel, expansion).gram
+    gram = from_vectors(kernel, expansion).gram
     mask = expansion.mask
     free = jnp.diag(jnp.where(mask, 0, 1).astype(gram.dtype))
     w, V = jnp.linalg.eigh(_times(_times(root, gram), root.T) + free)
     # The kernel, or its rounded matrix, may not be positive definite.
     w = jnp.maximum(w, SMALLEST * w[-1])
-    turn = _times(V / jnp.sqrt(w)[None], V.T)
+    inverse_root = _times(V / jnp.sqrt(w)[None], V.T)
     kept = mask[:, None] & mask[None]
-    root = jnp.where(kept, _times(turn, root), 0)
+    root = jnp.where(kept, _times(inverse_root, root), 0)
     return Span(gram, jnp.diagonal(gram), root, jnp.zeros((), jnp.int32))
 
 
-def with_vectors(state: Any, vectors: Float[Array, "rows d"]) -> Any:
+@runtime_checkable
+class SpanState(OnlineState, Protocol):
+    """A state with the span of its support vectors."""
+
+    @property
+    def span(self) -> Span: ...
+
+
+Spanning = TypeVar("Spanning", bound=SpanState)
+
+
+def with_vectors(state: Spanning, vectors: Float[Array, "rows d"]) -> Spanning:
     """The state of a learner with these vectors and their span.
 
     The new basis is close to the old one, so a covariance in terms of it is kept.
     """
     expansion = support_set.with_vectors(state.expansion, vectors)
-    basis = moved(state.span.root, state.kernel, expansion)
+    basis = reorthonormalise(state.span.root, state.kernel, expansion)
     return state._replace(expansion=expansion, span=basis)
 
 
@@ -151,13 +210,15 @@ def solve(span: Span, kernel_row: PerRow) -> PerRow:
     return _times(_times(span.root, kernel_row), span.root)
 
 
-def refined(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> PerRow:
+def refine(span: Span, kernel_row: PerRow, solution: PerRow, mask: Mask) -> PerRow:
     """The solution after one step of iterative refinement; O(B^2)."""
     residual = kernel_row - _times(span.gram, solution)
     return solution + solve(span, jnp.where(mask, residual, 0))
 
 
-def beyond(kernel_row: PerRow, kernel_self: Scalar, solution: PerRow) -> Scalar:
+def squared_residual(
+    kernel_row: PerRow, kernel_self: Scalar, solution: PerRow
+) -> Scalar:
     """The squared distance of `phi(x)` from the span, with the ridge.
 
     It is at least the part due to the ridge, and not 0 even if the kernel is 0 at `x`.
@@ -167,7 +228,7 @@ def beyond(kernel_row: PerRow, kernel_self: Scalar, solution: PerRow) -> Scalar:
     return jnp.maximum((1 + RIDGE) * kernel_self - inside, floor)
 
 
-class Leaving(NamedTuple):
+class RemovedDirection(NamedTuple):
     """A vector that leaves.
 
     Attributes:
@@ -181,78 +242,94 @@ class Leaving(NamedTuple):
     pivot: Scalar
 
 
-def leaving(span: Span, slot: Index) -> Leaving:
+def removed_direction(span: Span, slot: Index) -> RemovedDirection:
     """The vector in a slot that is about to leave; O(B^2)."""
     column = span.root[:, slot]
     pivot = jnp.sqrt(jnp.sum(column * column))
     free = (jnp.arange(column.shape[0], dtype=jnp.int32) == slot).astype(column.dtype)
     direction = jnp.where(pivot > 0, column / jnp.where(pivot > 0, pivot, 1), free)
-    return Leaving(direction, _times(direction, span.root), pivot)
+    return RemovedDirection(direction, _times(direction, span.root), pivot)
 
 
-def replaced(
+def replace(
     span: Span,
     slot: Index,
-    gone: Leaving,
+    removed: RemovedDirection,
     solution: PerRow,
     kernel_row: PerRow,
     kernel_self: Scalar,
     num_active: Index,
 ) -> Span:
-    """The span with a newcomer in a slot, which may be free; O(B^2).
+    """The span with a candidate in a slot, which may be free; O(B^2).
 
-    Two directions of `R` are made orthonormal under `K` again. One is the newcomer's,
+    Two directions of `R` are made orthonormal under `K` again. One is the candidate's,
     since the division by its small distance from the span has magnified all errors. The
-    other is one row, in turn. With `E = R K R^T - I`, a unit direction `u` loses its
-    components along the others, `E u`, and its own length is corrected to first order.
+    other is one row, in turn. With `S`, the old root without column `slot`, and the
+    rows `r = (e_slot - others) / sqrt(residual)` and `l = u^T S`, in this order:
+
+    1. `z = r - l`, and the root is `R = S + u z^T`: `u` reaches the candidate alone.
+    2. `D` has the rows `u` and `v`, where `v` is the unit vector along the part of
+       `e_i` that is orthogonal to `u`, for row `i`.
+    3. `D E = D R K R^T - D` are the errors of both, with `E = R K R^T - I`.
+    4. `P = D E - (D E D^T) D / 2`: a direction loses its components along the others,
+       and its own length is corrected to first order.
+    5. `R - D^T P R` is the new root.
 
     Args:
       span: the span before.
-      slot: the newcomer's slot. `NOWHERE` leaves the vectors unchanged.
-      gone: the vector in the slot, from `leaving`.
-      solution: the newcomer's projection onto the old span.
-      kernel_row: `k(x_j, x)` of the newcomer, 0 for free slots.
+      slot: the candidate's slot. `NOWHERE` leaves the vectors unchanged.
+      removed: the vector in the slot, from `removed_direction`.
+      solution: the candidate's projection onto the old span.
+      kernel_row: `k(x_j, x)` of the candidate, 0 for free slots.
       kernel_self: `k(x, x)`.
       num_active: the number of vectors.
     """
-    here, _, others = _apart(slot, gone, solution)
-    kernel_row = jnp.where(here, 0, kernel_row)
-    left = 1 / jnp.sqrt(beyond(kernel_row, kernel_self, others))
-    selves = jnp.where(here, (1 + RIDGE) * kernel_self, span.selves)
-    gram = crossed(span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self)
+    at_slot, _, others = _without_removed(slot, removed, solution)
+    kernel_row = jnp.where(at_slot, 0, kernel_row)
+    residual = squared_residual(kernel_row, kernel_self, others)
+    inverse = 1 / jnp.sqrt(residual)
+    selves = jnp.where(at_slot, (1 + RIDGE) * kernel_self, span.selves)
+    gram = support_set.set_row_and_column(
+        span.gram, slot, kernel_row, (1 + RIDGE) * kernel_self
+    )
 
-    # The root with the newcomer is S + u z^T, where S is the root without column
-    # `slot`. The matrix itself is read and written once, at the end.
+    # Step 1. The matrix itself is read and written once, at the end.
     entered = slot != NOWHERE
-    u, stays = gone.direction, jnp.where(here, 0, gone.reach)
-    own = bounded(selves, left * jnp.where(here, 1, -others))
-    z = jnp.where(entered, own - stays, 0)
-    turn = span.turn + entered.astype(jnp.int32)
-    i = turn % jnp.maximum(num_active, 1)
-    row = jnp.where(here, 0, span.root[i]) + u[i] * z
-    first = stays + jnp.sum(u * u) * z
-    # Orthogonal to the first, or the part that both reach would be removed twice.
-    other = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
-    length = jnp.sqrt(jnp.sum(other * other))
+    u, leaving_row = removed.direction, jnp.where(at_slot, 0, removed.reach)
+    new_row = bound_coefficients(selves, inverse * jnp.where(at_slot, 1, -others))
+    z = jnp.where(entered, new_row - leaving_row, 0)
+
+    # Step 2. Without the subtraction, what both reach would be removed twice.
+    refresh_index = span.refresh_index + entered.astype(jnp.int32)
+    i = refresh_index % jnp.maximum(num_active, 1)
+    v = (jnp.arange(len(u), dtype=jnp.int32) == i).astype(u.dtype) - u * u[i]
+    length = jnp.sqrt(jnp.sum(v * v))
     length = jnp.where(length > 0.1, length, jnp.inf)
-    both = jnp.stack([u, other / length])
-    reach = jnp.stack([first, (row - u[i] * first) / length])
+    directions = jnp.stack([u, v / length])
+    # `D R`, from row i of R and from `u^T R`.
+    row = jnp.where(at_slot, 0, span.root[i]) + u[i] * z
+    u_row = leaving_row + jnp.sum(u * u) * z
+    rows = jnp.stack([u_row, (row - u[i] * u_row) / length])
 
-    # Pairs of rows: a CPU multiplies pairs of columns eight times more slowly.
-    image = _times(reach, gram)
-    away = jnp.where(here[None], 0, image)
-    errors = jnp.stack([_times(span.root, away[0]), _times(span.root, away[1])])
-    errors = errors + _times(image, z)[:, None] * u[None] - both
-    parts = errors - _times(_times(errors, both.T), both) / 2
-    along = jnp.where(here[None], 0, _times(parts, span.root))
-    along = along + _times(parts, u)[:, None] * z[None]
-    lost = reach - bounded(selves, reach - along)
-    root = jnp.where(here[None], 0, span.root)
-    root = with_products(root, (u, z), (-both[0], lost[0]), (-both[1], lost[1]))
-    return Span(gram, selves, root, turn)
+    # Step 3, by pairs of rows: a CPU multiplies pairs of columns eight times slower.
+    image = _times(rows, gram)
+    stored = jnp.where(at_slot[None], 0, image)
+    errors = jnp.stack([_times(span.root, stored[0]), _times(span.root, stored[1])])
+    errors = errors + _times(image, z)[:, None] * u[None] - directions
+    # Step 4.
+    parts = errors - _times(_times(errors, directions.T), directions) / 2
+    # Step 5, where the corrected rows are bounded again.
+    shift = jnp.where(at_slot[None], 0, _times(parts, span.root))
+    shift = shift + _times(parts, u)[:, None] * z[None]
+    shift = rows - bound_coefficients(selves, rows - shift)
+    root = jnp.where(at_slot[None], 0, span.root)
+    root = add_products(
+        root, (u, z), (-directions[0], shift[0]), (-directions[1], shift[1])
+    )
+    return Span(gram, selves, root, refresh_index)
 
 
-def with_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
+def add_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
     """`matrix + u v^T + ...` for pairs u, v; O(B^2).
 
     The barrier computes the vectors first; a compiler that fuses everything might
@@ -263,7 +340,9 @@ def with_products(matrix: PerPair, *pairs: tuple[PerRow, PerRow]) -> PerPair:
     return matrix + sum(u[:, None] * v[None] for u, v in pairs)
 
 
-def bounded(selves: PerRow, z: Float[Array, "*n rows"]) -> Float[Array, "*n rows"]:
+def bound_coefficients(
+    selves: PerRow, z: Float[Array, "*n rows"]
+) -> Float[Array, "*n rows"]:
     """Coefficients of a vector of length 1, within the bound that the ridge implies.
 
     With `z K z^T = 1`, the ridge of K, a fraction of the diagonal `selves`, bounds
@@ -274,55 +353,52 @@ def bounded(selves: PerRow, z: Float[Array, "*n rows"]) -> Float[Array, "*n rows
     return z / jnp.sqrt(jnp.maximum(squares * (RIDGE / 2), 1))
 
 
-def _apart(slot: Index, gone: Leaving, solution: PerRow) -> tuple[Mask, Scalar, PerRow]:
+def _without_removed(
+    slot: Index, removed: RemovedDirection, solution: PerRow
+) -> tuple[Mask, Scalar, PerRow]:
     """The slot's mask, the component along `u`, and the projection onto all others."""
-    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
-    pivot = jnp.where(gone.pivot > 0, gone.pivot, 1)
-    own = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
-    return here, own, jnp.where(here, 0, solution - gone.reach * own)
+    at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    pivot = jnp.where(removed.pivot > 0, removed.pivot, 1)
+    component = jnp.where(slot == NOWHERE, 0, solution[slot]) / pivot
+    others = jnp.where(at_slot, 0, solution - removed.reach * component)
+    return at_slot, component, others
 
 
 def cosine(
     slot: Index,
-    gone: Leaving,
+    removed: RemovedDirection,
     solution: PerRow,
     kernel_row: PerRow,
     kernel_self: Scalar,
 ) -> Scalar:
-    """The cosine of the angle between `u` before and after the newcomer enters; O(B).
+    """The cosine of the angle between `u` before and after the candidate enters; O(B).
 
     The projection from the old span onto the new one shortens `u` by this factor, and
     does not change directions orthogonal to `u`. It is 0 if the slot was free.
     """
-    here, own, others = _apart(slot, gone, solution)
-    kernel_row = jnp.where(here, 0, kernel_row)
-    return jnp.clip(own / jnp.sqrt(beyond(kernel_row, kernel_self, others)), -1, 1)
+    at_slot, component, others = _without_removed(slot, removed, solution)
+    kernel_row = jnp.where(at_slot, 0, kernel_row)
+    residual = squared_residual(kernel_row, kernel_self, others)
+    return jnp.clip(component / jnp.sqrt(residual), -1, 1)
 
 
-def shares(slot: Index, gone: Leaving, solution: PerRow, beyond: Scalar) -> PerRow:
+def projection_of_removed(
+    slot: Index, removed: RemovedDirection, solution: PerRow, residual: Scalar
+) -> PerRow:
     """The projection of the vector that leaves a slot onto all others; O(B).
 
-    The newcomer is one of them, and its share is in the slot. The projection is the
+    The candidate is one of them, and its share is in the slot. The projection is the
     column of the leaving vector in the inverse of the bordered kernel matrix of all
     vectors, divided by the diagonal entry.
 
     Args:
       slot: the slot of the leaving vector; the result is arbitrary for a free slot.
-      gone: the vector in the slot, from `leaving`.
-      solution: the newcomer's projection onto the old span.
-      beyond: the squared distance of the newcomer from that span, from `beyond`.
+      removed: the vector in the slot, from `removed_direction`.
+      solution: the candidate's projection onto the old span.
+      residual: the squared distance of the candidate from that span, from
+        `squared_residual`.
     """
-    here = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
-    column = gone.reach * gone.pivot + solution * (solution[slot] / beyond)
+    at_slot = jnp.arange(solution.shape[0], dtype=jnp.int32) == slot
+    column = removed.reach * removed.pivot + solution * (solution[slot] / residual)
     diagonal = jnp.where(column[slot] > 0, column[slot], 1)
-    return -jnp.where(here, -solution[slot] / beyond, column) / diagonal
-
-
-def crossed(
-    matrix: PerPair, slot: Index | int, row: PerRow, diagonal: Scalar
-) -> PerPair:
-    """A symmetric matrix with one row and column set; `NOWHERE` sets the spare one."""
-    index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
-    row = row.at[index].set(diagonal)
-    matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)
-    return jax.lax.dynamic_update_index_in_dim(matrix, row, index, 1)
+    return -jnp.where(at_slot, -solution[slot] / residual, column) / diagonal

@@ -1,7 +1,7 @@
 """The support set of a kernel model, in arrays with fixed shapes.
 
 In `f(x) = scale * sum_j u_j k(x_j, x)`, row `j` of the arrays is one slot, which holds
-a support vector or is free and zero. A newcomer takes the first free slot, so active
+a support vector or is free and zero. A candidate takes the first free slot, so active
 slots come first, except after maintenance that frees several at once. A learner never
 writes to these arrays itself. It returns the new contents of slots (`Row`), and `write`
 stores them, one row at a time, so a compiled loop never copies the matrix of support
@@ -9,7 +9,7 @@ vectors. There is one spare row after the slots, for writes that must not happen
 a conditional write would have to read the old row.
 """
 
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,8 @@ from budgetjax import _checks, _pytree, kernels
 from budgetjax._pytree import Counter
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
+
+Kind = TypeVar("Kind")
 
 # The age of a free slot: younger than every support vector.
 FREE = int(np.iinfo(np.int32).max)
@@ -39,27 +41,29 @@ class Average(NamedTuple):
 
     Attributes:
       start: the first round whose model is in the average.
-      since: the sum of the scales since the sums were last brought up to date. A round
-        that changes only the scale thus costs one addition.
+      scale_sum: the sum of the scales since the sums were last brought up to date. A
+        round that changes only the scale thus costs one addition.
       total: the number of rounds in the sums. It is halved together with them when
         rounding would lose another round, so in float32 an average covers about 2^23
         rounds.
     """
 
     start: Counter
-    since: Float[Array, "*models"]
+    scale_sum: Float[Array, "*models"]
     total: Float[Array, "*models"]
 
     @property
-    def fading(self) -> Float[Array, "*models"]:
+    def fade_factor(self) -> Float[Array, "*models"]:
         """The factor of the sums before the next round: 1, or occasionally 1/2."""
         whole = self.total < 1 / jnp.finfo(self.total.dtype).eps
         return jnp.where(whole, 1.0, 0.5).astype(self.total.dtype)
 
-    def faded(self) -> "Average":
+    def fade(self) -> "Average":
         """The average before the next round."""
-        fading = self.fading
-        return self._replace(since=self.since * fading, total=self.total * fading)
+        factor = self.fade_factor
+        return self._replace(
+            scale_sum=self.scale_sum * factor, total=self.total * factor
+        )
 
 
 @_pytree.record
@@ -69,12 +73,12 @@ class Expansion(NamedTuple):
     Attributes:
       vectors: `x_j`, shape `(rows, num_features)`; the spare row is arbitrary.
       squares: `||x_j||^2`, shape `(rows,)`; a kernel row is then one product.
-      terms: one row per vector, shape `(rows, columns)`, zero in the spare row: the
-        unscaled coefficients `u_j`. They are written once and not multiplied
-        afterwards, so equal coefficients stay equal to the last bit. If iterates are
-        averaged, the second half of the columns holds the running sums of the scaled
-        coefficients. Every maintenance is a linear map of the rows, and applies to both
-        halves.
+      coefficients_and_sums: one row per vector, shape `(rows, columns)`, zero in the
+        spare row: the unscaled coefficients `u_j`. They are written once and not
+        multiplied afterwards, so equal coefficients stay equal to the last bit. If
+        iterates are averaged, the second half of the columns holds the running sums of
+        the scaled coefficients. Every maintenance is a linear map of the rows, and
+        applies to both halves.
       ages: the round in which `x_j` was inserted, or `FREE` for free slots and the
         spare row, shape `(rows,)`. Rounds count from 1, and restart at 0 every 2^30
         rounds: existing ages become negative and keep their order for two such spans.
@@ -86,7 +90,7 @@ class Expansion(NamedTuple):
 
     vectors: Float[Array, "rows features"]
     squares: PerRow
-    terms: Float[Array, "rows both"]
+    coefficients_and_sums: Float[Array, "rows both"]
     ages: Integer[Array, " rows"]
     scale: Scalar
     num_active: Index
@@ -98,13 +102,13 @@ class Expansion(NamedTuple):
     @property
     def num_columns(self) -> int:
         """Columns of coefficients: 1, or one per class."""
-        both = self.terms.shape[-1]
+        both = self.coefficients_and_sums.shape[-1]
         return both if self.average is None else both // 2
 
     @property
     def coefficients(self) -> Float[Any, "*models rows columns"]:
         """The unscaled `u_j`, shape `(rows, columns)`."""
-        return self.terms[..., : self.num_columns]
+        return self.coefficients_and_sums[..., : self.num_columns]
 
     @property
     def mask(self) -> Bool[Array, "*models rows"]:
@@ -119,24 +123,11 @@ class Expansion(NamedTuple):
 
     @property
     def full(self) -> Bool[Array, ""]:
-        """True if another vector must leave before a newcomer enters."""
+        """True if another vector must leave before a candidate enters."""
         return self.num_active >= self.budget
 
 
-@runtime_checkable
-class State(Protocol):
-    """What the states of all online algorithms have."""
-
-    @property
-    def kernel(self) -> Kernel: ...
-
-    @property
-    def expansion(self) -> Expansion: ...
-
-    def _replace(self, **changes: Any) -> Self: ...
-
-
-class Newcomer(NamedTuple):
+class Candidate(NamedTuple):
     """An example that may enter the support set.
 
     Attributes:
@@ -174,12 +165,12 @@ class Row(NamedTuple):
     age: Index
 
 
-class Spread(NamedTuple):
+class RankOneUpdate(NamedTuple):
     """A term that is distributed over the support vectors, a rank-one change.
 
     Attributes:
       weights: the share that each slot receives, shape `(rows,)`; 0 for free slots.
-      term: shape `(both,)`, as a row of `Expansion.terms`.
+      term: shape `(both,)`, as a row of `Expansion.coefficients_and_sums`.
     """
 
     weights: PerRow
@@ -190,24 +181,24 @@ class Edits(NamedTuple):
     """The changes of the support set in a round, in this order.
 
     Attributes:
-      fold: the factor of all stored coefficients, by which the scale is divided, or
-        None. It is a power of two, so nothing is rounded.
-      spreads: the terms added to many rows.
+      rescale_factor: the factor of all stored coefficients, by which the scale is
+        divided, or None. It is a power of two, so nothing is rounded.
+      rank_one_updates: the terms added to many rows.
       rows: the slots to write; the last one is the example's own.
       shrink: the factor of the model afterwards, including the example's own term, or
         None.
-      accrued: the sum of the scales that brings the sums up to date before all edits.
+      scale_sum: the sum of the scales that brings the sums up to date before all edits.
         The engine sets it if iterates are averaged.
     """
 
     rows: tuple[Row, ...]
-    spreads: tuple[Spread, ...] = ()
+    rank_one_updates: tuple[RankOneUpdate, ...] = ()
     shrink: Scalar | None = None
-    fold: Scalar | None = None
-    accrued: Scalar | None = None
+    rescale_factor: Scalar | None = None
+    scale_sum: Scalar | None = None
 
 
-def check_edits(where: str, kind: type, returned: Any) -> tuple[Any, Edits]:
+def check_edits(where: str, kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
     """`returned`, after a check that it is a record of this kind and edits."""
     got = type(returned).__name__
     if type(returned) is tuple:
@@ -241,6 +232,32 @@ def empty(
       average: the memory of averaged iterates, or None.
     """
     features = _checks.size(where, "num_features", num_features)
+    budget, capacity = _budget_and_capacity(where, budget, capacity)
+    columns = num_columns if average is None else 2 * num_columns
+
+    rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
+    terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
+    _checks.check_memory(where, capacity, (rows, terms))
+
+    def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
+        return _checks.to_device(np.full(shape, value, dtype), dtype)
+
+    return Expansion(
+        vectors=filled(capacity + 1, features),
+        squares=filled(capacity + 1),
+        coefficients_and_sums=filled(capacity + 1, columns),
+        ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
+        scale=filled(value=1),
+        num_active=filled(dtype=jnp.int32),
+        budget=_checks.to_device(budget, jnp.int32),
+        average=average,
+    )
+
+
+def _budget_and_capacity(
+    where: str, budget: ArrayLike, capacity: int | None
+) -> tuple[ArrayLike, int]:
+    """Both, after checks; a traced budget is clipped to the capacity."""
     known = _checks.concrete(budget)
     if known is None:
         _checks.scalar_integer(where, "budget", budget)
@@ -263,27 +280,9 @@ def empty(
             f"{where}: capacity must be given as a Python integer when budget is "
             "traced, got capacity=None"
         )
-    columns = num_columns if average is None else 2 * num_columns
     if known is None:
         budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)
-
-    rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
-    terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
-    _checks.check_memory(where, capacity, (rows, terms))
-
-    def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
-        return _checks.to_device(np.full(shape, value, dtype), dtype)
-
-    return Expansion(
-        vectors=filled(capacity + 1, features),
-        squares=filled(capacity + 1),
-        terms=filled(capacity + 1, columns),
-        ages=filled(capacity + 1, value=FREE, dtype=jnp.int32),
-        scale=filled(value=1),
-        num_active=filled(dtype=jnp.int32),
-        budget=_checks.to_device(budget, jnp.int32),
-        average=average,
-    )
+    return budget, capacity
 
 
 def kernel_rows(
@@ -329,18 +328,18 @@ def oldest(expansion: Expansion) -> Index:
     return slot_of(expansion.ages, jnp.min(expansion.ages))
 
 
-def oldest_least(ages: Integer[Array, " rows"], values: PerRow) -> Index:
+def oldest_argmin(ages: Integer[Array, " rows"], values: PerRow) -> Index:
     """The slot with the least value, the oldest on ties.
 
     It uses a minimum and a comparison, because CPUs do not vectorise `argmin`; and a
     minimum of integers, because they do not vectorise that of floats either.
     """
-    order = in_order(values)
+    order = sortable_integers(values)
     least = order == jnp.min(order)
     return slot_of(ages, jnp.min(jnp.where(least, ages, FREE)))
 
 
-def in_order(values: Float[Array, " n"]) -> Integer[Array, " n"]:
+def sortable_integers(values: Float[Array, " n"]) -> Integer[Array, " n"]:
     """Integers in the same order as the values, from sign and bits."""
     width = jnp.finfo(values.dtype).bits
     bits = jax.lax.bitcast_convert_type(values, jnp.dtype(f"int{width}"))
@@ -349,45 +348,45 @@ def in_order(values: Float[Array, " n"]) -> Integer[Array, " n"]:
 
 def term(expansion: Expansion, slot: Index) -> Float[Array, " both"]:
     """The term of the vector in this slot, with its sums up to date."""
-    stored = expansion.terms[slot]
+    stored = expansion.coefficients_and_sums[slot]
     if expansion.average is None:
         return stored
     coefficients, sums = jnp.split(stored, 2)
-    sums = sums + expansion.average.since * coefficients
+    sums = sums + expansion.average.scale_sum * coefficients
     return jnp.concatenate([coefficients, sums])
 
 
-def faded(expansion: Expansion) -> Expansion:
+def fade_average(expansion: Expansion) -> Expansion:
     """The expansion with its sums ready for another round."""
     average = expansion.average
     if average is None:
         return expansion
-    coefficients, sums = jnp.split(expansion.terms, 2, axis=1)
-    terms = jnp.concatenate([coefficients, average.fading * sums], axis=1)
-    return expansion._replace(terms=terms, average=average.faded())
+    coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=1)
+    terms = jnp.concatenate([coefficients, average.fade_factor * sums], axis=1)
+    return expansion._replace(coefficients_and_sums=terms, average=average.fade())
 
 
-def newcomers_term(expansion: Expansion, newcomer: Newcomer) -> Float[Array, " both"]:
-    """The newcomer's term; its sums are 0, since no earlier model has it."""
+def candidate_term(expansion: Expansion, candidate: Candidate) -> Float[Array, " both"]:
+    """The candidate's term; its sums are 0, since no earlier model has it."""
     if expansion.average is None:
-        return newcomer.coefficients
-    nothing = jnp.zeros_like(newcomer.coefficients)
-    return jnp.concatenate([newcomer.coefficients, nothing])
+        return candidate.coefficients
+    nothing = jnp.zeros_like(candidate.coefficients)
+    return jnp.concatenate([candidate.coefficients, nothing])
 
 
-def row(expansion: Expansion, newcomer: Newcomer, slot: Index) -> Row:
-    """The edit that puts the newcomer into this slot."""
-    own = newcomers_term(expansion, newcomer)
-    return Row(slot, newcomer.vector, newcomer.square, own, newcomer.age)
+def row(expansion: Expansion, candidate: Candidate, slot: Index) -> Row:
+    """The edit that puts the candidate into this slot."""
+    own = candidate_term(expansion, candidate)
+    return Row(slot, candidate.vector, candidate.square, own, candidate.age)
 
 
-def freed(expansion: Expansion, slot: Index) -> Row:
+def empty_row(expansion: Expansion, slot: Index) -> Row:
     """The edit that frees this slot."""
     return Row(
         slot,
         vector=jnp.zeros_like(expansion.vectors[0]),
         square=jnp.zeros_like(expansion.squares[0]),
-        term=jnp.zeros_like(expansion.terms[0]),
+        term=jnp.zeros_like(expansion.coefficients_and_sums[0]),
         age=jnp.asarray(FREE, jnp.int32),
     )
 
@@ -398,14 +397,24 @@ def put(array: Array, slot: Index, value: Array, axis: int = 0) -> Array:
     return jax.lax.dynamic_update_index_in_dim(array, value, index, axis)
 
 
-def fold_term(
-    expansion: Expansion, terms: Float[Array, "*rows both"], fold: Scalar
+def set_row_and_column(
+    matrix: PerPair, slot: Index | int, row: PerRow, diagonal: Scalar
+) -> PerPair:
+    """A symmetric matrix with one row and column set; `NOWHERE` sets the spare one."""
+    index = jnp.where(slot == NOWHERE, matrix.shape[0] - 1, slot)
+    row = row.at[index].set(diagonal)
+    matrix = jax.lax.dynamic_update_index_in_dim(matrix, row, index, 0)
+    return jax.lax.dynamic_update_index_in_dim(matrix, row, index, 1)
+
+
+def rescale_terms(
+    expansion: Expansion, terms: Float[Array, "*rows both"], factor: Scalar
 ) -> Float[Array, "*rows both"]:
     """The terms with multiplied coefficients; sums refer to true coefficients."""
     if expansion.average is None:
-        return terms * fold
+        return terms * factor
     coefficients, sums = jnp.split(terms, 2, axis=-1)
-    return jnp.concatenate([coefficients * fold, sums], axis=-1)
+    return jnp.concatenate([coefficients * factor, sums], axis=-1)
 
 
 def write(expansion: Expansion, edits: Edits) -> Expansion:
@@ -414,15 +423,15 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     Every write touches one row and reads none, since a select over the array, or a read
     next to the write, would copy it.
     """
-    terms = expansion.terms
-    if edits.accrued is not None:
+    terms = expansion.coefficients_and_sums
+    if edits.scale_sum is not None:
         coefficients, sums = jnp.split(terms, 2, axis=1)
-        sums = sums + edits.accrued * coefficients
+        sums = sums + edits.scale_sum * coefficients
         terms = jnp.concatenate([coefficients, sums], axis=1)
-    if edits.fold is not None:
-        terms = fold_term(expansion, terms, edits.fold)
-    for spread in edits.spreads:
-        terms = terms + spread.weights[:, None] * spread.term[None]
+    if edits.rescale_factor is not None:
+        terms = rescale_terms(expansion, terms, edits.rescale_factor)
+    for update in edits.rank_one_updates:
+        terms = terms + update.weights[:, None] * update.term[None]
     vectors, squares, ages = expansion.vectors, expansion.squares, expansion.ages
     for row in edits.rows:
         wanted = row.slot != NOWHERE
@@ -433,17 +442,17 @@ def write(expansion: Expansion, edits: Edits) -> Expansion:
     return expansion._replace(
         vectors=vectors,
         squares=squares,
-        terms=terms,
+        coefficients_and_sums=terms,
         ages=ages,
         num_active=jnp.sum(ages != FREE, dtype=jnp.int32),
     )
 
 
-def shrunk(scale: Scalar, edits: Edits) -> Scalar:
+def scale_after(scale: Scalar, edits: Edits) -> Scalar:
     """The scale after the edits."""
     if edits.shrink is not None:
         scale = scale * edits.shrink
-    return scale if edits.fold is None else scale / edits.fold
+    return scale if edits.rescale_factor is None else scale / edits.rescale_factor
 
 
 def no_edits(like: Edits) -> Edits:
@@ -453,10 +462,12 @@ def no_edits(like: Edits) -> Edits:
         row._replace(slot=jnp.full_like(row.slot, NOWHERE)) for row in blank.rows
     )
     one = jax.tree.map(jnp.ones_like, blank)
-    return blank._replace(rows=rows, shrink=one.shrink, fold=one.fold)
+    return blank._replace(
+        rows=rows, shrink=one.shrink, rescale_factor=one.rescale_factor
+    )
 
 
-def fold(scale: Scalar) -> Scalar:
+def rescale_factor(scale: Scalar) -> Scalar:
     """The factor of the stored coefficients that keeps the scale from underflow.
 
     It is 1 while the scale is in a safe range, otherwise the next lower power of two,
@@ -467,20 +478,22 @@ def fold(scale: Scalar) -> Scalar:
     return jnp.where(scale < SMALLEST_SCALE, power, 1).astype(scale.dtype)
 
 
-def folded(expansion: Expansion, edits: Edits) -> tuple[Edits, Scalar]:
-    """Edits that keep the scale of a shrinking model in a safe range; and the fold.
+def with_rescale(expansion: Expansion, edits: Edits) -> tuple[Edits, Scalar]:
+    """Edits that keep a shrinking scale in a safe range, and their `rescale_factor`.
 
-    The rows and spreads of `edits` refer to the scale of `expansion`.
+    The rows and rank-one updates of `edits` refer to the scale of `expansion`.
     """
-    factor = fold(shrunk(expansion.scale, edits))
-    rows, spreads = (
+    factor = rescale_factor(scale_after(expansion.scale, edits))
+    rows, updates = (
         tuple(
-            part._replace(term=fold_term(expansion, part.term, factor))
+            part._replace(term=rescale_terms(expansion, part.term, factor))
             for part in parts
         )
-        for parts in (edits.rows, edits.spreads)
+        for parts in (edits.rows, edits.rank_one_updates)
     )
-    return edits._replace(rows=rows, spreads=spreads, fold=factor), factor
+    return edits._replace(
+        rows=rows, rank_one_updates=updates, rescale_factor=factor
+    ), factor
 
 
 def with_coefficients(
@@ -490,7 +503,7 @@ def with_coefficients(
     terms = jnp.where(expansion.mask[:, None], coefficients / expansion.scale, 0)
     if expansion.average is not None:
         terms = jnp.concatenate([terms, jnp.zeros_like(terms)], axis=1)
-    return expansion._replace(terms=terms)
+    return expansion._replace(coefficients_and_sums=terms)
 
 
 def with_vectors(
@@ -506,143 +519,3 @@ def whitening(kernel: Kernel, expansion: Expansion) -> PerPair:
     w, V = jnp.linalg.eigh(gram(kernel, expansion))
     keep = w > SMALLEST_EIGENVALUE * w[-1]
     return V * jnp.where(keep, 1 / jnp.sqrt(jnp.where(keep, w, 1)), 0)[None]
-
-
-def whole_squared_norm(kernel: Kernel, expansion: Expansion) -> Scalar:
-    """`||sum_j u_j phi(x_j)||^2`; O(B^2 (d + C))."""
-    responses = jnp.matmul(
-        gram(kernel, expansion), expansion.coefficients, precision="highest"
-    )
-    return jnp.sum(expansion.coefficients * responses)
-
-
-def squared_norm_after(
-    kernel: Kernel, expansion: Expansion, squared_norm: Scalar, edits: Edits
-) -> Scalar:
-    """`||sum_j u_j phi(x_j)||^2` after the rows and spreads, from its value before.
-
-    With the change `g` of the function, `||f + g||^2 = ||f||^2 + 2 <f, g> + ||g||^2`.
-    The cost is one kernel row per new and per replaced vector, O(B d). A spread changes
-    all terms, and needs the full kernel matrix, O(B^2 d).
-    """
-    rows, columns = edits.rows, expansion.num_columns
-    if edits.spreads:
-        return whole_squared_norm(kernel, write(expansion, edits))
-    wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
-    slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
-    new = jnp.where(wanted, jnp.stack([row.term[:columns] for row in rows]), 0)
-    old = jnp.where(wanted, -expansion.coefficients[slots], 0)
-    changes = jnp.concatenate([new, old])
-    points = jnp.stack([row.vector for row in rows])
-    points = jnp.concatenate([points, expansion.vectors[slots]])
-    squares = jnp.stack([row.square for row in rows])
-    squares = jnp.concatenate([squares, expansion.squares[slots]])
-    at_points = jnp.matmul(
-        kernel_rows(kernel, expansion, points, squares),
-        expansion.coefficients,
-        precision="highest",
-    )
-    among = kernel.gram(points, points, squares, squares)
-    own = jnp.matmul(among, changes, precision="highest")
-    return squared_norm + jnp.sum(changes * (2 * at_points + own))
-
-
-def into_ball(
-    kernel: Kernel,
-    expansion: Expansion,
-    squared_norm: Scalar,
-    edits: Edits,
-    radius: Scalar | float,
-) -> tuple[Edits, Scalar, Scalar, Scalar]:
-    """Edits that finally scale the model into a ball, `||f|| <= radius`.
-
-    Args:
-      kernel, expansion, edits: as for `folded`.
-      squared_norm: `||sum_j u_j phi(x_j)||^2` before the edits.
-      radius: the radius of the ball.
-
-    Returns:
-      The edits; the squared norm after them; the shrinking factor; and the fold.
-    """
-    squared_norm = squared_norm_after(kernel, expansion, squared_norm, edits)
-    norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
-    shrink = jnp.minimum(1, radius / jnp.maximum(norm, radius))
-    edits, fold = folded(expansion, edits._replace(shrink=shrink))
-    return edits, squared_norm * fold * fold, shrink, fold
-
-
-def averaged(state):
-    """The state with the average of its iterates as the model, for predictions; O(B C).
-
-    It is the average of the models after each round from `average` on (see
-    `budgetjax.sgd.init`), mapped through all later maintenance: if a vector was
-    removed, projected or merged, so was its part of the average. The average is
-    therefore as good as the maintenance: over the second half of a stream, with 100
-    vectors on letter, usps, ijcnn1 and checkerboard, it gained 0.7 to 9 points of
-    accuracy with `Project`, nothing reliable with `Merge`, and lost up to 15 points
-    with removal (`python benchmarks/accuracy.py`). The result cannot continue to learn
-    from where `state` was: keep both.
-
-    Args:
-      state: a state made with `average=`, or stacked states.
-
-    Returns:
-      A state for `decision_function`, `predict` and `support`. Before the first round
-      of the average it is the last iterate.
-
-    Example:
-      >>> state = bj.perceptron.init(bj.RBF(1.0), num_features=1, budget=2,
-      ...     maintenance=bj.RemoveOldest(), average=True)
-      >>> X, y = np.array([[0.0], [9.0]]), np.array([1, -1])
-      >>> state, _ = bj.run(bj.perceptron, state, X, y)
-      >>> bj.support(bj.averaged(state)).coefficients.tolist()
-      [[1.0], [-0.5]]
-    """
-    expansion = state.expansion
-    average = expansion.average
-    if average is None:
-        raise ValueError(
-            "averaged: state must be of a learner made with average=True, or from a "
-            "round on, got one without"
-        )
-    coefficients, sums = jnp.split(expansion.terms, 2, axis=-1)
-    total = average.total[..., None, None]
-    sums = sums + average.since[..., None, None] * coefficients
-    true = expansion.scale[..., None, None] * coefficients
-    means = jnp.where(total > 0, sums / jnp.maximum(total, 1), true)
-    return state._replace(
-        expansion=expansion._replace(
-            terms=means, scale=jnp.ones_like(expansion.scale), average=None
-        )
-    )
-
-
-def resize(state: State, like: State) -> State:
-    """A copy of the state in the shapes of another, which provides new values.
-
-    The number of features or columns may grow or shrink. The single column of two
-    classes becomes two, with half of the coefficients and half of their negatives.
-    """
-    columns, wanted = state.expansion.num_columns, like.expansion.num_columns
-
-    def resize_leaf(old: Array, new: Array) -> Array:
-        if old.shape == new.shape:
-            return jnp.array(old)
-        # In NumPy, since JAX would compile a program for every shape.
-        values, resized = np.asarray(old), np.array(new)
-        if columns == wanted:
-            part = tuple(map(slice, np.minimum(values.shape, resized.shape)))
-            resized[part] = values[part]
-            return jnp.array(resized)
-        # The coefficients may be followed by the sums of an average.
-        parts = values.reshape(*values.shape[:-1], -1, columns)
-        if columns == 1:
-            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
-        parts = parts[..., :wanted]
-        padding = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
-        return jnp.array(np.pad(parts, padding).reshape(resized.shape))
-
-    new = jax.tree.map(resize_leaf, state, like)
-    # Random features fill new columns with values.
-    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
-    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Integer, Shaped
 from budgetjax import _checks, _pytree
 from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.state import OnlineState
 
 MODELS = "models"
 
@@ -126,7 +127,7 @@ def sweep(
     if shared:
         # Host values, which all processes have, not arrays of one process.
         given = jax.device_get(given)
-    found = _sharded(algorithm, chosen, side_by_side(states), size, *given)
+    found = _run_sharded(algorithm, chosen, side_by_side(states), size, *given)
     if shared:
         from jax.experimental import multihost_utils
 
@@ -149,7 +150,7 @@ def sweep(
     return Sweep(new, rounds, errors)
 
 
-def side_by_side(states: Any) -> bool:
+def side_by_side(states: OnlineState) -> bool:
     """Whether models run side by side: not if their matrices overflow the cache."""
     rows = states.expansion.vectors.shape[1]
     pairs = any(leaf.shape[1:] == (rows, rows) for leaf in jax.tree.leaves(states))
@@ -157,7 +158,7 @@ def side_by_side(states: Any) -> bool:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _sharded(algorithm, devices, together, size, states, X, y, weights):
+def _run_sharded(algorithm, devices, together, size, states, X, y, weights):
     """The final states, and mistakes and rounds of every model at every point."""
 
     def local(states, X, y, weights):
@@ -209,7 +210,7 @@ class Grid(NamedTuple):
                 for name, column in zip(self.names, self.columns, strict=True)
             }
             one = jax.eval_shape(lambda known=known: init(**known))
-        if hasattr(one, "expansion"):
+        if isinstance(one, OnlineState):
             capacity = one.expansion.ages.shape[0] - 1
             _checks.check_memory("Grid.init", capacity, one, len(self.columns[0]))
         return jax.vmap(
@@ -233,11 +234,13 @@ class Grid(NamedTuple):
             columns.append(values)
         first = columns[len(self.names)] if results else np.zeros(len(columns[0]))
         order = np.argsort(first, kind="stable")
-        rows = tuple(zip(*(_plain(column[order]) for column in columns), strict=True))
+        rows = tuple(
+            zip(*(_to_numbers(column[order]) for column in columns), strict=True)
+        )
         return Table((*self.names, *results), rows)
 
 
-def _plain(column: Shaped[np.ndarray, " models"]) -> list[Any]:
+def _to_numbers(column: Shaped[np.ndarray, " models"]) -> list[Any]:
     """Python numbers; a float32 keeps the digits that it prints."""
     if column.dtype == np.float32:
         return [float(str(value)) for value in column]
@@ -259,7 +262,10 @@ class Table(NamedTuple):
     rows: tuple[tuple[Any, ...], ...]
 
     def __str__(self) -> str:
-        cells = [self.names, *([_shown(value) for value in row] for row in self.rows)]
+        cells = [
+            self.names,
+            *([_format_cell(value) for value in row] for row in self.rows),
+        ]
         widths = [max(len(line[i]) for line in cells) for i in range(len(self.names))]
         return "\n".join(
             "  ".join(
@@ -270,7 +276,10 @@ class Table(NamedTuple):
 
     def _repr_html_(self) -> str:
         """The table in HTML, for notebooks."""
-        lines = [("th", self.names), *(("td", map(_shown, row)) for row in self.rows)]
+        lines = [
+            ("th", self.names),
+            *(("td", map(_format_cell, row)) for row in self.rows),
+        ]
         cells = (
             "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in line)
             for tag, line in lines
@@ -278,7 +287,7 @@ class Table(NamedTuple):
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in cells)}</table>"
 
 
-def _shown(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

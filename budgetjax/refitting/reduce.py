@@ -1,6 +1,7 @@
 """Smaller models: the largest coefficients, and mapped support vectors."""
 
 import dataclasses
+from typing import overload
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,17 @@ from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel, Labelled, Model
 
 
+@overload
+def prune(model: KernelModel, size: int, X: None = None) -> KernelModel: ...
+@overload
+def prune(
+    model: Model,
+    size: int,
+    X: RawRows | None = None,
+    y: ArrayLike | None = None,
+    *,
+    weight: ArrayLike | None = None,
+) -> KernelModel | Labelled: ...
 def prune(
     model: Model,
     size: int,

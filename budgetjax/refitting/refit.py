@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, losses, models, scaling
 from budgetjax.models import Given, KernelModel
-from budgetjax.online import driver, landmarks, registry
+from budgetjax.online import driver, registry, span
 from budgetjax.online.algorithm import Algorithm, restart_average, resume
 from budgetjax.online.maintenance.removal import Unbudgeted
 from budgetjax.online.sgd import sgd
@@ -386,7 +386,7 @@ def _wrap_solver_model(
         maintenance=Unbudgeted(),
         dtype=vectors.dtype,
     )
-    expansion, _ = landmarks.given(where, state.kernel, state.expansion, vectors)
+    expansion, _ = span.with_landmarks(where, state.kernel, state.expansion, vectors)
     state = state._replace(expansion=expansion)
     return models.rewrap(whole, state), state
 
@@ -668,7 +668,7 @@ def _put_weights(
 ) -> tuple[Any, Bool[Array, ""]]:
     """The state with these weights and its old average; and whether all are finite."""
     state = algorithm.refresh_caches(algorithm.with_weights(state, root, weights))
-    return state, jnp.all(jnp.isfinite(state.expansion.terms))
+    return state, jnp.all(jnp.isfinite(state.expansion.coefficients_and_sums))
 
 
 def check_metric(where: str, given: Any, width: int) -> None:

@@ -499,7 +499,7 @@ def _learn_rows(
     new, scores = driver.run_checked(algorithm, state, X, y, weights, size)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
     good = np.isfinite(values + np.asarray(driver.diagonal(state.kernel, X)))
-    terms = np.asarray(new.expansion.terms)[:-1]
+    terms = np.asarray(new.expansion.coefficients_and_sums)[:-1]
     if not np.all(good) or not np.isfinite(np.sum(terms) + new.expansion.scale):
         # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)

@@ -34,9 +34,9 @@ def run(kernel, X, y, *, budget, maintenance, num_classes=2, alpha=0.9, weights=
         if margin / length <= (1 - alpha) * gamma:
             updates.append(t)
             eta = math.sqrt(2.0) / math.sqrt(k)
-            row = weights[i] * eta / length * support.newcomer_row(label, rival, C)
-            newcomer = support.SupportVector(x, row, t)
-            active = insert(kernel, active, newcomer, budget, maintenance)
+            row = weights[i] * eta / length * support.candidate_row(label, rival, C)
+            candidate = support.SupportVector(x, row, t)
+            active = insert(kernel, active, candidate, budget, maintenance)
             u = support.stack_coefficients(active)
             K = support.kernel_matrix(kernel, support.stack_vectors(active))
             norm = math.sqrt(max(0.0, ((u @ u.T) * K).sum()))

@@ -91,10 +91,10 @@ def run(
         allowed = num_moves + 1 <= budget * (1 + moves * np.log2(1 + t / budget))
         if landmarks is None and wanted and allowed:
             num_moves = num_moves + 1
-            row = weights[i] * support.newcomer_row(label, rival, C)
-            newcomer = support.SupportVector(x, row, t)
+            row = weights[i] * support.candidate_row(label, rival, C)
+            candidate = support.SupportVector(x, row, t)
             before = vectors(active)
-            active = insert(kernel, active, newcomer, budget, maintenance)
+            active = insert(kernel, active, candidate, budget, maintenance)
             mean, covariance = follow(
                 kernel, ridge, before, vectors(active), x, mean, covariance
             )
@@ -112,7 +112,7 @@ def run(
             c = 1 if C == 1 else 2
             s = covariance @ k
             beta = 1 / (c * (k @ s) + confidence / weights[i])
-            direction = support.newcomer_row(label, rival, C)
+            direction = support.candidate_row(label, rival, C)
             mean = mean + (1 - margin) * beta * np.outer(s, direction)
             covariance = covariance - beta * np.outer(s, s)
 

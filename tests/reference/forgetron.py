@@ -38,20 +38,20 @@ def run(kernel, X, y, *, budget, weights=None):
 
             # Step (1): insert with weight 1.
             sigma[t], labels[t] = weight, label
-            newcomer = support.SupportVector(x, np.array([weight * label]), t)
-            everyone = active + [newcomer]
+            candidate = support.SupportVector(x, np.array([weight * label]), t)
+            everyone = active + [candidate]
 
             if len(everyone) <= budget:
                 active = everyone
             else:
-                # Step (2): shrink, all of them, the newcomer too.
+                # Step (2): shrink, all of them, the candidate too.
                 ages = [i.age for i in everyone]
                 position = ages.index(min(ages))
                 r = everyone[position]
                 s = sigma[r.age]
                 y_r = labels[r.age]
                 f_r = support.unscaled_scores(kernel, everyone, r.vector, 1)[0]
-                mu = y_r * f_r  # with the newcomer, before the shrinking
+                mu = y_r * f_r  # with the candidate, before the shrinking
                 phi = largest_shrink(s, mu, 15 / 32 * M - Q)
                 for i in everyone:
                     sigma[i.age] = phi * sigma[i.age]
@@ -59,7 +59,7 @@ def run(kernel, X, y, *, budget, weights=None):
                 Q = Q + psi(s, phi, mu)
 
                 # Step (3): the oldest leaves.
-                active = replace(active, position, newcomer)
+                active = replace(active, position, candidate)
                 del sigma[r.age]
 
         slack.append(15 / 32 * M - Q)

@@ -7,7 +7,7 @@ other targets are one number, or one a score.
 
 import numpy as np
 
-from .support import margin_and_rival, newcomer_row
+from .support import candidate_row, margin_and_rival
 
 
 def hinge(scores, y):
@@ -16,7 +16,7 @@ def hinge(scores, y):
     margin, rival = margin_and_rival(scores, label)
     if margin >= 1:
         return np.zeros(len(scores))
-    return -newcomer_row(label, rival, len(scores))
+    return -candidate_row(label, rival, len(scores))
 
 
 def logistic(scores, y):

@@ -1,9 +1,9 @@
-"""What to do with a newcomer when the model is full.
+"""What to do with a candidate when the model is full.
 
-A strategy is a function (kernel, active, newcomer) -> the new active list, called
+A strategy is a function (kernel, active, candidate) -> the new active list, called
 when `active` already has as many members as the budget allows; the new list is as
-long as the old. The newcomer takes the position of the one that leaves and
-everyone else stays where it is. If the newcomer itself is the one that leaves, no
+long as the old. The candidate takes the position of the one that leaves and
+everyone else stays where it is. If the candidate itself is the one that leaves, no
 position changes. Only `multi_merge` and `delayed_project` leave free slots. All
 ties go to the smallest age.
 
@@ -28,17 +28,17 @@ from .support import (
 )
 
 
-def insert(kernel, active, newcomer, budget, maintenance):
-    """The active list after the newcomer came, by `maintenance` if it was full.
+def insert(kernel, active, candidate, budget, maintenance):
+    """The active list after the candidate came, by `maintenance` if it was full.
 
     A strategy that acts before, too, has an attribute `early`: whether it does now.
     """
     early = getattr(maintenance, "early", lambda *given: False)
-    acts = early(kernel, active, newcomer)
+    acts = early(kernel, active, candidate)
     if len(occupied(active)) < budget and not acts:
         free = [p for p, s in enumerate(active) if s is None] + [len(active)]
-        return active[: free[0]] + [newcomer] + active[free[0] + 1 :]
-    return maintenance(kernel, active, newcomer)
+        return active[: free[0]] + [candidate] + active[free[0] + 1 :]
+    return maintenance(kernel, active, candidate)
 
 
 def first_by_value_then_age(values, candidates, everyone):
@@ -46,11 +46,11 @@ def first_by_value_then_age(values, candidates, everyone):
     return min(candidates, key=lambda i: (values[i], everyone[i].age))
 
 
-def replace(active, position, newcomer):
-    """`newcomer` in `position`; position len(active) is the newcomer's own."""
+def replace(active, position, candidate):
+    """`candidate` in `position`; position len(active) is the candidate's own."""
     if position == len(active):
         return active
-    return active[:position] + [newcomer] + active[position + 1 :]
+    return active[:position] + [candidate] + active[position + 1 :]
 
 
 def norms(kernel, everyone):
@@ -62,15 +62,15 @@ def norms(kernel, everyone):
 # Removal
 
 
-def refuse(kernel, active, newcomer):
-    """Unbudgeted learners: a full model drops the newcomer (the run counts it)."""
+def refuse(kernel, active, candidate):
+    """Unbudgeted learners: a full model drops the candidate (the run counts it)."""
     return active
 
 
-def remove_oldest(kernel, active, newcomer):
+def remove_oldest(kernel, active, candidate):
     """Dekel, Shalev-Shwartz, Singer, NIPS 2005, section 3: r_t = min I_t."""
     ages = [s.age for s in active]
-    return replace(active, ages.index(min(ages)), newcomer)
+    return replace(active, ages.index(min(ages)), candidate)
 
 
 def remove_random(draw):
@@ -79,19 +79,19 @@ def remove_random(draw):
     `draw(t, count)` gives the leaving position, 0 <= position < count, in round t.
     """
 
-    def strategy(kernel, active, newcomer):
-        return replace(active, draw(newcomer.age, len(active)), newcomer)
+    def strategy(kernel, active, candidate):
+        return replace(active, draw(candidate.age, len(active)), candidate)
 
     return strategy
 
 
-def remove_smallest(kernel, active, newcomer):
+def remove_smallest(kernel, active, candidate):
     """Wang, Crammer, Vucetic, ICML 2010, section 4.1: least ||a_i||^2 k(x_i, x_i)."""
-    everyone = active + [newcomer]
+    everyone = active + [candidate]
     leaving = first_by_value_then_age(
         norms(kernel, everyone), range(len(everyone)), everyone
     )
-    return replace(active, leaving, newcomer)
+    return replace(active, leaving, candidate)
 
 
 def remove_largest_margin(above=np.inf):
@@ -106,7 +106,7 @@ def remove_largest_margin(above=np.inf):
         K = gram(kernel, [s.vector for s in everyone])
         a = stack_coefficients(everyone)
         C = a.shape[1]
-        # Row i is f(x_i) - a_i k(x_i, x_i), where f includes the newcomer.
+        # Row i is f(x_i) - a_i k(x_i, x_i), where f includes the candidate.
         f = np.stack([(K * a[:, c]).sum(axis=1) for c in range(C)], axis=1)
         g = f - a * np.diag(K)[:, None]
         margins = []
@@ -116,16 +116,16 @@ def remove_largest_margin(above=np.inf):
             margins.append(margin)
         return np.array(margins)
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
         leaving = first_by_value_then_age(
             -margins_without(kernel, everyone), range(len(everyone)), everyone
         )
-        return replace(active, leaving, newcomer)
+        return replace(active, leaving, candidate)
 
     if above < np.inf:
-        strategy.early = lambda kernel, active, newcomer: (
-            margins_without(kernel, active + [newcomer]).max() >= above
+        strategy.early = lambda kernel, active, candidate: (
+            margins_without(kernel, active + [candidate]).max() >= above
         )
     return strategy
 
@@ -133,18 +133,18 @@ def remove_largest_margin(above=np.inf):
 def remove_fewest_errors(size):
     """Weston, Bordes, Bottou 2005: fewest errors, after its removal, of the last ones.
 
-    Those are the last `size` newcomers, this one among them.
+    Those are the last `size` candidates, this one among them.
     """
     seen = []
 
-    def note(kernel, active, newcomer):
+    def note(kernel, active, candidate):
         """Remembers it; the strategy does not act before the model is full."""
-        seen.append(newcomer)
+        seen.append(candidate)
         del seen[:-size]
         return False
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
         Z = stack_vectors(everyone)
         K = np.stack([kernel(s.vector, Z) for s in seen])
         a = stack_coefficients(everyone)
@@ -157,7 +157,7 @@ def remove_fewest_errors(size):
                 margin, _ = margin_and_rival(f_s - k_s[j] * a[j], y)
                 errors[j] += margin <= 0
         leaving = first_by_value_then_age(errors, range(len(everyone)), everyone)
-        return replace(active, leaving, newcomer)
+        return replace(active, leaving, candidate)
 
     strategy.early = note
     return strategy
@@ -191,8 +191,8 @@ def project(best=False, ridge=0.0):
     """
     gram = Gram()
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
         indices = range(len(everyone))
         K = gram(kernel, [s.vector for s in everyone])
         a = stack_coefficients(everyone)
@@ -220,11 +220,11 @@ def delayed_project(share=1 / 8, ridge=0.0):
     """The smallest leave at once; all others take up their terms, by a dense solve.
 
     As many as the share of the budget, but at least one, and not all of several. The
-    newcomer takes the first position that is free then.
+    candidate takes the first position that is free then.
     """
     gram = Gram()
 
-    def strategy(kernel, active, newcomer):
+    def strategy(kernel, active, candidate):
         sizes = norms(kernel, active)
         order = sorted(range(len(active)), key=lambda i: (sizes[i], active[i].age))
         small = order[: max(1, min(round(share * len(active)), len(active) - 1))]
@@ -236,7 +236,7 @@ def delayed_project(share=1 / 8, ridge=0.0):
             new = redistribute(new, i, stay, share_of_i)
         for i in small:
             new = replace(new, i, None)
-        return replace(new, new.index(None), newcomer)
+        return replace(new, new.index(None), candidate)
 
     return strategy
 
@@ -245,13 +245,13 @@ def project_onto(basis, ridge):
     """One of the old leaves, projected on the span of a few of the others.
 
     `basis(K, everyone)` has a row of the indices V of the few for every r but the
-    newcomer. Of those the one leaves whose term is nearest to that span: least
+    candidate. Of those the one leaves whose term is nearest to that span: least
     ||a_r||^2 (k_rr - k_r^T (K_VV + ridge diag(K_VV))^-1 k_r).
     """
     gram = Gram()
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
         K = gram(kernel, [s.vector for s in everyone])
         a = stack_coefficients(everyone)
         # All r at once: V has a row of indices for each.
@@ -270,16 +270,16 @@ def project_onto(basis, ridge):
     return strategy
 
 
-def newcomer_alone(K, everyone):
+def candidate_alone(K, everyone):
     last = len(everyone) - 1
     return np.full((last, 1), last)
 
 
-def newcomer_and_nearest(K, everyone):
-    """The newcomer, and of the old others the one whose phi is nearest to r's."""
+def candidate_and_nearest(K, everyone):
+    """The candidate, and of the old others the one whose phi is nearest to r's."""
     last = len(everyone) - 1
     if last == 1:
-        return newcomer_alone(K, everyone)
+        return candidate_alone(K, everyone)
     distances = np.diag(K) - 2 * K
     np.fill_diagonal(distances, np.inf)
     by_age = np.argsort([s.age for s in everyone[:last]])  # argmin: the first of equals
@@ -287,14 +287,14 @@ def newcomer_and_nearest(K, everyone):
     return np.stack([np.full(last, last), nearest], axis=1)
 
 
-def project_onto_newcomer():
-    """BPA-S of Wang, Vucetic, AISTATS 2010: the newcomer makes good the removal."""
-    return project_onto(newcomer_alone, 0.0)
+def project_onto_candidate():
+    """BPA-S of Wang, Vucetic, AISTATS 2010: the candidate makes good the removal."""
+    return project_onto(candidate_alone, 0.0)
 
 
 def project_onto_nearest(ridge=0.0):
-    """BPA-NN: the newcomer and the nearest neighbour of the removed make it good."""
-    return project_onto(newcomer_and_nearest, ridge)
+    """BPA-NN: the candidate and the nearest neighbour of the removed make it good."""
+    return project_onto(candidate_and_nearest, ridge)
 
 
 # Merging (Wang, Crammer, Vucetic, ICML 2010, section 4.3), Gaussian kernels only:
@@ -436,15 +436,15 @@ def merged(m, n, kappa, h):
     )
 
 
-def place_merged(active, newcomer, m, n, z):
-    """z in n's position and the newcomer in m's.
+def place_merged(active, candidate, m, n, z):
+    """z in n's position and the candidate in m's.
 
-    If the newcomer is one of the two, z stands in the position of the other one.
+    If the candidate is one of the two, z stands in the position of the other one.
     """
     if n == len(active):
         return replace(active, m, z)
     active = replace(active, n, z)
-    return replace(active, m, newcomer)  # unchanged if m is the newcomer
+    return replace(active, m, candidate)  # unchanged if m is the candidate
 
 
 def same_signs(s, other):
@@ -455,14 +455,14 @@ def same_signs(s, other):
 def merge(same_sign=True):
     """Merge the smallest, m, with the partner n of about the least degradation.
 
-    The merged vector has n's age. It stands in n's position, and the newcomer in
-    m's; unless the newcomer is one of the two: then the merged vector stands in
+    The merged vector has n's age. It stands in n's position, and the candidate in
+    m's; unless the candidate is one of the two: then the merged vector stands in
     the position of the other one. With `same_sign`, and one column, the partners
     are those with the sign of a_m, or everyone if there are none.
     """
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
         m = first_by_value_then_age(
             norms(kernel, everyone), range(len(everyone)), everyone
         )
@@ -482,7 +482,7 @@ def merge(same_sign=True):
 
         n = partners[best]
         z = merged(everyone[m], everyone[n], kappas[best], h)
-        return place_merged(active, newcomer, m, n, z)
+        return place_merged(active, candidate, m, n, z)
 
     return strategy
 
@@ -496,14 +496,14 @@ def multi_merge(count=3, same_sign=True):
     column, partners with the sign of z come before all others. z has n_1's age. In
     every merge the shorter row is the one that must be shorter; of equally long ones z.
 
-    z stands in n_1's position, the newcomer in m's, and the positions of n_2, ...
-    become free. If the newcomer is m, it needs no position; if it is n_1, z stands
+    z stands in n_1's position, the candidate in m's, and the positions of n_2, ...
+    become free. If the candidate is m, it needs no position; if it is n_1, z stands
     in m's position; if it is one of n_2, ..., m's position becomes free.
     """
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
-        last = len(active)  # the newcomer's index
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
+        last = len(active)  # the candidate's index
         m = first_by_value_then_age(
             norms(kernel, everyone), range(len(everyone)), everyone
         )
@@ -541,7 +541,7 @@ def multi_merge(count=3, same_sign=True):
         else:
             active[first] = z
             if m != last:
-                active[m] = None if last in more else newcomer
+                active[m] = None if last in more else candidate
         return active
 
     return strategy
@@ -558,8 +558,8 @@ def merge_best_pair(same_sign=True):
     """
     gram = Gram()
 
-    def strategy(kernel, active, newcomer):
-        everyone = active + [newcomer]
+    def strategy(kernel, active, candidate):
+        everyone = active + [candidate]
         K = gram(kernel, [s.vector for s in everyone])
         a = stack_coefficients(everyone)
         lengths = (a**2).sum(axis=1)
@@ -580,6 +580,6 @@ def merge_best_pair(same_sign=True):
         m, n = pairs[best]
         h = merge_line_search(a[[m]], a[[n]], K[[m], [n]])[0]
         z = merged(everyone[m], everyone[n], K[m, n], h)
-        return place_merged(active, newcomer, m, n, z)
+        return place_merged(active, candidate, m, n, z)
 
     return strategy

@@ -1,6 +1,6 @@
 """Passive-aggressive learners: Crammer, Dekel, Keshet, Shalev-Shwartz, Singer, 2006.
 
-PA, PA-I and PA-II with any maintenance. With `project_onto_newcomer` and
+PA, PA-I and PA-II with any maintenance. With `project_onto_candidate` and
 `project_onto_nearest` PA-I is BPA-S and BPA-NN (Wang, Vucetic, AISTATS 2010), whose
 own definition, update and removal as one problem, is `joint_update`.
 """
@@ -48,11 +48,11 @@ def run(
             updates.append(t)
             if maintenance is refuse and len(active) == budget:
                 refused.append(t)
-            direction = support.newcomer_row(label, rival, C)
+            direction = support.candidate_row(label, rival, C)
             square = (direction**2).sum() * kernel(x, x)
             tau = step(variant, loss, square, penalty)
-            newcomer = support.SupportVector(x, weights[i] * tau * direction, t)
-            active = insert(kernel, active, newcomer, budget, maintenance)
+            candidate = support.SupportVector(x, weights[i] * tau * direction, t)
+            active = insert(kernel, active, candidate, budget, maintenance)
 
         assert len(active) <= budget
 

@@ -3,7 +3,7 @@
 Wang, Crammer, Vucetic, ICML 2010, Algorithm 1, with eta_t = 1 / (lambda t).
 
 The true coefficients are shrink / (lambda t) * u. As the shrinking of line 1 by
-1 - eta_t lambda = (t-1)/t is in the scalar, a newcomer's true coefficient,
+1 - eta_t lambda = (t-1)/t is in the scalar, a candidate's true coefficient,
 1 / (lambda t), is u = 1 / shrink, and u is not rounded again after that. Without
 the ball shrink stays 1 and every u that is no merge is exactly +1 or -1, so that
 equal norms are exactly equal.
@@ -71,10 +71,10 @@ def run(
             if maintenance is refuse and len(active) == budget:
                 refused.append(t)
             # Lines 3 to 7.
-            row = weights[i] * support.newcomer_row(label, rival, C) / shrink
+            row = weights[i] * support.candidate_row(label, rival, C) / shrink
             sums = None if average_from is None else np.zeros(C)
-            newcomer = support.SupportVector(x, row, t, sums)
-            active = insert(kernel, active, newcomer, budget, maintenance)
+            candidate = support.SupportVector(x, row, t, sums)
+            active = insert(kernel, active, candidate, budget, maintenance)
 
             # Line 8. It belongs to every round, but in a round without an update
             # the norm only shrinks, and it was inside the ball before.

@@ -39,9 +39,9 @@ def run(kernel, X, y, *, budget, maintenance, num_classes=2, margin=0.0, weights
             updates.append(t)
             if maintenance is refuse and len(active) == budget:
                 refused.append(t)
-            row = weights[i] * support.newcomer_row(label, rival, C)
-            newcomer = support.SupportVector(x, row, t)
-            active = insert(kernel, active, newcomer, budget, maintenance)
+            row = weights[i] * support.candidate_row(label, rival, C)
+            candidate = support.SupportVector(x, row, t)
+            active = insert(kernel, active, candidate, budget, maintenance)
 
         assert len(active) <= budget
 

@@ -46,8 +46,8 @@ def run(
             continue
         t = t + 1
         margin, rival = support.margin_and_rival(f, label)
-        direction = support.newcomer_row(label, rival, C)
-        newcomer = support.SupportVector(x, weights[i] * direction, t)
+        direction = support.candidate_row(label, rival, C)
+        candidate = support.SupportVector(x, weights[i] * direction, t)
 
         if margin <= 0:
             mistakes.append(t)
@@ -55,13 +55,13 @@ def run(
             updates.append(t)
 
         if margin <= 0 and not active:
-            active = [newcomer]
+            active = [candidate]
         elif margin <= 0:
             d, delta, _ = projection(gram, kernel, active, x, ridge)
             if delta <= threshold or len(active) == budget:
                 add(active, d, weights[i] * direction)
             else:
-                active = active + [newcomer]
+                active = active + [candidate]
         elif margin_updates and margin < 1 and threshold > 0:
             d, delta, inner = projection(gram, kernel, active, x, ridge)
             loss = 1 - margin

@@ -63,8 +63,8 @@ def run(
                 refused.append(t)
             row = -eta * weights[i] * g
             sums = None if average_from is None else np.zeros(C)
-            newcomer = support.SupportVector(x, row, t, sums)
-            active = insert(kernel, active, newcomer, budget, maintenance)
+            candidate = support.SupportVector(x, row, t, sums)
+            active = insert(kernel, active, candidate, budget, maintenance)
 
         if average_from is not None and t >= average_from:
             averaged_rounds = averaged_rounds + 1

@@ -2,7 +2,7 @@
 
 A model is a plain list of support vectors; the position in the list is the slot.
 A free slot between the others is None; only strategies that merge more than two at
-once leave such. A newcomer to a model that is not full goes to the first free slot.
+once leave such. A candidate for a model that is not full goes to the first free slot.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Record:
 
     scores: np.ndarray  # (n,) or (n, C): f_t(x_t) before the update, every example
     mistakes: list  # rounds, counted from 1, with margin <= 0
-    updates: list  # rounds in which a newcomer wanted in
+    updates: list  # rounds in which a candidate wanted in
     vectors: np.ndarray  # (m, d), by slot
     coefficients: np.ndarray  # (m, C), true: any scale is multiplied in
     ages: list  # (m,)
@@ -102,8 +102,8 @@ def margin_and_rival(scores, label):
     return scores[label] - scores[rival], rival
 
 
-def newcomer_row(label, rival, C):
-    """The coefficients of a newcomer: y, or +1 in column y and -1 in column r."""
+def candidate_row(label, rival, C):
+    """The coefficients of a candidate: y, or +1 in column y and -1 in column r."""
     row = np.zeros(C)
     if C == 1:
         row[0] = label

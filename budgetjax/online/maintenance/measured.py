@@ -1,14 +1,13 @@
 """A strategy that measures the degradation by another one; see `Measured`."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Integer
 
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer
+from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
 
 
 class Measured(Maintenance):
@@ -16,7 +15,7 @@ class Measured(Maintenance):
 
     It adds O(d + C) to a removal or a merge, and O(B^2 (d + C)) to a projection.
 
-    When a full budget makes room, the model (with the newcomer) loses :math:`\Delta_t`.
+    When a full budget makes room, the model with the candidate loses :math:`\Delta_t`.
     The norm of this in the kernel's space is the weight degradation. With the step
     :math:`\eta_t`, maintenance amounts to an error :math:`E_t = \Delta_t / \eta_t` of
     the gradient, whose mean norm bounds how far Pegasos on a budget ends from the
@@ -39,7 +38,7 @@ class Measured(Maintenance):
     sections 3 and 4; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf
 
     Args:
-      strategy: any strategy that makes room for one newcomer at a time.
+      strategy: any strategy that makes room for one candidate at a time.
 
     Attributes:
       num_losses: rounds in which a full budget made room.
@@ -49,54 +48,55 @@ class Measured(Maintenance):
         follows the maintenance, as in Algorithm 1, and is not included.
     """
 
-    strategy: Any
-    num_losses: Any = 0
-    degradation: Any = 0.0
-    gradient_error: Any = 0.0
+    strategy: Maintenance
+    num_losses: Integer[Array, ""] | int = 0
+    degradation: Float[Array, ""] | float = 0.0
+    gradient_error: Float[Array, ""] | float = 0.0
 
     def __post_init__(self):
-        if hasattr(self.strategy, "make_room"):
+        if self.strategy.makes_room_ahead:
             raise ValueError(
-                "Measured: strategy must make room for one newcomer at a time, got "
+                "Measured: strategy must make room for one candidate at a time, got "
                 f"{self.strategy!r}"
             )
-
-    @property
-    def seed(self) -> Any:
-        """The seed of the strategy, if it has one."""
-        return getattr(self.strategy, "seed", 0)
 
     def start(self, kernel, expansion, seed):
         zero = jnp.zeros((), expansion.scale.dtype)
         strategy = self.strategy.start(kernel, expansion, seed)
         return Measured(strategy, jnp.zeros((), jnp.int32), zero, zero)
 
-    def admit(self, kernel, expansion, newcomer):
-        strategy, edits = self.strategy.admit(kernel, expansion, newcomer)
+    def restart(self, kernel, expansion):
+        strategy = self.strategy.restart(kernel, expansion)
+        return dataclasses.replace(self.start(kernel, expansion, 0), strategy=strategy)
+
+    def insert(self, kernel, expansion, candidate):
+        strategy, edits = self.strategy.insert(kernel, expansion, candidate)
         lost = jnp.where(
-            expansion.full, _lost(kernel, expansion, newcomer, edits), 0
+            expansion.full, _degradation(kernel, expansion, candidate, edits), 0
         ).astype(expansion.scale.dtype)
         return Measured(
             strategy,
             self.num_losses + expansion.full.astype(jnp.int32),
             self.degradation + expansion.scale * lost,
-            self.gradient_error + lost / newcomer.step,
+            self.gradient_error + lost / candidate.step,
         ), edits
 
     def rescale(self, factor):
         return dataclasses.replace(self, strategy=self.strategy.rescale(factor))
 
 
-def _lost(
-    kernel: Kernel, expansion: Expansion, newcomer: Newcomer, edits: Edits
+def _degradation(
+    kernel: Kernel, expansion: Expansion, candidate: Candidate, edits: Edits
 ) -> Float[Array, ""]:
-    """The unscaled norm of the change by the edits, without the newcomer."""
+    """The unscaled norm of the change by the edits, without the candidate."""
     columns = expansion.num_columns
     coefficients = expansion.coefficients
-    points, squares, changes = [newcomer.vector[None]], [newcomer.square[None]], []
-    changes.append(-newcomer.coefficients[None])
-    if edits.spreads:
-        parts = [one.weights[:, None] * one.term[None] for one in edits.spreads]
+    points, squares, changes = [candidate.vector[None]], [candidate.square[None]], []
+    changes.append(-candidate.coefficients[None])
+    if edits.rank_one_updates:
+        parts = [
+            one.weights[:, None] * one.term[None] for one in edits.rank_one_updates
+        ]
         spread = jnp.sum(jnp.stack(parts), axis=0)[:, :columns]
         spread = jnp.where(expansion.mask[:, None], spread, 0)
         coefficients = coefficients + spread

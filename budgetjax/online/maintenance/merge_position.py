@@ -7,11 +7,13 @@ All partners are ranked by the loss at two points that need no search; nine Newt
 then place the best one. `benchmarks/merging.py` compares this with the alternatives.
 """
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+Arrays = TypeVar("Arrays")
 
 # The number of Newton steps that place a merge.
 STEPS = 9
@@ -33,9 +35,9 @@ def least_loss(
     at most 1e-5 of `||a_m||^2` if kappa is above 0.8 and the angle is not obtuse, and
     by at most 0.05 of it in general.
     """
-    r, c = _relative(m_length, n_lengths, products)
+    r, c = _relative_lengths(m_length, n_lengths, products)
     x = _newton(r, jnp.maximum(c, 0), decay, jnp.ones_like(r), kappa)[0]
-    h = _apart((1 - jnp.clip(x, 0, 1)) / 2)
+    h = _in_separate_loops((1 - jnp.clip(x, 0, 1)) / 2)
     there = loss(m_length, n_lengths, products, kappa, decay, h)
     return jnp.minimum(there, m_length * (1 - kappa * kappa))
 
@@ -68,14 +70,14 @@ def position(
       product: `<a_m, a_n>`.
       decay: `-log k(x_m, x_n)`.
     """
-    r, c = _relative(m_length, n_length, product)
+    r, c = _relative_lengths(m_length, n_length, product)
     # This form keeps the digits that `1 - x` would lose.
     rho = jnp.exp(-decay * _root(r, c, decay))
     denominator = jnp.maximum(r + rho * (2 * c + rho), jnp.finfo(r.dtype).tiny)
     return jnp.clip(rho * (rho + c) / denominator, 0, 0.5)
 
 
-def _relative(
+def _relative_lengths(
     m_length: Float[Array, "*m"],
     n_lengths: Float[Array, "*n"],
     products: Float[Array, "*n"],
@@ -142,14 +144,16 @@ def loss(
     is at most `||a_m||^2`, and would drown in the rounding of a larger `||a_n||^2`.
     For the same reason `1 - e^(-2t)` is `tanh(t) (1 + e^(-2t))`.
     """
-    p, q = _apart((jnp.exp(-decay * (1 - h) ** 2), jnp.exp(-decay * h**2)))
-    at_n, at_both = _apart((jnp.tanh(decay * h**2), jnp.tanh(decay * h * (1 - h))))
+    p, q = _in_separate_loops((jnp.exp(-decay * (1 - h) ** 2), jnp.exp(-decay * h**2)))
+    at_n, at_both = _in_separate_loops(
+        (jnp.tanh(decay * h**2), jnp.tanh(decay * h * (1 - h)))
+    )
     other = at_n * (1 + q * q)
     cross = at_both * (kappa + p * q)
     return m_length * (1 - p * p) + n_lengths * other - 2 * products * cross
 
 
-def _apart(arrays: Any) -> Any:
+def _in_separate_loops(arrays: Arrays) -> Arrays:
     """Makes a CPU compute each of the arrays in its own loop.
 
     One loop over the partners has 200 dependent instructions, too many for a CPU to

@@ -1,6 +1,6 @@
 """Maintenance by merging: two or more vectors become one, under a Gaussian kernel."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,10 @@ from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
 from budgetjax.online.maintenance import merge_position
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.span import crossed
-from budgetjax.online.support_set import FREE, NOWHERE, Edits, Expansion, Newcomer, Row
+from budgetjax.online.support_set import FREE, NOWHERE, Candidate, Edits, Expansion, Row
 
 
-def _gaussian(name: str, kernel: Kernel) -> None:
+def _check_gaussian(name: str, kernel: Kernel) -> None:
     """Raises if the kernel is not Gaussian."""
     if not kernel.gaussian:
         raise ValueError(
@@ -37,7 +36,7 @@ class Merge(Maintenance):
     where `h` in `[0, 1]` maximises `||a_z||^2`. The loss is
     `||a_m||^2 + ||a_n||^2 + 2 <a_m, a_n> kappa - ||a_z||^2`, and the partner with the
     least loss is chosen. `m` has the smallest norm of all vectors, including the
-    newcomer; `z` takes the insertion age of its partner.
+    candidate; `z` takes the insertion age of its partner.
 
     Reference: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.3, equations (18) to (22); see
@@ -65,29 +64,29 @@ class Merge(Maintenance):
         _checks.flag("Merge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
-        _gaussian("Merge", kernel)
+        _check_gaussian("Merge", kernel)
         return self
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         # Computed, but not used, while there is room: a full model stays full, and a
         # branch would slow down every later call.
-        smallest, stays = _smallest(expansion, newcomer)
-        taken = _taken(expansion, smallest.slot, stays)
+        smallest, stays = _smallest(expansion, candidate)
+        unavailable = _unavailable(expansion, smallest.slot, stays)
         partner = _best_partner(
-            kernel, expansion, newcomer, smallest, taken, stays, self.same_sign
+            kernel, expansion, candidate, smallest, unavailable, stays, self.same_sign
         )
-        full, joins = expansion.full, partner.is_newcomer
+        full, joins = expansion.full, partner.is_candidate
         slot = jnp.where(joins, smallest.slot, partner.slot)
-        merged = _merged(smallest, partner, jnp.where(full, slot, NOWHERE))
+        merged = partner.pair.merge(jnp.where(full, slot, NOWHERE), partner.age)
         slot = jnp.where(stays & ~joins, smallest.slot, NOWHERE)
         slot = jnp.where(full, slot, expansion.free)
-        return self, Edits((merged, support_set.row(expansion, newcomer, slot)))
+        return self, Edits((merged, support_set.row(expansion, candidate, slot)))
 
 
 class MultiMerge(Maintenance):
     """The smallest vector and its best partners become one. O(B d + B C) per merge.
 
-    A merge of `count` vectors makes room for `count - 1` newcomers, so most newcomers
+    A merge of `count` vectors makes room for `count - 1` candidates, so most candidates
     find a free slot and need no maintenance. The first partner is that of `Merge`; each
     further one has the least loss when merged with the result so far.
 
@@ -110,6 +109,7 @@ class MultiMerge(Maintenance):
       ...     maintenance=bj.MultiMerge(count=4))
     """
 
+    keeps_full: ClassVar[bool] = False
     count: int = static(default=3)
     same_sign: bool = static(default=True)
 
@@ -118,49 +118,54 @@ class MultiMerge(Maintenance):
         _checks.flag("MultiMerge", "same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
-        _gaussian("MultiMerge", kernel)
+        _check_gaussian("MultiMerge", kernel)
         return self
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         def enter():
             nowhere = jnp.asarray(NOWHERE, jnp.int32)
-            blank = support_set.freed(expansion, nowhere)
-            own = support_set.row(expansion, newcomer, expansion.free)
+            blank = support_set.empty_row(expansion, nowhere)
+            own = support_set.row(expansion, candidate, expansion.free)
             return Edits((*(blank for _ in range(self.count - 1)), own))
 
         # Merges are rare here, so a branch pays.
         edits = _sharding.cond(
-            expansion.full, lambda: self._merge(kernel, expansion, newcomer), enter
+            expansion.full, lambda: self._merge(kernel, expansion, candidate), enter
         )
         return self, edits
 
-    def _merge(self, kernel, expansion, newcomer) -> Edits:
-        smallest, stays = _smallest(expansion, newcomer)
-        taken = _taken(expansion, smallest.slot, stays)
+    def _merge(self, kernel, expansion, candidate) -> Edits:
+        smallest, stays = _smallest(expansion, candidate)
+        unavailable = _unavailable(expansion, smallest.slot, stays)
         outside = stays
         merged, rows = smallest, []
         for count in range(1, self.count):
             partner = _best_partner(
-                kernel, expansion, newcomer, merged, taken, outside, self.same_sign
+                kernel,
+                expansion,
+                candidate,
+                merged,
+                unavailable,
+                outside,
+                self.same_sign,
             )
-            joins, found = partner.is_newcomer, partner.found
+            joins, exists = partner.is_candidate, partner.exists
             outside = outside & ~joins
-            taken = taken | _taken(expansion, partner.slot, ~joins)
+            unavailable |= _unavailable(expansion, partner.slot, ~joins)
             slot = jnp.where(joins, smallest.slot, partner.slot)
             if count == 1:
-                merged = _merged(merged, partner, slot)
+                merged = partner.pair.merge(slot, partner.age)
                 continue
             # The budget may be smaller than the number of vectors to merge.
-            both = _merged(*_shorter_first(merged, partner), merged.slot)
             merged = jax.tree.map(
-                lambda new, old, found=found: jnp.where(found, new, old),
-                both._replace(age=merged.age),
+                lambda new, old, exists=exists: jnp.where(exists, new, old),
+                partner.pair.shorter_first().merge(merged.slot, merged.age),
                 merged,
             )
-            freed = jnp.where(found, slot, NOWHERE)
-            rows.append(support_set.freed(expansion, freed))
+            emptied = jnp.where(exists, slot, NOWHERE)
+            rows.append(support_set.empty_row(expansion, emptied))
         slot = jnp.where(stays & outside, smallest.slot, NOWHERE)
-        return Edits((merged, *rows, support_set.row(expansion, newcomer, slot)))
+        return Edits((merged, *rows, support_set.row(expansion, candidate, slot)))
 
 
 class MergeBestPair(Maintenance):
@@ -185,21 +190,23 @@ class MergeBestPair(Maintenance):
     gram: Any = ()
 
     def start(self, kernel, expansion, seed):
-        _gaussian("MergeBestPair", kernel)
+        _check_gaussian("MergeBestPair", kernel)
         return MergeBestPair(support_set.gram(kernel, expansion))
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         full, columns = expansion.full, expansion.num_columns
-        # The newcomer uses the spare row.
+        # The candidate uses the spare row.
         last = expansion.ages.shape[0] - 1
-        gram = crossed(self.gram, NOWHERE, newcomer.kernel_row, newcomer.kernel_self)
-        own = support_set.newcomers_term(expansion, newcomer)
-        coefficients = expansion.coefficients.at[last].set(newcomer.coefficients)
-        ages = expansion.ages.at[last].set(newcomer.age)
+        gram = support_set.set_row_and_column(
+            self.gram, NOWHERE, candidate.kernel_row, candidate.kernel_self
+        )
+        own = support_set.candidate_term(expansion, candidate)
+        coefficients = expansion.coefficients.at[last].set(candidate.coefficients)
+        ages = expansion.ages.at[last].set(candidate.age)
         lengths = jnp.sum(coefficients**2, axis=1)
         products = jnp.matmul(coefficients, coefficients.T, precision="highest")
 
-        kappa, decay = _kept_from_zero(gram)
+        kappa, decay = _bound_kappa(gram)
         m_lengths = jnp.broadcast_to(lengths[:, None], gram.shape)
         n_lengths = m_lengths.T
         loss = merge_position.least_loss(m_lengths, n_lengths, products, kappa, decay)
@@ -211,82 +218,119 @@ class MergeBestPair(Maintenance):
         loss = jnp.where(smaller & active[:, None] & active[None], loss, jnp.inf)
 
         # Ties go to the oldest m, then to the oldest n.
-        i = support_set.oldest_least(ages, jnp.min(loss, axis=1))
-        j = support_set.oldest_least(ages, loss[i])
+        i = support_set.oldest_argmin(ages, jnp.min(loss, axis=1))
+        j = support_set.oldest_argmin(ages, loss[i])
 
         def member(index):
-            is_newcomer = index == last
-            term = jnp.where(is_newcomer, own, support_set.term(expansion, index))
+            is_candidate = index == last
+            term = jnp.where(is_candidate, own, support_set.term(expansion, index))
             vector = expansion.vectors[index]
-            return jnp.where(is_newcomer, newcomer.vector, vector), term
+            return jnp.where(is_candidate, candidate.vector, vector), term
 
-        merged = _place(
-            *member(i),
-            *member(j),
-            lengths[i],
-            lengths[j],
-            products[i, j],
-            decay[i, j],
-            slot=jnp.where(full, jnp.where(j == last, i, j), NOWHERE),
-            age=ages[j],
+        (m_vector, m_term), (n_vector, n_term) = member(i), member(j)
+        pair = Pair(
+            *(m_vector, n_vector),
+            *(m_term, n_term),
+            *(lengths[i], lengths[j]),
+            product=products[i, j],
+            decay=decay[i, j],
         )
+        slot = jnp.where(full, jnp.where(j == last, i, j), NOWHERE)
+        merged = pair.merge(slot, ages[j])
         joins = (i == last) | (j == last)
         slot = jnp.where(joins, NOWHERE, i)
         slot = jnp.where(full, slot, expansion.free)
-        edits = Edits((merged, support_set.row(expansion, newcomer, slot)))
+        edits = Edits((merged, support_set.row(expansion, candidate, slot)))
 
         row = support_set.kernel_rows(
             kernel, expansion, merged.vector[None], merged.square[None]
         )[0]
-        gram = crossed(gram, merged.slot, row, newcomer.kernel_self)
+        gram = support_set.set_row_and_column(
+            gram, merged.slot, row, candidate.kernel_self
+        )
         between = kernel.gram(
-            newcomer.vector[None],
+            candidate.vector[None],
             merged.vector[None],
-            newcomer.square[None],
+            candidate.square[None],
             merged.square[None],
         )[0, 0]
-        row = support_set.put(newcomer.kernel_row, merged.slot, between)
-        return MergeBestPair(crossed(gram, slot, row, newcomer.kernel_self)), edits
+        row = support_set.put(candidate.kernel_row, merged.slot, between)
+        return MergeBestPair(
+            support_set.set_row_and_column(gram, slot, row, candidate.kernel_self)
+        ), edits
+
+
+class Pair(NamedTuple):
+    """Two vectors to be merged: `m`, and `n`, which is at least as long.
+
+    Attributes:
+      m_vector, n_vector: `x_m` and `x_n`.
+      m_term, n_term: their coefficients and sums.
+      m_length, n_length: `||a_m||^2` and `||a_n||^2`.
+      product: `<a_m, a_n>`.
+      decay: `-log k(x_m, x_n)`.
+    """
+
+    m_vector: Float[Array, " features"]
+    n_vector: Float[Array, " features"]
+    m_term: Float[Array, " both"]
+    n_term: Float[Array, " both"]
+    m_length: Scalar
+    n_length: Scalar
+    product: Scalar
+    decay: Scalar
+
+    def shorter_first(self) -> "Pair":
+        """The pair, with `m` and `n` swapped if `n` is the shorter."""
+        swap = self.n_length < self.m_length
+
+        def ordered(m, n):
+            return jnp.where(swap, n, m), jnp.where(swap, m, n)
+
+        vectors = ordered(self.m_vector, self.n_vector)
+        terms = ordered(self.m_term, self.n_term)
+        lengths = ordered(self.m_length, self.n_length)
+        return Pair(*vectors, *terms, *lengths, self.product, self.decay)
+
+    def merge(self, slot: Index, age: Index) -> Row:
+        """Equations (20) to (22): the vector that replaces both, in this slot."""
+        h = merge_position.position(
+            self.m_length, self.n_length, self.product, self.decay
+        )
+        z = h * self.m_vector + (1 - h) * self.n_vector
+        p, q = jnp.exp(-self.decay * (1 - h) ** 2), jnp.exp(-self.decay * h**2)
+        term = self.m_term * p + self.n_term * q
+        return Row(slot, z, jnp.dot(z, z, precision="highest"), term, age)
 
 
 class Partner(NamedTuple):
-    """A vector to be merged with another one, `z`.
+    """The partner `n` that a vector `m` loses least with.
 
     Attributes:
-      slot: its slot; arbitrary for the newcomer.
-      is_newcomer: whether it is the newcomer.
-      vector: `x_n`.
-      term: its coefficients and sums.
+      slot: its slot; arbitrary for the candidate.
+      is_candidate: whether it is the candidate.
       age: its insertion round.
-      length: `||a_n||^2`.
-      z_length: `||a_z||^2`.
-      product: `<a_z, a_n>`.
-      decay: `-log k(z, x_n)`.
-      found: False if there is none.
+      pair: both vectors; `n` may be the shorter.
+      exists: False if there is none.
     """
 
     slot: Index
-    is_newcomer: Flag
-    vector: Float[Array, " features"]
-    term: Float[Array, " both"]
+    is_candidate: Flag
     age: Index
-    length: Scalar
-    z_length: Scalar
-    product: Scalar
-    decay: Scalar
-    found: Flag
+    pair: Pair
+    exists: Flag
 
 
-def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
-    """The smallest vector, and whether it is not the newcomer.
+def _smallest(expansion: Expansion, candidate: Candidate) -> tuple[Row, Flag]:
+    """The smallest vector, and whether it is not the candidate.
 
     Its row has the slot of the smallest stored vector, which becomes free.
     """
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
     lengths = jnp.where(expansion.mask, lengths, jnp.inf)
-    slot = support_set.oldest_least(expansion.ages, lengths)
-    stays = jnp.sum(newcomer.coefficients**2) >= lengths[slot]
-    own = support_set.row(expansion, newcomer, slot)
+    slot = support_set.oldest_argmin(expansion.ages, lengths)
+    stays = jnp.sum(candidate.coefficients**2) >= lengths[slot]
+    entering = support_set.row(expansion, candidate, slot)
     stored = Row(
         slot,
         expansion.vectors[slot],
@@ -294,132 +338,89 @@ def _smallest(expansion: Expansion, newcomer: Newcomer) -> tuple[Row, Flag]:
         support_set.term(expansion, slot),
         expansion.ages[slot],
     )
-    return jax.tree.map(lambda old, new: jnp.where(stays, old, new), stored, own), stays
+    smallest = jax.tree.map(
+        lambda old, new: jnp.where(stays, old, new), stored, entering
+    )
+    return smallest, stays
 
 
-def _taken(expansion: Expansion, slot: Index, really: Flag) -> Mask:
-    """The slots without a candidate: free slots and, if `really`, this one."""
+def _unavailable(expansion: Expansion, slot: Index, excluded: Flag) -> Mask:
+    """The slots that offer no partner: free ones and, if `excluded`, this one."""
     slots = jnp.arange(expansion.ages.shape[0], dtype=jnp.int32)
-    return ~expansion.mask | (really & (slots == slot))
+    return ~expansion.mask | (excluded & (slots == slot))
 
 
 def _best_partner(
     kernel: Kernel,
     expansion: Expansion,
-    newcomer: Newcomer,
-    z: Row,
-    taken: Mask,
+    candidate: Candidate,
+    m: Row,
+    unavailable: Mask,
     outside: Flag,
     same_sign: bool,
 ) -> Partner:
-    """The partner with the least loss: in a slot, or the newcomer if `outside`.
+    """The partner with the least loss: in a slot, or the candidate if `outside`.
 
-    The newcomer is handled apart: giving it a slot would need a select over every
+    The candidate is handled apart: giving it a slot would need a select over every
     array.
     """
     columns = expansion.num_columns
-    a_z = z.term[:columns]
-    z_length = jnp.dot(a_z, a_z, precision="highest")
+    a_m = m.term[:columns]
+    m_length = jnp.dot(a_m, a_m, precision="highest")
 
-    def ranked(kappa, products, lengths):
-        kappa, decay = _kept_from_zero(kappa)
-        shorter, longer = jnp.minimum(lengths, z_length), jnp.maximum(lengths, z_length)
+    def rank(kappa, products, lengths):
+        kappa, decay = _bound_kappa(kappa)
+        shorter, longer = jnp.minimum(lengths, m_length), jnp.maximum(lengths, m_length)
         loss = merge_position.least_loss(shorter, longer, products, kappa, decay)
         if same_sign and columns == 1:
             # A loss is at most ||a_m||^2, so this ranks other signs after equal ones.
-            loss = jnp.where(products > 0, loss, loss + 2 * z_length)
+            loss = jnp.where(products > 0, loss, loss + 2 * m_length)
         return loss, decay
 
     kernel_row = support_set.kernel_rows(
-        kernel, expansion, z.vector[None], z.square[None]
+        kernel, expansion, m.vector[None], m.square[None]
     )
-    products = jnp.matmul(expansion.coefficients, a_z, precision="highest")
+    products = jnp.matmul(expansion.coefficients, a_m, precision="highest")
     lengths = jnp.sum(expansion.coefficients**2, axis=1)
-    loss, decay = ranked(kernel_row[0], products, lengths)
-    loss = jnp.where(taken, jnp.inf, loss)
-    n = support_set.oldest_least(expansion.ages, loss)
+    loss, decay = rank(kernel_row[0], products, lengths)
+    loss = jnp.where(unavailable, jnp.inf, loss)
+    n = support_set.oldest_argmin(expansion.ages, loss)
 
     between = kernel.gram(
-        z.vector[None], newcomer.vector[None], z.square[None], newcomer.square[None]
+        m.vector[None], candidate.vector[None], m.square[None], candidate.square[None]
     )
-    own_product = jnp.dot(newcomer.coefficients, a_z, precision="highest")
-    own_length = jnp.sum(newcomer.coefficients**2)
-    own_loss, own_decay = ranked(between[0, 0], own_product, own_length)
-    # Ties go to the older vector, and the newcomer is the youngest.
+    own_product = jnp.dot(candidate.coefficients, a_m, precision="highest")
+    own_length = jnp.sum(candidate.coefficients**2)
+    own_loss, own_decay = rank(between[0, 0], own_product, own_length)
+    # Ties go to the older vector, and the candidate is the youngest.
     wins = outside & (own_loss < loss[n])
 
-    def of(own, stored):
+    def select(own, stored):
         return jnp.where(wins, own, stored)
 
-    return Partner(
-        slot=n,
-        is_newcomer=wins,
-        vector=of(newcomer.vector, expansion.vectors[n]),
-        term=of(
-            support_set.newcomers_term(expansion, newcomer),
+    pair = Pair(
+        m_vector=m.vector,
+        n_vector=select(candidate.vector, expansion.vectors[n]),
+        m_term=m.term,
+        n_term=select(
+            support_set.candidate_term(expansion, candidate),
             support_set.term(expansion, n),
         ),
-        age=of(newcomer.age, expansion.ages[n]),
-        length=of(own_length, lengths[n]),
-        z_length=z_length,
-        product=of(own_product, products[n]),
-        decay=of(own_decay, decay[n]),
-        found=wins | jnp.isfinite(loss[n]),
+        m_length=m_length,
+        n_length=select(own_length, lengths[n]),
+        product=select(own_product, products[n]),
+        decay=select(own_decay, decay[n]),
+    )
+    return Partner(
+        slot=n,
+        is_candidate=wins,
+        age=select(candidate.age, expansion.ages[n]),
+        pair=pair,
+        exists=wins | jnp.isfinite(loss[n]),
     )
 
 
-def _kept_from_zero(kappa: Array) -> tuple[Array, Array]:
+def _bound_kappa(kappa: Array) -> tuple[Array, Array]:
     """`k(x_m, x_n)`, bounded away from 0, and `-log k(x_m, x_n)`."""
     kappa = jnp.clip(kappa, jnp.finfo(kappa.dtype).tiny, 1)
     return kappa, -jnp.log(kappa)
-
-
-def _shorter_first(z: Row, partner: Partner) -> tuple[Row, Partner]:
-    """Swaps the two if the partner is the shorter."""
-    swap = partner.length < partner.z_length
-
-    def ordered(first, second):
-        return jnp.where(swap, second, first), jnp.where(swap, first, second)
-
-    m_vector, n_vector = ordered(z.vector, partner.vector)
-    m_term, n_term = ordered(z.term, partner.term)
-    m_length, n_length = ordered(partner.z_length, partner.length)
-    return z._replace(vector=m_vector, term=m_term), partner._replace(
-        vector=n_vector, term=n_term, length=n_length, z_length=m_length
-    )
-
-
-def _merged(m: Row, n: Partner, slot: Index) -> Row:
-    """The merge of the shorter `m` and its partner, in this slot."""
-    return _place(
-        m.vector,
-        m.term,
-        n.vector,
-        n.term,
-        n.z_length,
-        n.length,
-        n.product,
-        n.decay,
-        slot=slot,
-        age=n.age,
-    )
-
-
-def _place(
-    m_vector: Float[Array, " features"],
-    m_term: Float[Array, " both"],
-    n_vector: Float[Array, " features"],
-    n_term: Float[Array, " both"],
-    m_length: Scalar,
-    n_length: Scalar,
-    product: Scalar,
-    decay: Scalar,
-    *,
-    slot: Index,
-    age: Index,
-) -> Row:
-    """Equations (20) to (22): the merge of `m` and `n`."""
-    h = merge_position.position(m_length, n_length, product, decay)
-    z = h * m_vector + (1 - h) * n_vector
-    term = m_term * jnp.exp(-decay * (1 - h) ** 2) + n_term * jnp.exp(-decay * h**2)
-    return Row(slot, z, jnp.dot(z, z, precision="highest"), term, age)

@@ -11,7 +11,7 @@ from budgetjax._pytree import static
 from budgetjax.online import span, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.span import RIDGE
-from budgetjax.online.support_set import NOWHERE, Edits, Spread
+from budgetjax.online.support_set import NOWHERE, Edits, RankOneUpdate
 
 
 class Project(Maintenance):
@@ -19,7 +19,7 @@ class Project(Maintenance):
 
     With the leaving vector `p` and the kernel matrix `K` of the others, their
     coefficients change by `K^-1 k_p a_p`, which stays closest to the old model. `p` has
-    the smallest norm `||a_p||^2 k(x_p, x_p)` of all vectors, including the newcomer.
+    the smallest norm `||a_p||^2 k(x_p, x_p)` of all vectors, including the candidate.
     With `best`, it has the smallest projection loss,
     `||a_p||^2 (k_pp - k_p^T K^-1 k_p)`, at the same cost.
 
@@ -52,55 +52,55 @@ class Project(Maintenance):
 
     def start(self, kernel, expansion, seed):
         _checks.check_invertible_dtype("Project", expansion.vectors.dtype)
-        return Project(self.best, span.of(kernel, expansion))
+        return Project(self.best, span.from_vectors(kernel, expansion))
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         full, mask = expansion.full, expansion.mask
-        own_term = support_set.newcomers_term(expansion, newcomer)
-        kernel_row = jnp.where(mask, newcomer.kernel_row, 0)
+        own_term = support_set.candidate_term(expansion, candidate)
+        kernel_row = jnp.where(mask, candidate.kernel_row, 0)
         solution = span.solve(self.span, kernel_row)
-        beyond = span.beyond(kernel_row, newcomer.kernel_self, solution)
-        # The diagonal of the inverse of the bordered matrix, which has the newcomer.
+        beyond = span.squared_residual(kernel_row, candidate.kernel_self, solution)
+        # The diagonal of the inverse of the bordered matrix, which has the candidate.
         if self.best:
             lengths = jnp.sum(expansion.coefficients**2, axis=1)
             pivots = jnp.sum(self.span.root**2, axis=0) + solution**2 / beyond
             costs = jnp.where(mask, lengths / jnp.where(mask, pivots, 1), jnp.inf)
-            own_cost = jnp.sum(newcomer.coefficients**2) * beyond
+            own_cost = jnp.sum(candidate.coefficients**2) * beyond
         else:
             costs = support_set.norms(kernel, expansion)
-            own_cost = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
-        smallest = support_set.oldest_least(expansion.ages, costs)
+            own_cost = jnp.sum(candidate.coefficients**2) * candidate.kernel_self
+        smallest = support_set.oldest_argmin(expansion.ages, costs)
         stays = own_cost >= costs[smallest]
         place = jnp.where(full, smallest, expansion.free)
         slot = jnp.where(stays | ~full, place, NOWHERE)
-        gone = span.leaving(self.span, place)
+        removed = span.removed_direction(self.span, place)
 
         here = jnp.arange(mask.shape[0], dtype=jnp.int32) == slot
         # Read before the matrix is written, or the compiler copies it.
         known, basis = jax.lax.optimization_barrier((self.span.gram[place], self.span))
-        target = jnp.where(here, newcomer.kernel_row[place], known)
-        shares = span.shares(place, gone, solution, beyond)
+        target = jnp.where(here, candidate.kernel_row[place], known)
+        shares = span.projection_of_removed(place, removed, solution, beyond)
         shares = jnp.where(stays, shares, solution)
         target = jnp.where(stays, target, kernel_row)
 
         after = mask | here
-        changed = span.replaced(
+        changed = span.replace(
             basis,
             slot,
-            gone,
+            removed,
             solution,
             kernel_row,
-            newcomer.kernel_self,
+            candidate.kernel_self,
             expansion.num_active,
         )
         shares = jnp.where(after, shares, 0)
-        shares = span.refined(changed, jnp.where(after, target, 0), shares, after)
+        shares = span.refine(changed, jnp.where(after, target, 0), shares, after)
         shares = jnp.where(after & full, shares, 0)
         left = jnp.where(stays, support_set.term(expansion, place), own_term)
         share = jnp.sum(jnp.where(here, shares, 0))
-        row = support_set.row(expansion, newcomer, slot)
+        row = support_set.row(expansion, candidate, slot)
         row = row._replace(term=own_term + share * left)
-        spread = Spread(jnp.where(here, 0, shares), left)
+        spread = RankOneUpdate(jnp.where(here, 0, shares), left)
         return Project(self.best, changed), Edits((row,), (spread,))
 
 
@@ -109,20 +109,20 @@ class DelayedProject(Maintenance):
 
     The smallest vectors `S` leave, and all others, `R`, take up their terms: the
     coefficients of `R` change by `K_RR^-1 K_RS a_S`, which stays closest to the old
-    model. `K_RR` has a ridge of 0.001 of its diagonal. The next newcomers find a free
+    model. `K_RR` has a ridge of 0.001 of its diagonal. The next candidates find a free
     slot. One factorisation of the kernel matrix, O(B^3 + B^2 d), serves all of them,
-    and nothing is updated in between: a newcomer costs a quarter of the time of
+    and nothing is updated in between: a candidate costs a quarter of the time of
     `Project` with 500 vectors, and the same time with 100
     (`python benchmarks/projecting.py --delayed`).
 
     References: Wang, Crammer and Vucetic (2010), "Multi-class Pegasos on a budget",
     section 4.2; see https://jmlr.org/papers/volume13/wang12b/wang12b.pdf For
-    projections that wait for several newcomers: Abedsoltan, Ma, Pandit and Belkin
+    projections that wait for several candidates: Abedsoltan, Ma, Pandit and Belkin
     (2024), "Fast training of large kernel models with delayed projections".
     https://arxiv.org/abs/2411.16658
 
     Differences from the papers: the first paper projects one vector per round, possibly
-    the newcomer; in the second the newcomers leave, since its centres are fixed.
+    the candidate; in the second the candidates leave, since its centres are fixed.
 
     Args:
       share: the fraction of the budget that leaves at once, above 0 and below 1. At
@@ -147,8 +147,8 @@ class DelayedProject(Maintenance):
         _checks.check_invertible_dtype("DelayedProject", expansion.vectors.dtype)
         return self
 
-    def admit(self, kernel, expansion, newcomer):
-        return self, Edits((support_set.row(expansion, newcomer, expansion.free),))
+    def insert(self, kernel, expansion, candidate):
+        return self, Edits((support_set.row(expansion, candidate, expansion.free),))
 
     def make_room(self, kernel, expansion):
         spare = expansion.ages.shape[0] - 1
@@ -165,30 +165,31 @@ class DelayedProject(Maintenance):
         stay = expansion.mask.at[jnp.where(leave, smallest, spare)].set(False)
 
         gram = support_set.gram(kernel, expansion)
-        _, factor = span.factored(gram, stay)
+        _, factor = span.factorise(gram, stay)
         responses = jnp.where(stay[:, None], gram[:, smallest], 0)
         shares = jax.scipy.linalg.cho_solve((factor, True), responses)
-        terms = jnp.where(leave[:, None], expansion.terms[smallest], 0)
+        terms = jnp.where(leave[:, None], expansion.coefficients_and_sums[smallest], 0)
         received = jnp.matmul(shares, terms, precision="highest")
+        terms = expansion.coefficients_and_sums + received
         return expansion._replace(
             vectors=jnp.where(stay[:, None], expansion.vectors, 0),
             squares=jnp.where(stay, expansion.squares, 0),
-            terms=jnp.where(stay[:, None], expansion.terms + received, 0),
+            coefficients_and_sums=jnp.where(stay[:, None], terms, 0),
             ages=jnp.where(stay, expansion.ages, support_set.FREE),
             num_active=jnp.sum(stay, dtype=jnp.int32),
         )
 
 
-class ProjectOntoNewcomer(Maintenance):
-    r"""One vector leaves, projected onto the newcomer alone. O(B + B C).
+class ProjectOntoCandidate(Maintenance):
+    r"""One vector leaves, projected onto the candidate alone. O(B + B C).
 
     The vector with the smallest projection loss, `||a_r||^2 (k_rr - k_rt^2 / k_tt)`,
-    leaves; `a_r k_rt / k_tt` is added to the newcomer's coefficients. The newcomer
+    leaves; `a_r k_rt / k_tt` is added to the candidate's coefficients. The candidate
     always enters.
 
     With the learner `passive_aggressive` this is BPA-S: it minimises
     `1/2 ||w - w_t||^2 + C loss` over all models that lack one vector `r` and differ
-    from the old one only in the newcomer's coefficients. The residual of a projection
+    from the old one only in the candidate's coefficients. The residual of a projection
     onto a span that contains `x_t` is orthogonal to `phi(x_t)`, so the loss, and with
     it the step of the learner, is the same for every `r`, and joint and separate
     optimisation agree.
@@ -198,29 +199,29 @@ class ProjectOntoNewcomer(Maintenance):
 
     Example:
       >>> state = bj.passive_aggressive.init(bj.RBF(1.0), num_features=2, budget=10,
-      ...     maintenance=bj.ProjectOntoNewcomer())
+      ...     maintenance=bj.ProjectOntoCandidate())
     """
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         full = expansion.full
-        own_self = jnp.where(newcomer.kernel_self > 0, newcomer.kernel_self, 1)
-        shares = newcomer.kernel_row / own_self
+        own_self = jnp.where(candidate.kernel_self > 0, candidate.kernel_self, 1)
+        shares = candidate.kernel_row / own_self
         selves = kernel.diag(expansion.vectors, expansion.squares)
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
-        costs = lengths * jnp.maximum(selves - shares * newcomer.kernel_row, 0)
+        costs = lengths * jnp.maximum(selves - shares * candidate.kernel_row, 0)
         costs = jnp.where(expansion.mask, costs, jnp.inf)
-        victim = support_set.oldest_least(expansion.ages, costs)
+        victim = support_set.oldest_argmin(expansion.ages, costs)
         share = jnp.where(full, shares[victim], 0)
         slot = jnp.where(full, victim, expansion.free)
-        row = support_set.row(expansion, newcomer, slot)
+        row = support_set.row(expansion, candidate, slot)
         term = row.term + share * support_set.term(expansion, victim)
         return self, Edits((row._replace(term=term),))
 
 
 class ProjectOntoNearest(Maintenance):
-    r"""One vector leaves, projected onto the newcomer and its nearest vector. O(B^2).
+    r"""One vector leaves, projected onto the candidate and its nearest vector. O(B^2).
 
-    As in `ProjectOntoNewcomer`, but two vectors take up the term of `r`: the newcomer
+    As in `ProjectOntoCandidate`, but two vectors take up the term of `r`: the candidate
     and the support vector nearest to `r` in feature space. With the learner
     `passive_aggressive` this is BPA-NN.
 
@@ -243,7 +244,7 @@ class ProjectOntoNearest(Maintenance):
     def start(self, kernel, expansion, seed):
         return ProjectOntoNearest(support_set.gram(kernel, expansion))
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         full, mask = expansion.full, expansion.mask
         selves = jnp.diagonal(self.gram)
         # ||phi_r - phi_n||^2 without k_rr; ties go to the oldest neighbour.
@@ -258,29 +259,31 @@ class ProjectOntoNearest(Maintenance):
         n = jnp.max(jnp.where(ages == oldest, slots[None], 0), axis=1)
         alone = expansion.num_active < 2
 
-        # The kernel matrix [a, b; b, c] of newcomer and neighbour, with its ridge.
-        k_rt, k_nt = newcomer.kernel_row, newcomer.kernel_row[n]
+        # The kernel matrix [a, b; b, c] of candidate and neighbour, with its ridge.
+        k_rt, k_nt = candidate.kernel_row, candidate.kernel_row[n]
         k_rn = jnp.take_along_axis(self.gram, n[:, None], axis=1)[:, 0]
         k_rn, k_nt = (jnp.where(alone, 0, row) for row in (k_rn, k_nt))
         tiny = jnp.finfo(selves.dtype).tiny
-        a = jnp.maximum((1 + RIDGE) * newcomer.kernel_self, tiny)
+        a = jnp.maximum((1 + RIDGE) * candidate.kernel_self, tiny)
         c = jnp.maximum((1 + RIDGE) * selves[n], tiny)
         c = jnp.where(alone, 1, c)
         determinant = a * c - k_nt * k_nt
         determinant = jnp.where(determinant > 0, determinant, jnp.inf)
-        to_newcomer = (c * k_rt - k_nt * k_rn) / determinant
+        to_candidate = (c * k_rt - k_nt * k_rn) / determinant
         to_nearest = (a * k_rn - k_nt * k_rt) / determinant
-        distances = selves - to_newcomer * k_rt - to_nearest * k_rn
+        distances = selves - to_candidate * k_rt - to_nearest * k_rn
         lengths = jnp.sum(expansion.coefficients**2, axis=1)
         costs = jnp.where(mask, lengths * jnp.maximum(distances, 0), jnp.inf)
-        victim = support_set.oldest_least(expansion.ages, costs)
+        victim = support_set.oldest_argmin(expansion.ages, costs)
 
         slot = jnp.where(full, victim, expansion.free)
         leaving = support_set.term(expansion, victim)
-        row = support_set.row(expansion, newcomer, slot)
-        share = jnp.where(full, to_newcomer[victim], 0)
+        row = support_set.row(expansion, candidate, slot)
+        share = jnp.where(full, to_candidate[victim], 0)
         row = row._replace(term=row.term + share * leaving)
         share = jnp.where(full, to_nearest[victim], 0)
-        spread = Spread(jnp.where(slots == n[victim], share, 0), leaving)
-        gram = span.crossed(self.gram, slot, newcomer.kernel_row, newcomer.kernel_self)
+        spread = RankOneUpdate(jnp.where(slots == n[victim], share, 0), leaving)
+        gram = support_set.set_row_and_column(
+            self.gram, slot, candidate.kernel_row, candidate.kernel_self
+        )
         return ProjectOntoNearest(gram), Edits((row,), (spread,))

@@ -12,11 +12,11 @@ from budgetjax._pytree import static
 from budgetjax._shapes import Scalar, Score
 from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import Maintenance
-from budgetjax.online.support_set import NOWHERE, Edits, Expansion, Newcomer
+from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
 
 
 class Unbudgeted(Maintenance):
-    """No maintenance: a full model refuses newcomers, and counts them. O(B).
+    """No maintenance: a full model refuses candidates, and counts them. O(B).
 
     With a budget as large as the stream, this is the learner without a budget. Its time
     grows with the square of the rows, since the whole capacity scores every example.
@@ -39,10 +39,13 @@ class Unbudgeted(Maintenance):
     def start(self, kernel, expansion, seed):
         return Unbudgeted(jnp.zeros((), jnp.int32))
 
-    def admit(self, kernel, expansion, newcomer):
+    def count_refused(self):
+        return self.num_refused
+
+    def insert(self, kernel, expansion, candidate):
         refused = self.num_refused + expansion.full.astype(jnp.int32)
         nowhere = jnp.asarray(NOWHERE, jnp.int32)
-        return Unbudgeted(refused), self.exchange(expansion, newcomer, nowhere)
+        return Unbudgeted(refused), self.replace(expansion, candidate, nowhere)
 
 
 class RemoveOldest(Maintenance):
@@ -53,13 +56,13 @@ class RemoveOldest(Maintenance):
       ...     maintenance=bj.RemoveOldest())
     """
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         victim = support_set.oldest(expansion)
-        return self, self.exchange(expansion, newcomer, victim)
+        return self, self.replace(expansion, candidate, victim)
 
 
 class RemoveRandom(Maintenance):
-    """A uniformly random support vector, never the newcomer, leaves. O(1).
+    """A uniformly random support vector, never the candidate, leaves. O(1).
 
     The draw of round `t` depends only on the seed and `t`.
 
@@ -79,16 +82,16 @@ class RemoveRandom(Maintenance):
     def start(self, kernel, expansion, seed):
         return RemoveRandom(jnp.array(seed, jnp.int32))
 
-    def admit(self, kernel, expansion, newcomer):
-        key = jax.random.fold_in(jax.random.key(self.seed), newcomer.age)
+    def insert(self, kernel, expansion, candidate):
+        key = jax.random.fold_in(jax.random.key(self.seed), candidate.age)
         victim = jax.random.randint(key, (), 0, expansion.num_active, jnp.int32)
-        return self, self.exchange(expansion, newcomer, victim)
+        return self, self.replace(expansion, candidate, victim)
 
 
 class RemoveSmallest(Maintenance):
     """The vector of smallest norm `||a_j||^2 k(x_j, x_j)` leaves. O(B C).
 
-    The newcomer is a candidate too. Under Pegasos and a Gaussian kernel all norms are
+    The candidate competes too. Under Pegasos and a Gaussian kernel all norms are
     equal, and this is `RemoveOldest`.
 
     Example:
@@ -96,18 +99,18 @@ class RemoveSmallest(Maintenance):
       ...     maintenance=bj.RemoveSmallest())
     """
 
-    def admit(self, kernel, expansion, newcomer):
+    def insert(self, kernel, expansion, candidate):
         norms = support_set.norms(kernel, expansion)
-        own = jnp.sum(newcomer.coefficients**2) * newcomer.kernel_self
-        smallest = support_set.oldest_least(expansion.ages, norms)
+        own = jnp.sum(candidate.coefficients**2) * candidate.kernel_self
+        smallest = support_set.oldest_argmin(expansion.ages, norms)
         victim = jnp.where(own < norms[smallest], NOWHERE, smallest)
-        return self, self.exchange(expansion, newcomer, victim)
+        return self, self.replace(expansion, candidate, victim)
 
 
 class RemoveLargestMargin(Maintenance):
     """Removes the vector that the others classify best. O(B d + B C).
 
-    `argmax_i y_i (f(x_i) - a_i k(x_i, x_i))` over all support vectors and the newcomer
+    `argmax_i y_i (f(x_i) - a_i k(x_i, x_i))` over all support vectors and the candidate
     leaves. With more than two classes the margin is `f^(y) - f^(r)`. The label of a
     support vector is the column of its largest coefficient, or its sign.
 
@@ -152,28 +155,30 @@ class RemoveLargestMargin(Maintenance):
             )
         return RemoveLargestMargin(above, responses)
 
-    def admit(self, kernel, expansion, newcomer):
-        entering = newcomer.kernel_row[:, None] * newcomer.coefficients[None]
+    def insert(self, kernel, expansion, candidate):
+        entering = candidate.kernel_row[:, None] * candidate.coefficients[None]
         responses = self.responses + entering
         own_response = (
-            jnp.matmul(newcomer.kernel_row, expansion.coefficients, precision="highest")
-            + newcomer.kernel_self * newcomer.coefficients
+            jnp.matmul(
+                candidate.kernel_row, expansion.coefficients, precision="highest"
+            )
+            + candidate.kernel_self * candidate.coefficients
         )
 
         selves = kernel.diag(expansion.vectors, expansion.squares)
         margins = jax.vmap(_margin_without)(responses, expansion.coefficients, selves)
         margins = jnp.where(expansion.mask, margins, -jnp.inf)
         own_margin = _margin_without(
-            own_response, newcomer.coefficients, newcomer.kernel_self
+            own_response, candidate.coefficients, candidate.kernel_self
         )
-        largest = support_set.oldest_least(expansion.ages, -margins)
+        largest = support_set.oldest_argmin(expansion.ages, -margins)
         victim = jnp.where(own_margin > jnp.max(margins), NOWHERE, largest)
         leaves = expansion.full
         if self.above is not None:
             margin = jnp.maximum(own_margin, jnp.max(margins))
             leaves |= expansion.scale * margin >= self.above
         slot = jnp.where(leaves, victim, expansion.free)
-        edits = Edits((support_set.row(expansion, newcomer, slot),))
+        edits = Edits((support_set.row(expansion, candidate, slot),))
 
         leaving = jnp.maximum(slot, 0)
         kernel_row = support_set.kernel_rows(
@@ -184,7 +189,7 @@ class RemoveLargestMargin(Maintenance):
         )[0]
         gone = expansion.coefficients[leaving]  # zero, if the slot was free
         remaining = responses - kernel_row[:, None] * gone[None]
-        own = own_response - newcomer.kernel_row[leaving] * gone
+        own = own_response - candidate.kernel_row[leaving] * gone
         remaining = jax.lax.dynamic_update_index_in_dim(remaining, own, leaving, 0)
         responses = jnp.where(slot == NOWHERE, self.responses, remaining)
         return dataclasses.replace(self, responses=responses), edits
@@ -196,8 +201,8 @@ class RemoveLargestMargin(Maintenance):
 class RemoveFewestErrors(Maintenance):
     """Removes the vector without which there are fewest errors. O(Q (d + B C)).
 
-    Errors are counted on the last `size` examples that entered, including the newcomer,
-    whether they are still support vectors or not; the newcomer itself may be removed.
+    Errors are counted on the last `size` examples that entered and on the candidate,
+    whether they are still support vectors or not; the candidate itself may be removed.
     With the learner `perceptron` this is the tighter budget Perceptron. Unlike
     `RemoveLargestMargin`, it does not keep the examples that are always misclassified
     on noisy streams. The label of an example is the column of its largest coefficient,
@@ -239,12 +244,12 @@ class RemoveFewestErrors(Maintenance):
         )
         return dataclasses.replace(self, cache=cache)
 
-    def admit(self, kernel, expansion, newcomer):
-        cache = _remembered(self.cache, expansion, newcomer)
+    def insert(self, kernel, expansion, candidate):
+        cache = _remember(self.cache, expansion, candidate)
         column = kernel.gram(
-            newcomer.vector[None], cache.vectors, newcomer.square[None], cache.squares
+            candidate.vector[None], cache.vectors, candidate.square[None], cache.squares
         )[0]
-        entering = column[:, None] * newcomer.coefficients[None]
+        entering = column[:, None] * candidate.coefficients[None]
         responses = cache.responses + entering
         there = jnp.arange(self.size, dtype=jnp.int32) < cache.num_seen
 
@@ -255,9 +260,9 @@ class RemoveFewestErrors(Maintenance):
         each = jax.vmap(lambda row, gone: errors(row[:, None] * gone[None]))
         without = each(cache.gram.T, expansion.coefficients)
         without = jnp.where(expansion.mask, without, jnp.inf)
-        fewest = support_set.oldest_least(expansion.ages, without)
+        fewest = support_set.oldest_argmin(expansion.ages, without)
         victim = jnp.where(errors(entering) < without[fewest], NOWHERE, fewest)
-        edits = self.exchange(expansion, newcomer, victim)
+        edits = self.replace(expansion, candidate, victim)
         slot = edits.rows[0].slot
 
         leaving = jnp.maximum(slot, 0)
@@ -299,15 +304,15 @@ class Cache(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def _remembered(cache: Cache, expansion: Expansion, newcomer: Newcomer) -> Cache:
-    """The cache with the newcomer in place of the oldest example."""
+def _remember(cache: Cache, expansion: Expansion, candidate: Candidate) -> Cache:
+    """The cache with the candidate in place of the oldest example."""
     size = cache.squares.shape[0]
     place = cache.num_seen % size
     response = jnp.matmul(
-        newcomer.kernel_row, expansion.coefficients, precision="highest"
+        candidate.kernel_row, expansion.coefficients, precision="highest"
     )
-    label = _label(newcomer.coefficients).astype(cache.labels.dtype)
-    values = newcomer.vector, newcomer.square, label, response, newcomer.kernel_row
+    label = _label(candidate.coefficients).astype(cache.labels.dtype)
+    values = candidate.vector, candidate.square, label, response, candidate.kernel_row
     vectors, squares, labels, responses, gram = (
         jax.lax.dynamic_update_index_in_dim(array, value, place, 0)
         for array, value in zip(cache[:-1], values, strict=True)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -12,32 +12,40 @@ from budgetjax._pytree import Parameters
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
-from budgetjax.online.support_set import Edits, Expansion, Newcomer
+from budgetjax.online.state import OnlineState
+from budgetjax.online.support_set import Candidate, Edits, Expansion
+
+Insert = Callable[..., tuple["Maintenance", Edits]]
 
 
 class Maintenance(Parameters, abstract=True):
     """The rule by which a full budget makes room: remove, merge or project.
 
-    A strategy is a subclass with `admit`; its memory is kept in fields. All ties go to
-    the oldest support vector. A strategy that makes room for several newcomers at once
-    also defines `make_room(kernel, expansion) -> expansion`. It is called before
-    `admit` when the budget is full, and returns a support set with at least one free
-    slot, whose terms are a linear map of the old ones.
+    A strategy is a subclass with `insert`; its memory is kept in fields. All ties go to
+    the oldest support vector. A strategy that makes room for several candidates at once
+    also defines `make_room`.
 
     Example:
       >>> class RemoveFarthest(bj.Maintenance):  # the least similar one leaves
-      ...     def admit(self, kernel, expansion, newcomer):
-      ...         similar = jnp.where(expansion.mask, newcomer.kernel_row, jnp.inf)
+      ...     def insert(self, kernel, expansion, candidate):
+      ...         similar = jnp.where(expansion.mask, candidate.kernel_row, jnp.inf)
       ...         victim = jnp.argmin(similar)
-      ...         return self, self.exchange(expansion, newcomer, victim)
+      ...         return self, self.replace(expansion, candidate, victim)
       >>> state = bj.perceptron.init(
       ...     bj.RBF(1.0), num_features=2, budget=5, maintenance=RemoveFarthest())
     """
 
-    def __init_subclass__(cls, *, abstract: bool = False) -> None:
-        super().__init_subclass__(abstract=abstract)
-        if "admit" in vars(cls):
-            cls.admit = _check_result(cls.__name__, cls.admit)
+    # Whether `make_room` is called before `insert` when the budget is full.
+    makes_room_ahead: ClassVar[bool] = False
+    # Whether a full budget is full again after an insertion.
+    keeps_full: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "make_room" in vars(cls):
+            cls.makes_room_ahead, cls.keeps_full = True, False
+        if "insert" in vars(cls):
+            cls.insert = _check_result(cls.__name__, cls.insert)
 
     @classmethod
     def is_complete(cls) -> bool:
@@ -51,34 +59,49 @@ class Maintenance(Parameters, abstract=True):
         """Starts the strategy for a support set, which may be empty."""
         return self
 
-    def admit(
-        self, kernel: Kernel, expansion: Expansion, newcomer: Newcomer
+    def restart(self, kernel: Kernel, expansion: Expansion) -> "Maintenance":
+        """Starts it anew for this support set, with its own field `seed`, if any."""
+        return self.start(kernel, expansion, vars(self).get("seed", 0))
+
+    def insert(
+        self, kernel: Kernel, expansion: Expansion, candidate: Candidate
     ) -> tuple["Maintenance", Edits]:
-        """Returns the strategy after the newcomer, and the edits of the support set."""
+        """The strategy after the candidate, and the edits of the support set."""
+        raise NotImplementedError
+
+    def make_room(self, kernel: Kernel, expansion: Expansion) -> Expansion:
+        """A full support set with at least one slot freed, before `insert`.
+
+        Its terms are a linear map of the old ones.
+        """
         raise NotImplementedError
 
     @staticmethod
-    def exchange(expansion: Expansion, newcomer: Newcomer, victim: Index) -> Edits:
-        """Puts the newcomer into a free slot or, if there is none, the victim's."""
+    def replace(expansion: Expansion, candidate: Candidate, victim: Index) -> Edits:
+        """Puts the candidate into a free slot or, if there is none, the victim's."""
         slot = jnp.where(expansion.full, victim, expansion.free)
-        return Edits((support_set.row(expansion, newcomer, slot),))
+        return Edits((support_set.row(expansion, candidate, slot),))
 
     def rescale(self, factor: Scalar) -> "Maintenance":
         """The strategy after all stored coefficients were multiplied by `factor`."""
         return self
 
+    def count_refused(self) -> ArrayLike:
+        """The number of examples that a full budget has refused."""
+        return 0
 
-def _check_result(name: str, admit: Callable[..., Any]) -> Callable[..., Any]:
+
+def _check_result(name: str, insert: Insert) -> Insert:
     """The method, with a check of its result during tracing."""
 
-    @functools.wraps(admit)
-    def checked(self, kernel, expansion, newcomer):
-        returned = admit(self, kernel, expansion, newcomer)
-        return support_set.check_edits(f"{name}: admit", Maintenance, returned)
+    @functools.wraps(insert)
+    def checked(self, kernel, expansion, candidate):
+        returned = insert(self, kernel, expansion, candidate)
+        return support_set.check_edits(f"{name}: insert", Maintenance, returned)
 
     return checked
 
 
-def restart(strategy: Maintenance, kernel: Kernel, expansion: Expansion) -> Maintenance:
-    """Restarts the strategy from this support set."""
-    return strategy.start(kernel, expansion, getattr(strategy, "seed", 0))
+def maintenance_of(state: OnlineState) -> Maintenance | None:
+    """The strategy of a learner that has one."""
+    return getattr(state, "maintenance", None)

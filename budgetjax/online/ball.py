@@ -1,0 +1,72 @@
+"""Projection of a model onto a ball, for the learners that bound its norm."""
+
+import jax.numpy as jnp
+
+from budgetjax._shapes import Scalar
+from budgetjax.kernels import Kernel
+from budgetjax.online import support_set
+from budgetjax.online.support_set import NOWHERE, Edits, Expansion
+
+
+def squared_norm_of(kernel: Kernel, expansion: Expansion) -> Scalar:
+    """`||sum_j u_j phi(x_j)||^2`; O(B^2 (d + C))."""
+    responses = jnp.matmul(
+        support_set.gram(kernel, expansion), expansion.coefficients, precision="highest"
+    )
+    return jnp.sum(expansion.coefficients * responses)
+
+
+def squared_norm_after(
+    kernel: Kernel, expansion: Expansion, squared_norm: Scalar, edits: Edits
+) -> Scalar:
+    """`||sum_j u_j phi(x_j)||^2` after the edits, from its value before.
+
+    With the change `g` of the function, `||f + g||^2 = ||f||^2 + 2 <f, g> + ||g||^2`.
+    The cost is one kernel row per new and per replaced vector, O(B d). A rank-one
+    update changes all terms, and needs the full kernel matrix, O(B^2 d).
+    """
+    rows, columns = edits.rows, expansion.num_columns
+    if edits.rank_one_updates:
+        return squared_norm_of(kernel, support_set.write(expansion, edits))
+    wanted = jnp.stack([row.slot != NOWHERE for row in rows])[:, None]
+    slots = jnp.maximum(jnp.stack([row.slot for row in rows]), 0)
+    new = jnp.where(wanted, jnp.stack([row.term[:columns] for row in rows]), 0)
+    old = jnp.where(wanted, -expansion.coefficients[slots], 0)
+    changes = jnp.concatenate([new, old])
+    points = jnp.stack([row.vector for row in rows])
+    points = jnp.concatenate([points, expansion.vectors[slots]])
+    squares = jnp.stack([row.square for row in rows])
+    squares = jnp.concatenate([squares, expansion.squares[slots]])
+    at_points = jnp.matmul(
+        support_set.kernel_rows(kernel, expansion, points, squares),
+        expansion.coefficients,
+        precision="highest",
+    )
+    among = kernel.gram(points, points, squares, squares)
+    own = jnp.matmul(among, changes, precision="highest")
+    return squared_norm + jnp.sum(changes * (2 * at_points + own))
+
+
+def project_onto_ball(
+    kernel: Kernel,
+    expansion: Expansion,
+    squared_norm: Scalar,
+    edits: Edits,
+    radius: Scalar | float,
+) -> tuple[Edits, Scalar, Scalar, Scalar]:
+    """Edits that finally scale the model into a ball, `||f|| <= radius`.
+
+    Args:
+      kernel, expansion, edits: as for `support_set.with_rescale`.
+      squared_norm: `||sum_j u_j phi(x_j)||^2` before the edits.
+      radius: the radius of the ball.
+
+    Returns:
+      The edits; the squared norm after them; the shrinking factor; and the factor of
+      the stored coefficients.
+    """
+    squared_norm = squared_norm_after(kernel, expansion, squared_norm, edits)
+    norm = jnp.sqrt(jnp.maximum(squared_norm, 0)) * expansion.scale
+    shrink = jnp.minimum(1, radius / jnp.maximum(norm, radius))
+    edits, factor = support_set.with_rescale(expansion, edits._replace(shrink=shrink))
+    return edits, squared_norm * factor * factor, shrink, factor

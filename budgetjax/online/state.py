@@ -1,0 +1,84 @@
+"""The fields that the states of all online algorithms share, and their shapes."""
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from budgetjax._pytree import Counter, Name
+from budgetjax.kernels import Kernel
+from budgetjax.online.support_set import Expansion
+
+Kind = TypeVar("Kind")
+
+
+@runtime_checkable
+class KernelExpansion(Protocol):
+    """A record with a kernel and a support set."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def expansion(self) -> Expansion: ...
+
+
+@runtime_checkable
+class OnlineState(KernelExpansion, Protocol):
+    """The state of an online algorithm, a `NamedTuple` with at least these fields.
+
+    Attributes:
+      algorithm: the name of the algorithm, which belongs to the tree's structure.
+      kernel: the kernel, with parameters of the state's dtype.
+      expansion: the support set.
+      num_seen: rounds so far.
+      num_mistakes: rounds with a margin of at most 0, or, for a real target, a score of
+        the wrong sign.
+      num_updates: rounds that changed the model.
+    """
+
+    @property
+    def algorithm(self) -> Name: ...
+    @property
+    def num_seen(self) -> Counter: ...
+    @property
+    def num_mistakes(self) -> Counter: ...
+    @property
+    def num_updates(self) -> Counter: ...
+    def _replace(self: Kind, **changes: Any) -> Kind: ...
+
+
+# An algorithm returns the kind of state that it takes.
+State = TypeVar("State", bound=OnlineState)
+
+
+def resize(state: State, like: OnlineState) -> State:
+    """A copy of the state in the shapes of another, which provides new values.
+
+    The number of features or columns may grow or shrink. The single column of two
+    classes becomes two, with half of the coefficients and half of their negatives.
+    """
+    columns, wanted = state.expansion.num_columns, like.expansion.num_columns
+
+    def resize_leaf(old: Array, new: Array) -> Array:
+        if old.shape == new.shape:
+            return jnp.array(old)
+        # In NumPy, since JAX would compile a program for every shape.
+        values, resized = np.asarray(old), np.array(new)
+        if columns == wanted:
+            part = tuple(map(slice, np.minimum(values.shape, resized.shape)))
+            resized[part] = values[part]
+            return jnp.array(resized)
+        # The coefficients may be followed by the sums of an average.
+        parts = values.reshape(*values.shape[:-1], -1, columns)
+        if columns == 1:
+            parts = np.concatenate([-parts / 2, parts / 2], axis=-1)
+        parts = parts[..., :wanted]
+        padding = [(0, 0)] * (parts.ndim - 1) + [(0, wanted - parts.shape[-1])]
+        return jnp.array(np.pad(parts, padding).reshape(resized.shape))
+
+    new = jax.tree.map(resize_leaf, state, like)
+    # Random features fill new columns with values.
+    squares = np.sum(np.square(np.asarray(new.expansion.vectors)), axis=1)
+    return new._replace(expansion=new.expansion._replace(squares=jnp.array(squares)))
