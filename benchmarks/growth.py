@@ -81,7 +81,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
         one = jax.tree.map(lambda leaf: leaf[0], states)
         together = sweep.side_by_side(states)
-        given = examples.stream("growth", one, X, y, None)
+        given = examples.check_stream("growth", one, X, y, None)
         block = driver.block_length("growth", None)
         program = sweep._sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
@@ -89,7 +89,7 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         run = functools.partial(program, states, *given)
     else:
         state = init(gamma)
-        given = examples.stream("growth", state, X, y, None)
+        given = examples.check_stream("growth", state, X, y, None)
         block = driver.block_length("growth", None)
         lowered = driver.run_checked.lower(algorithm, state, *given, block)
         program = lowered.compile()

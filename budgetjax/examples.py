@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Shaped
 from budgetjax import _checks, losses, models
 
 
-def stream(
+def check_stream(
     where: str,
     state: Any,
     X: ArrayLike,
@@ -24,7 +24,7 @@ def stream(
     `first_row` is the number of the first row, for error messages.
     """
     size = models.num_features(where, state)
-    X = models.rows(where, X, size, state.expansion.vectors.dtype)
+    X = models.cast_rows(where, X, size, state.expansion.vectors.dtype)
     _checks.check_finite(where, X, first_row)
     y = _checks.array(where, "y", y)
     n, more = X.shape[:1], models.target_shape(state)
@@ -42,7 +42,7 @@ def stream(
     return X, *_targets(where, state, y, weight, n, first_row)
 
 
-def example(
+def check_example(
     where: str, state: Any, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Float[Array, " features"], Shaped[Array, "*outputs"], Float[Array, ""]]:
     """One example in the dtypes of the state; known values are checked."""
@@ -79,13 +79,13 @@ def _targets(
     dtype = state.expansion.vectors.dtype
     if counts is not None:
         check_weights(where, np.atleast_1d(counts), dtype, first_row)
-    y = labels(where, state, y, rows)
+    y = cast_labels(where, state, y, rows)
     if given is not None:
         check_labels(where, state, given if rows else given[None], first_row)
     return y, _checks.on_device(weight, dtype)
 
 
-def labels(
+def cast_labels(
     where: str, state: Any, y: ArrayLike, rows: tuple[int, ...]
 ) -> Shaped[Array, "..."]:
     """Labels of rows in the dtype of the state: integers for several classes.
@@ -108,7 +108,7 @@ def labels(
     return _checks.on_device(y, jnp.int32)
 
 
-def regrouped(
+def regroup(
     pieces: Iterable[tuple[np.ndarray, ...]], rows: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Regroups pieces of any lengths to one length; the last may be shorter.

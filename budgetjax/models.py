@@ -56,7 +56,7 @@ def decision_function(model: Any, X: Any) -> Any:
       >>> bj.decision_function(model, np.array([[2.0, 1.0]])).tolist()
       [1.5]
     """
-    return scores_of("decision_function", model, X)
+    return score_rows("decision_function", model, X)
 
 
 def predict(model: Any, X: Any) -> Any:
@@ -79,7 +79,7 @@ def predict(model: Any, X: Any) -> Any:
       >>> bj.predict(model, X).tolist()
       [1, -1]
     """
-    return decided(model, scores_of("predict", model, X))
+    return predict_from_scores(model, score_rows("predict", model, X))
 
 
 class KernelModel(NamedTuple):
@@ -163,14 +163,14 @@ class Support(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def decided(model: Any, scores: Any) -> Any:
+def predict_from_scores(model: Any, scores: Any) -> Any:
     """The labels, or values, for these scores of a model."""
     numpy: Any = np if isinstance(scores, np.ndarray) else jnp
     if is_regressor(model):
         return numpy.exp(scores) if inverse_link(model) == losses.EXP else scores
     binary = scores.ndim == 1
     best = scores > 0 if binary else numpy.argmax(scores, axis=1)
-    known = labelled(model).classes
+    known = as_labelled(model).classes
     if known is not None and isinstance(scores, Tracer):
         raise ValueError(
             "predict: rows must have values where the labels are those of data, got "
@@ -182,24 +182,24 @@ def decided(model: Any, scores: Any) -> Any:
     return labels.astype(np.int32)
 
 
-def labels_of(model: Any) -> np.ndarray | None:
+def class_labels(model: Any) -> np.ndarray | None:
     """The labels in the order of the scores; None for a regressor."""
-    known = labelled(model).classes
+    known = as_labelled(model).classes
     if is_regressor(model) or known is not None:
         return known
     columns = num_columns(model)
     return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
-def fills(model: Any) -> bool:
+def imputes_missing(model: Any) -> bool:
     """Whether a NaN in a row is replaced by the mean of its feature."""
-    scaling = labelled(model).scaling
+    scaling = as_labelled(model).scaling
     return scaling is not None and scaling.fills
 
 
 def inverse_link(model: Any) -> Name:
     """The meaning of the scores of a model, which a learner takes from its loss."""
-    model = innermost(model)
+    model = unwrap(model)
     loss = getattr(model, "loss", losses.hinge)
     return getattr(model, "inverse_link", losses.inverse_link(loss))
 
@@ -217,7 +217,7 @@ def is_regressor(model: Any) -> bool:
 
 def num_columns(model: Any) -> int:
     """The number of columns of the scores of a single model."""
-    model = innermost(model)
+    model = unwrap(model)
     if _is_state(model):
         return model.expansion.num_columns
     return (*getattr(model, "coefficients", np.zeros(1)).shape, 1)[1]
@@ -258,7 +258,7 @@ def support(model: Any) -> Support:
       >>> bj.support(state).vectors[0].tolist()
       [1.0, 2.0]
     """
-    model = inner(model)
+    model = unwrap_labelled(model)
     if isinstance(model, Labelled):
         found = support(model.model)
         if np.any(model.unit != 1):
@@ -337,12 +337,12 @@ def prune(
     where = "prune"
     _checks.on_host(where, model, X, y, weight)
     size = _checks.size(where, "size", size)
-    model = inner(model)
+    model = unwrap_labelled(model)
     if isinstance(model, Labelled):
-        parts = each_part(lambda part: prune(part, size), model)
+        parts = map_parts(lambda part: prune(part, size), model)
         small = model._replace(model=parts, calibration=None)
     else:
-        small = all_of(model)
+        small = to_kernel_model(model)
         coefficients = np.asarray(support(small).coefficients, np.float64)
         lengths = np.linalg.norm(coefficients, axis=1)
         kept = np.sort(np.argsort(-lengths, kind="stable")[:size])
@@ -353,20 +353,20 @@ def prune(
         )
     if X is None:
         return small
-    scores = np.asarray(scores_of(where, small, X), np.float64)
+    scores = np.asarray(score_rows(where, small, X), np.float64)
     if scores.ndim != 1 or y is None:
         got = "no y" if y is None else f"{scores.shape[1]} columns"
         raise ValueError(
             f"{where}: X needs y, and a model of two classes, to find the bias; got "
             f"{got}"
         )
-    codes, masses = codes_and_weights(where, small, len(scores), y, weight)
-    known = innermost(small)
-    shift = jnp.asarray(least_shift(scores, codes, masses), known.bias.dtype)
-    return with_innermost(small, known._replace(bias=known.bias + shift))
+    codes, masses = encode_labels_and_weights(where, small, len(scores), y, weight)
+    known = unwrap(small)
+    shift = jnp.asarray(best_shift(scores, codes, masses), known.bias.dtype)
+    return rewrap(small, known._replace(bias=known.bias + shift))
 
 
-def least_shift(
+def best_shift(
     scores: Float[np.ndarray, " n"],
     codes: Int32[np.ndarray, " n"],
     masses: Float[np.ndarray, " n"],
@@ -387,21 +387,21 @@ def least_shift(
     return -float(beyond[best] + beyond[best + 1]) / 2
 
 
-def length(where: str, model: Any) -> float:
+def weight_norm(where: str, model: Any) -> float:
     """The norm of the weight vector of a binary model, without the bias; O(m^2 d)."""
-    model = innermost(model)
+    model = unwrap(model)
     if isinstance(model, LinearModel):
         return float(np.linalg.norm(np.asarray(model.weights, np.float64)))
-    small = all_of(model)
+    small = to_kernel_model(model)
     coefficients = np.asarray(small.coefficients, np.float64)
-    images = np.asarray(own_values(where, small), np.float64)
+    images = np.asarray(values_at_vectors(where, small), np.float64)
     return float(np.sqrt(max(coefficients @ images, 0)))
 
 
-def own_values(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
+def values_at_vectors(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
     """The values of f, without the bias, at the model's support vectors; O(m^2 d)."""
     unbiased = model._replace(bias=jnp.zeros_like(model.bias))
-    return scores_of(where, unbiased, model.vectors)
+    return score_rows(where, unbiased, model.vectors)
 
 
 def compact(model: Any) -> Any:
@@ -428,12 +428,12 @@ def compact(model: Any) -> Any:
       (1, 2)
     """
     _checks.on_host("compact", model)
-    model = inner(model)
+    model = unwrap_labelled(model)
     if isinstance(model, Labelled):
-        return model._replace(model=each_part(compact, model))
+        return model._replace(model=map_parts(compact, model))
     if is_compact(model):
         return model
-    small = all_of(model)
+    small = to_kernel_model(model)
     kernel = small.kernel
     if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
         return small
@@ -446,17 +446,17 @@ def compact(model: Any) -> Any:
     )
 
 
-def all_of(model: Any) -> KernelModel:
+def to_kernel_model(model: Any) -> KernelModel:
     """A state or kernel model as a `KernelModel`, without free slots."""
     vectors, coefficients, mask = map(np.asarray, support(model))
-    vectors, coefficients = vectors[mask], flat(coefficients[mask])
+    vectors, coefficients = vectors[mask], squeeze_columns(coefficients[mask])
     zeros = np.zeros(coefficients.shape[1:], vectors.dtype)
     vectors, coefficients, zeros = jax.device_put((vectors, coefficients, zeros))
     bias = getattr(model, "bias", zeros)
     return KernelModel(model.kernel, vectors, coefficients, bias, inverse_link(model))
 
 
-def each_part(function: Callable[[Any], Any], model: Labelled) -> Any:
+def map_parts(function: Callable[[Any], Any], model: Labelled) -> Any:
     """Applies a function to the model inside, or to each of several."""
     parts = model.model
     return tuple(map(function, parts)) if type(parts) is tuple else function(parts)
@@ -467,7 +467,7 @@ def is_compact(model: Any) -> bool:
     return getattr(getattr(model, "kernel", None), "mapped_vectors", False)
 
 
-def of_coefficients(
+def from_coefficients(
     kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
@@ -488,7 +488,7 @@ def of_coefficients(
 
 def num_features(where: str, model: Any) -> int:
     """The number of features of a single model."""
-    model = innermost(model)
+    model = unwrap(model)
     if isinstance(model, LinearModel):
         return len(model.weights)
     if not isinstance(model, KernelModel) and not _is_state(model):
@@ -508,7 +508,7 @@ def num_features(where: str, model: Any) -> int:
     return vectors.shape[1]
 
 
-def rows(
+def cast_rows(
     where: str, X: Any, num_features: int, dtype: np.dtype
 ) -> Float[Array, "n features"]:
     """Rows in the dtype of a model; checks their shape, not that they are finite."""
@@ -517,28 +517,28 @@ def rows(
     return _checks.on_device(X, dtype)
 
 
-def flat(scores: Array | np.ndarray) -> Any:
+def squeeze_columns(scores: Array | np.ndarray) -> Any:
     """Scores, without the last axis if the model has one column."""
     return scores[..., 0] if scores.shape[-1] == 1 else scores
 
 
-def innermost(model: Any) -> Any:
+def unwrap(model: Any) -> Any:
     """The state, kernel model or linear model inside, or the first of several."""
     while hasattr(model, "model"):
         model = model.model
     return model[0] if type(model) is tuple else model
 
 
-def with_innermost(model: Any, new: Any) -> Any:
+def rewrap(model: Any, new: Any) -> Any:
     """The model with another state or model inside."""
     if not hasattr(model, "model"):
         return new
-    return model._replace(model=with_innermost(model.model, new))
+    return model._replace(model=rewrap(model.model, new))
 
 
-def with_intercept(model: Any, more: float | np.ndarray) -> Any:
+def add_intercept(model: Any, more: float | np.ndarray) -> Any:
     """The model with `more` added to the scores of the model in the `Labelled`."""
-    known = labelled(model)
+    known = as_labelled(model)
     return _with_labels(model, intercept=known.intercept + known.unit * more)
 
 
@@ -555,18 +555,20 @@ def _with_labels(model: Any, **changes: Any) -> Any:
     return whole._replace(**changes)
 
 
-def labelled(model: Any) -> Labelled:
+def as_labelled(model: Any) -> Labelled:
     """The `Labelled` in a model, or a new one around it."""
-    model = inner(model)
+    model = unwrap_labelled(model)
     return model if isinstance(model, Labelled) else Labelled(model)
 
 
-def scaled(where: str, model: Labelled, X: Any) -> np.ndarray:
+def scale_rows(where: str, model: Labelled, X: Any) -> np.ndarray:
     """Raw rows in the form that the model inside takes."""
     return _dense(model, _taken(where, model, X))
 
 
-def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray:
+def encode_targets(
+    where: str, model: Labelled, y: Any, first_row: int = 0
+) -> np.ndarray:
     """Targets in the form that the model inside takes.
 
     `first_row` is the number of the first row, for error messages.
@@ -582,29 +584,29 @@ def coded(where: str, model: Labelled, y: Any, first_row: int = 0) -> np.ndarray
         logarithms = inverse_link(model) == losses.EXP
         away = y if logarithms else y - np.asarray(model.intercept)
         return away / unit_of_targets(model)
-    codes = known_codes(where, model.classes, y, first_row)
+    codes = encode_labels(where, model.classes, y, first_row)
     return 2 * codes - 1 if len(model.classes) == 2 else codes
 
 
-def known_codes(
+def encode_labels(
     where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
 ) -> Int32[np.ndarray, " n"]:
     """The index of each label among the classes; raises if one is unknown."""
-    codes = codes_of(classes, y)
+    codes = label_indices(classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
         raise ValueError(
-            f"{where}: y must be one of {listed(classes)}, got {y.tolist()[row]!r} in "
-            f"row {first_row + row}"
+            f"{where}: y must be one of {format_labels(classes)}, got "
+            f"{y.tolist()[row]!r} in row {first_row + row}"
         )
     return codes
 
 
-def codes_and_weights(
+def encode_labels_and_weights(
     where: str, model: Any, num_rows: int, y: Any, weight: Any
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The index of each row's label, and the weights, after checks."""
-    known, y, expected = labels_of(model), np.asarray(y), (num_rows,)
+    known, y, expected = class_labels(model), np.asarray(y), (num_rows,)
     if known is None:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if y.shape != expected:
@@ -618,17 +620,17 @@ def codes_and_weights(
             f"{where}: weight must be finite and at least 0, of shape {expected}, one "
             f"per row of X, got {weights.tolist()[:3]} of shape {weights.shape}"
         )
-    return known_codes(where, known, y), weights
+    return encode_labels(where, known, y), weights
 
 
 def unit_of_targets(model: Any) -> Any:
     """The unit of the targets that the model inside sees."""
-    model = labelled(model)
+    model = as_labelled(model)
     exponentiates = inverse_link(model) == losses.EXP
     return np.exp(model.intercept) if exponentiates else model.unit
 
 
-def listed(classes: np.ndarray | None) -> str:
+def format_labels(classes: np.ndarray | None) -> str:
     """The first classes, for error messages."""
     if classes is None:
         return "none"
@@ -636,7 +638,7 @@ def listed(classes: np.ndarray | None) -> str:
     return shown + (", ..." if len(classes) > 10 else "")
 
 
-def codes_of(
+def label_indices(
     classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
 ) -> Int32[np.ndarray, " n"]:
     """The index of each label among the classes, or -1."""
@@ -644,7 +646,7 @@ def codes_of(
     return np.array([known.get(label, -1) for label in y.tolist()], np.int32)
 
 
-def padded(
+def pad_rows(
     array: Shaped[np.ndarray, "n ..."], length: int, value: int = 0
 ) -> Shaped[np.ndarray, "length ..."]:
     """The array padded to this length with rows of one value."""
@@ -669,7 +671,7 @@ def _power_of_two(number: int) -> int:
     return 1 << (number.bit_length() - 1) if number else 0
 
 
-def inner(model: Any) -> Any:
+def unwrap_labelled(model: Any) -> Any:
     """The `Labelled` inside, or the innermost model."""
     while not isinstance(model, Labelled) and hasattr(model, "model"):
         model = model.model
@@ -678,7 +680,7 @@ def inner(model: Any) -> Any:
 
 def dtype_of(model: Any) -> np.dtype:
     """The dtype of a model's rows."""
-    model = innermost(model)
+    model = unwrap(model)
     if isinstance(model, LinearModel):
         return model.weights.dtype
     return getattr(model, "expansion", model).vectors.dtype
@@ -686,7 +688,7 @@ def dtype_of(model: Any) -> np.dtype:
 
 def _taken(where: str, model: Labelled, X: Any) -> Any:
     """Raw rows as an array or a CSR matrix, after a check of their shape."""
-    X = in_order(where, model.feature_names, X)
+    X = order_columns(where, model.feature_names, X)
     sparse = hasattr(X, "tocsr")
     X = _checks.sparse(where, "X", X) if sparse else _checks.array(where, "X", X)
     _check_shape(where, X.shape, num_features(where, model))
@@ -722,7 +724,7 @@ def check_columns(
         )
 
 
-def in_order(where: str, known: Sequence[str] | None, X: Any) -> Any:
+def order_columns(where: str, known: Sequence[str] | None, X: Any) -> Any:
     """The known columns of a data frame or an Arrow table, in the known order."""
     names = column_names(X)
     if known is None or names is None:
@@ -744,14 +746,14 @@ def _check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
         )
 
 
-def scores_of(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
+def score_rows(where: str, model: Any, X: Any, first_row: int = 0) -> Any:
     """The scores of rows by a model of any kind."""
-    model, features = inner(model), num_features(where, model)
+    model, features = unwrap_labelled(model), num_features(where, model)
     if isinstance(model, Labelled):
         return _labelled_scores(where, model, X)
     if isinstance(model, LinearModel):
         return _linear_scores(where, model, X, features, first_row)
-    X = rows(where, X, features, dtype_of(model))
+    X = cast_rows(where, X, features, dtype_of(model))
     if isinstance(model, KernelModel):
         kernel, vectors, terms, bias, _ = _padded(model)
         squares, scale, columns = None, None, terms.shape[1]
@@ -776,7 +778,7 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
                 f"{where}: rows must have values where a model scales them, or is of "
                 "several solvers, got traced ones; budgetjax.export makes a program"
             )
-        scores = scores_of(where, model.model, X)
+        scores = score_rows(where, model.model, X)
         shift = jnp.asarray(model.intercept, scores.dtype)
         return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]
     X = _taken(where, model, X)
@@ -791,9 +793,11 @@ def _labelled_scores(where: str, model: Labelled, X: Any) -> Any:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            rows = _checks.on_device(padded(_dense(model, rows), size), dtype_of(model))
+            rows = _checks.on_device(
+                pad_rows(_dense(model, rows), size), dtype_of(model)
+            )
         scores = [
-            np.asarray(scores_of(where, part, rows, start))[:length] for part in parts
+            np.asarray(score_rows(where, part, rows, start))[:length] for part in parts
         ]
         found.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(found)
@@ -847,7 +851,9 @@ def _kernel_scores(
         carry, *_ = _sharding.vary(carry, kernel, vectors, terms, X)
         scores, finite = jax.lax.fori_loop(0, -(-n // size), block, carry)
     scores = scores if scale is None else scale * scores
-    return flat(scores if bias is None else scores + jnp.reshape(bias, (1, -1))), finite
+    return squeeze_columns(
+        scores if bias is None else scores + jnp.reshape(bias, (1, -1))
+    ), finite
 
 
 def _padded(model: KernelModel) -> KernelModel:

@@ -185,7 +185,7 @@ def decision_regions(
     sizes = np.abs(coefficients).sum(axis=1)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
     shown = np.concatenate([vectors, rows])
-    if not len(shown) and (scaling := models.labelled(model).scaling) is not None:
+    if not len(shown) and (scaling := models.as_labelled(model).scaling) is not None:
         shown = scaling.undone(np.array([[-2.5, -2.5], [2.5, 2.5]]))
     if not len(shown):
         raise ValueError(
@@ -194,20 +194,22 @@ def decision_regions(
         )
     axes = _axes(axes)
     first, second = _plane(shown)
-    classes = models.labels_of(model)
+    classes = models.class_labels(model)
     if classes is None:
         _values(axes, model, first, second)
     else:
         _regions(axes, model, first, second, classes.tolist())
     if len(rows):
-        codes = None if classes is None or y is None else models.codes_of(classes, y)
+        codes = (
+            None if classes is None or y is None else models.label_indices(classes, y)
+        )
         colors = "0.55" if codes is None else [_color(code) for code in codes.tolist()]
         axes.scatter(*rows.T, s=5, c=colors, linewidths=0, alpha=0.7, zorder=2)
     largest = sizes.max(initial=1e-30)
     areas = 4 + LARGEST_DOT * sizes / largest
     rim = {"edgecolors": "white", "linewidths": 0.5}
     axes.scatter(*vectors.T, s=areas, color="black", zorder=3, **rim)
-    names = models.labelled(model).feature_names or ("feature 1", "feature 2")
+    names = models.as_labelled(model).feature_names or ("feature 1", "feature 2")
     axes.set(xlabel=names[0], ylabel=names[1])
     return axes
 
@@ -398,7 +400,7 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
     """
     where = "support_images"
     model = getattr(model, "model_", model)
-    classes = models.labels_of(model)
+    classes = models.class_labels(model)
     if classes is None:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
     height, width = shape
@@ -478,7 +480,7 @@ def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
     They are also empty for a tuple of models, since each has its own.
     """
-    one = models.labelled(model).model
+    one = models.as_labelled(model).model
     if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
         return np.zeros((0, 2)), np.zeros((0, 1))
     return _active(models.support(model))

@@ -106,7 +106,7 @@ FAULTS = (
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),
     Fault("stream", "stream/checkpoints.py", "if rows != checkpoint.batch_rows:", "if False:"),
     Fault("estimators", "estimators/inputs.py", "rows = rows - origin[None] if np.any(origin) else rows", "rows = rows"),
-    Fault("estimators", "estimators/inputs.py", "return by_class[models.codes_of(classes, y)]", "return np.ones(len(y))"),
+    Fault("estimators", "estimators/inputs.py", "return by_class[models.label_indices(classes, y)]", "return np.ones(len(y))"),
     Fault("estimators", "estimators/inputs.py", "median = np.median(np.asarray(rows, np.float64), axis=0)", "median = np.median(np.asarray(rows, np.float64), axis=1)"),
     Fault("estimators", "estimators/online.py", "found[:, np.argsort(self._levels())] = np.sort(found, axis=1)", "found = found"),
     Fault("river", "river.py", "no_update_above = registry.of_state(self._where, state).no_update_above", "no_update_above = lambda state: 0.0"),

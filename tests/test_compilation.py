@@ -22,7 +22,7 @@ VECTORS = f"{ROWS},{NUM_FEATURES}"
 def compiled_text(row, block_size=None):
     """Of the program that other tests of the row run; it is not compiled again."""
     state = row.roomy()
-    given = examples.stream("test", state, *row.stream(), None)
+    given = examples.check_stream("test", state, *row.stream(), None)
     size = driver.block_length("test", block_size)
     program = driver.run_checked.lower(row.algorithm, state, *given, size, True)
     return program.compile().as_text()

@@ -185,7 +185,7 @@ assert not [name for name in sys.modules if name.startswith("budgetjax.")]
 def rows_of(model):
     if hasattr(model, "steps"):
         return RAW
-    found = bj.models.labelled(model).scaling
+    found = bj.models.as_labelled(model).scaling
     return X if found is None else TIMES if found.mean[0] > 1e18 else RAW
 
 

@@ -26,7 +26,7 @@ from small_models import (
 )
 
 import budgetjax as bj
-from budgetjax.models import inverse_link, labels_of
+from budgetjax.models import class_labels, inverse_link
 from budgetjax.scaling import Scaling
 
 
@@ -408,8 +408,8 @@ def test_what_a_model_predicts_belongs_to_it(kind, function, tmp_path):
         elif same:
             np.testing.assert_array_equal(found, expected)
         if not isinstance(new, np.ndarray):
-            known = labels_of(model)
-            np.testing.assert_array_equal(labels_of(new), known)
+            known = class_labels(model)
+            np.testing.assert_array_equal(class_labels(new), known)
         if function == "compact" and kind == "odds":
             np.testing.assert_allclose(
                 bj.probabilities(new, rows), bj.probabilities(model, rows), atol=1e-5

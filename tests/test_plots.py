@@ -236,4 +236,4 @@ def test_an_estimator_is_drawn_as_its_model(axes):
 
     plots.decision_regions(Fitted(), axes=axes)
     names = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert names == [str(one) for one in models.labels_of(Fitted.model_)]
+    assert names == [str(one) for one in models.class_labels(Fitted.model_)]

@@ -103,7 +103,7 @@ def test_at_the_end_the_rows_of_the_reservoir_come_again(name, standardise):
     weight = np.arange(N) % 3.0
     plain = fit(row, [(X, y, weight)], standardise=standardise)
     model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=70)
-    identical(models.with_innermost(model, plain.state), plain)
+    identical(models.rewrap(model, plain.state), plain)
     # All of weight above 0, if there is room, and each once.
     model = fit(row, [(X, y, weight)], standardise=standardise, reservoir=N)
     order = np.argsort(np.random.default_rng(np.random.PCG64(0)).random(133))

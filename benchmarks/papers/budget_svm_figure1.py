@@ -135,7 +135,7 @@ def train(norm: str, gram, y, budgets):
 
 
 def fewest(scores, y):
-    """`models.least_shift` for every column."""
+    """`models.best_shift` for every column."""
     order = jnp.argsort(scores, axis=0)
     scores, signs = jnp.take_along_axis(scores, order, axis=0), y[order]
     low = jnp.cumsum(signs > 0, axis=0)

@@ -69,7 +69,7 @@ def _of_contents(path: str) -> list[Line]:
         return [("not shown", str(error))]
     lines: list[Line] = []
     model = getattr(value, "model_", value)
-    whole = models.labelled(model)
+    whole = models.as_labelled(model)
     if isinstance(value, StreamModel):
         error = targets.shown_error(value.error, models.is_regressor(value))
         again = int(value.state.num_seen) > value.num_rows
@@ -80,7 +80,9 @@ def _of_contents(path: str) -> list[Line]:
         ]
     if isinstance(value, StreamModel | models.Labelled):
         scaled = "none" if whole.scaling is None else "every feature to deviation 1"
-        scaled += ", what is missing to the mean" if models.fills(whole) else ""
+        scaled += (
+            ", what is missing to the mean" if models.imputes_missing(whole) else ""
+        )
         lines.append(("scaling", scaled))
     if "batch_rows" in notes:
         after = f"after {notes['rows']:,} rows of a stream"
@@ -90,7 +92,7 @@ def _of_contents(path: str) -> list[Line]:
     if type(whole.model) is tuple:
         number = len(whole.model)
         lines.append(("models", f"{number}, one per class; the first:", number))
-    lines += _of_model(models.innermost(model))
+    lines += _of_model(models.unwrap(model))
     parameters = getattr(value, "get_params", dict)()
     return lines + [(name, str(given), given) for name, given in parameters.items()]
 

@@ -29,9 +29,9 @@ def opened(path: str) -> Model:
 
     value, notes = model_files.read(path)
     # An estimator holds its fitted model.
-    model = models.labelled(getattr(value, "model_", value))
+    model = models.as_labelled(getattr(value, "model_", value))
     num_features = models.num_features(path, model)
-    classes, target = models.labels_of(model), (notes or {}).get("target")
+    classes, target = models.class_labels(model), (notes or {}).get("target")
     return Model(value, model, classes, num_features, target)
 
 
@@ -51,7 +51,7 @@ def source(model: Model, files: Sequence[str], columns: reading.Columns) -> Any:
         and model.target in reading.names(path, columns)
     ):
         columns = columns._replace(target=model.target)
-    if models.fills(model.model):
+    if models.imputes_missing(model.model):
         columns = columns._replace(missing="mean")
     return reading.like(
         *(path, columns, model.model.feature_names, model.num_features),
@@ -76,5 +76,5 @@ def takes_sparse(model: Any) -> bool:
     """Whether a `Labelled` scores sparse rows without making them dense."""
     from budgetjax import models
 
-    linear = isinstance(models.innermost(model), models.LinearModel)
+    linear = isinstance(models.unwrap(model), models.LinearModel)
     return linear and model.scaling is None

@@ -133,7 +133,7 @@ def _lines(
     from budgetjax import _progress, models
     from budgetjax.refitting import calibration
 
-    fills = models.fills(model.model)
+    fills = models.imputes_missing(model.model)
     if more is not None and model.classes is not None:
         names = [f"{more}_{reports.label(one)}" for one in model.classes.tolist()]
         single = more == "score" and len(names) == 2
@@ -144,7 +144,7 @@ def _lines(
             reading.check_finite(source, X, tally.rows, fills)
             if more is not None:
                 values = model.model.decision_function(X)
-                predicted = models.decided(model.model, values)
+                predicted = models.predict_from_scores(model.model, values)
                 if more == "probability":
                     values = calibration.of_scores(model.model, values)
                 values = values.reshape(len(values), -1)

@@ -175,7 +175,7 @@ def _tried(
         choice.algorithm,
         grid.init(init),
         X,
-        models.coded(job.source.name, coded, y),
+        models.encode_targets(job.source.name, coded, y),
         weight=weight[0] if weight else None,
     )
     error = np.asarray(result.error)

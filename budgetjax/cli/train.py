@@ -165,7 +165,7 @@ def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
     """The rate of mistakes or the mean squared error on a file, and its rows."""
     from budgetjax import models
 
-    fills = models.fills(model)
+    fills = models.imputes_missing(model)
     total, rows = 0.0, 0
     for X, y, *_ in source:
         reading.check_finite(source, X, rows, fills)

@@ -23,11 +23,11 @@ def weighted(source: Any, about: targets.Look, text: str | None) -> Any:
     classes, by_class = about.labels, _by_class(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
-        from budgetjax.models import known_codes
+        from budgetjax.models import encode_labels
 
         row = 0
         for X, y, *weight in source.read():
-            factors = by_class[known_codes(source.name, classes, y, row)]
+            factors = by_class[encode_labels(source.name, classes, y, row)]
             yield X, y, weight[0] * factors if weight else factors
             row += len(y)
 

@@ -107,7 +107,7 @@ def blocks(
     size = size or models.block_size(*X.shape)
     for start in range(0, len(order), size):
         numbers = order[start : start + size]
-        yield numbers, models.padded(dense(X[numbers], dtype, origin), size)
+        yield numbers, models.pad_rows(dense(X[numbers], dtype, origin), size)
 
 
 def kernel_of(
@@ -210,7 +210,7 @@ def classes_of(
     if len(classes) < 2:
         raise ValueError(
             f"{where}: y must have at least 2 classes, got one class, "
-            f"{models.listed(classes)}"
+            f"{models.format_labels(classes)}"
         )
     return classes
 
@@ -223,7 +223,7 @@ def class_weights(
 ) -> Float[np.ndarray, " n"]:
     """The weight of each label's class; "balanced" refers to the labels `counted`."""
     by_class = compute_class_weight(class_weight, classes=classes, y=counted)
-    return by_class[models.codes_of(classes, y)]
+    return by_class[models.label_indices(classes, y)]
 
 
 def warn_unscaled(where: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:

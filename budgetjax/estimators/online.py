@@ -19,7 +19,7 @@ from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.models import Labelled, padded
+from budgetjax.models import Labelled, pad_rows
 from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
@@ -93,9 +93,9 @@ class Examples(NamedTuple):
         few = max(FEWEST_TO_REFIT, 1 << (n - 1).bit_length())
         size = n if n > training_data.BLOCK else few
         return {
-            "X": padded(inputs.dense(X, dtype, origin), size),
-            "y": padded(targets, size, 1),
-            "weight": padded(weights, size),
+            "X": pad_rows(inputs.dense(X, dtype, origin), size),
+            "y": pad_rows(targets, size, 1),
+            "weight": pad_rows(weights, size),
         }
 
 
@@ -201,7 +201,7 @@ class OnlineEstimator(Estimator):
         )
         states = [rival.model for rival in (model, *rivals)]
         origin = inputs.origin(model)
-        examples = Examples(X, origin, models.coded(where, model, y), weights)
+        examples = Examples(X, origin, models.encode_targets(where, model, y), weights)
         inputs.warn_unscaled(where, X, origin)
         with _progress.reporting(where, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
@@ -295,7 +295,7 @@ class OnlineEstimator(Estimator):
         if not len(y):
             return model
         # Labels are kept in the form that the learner takes.
-        y = models.coded(self._where, model, y) if model.classes is None else y
+        y = models.encode_targets(self._where, model, y) if model.classes is None else y
         algorithm = registry.of_state(self._where, model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
         examples = Examples(X, np.zeros(X.shape[1]), y, weights)
@@ -316,8 +316,8 @@ def learn(
     algorithm = registry.of_state(where, state)
     dtype = np.dtype(state.expansion.vectors.dtype)
     for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
-        y = padded(targets[numbers], len(rows), 1)
-        counts = padded(weights[numbers], len(rows))
+        y = pad_rows(targets[numbers], len(rows), 1)
+        counts = pad_rows(weights[numbers], len(rows))
         state, _ = driver.run(algorithm, state, rows, y, weight=counts)
         report(f"{int(state.expansion.num_active)} vectors", len(numbers))
     return state
@@ -479,7 +479,7 @@ class Kernelised(OnlineEstimator):
                 progress=self.progress,
             )
         self._variances = inputs.variances(examples.X)
-        model = models.with_intercept(model, refitted.intercept)
+        model = models.add_intercept(model, refitted.intercept)
         return model._replace(model=refitted.model, calibration=refitted.calibration)
 
 
@@ -640,7 +640,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
         labels = Labelled(None, classes=classes)
-        y = models.coded(where, labels, y)
+        y = models.encode_targets(where, labels, y)
         self._continue_stream(rows, y, y, weights, labels)
         return self
 

@@ -80,12 +80,12 @@ def predictor(where: str, model: Any) -> Predictor:
             f"{type(model).__name__}, which has no model"
         )
     levels = np.asarray(getattr(model, "quantile", None))
-    model = models.labelled(getattr(model, "model_", model))
+    model = models.as_labelled(getattr(model, "model_", model))
     for scaler in reversed(before):
         model = _behind(scaler, model)
     num_features, dtype = models.num_features(where, model), models.dtype_of(model)
     parts = model.model if type(model.model) is tuple else (model.model,)
-    parts = _together(tuple(_terms(models.innermost(part)) for part in parts))
+    parts = _together(tuple(_terms(models.unwrap(part)) for part in parts))
     unit = np.asarray(model.unit, dtype)
     parts = tuple(
         part._replace(coefficients=unit * part.coefficients, bias=unit * part.bias)
@@ -96,7 +96,7 @@ def predictor(where: str, model: Any) -> Predictor:
         parts,
         _units(where, model.scaling, parts, dtype),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
-        models.labels_of(model),
+        models.class_labels(model),
         models.inverse_link(model) == losses.EXP,
         calibration.factor_of(model),
         # The estimator sorts them in the same way.
@@ -239,5 +239,5 @@ def label_array(where: str, labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind in "bf":
         return labels.astype(bool if labels.dtype.kind == "b" else np.float64)
     raise ValueError(
-        f"{where}: labels must be numbers or text, got {models.listed(labels)}"
+        f"{where}: labels must be numbers or text, got {models.format_labels(labels)}"
     )

@@ -194,7 +194,7 @@ class Algorithm(Generic[Arguments, State]):
             the weight is invalid.
         """
         _checks.check_algorithm("step", self, state)
-        x, y, weight = examples.example("step", state, x, y, weight)
+        x, y, weight = examples.check_example("step", state, x, y, weight)
         return _stepped(self, state, x, y, weight)
 
     def learn(

@@ -74,7 +74,7 @@ def run(
       (3, (3,))
     """
     _checks.check_algorithm("run", algorithm, state)
-    X, y, weights = examples.stream("run", state, X, y, weight)
+    X, y, weights = examples.check_stream("run", state, X, y, weight)
     size = block_length("run", block_size)
     keeps = _checks.flag("run", "keep_scores", keep_scores)
     new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
@@ -186,14 +186,16 @@ def run_checked(
     size: int,
     keeps: bool = True,
 ) -> tuple[Any, Array]:
-    """`run` on the output of `examples.stream`, in blocks of `size` examples.
+    """`run` on the output of `examples.check_stream`, in blocks of `size` examples.
 
     If scores are not kept, the second result is 0, or NaN for a non-finite model.
     """
     n, columns = X.shape[0], state.expansion.num_columns
     scores = jnp.zeros((n, columns) if keeps else (), X.dtype)
     if n == 0:
-        return state, models.flat(scores) if keeps else nan_unless_finite(state)
+        return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(
+            state
+        )
 
     def body(carry, start):
         state, scores = carry
@@ -210,7 +212,7 @@ def run_checked(
     starts = jnp.arange(0, n, size, dtype=jnp.int32)
     carry, *_ = _sharding.vary((state, scores), X, y, weights)
     (state, scores), _ = jax.lax.scan(body, carry, starts)
-    return state, models.flat(scores) if keeps else nan_unless_finite(state)
+    return state, models.squeeze_columns(scores) if keeps else nan_unless_finite(state)
 
 
 def nan_unless_finite(state: Any) -> Float[Array, ""]:
@@ -276,7 +278,9 @@ def run_with_errors(
                 jax.lax.dynamic_slice_in_dim(array, at, len(fresh))
                 for array in (y, weights)
             )
-            away = models.decided(state, scores) - labels.reshape(scores.shape)
+            away = models.predict_from_scores(state, scores) - labels.reshape(
+                scores.shape
+            )
             present = (fresh & (counts > 0))[:, None]
             errors += jnp.sum(jnp.where(present, away**2, 0)) / scores.shape[1]
         else:

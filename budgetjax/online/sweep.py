@@ -108,7 +108,7 @@ def sweep(
         )
     models = vectors.shape[0]
     one = jax.tree.map(lambda leaf: leaf[0], states)
-    X, y, weights = examples.stream("sweep", one, X, y, weight)
+    X, y, weights = examples.check_stream("sweep", one, X, y, weight)
     if X.shape[0] == 0:
         raise ValueError("sweep: X must have at least 1 row, got 0")
     size = driver.block_length("sweep", block_size)

@@ -54,7 +54,7 @@ def probabilities(model: Any, X: Any) -> Float[Any, "n classes"]:
       (200, 2)
     """
     _checked_factor(model)  # first of all: scores take time
-    return of_scores(model, models.scores_of("probabilities", model, X))
+    return of_scores(model, models.score_rows("probabilities", model, X))
 
 
 def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
@@ -68,7 +68,7 @@ def of_scores(model: Any, scores: Any) -> Float[Any, "n classes"]:
 def factor_of(model: Any) -> Any:
     """The calibration of a model; 1 if its loss is the logistic one, otherwise None."""
     logistic = models.inverse_link(model) == losses.SOFTMAX
-    found = models.labelled(model).calibration
+    found = models.as_labelled(model).calibration
     return 1.0 if found is None and logistic else found
 
 
@@ -110,8 +110,10 @@ def calibrated(model: Any, X: Any, y: Any, weight: Any = None) -> Any:
     one; the number of rows in Platt's targets is that of all classes.
     """
     _checks.on_host("calibrated", model, X, y, weight)
-    scores = np.asarray(models.scores_of("calibrated", model, X))
-    given = models.codes_and_weights("calibrated", model, len(scores), y, weight)
+    scores = np.asarray(models.score_rows("calibrated", model, X))
+    given = models.encode_labels_and_weights(
+        "calibrated", model, len(scores), y, weight
+    )
     return models.with_calibration(model, fitted(scores, *given))
 
 
@@ -121,7 +123,7 @@ def _checked_factor(model: Any) -> Any:
         raise ValueError(f"{where}: model must be a classifier, got a regressor")
     if (found := factor_of(model)) is not None:
         return found
-    kind = _checks.named(models.innermost(model))
+    kind = _checks.named(models.unwrap(model))
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "
         f"budgetjax.losses.logistic, got neither in {kind}: "

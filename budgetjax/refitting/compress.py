@@ -82,11 +82,11 @@ def compress(
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
     _checks.on_host(where, model)
-    given = models.inner(_of_scikit_learn(where, model))
+    given = models.unwrap_labelled(_of_scikit_learn(where, model))
     if isinstance(given, Labelled):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
-        return given._replace(model=models.each_part(one, given), calibration=None)
-    given = models.all_of(given)
+        return given._replace(model=models.map_parts(one, given), calibration=None)
+    given = models.to_kernel_model(given)
     kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
     _checks.matrix_dtype(where, X.dtype)
     if not len(X):
@@ -95,7 +95,7 @@ def compress(
         return given
     coefficients = coefficients.reshape(len(X), -1)
     with _progress.reporting(where, progress, "steps", steps) as report:
-        values = models.own_values(where, given).reshape(coefficients.shape)
+        values = models.values_at_vectors(where, given).reshape(coefficients.shape)
         chosen = np.asarray(_chosen(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]
         if steps:
@@ -103,7 +103,7 @@ def compress(
             vectors = _moved(kernel, X, coefficients, vectors, whole, steps, report)
     new = _coefficients(kernel, X, coefficients, vectors)
     link = models.approximate_link(given)
-    return KernelModel(kernel, vectors, models.flat(new), given.bias, link)
+    return KernelModel(kernel, vectors, models.squeeze_columns(new), given.bias, link)
 
 
 def _of_scikit_learn(where: str, model: Any) -> Any:

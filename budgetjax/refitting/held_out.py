@@ -159,8 +159,8 @@ def replay(
     """The state after these rows, learned in blocks of one size."""
     for first in range(0, len(y), AT_ONCE):
         part = slice(first, first + AT_ONCE)
-        given = models.padded(X[part], AT_ONCE), models.padded(y[part], AT_ONCE, 1)
-        counts = models.padded(weights[part], AT_ONCE)
+        given = models.pad_rows(X[part], AT_ONCE), models.pad_rows(y[part], AT_ONCE, 1)
+        counts = models.pad_rows(weights[part], AT_ONCE)
         state, _ = driver.run(algorithm, state, *given, weight=counts)
     return state
 

@@ -78,7 +78,7 @@ def one_class(
     """
     where = "one_class"
     _checks.on_host(where, state, X, weight)
-    inner = models.innermost(state)
+    inner = models.unwrap(state)
     algorithm = algorithm_of(where, inner)
     _checks.fraction(where, "rate", rate)
     _checks.positive(where, "penalty", penalty)
@@ -88,11 +88,11 @@ def one_class(
             f"{inner.expansion.num_columns}"
         )
     # The old intercept is removed.
-    known = models.labelled(state)
-    model = models.with_intercept(state, -known.intercept / known.unit)
+    known = models.as_labelled(state)
+    model = models.add_intercept(state, -known.intercept / known.unit)
     rows, targets = _targets(where, X)
     # The targets are not labels of a classifier.
-    takes = models.labelled(model)._replace(classes=None)
+    takes = models.as_labelled(model)._replace(classes=None)
     read, again = training_data.data(
         where, takes, rows, targets, weight, of_labels=False
     )
@@ -128,7 +128,7 @@ def one_class(
     )
     weights = coefficients[None].astype(root.dtype)
     new = with_weights(where, algorithm, inner, basis, weights)
-    return models.with_innermost(models.with_intercept(model, -float(threshold)), new)
+    return models.rewrap(models.add_intercept(model, -float(threshold)), new)
 
 
 def _targets(where: str, X: Any) -> tuple[Any, Any]:

@@ -194,7 +194,7 @@ def refit(
     """
     where = "refit"
     _checks.on_host(where, state, X, y, weight, penalty)
-    model, state = state, models.innermost(state)
+    model, state = state, models.unwrap(state)
     function, link = _loss(where, loss, state), models.inverse_link(state)
     of_solver = isinstance(state, KernelModel)
     if of_solver:
@@ -205,7 +205,7 @@ def refit(
     if _checks.flag(where, "calibrate", calibrate) and is_regressor:
         raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
     _checks.positive(where, "tolerance", tolerance)
-    rivals = [models.innermost(one) for one in rivals]
+    rivals = [models.unwrap(one) for one in rivals]
     for one in rivals:
         if jax.tree.structure(one) != jax.tree.structure(state):
             raise ValueError(
@@ -296,7 +296,7 @@ def _with_state(
             f"{where}: learn_metric must be False for the model of a solver, got "
             f"{learn_metric!r}"
         )
-    whole = models.inner(model)
+    whole = models.unwrap_labelled(model)
     if isinstance(whole, models.Labelled) and type(whole.model) is tuple:
         raise ValueError(
             f"{where}: state must be a single model, got {len(whole.model)} in one"
@@ -318,7 +318,7 @@ def _with_state(
     )
     expansion, _ = landmarks.given(where, state.kernel, state.expansion, vectors)
     state = state._replace(expansion=expansion)
-    return models.with_innermost(whole, state), state
+    return models.rewrap(whole, state), state
 
 
 # A state, its features, and their weights, one row per column of coefficients.
@@ -397,10 +397,12 @@ def _with_solution(problem: Problem, model: Any, solution: Solution) -> Any:
     state = with_weights("refit", problem.algorithm, state, basis, weights)
     if not problem.streams:
         bias = jnp.asarray(shift, weights.dtype)
-        state = models.all_of(state)._replace(bias=bias, inverse_link=problem.link)
+        state = models.to_kernel_model(state)._replace(
+            bias=bias, inverse_link=problem.link
+        )
     elif problem.constant is not None:
-        model = models.with_intercept(model, shift)
-    return models.with_innermost(model, state)
+        model = models.add_intercept(model, shift)
+    return models.rewrap(model, state)
 
 
 def _per_column(basis: Basis, penalties: list[float]) -> Float[np.ndarray, " problems"]:

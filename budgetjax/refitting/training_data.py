@@ -70,8 +70,8 @@ def data(
             f"(X, y, weight), got y=None and X of type {type(X).__name__}"
         )
     else:
-        if isinstance(X, Batches) and model is not models.innermost(model):
-            X = in_order(X, models.labelled(model).feature_names)
+        if isinstance(X, Batches) and model is not models.unwrap(model):
+            X = in_order(X, models.as_labelled(model).feature_names)
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):
@@ -79,7 +79,7 @@ def data(
 
         again = iter(X) is not X
         batches = _Kept(read) if again else read()
-    columns = models.innermost(model).expansion.num_columns
+    columns = models.unwrap(model).expansion.num_columns
 
     def blocks() -> Iterator[Block]:
         some = False
@@ -202,11 +202,14 @@ def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
         got = f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
         raise ValueError(f"{where} must be (X, y) or (X, y, weight), got {got}")
     X, y, *weight = batch
-    state = models.innermost(model)
+    state = models.unwrap(model)
     if model is not state:
-        model = models.labelled(model)
-        X, y = models.scaled(where, model, X), models.coded(where, model, y)
-    given = examples.stream(where, state, X, y, weight[0] if weight else None)
+        model = models.as_labelled(model)
+        X, y = (
+            models.scale_rows(where, model, X),
+            models.encode_targets(where, model, y),
+        )
+    given = examples.check_stream(where, state, X, y, weight[0] if weight else None)
     X, y, weights = (np.asarray(array) for array in given)
     if of_labels and state.expansion.num_columns == 1:
         known = np.abs(y) == 1
@@ -221,8 +224,8 @@ def _checked(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
 
 def _of_one_size(batches: Iterable[Arrays], size: int) -> Iterator[Arrays]:
     """Batches of one size; the last is padded with its own rows, with weight 0."""
-    for *arrays, weights in examples.regrouped(batches, size):
+    for *arrays, weights in examples.regroup(batches, size):
         if len(weights) < size:
             at = np.arange(size) % len(weights)
             arrays = [array[at] for array in arrays]
-        yield (*arrays, models.padded(weights, size))
+        yield (*arrays, models.pad_rows(weights, size))

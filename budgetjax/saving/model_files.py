@@ -150,7 +150,7 @@ def read(
     found, data = _checked(where, path)
     check(found["notes"])
     own: dict[str, Any] = {}
-    state = like if hasattr(like, "get_params") else models.innermost(like)
+    state = like if hasattr(like, "get_params") else models.unwrap(like)
     trees.encode(where, state, own)
     try:
         tensors = {name: part["data"] for name, part in safetensors.deserialize(data)}
@@ -185,14 +185,14 @@ def _about(model: Any) -> dict[str, Any]:
     """A description of a model, for humans."""
     about: dict[str, Any] = {"type": names.name_of(model) or own_name(type(model))}
     predicts = getattr(model, "model_", model)
-    state = models.innermost(predicts)
+    state = models.unwrap(predicts)
     name = getattr(state, "algorithm", None)
     if isinstance(name, Name):
         about["algorithm"] = name.value
     for name in ("kernel", "maintenance"):
         if is_record(type(part := getattr(state, name, None))):
             about[name] = type(part).__name__
-    labels = getattr(models.labelled(predicts), "classes", None)
+    labels = getattr(models.as_labelled(predicts), "classes", None)
     if isinstance(labels, np.ndarray):
         about["labels"] = labels.tolist()
     return about

@@ -73,7 +73,7 @@ def unfinished(
     late = [i for i, one in enumerate(solutions) if not one.converged]
     if not late:
         return None
-    first = models.listed(classes[-len(solutions) :][late[:1]])
+    first = models.format_labels(classes[-len(solutions) :][late[:1]])
     return (
         f"{len(late)} of {len(solutions)} models have a gap above tolerance, the first "
         f"of class {first}; raise max_steps, or tolerance"

@@ -168,7 +168,7 @@ def in_rows(
                 )
             row += len(y)
 
-    return examples.regrouped(pieces(), rows)
+    return examples.regroup(pieces(), rows)
 
 
 def name_of(batches: Any) -> str:
@@ -218,7 +218,7 @@ def _checked(
     X, y, weight = _examples(where, i, batch)
     y = targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
-    X = models.in_order(where, names, X)
+    X = models.order_columns(where, names, X)
     X = X.tocsr() if _is_sparse(X) else np.asarray(_checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(

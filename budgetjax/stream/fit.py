@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, _progress, examples, models
-from budgetjax.models import Labelled, listed
+from budgetjax.models import Labelled, format_labels
 from budgetjax.online import driver
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.scaling import Scaling, unscaled
@@ -280,8 +280,8 @@ def _check_continued(
         known, before = _known(model.state, classes), model.classes
         if known is None or before is None or not np.array_equal(known, before):
             raise ValueError(
-                f"{WHERE}: classes must be those of the model, {listed(before)}, got "
-                f"{listed(known)}"
+                f"{WHERE}: classes must be those of the model, "
+                f"{format_labels(before)}, got {format_labels(known)}"
             )
 
 
@@ -307,7 +307,7 @@ def _known(state: Any, classes: Any) -> np.ndarray | None:
     if len(known) != expected:
         raise ValueError(
             f"{WHERE}: classes must be {expected}, the learner's number, got "
-            f"{len(known)}: {listed(known)}"
+            f"{len(known)}: {format_labels(known)}"
         )
     return known
 
@@ -335,9 +335,14 @@ def _fill(
     X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
 ) -> Batch:
     """Examples, padded to `size` rows with rows of weight 0."""
-    weight = models.padded(weight.astype(X.dtype), size)
+    weight = models.pad_rows(weight.astype(X.dtype), size)
     return Batch(
-        models.padded(X, size), models.padded(y, size, 1), weight, len(y), first, **more
+        models.pad_rows(X, size),
+        models.pad_rows(y, size, 1),
+        weight,
+        len(y),
+        first,
+        **more,
     )
 
 
@@ -392,14 +397,14 @@ def _prepare(batches: Iterable[Any], start: Position, rows: int) -> Iterator[Bat
 def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     """The targets in the labels and dtype of the learner."""
     if model.classes is not None:
-        y = models.coded(name, model.model, y, first)
+        y = models.encode_targets(name, model.model, y, first)
     elif y.dtype.kind in "UO":
         raise ValueError(
             f"{name}: y must be numbers, or classes= be given, got {y.tolist()[0]!r} "
             f"in row {first}"
         )
     else:
-        y = models.coded(name, model.model, y, first)
+        y = models.encode_targets(name, model.model, y, first)
         examples.check_labels(name, model.state, y, first)
     return y.astype(models.target_dtype(model.state))
 
@@ -434,7 +439,7 @@ def _after(
         raise StreamError(str(error), model) from error
     if models.is_regressor(state):
         present = batch.weight > 0
-        values = models.decided(state, np.asarray(scores, np.float64))
+        values = models.predict_from_scores(state, np.asarray(scores, np.float64))
         away = (values - batch.y)[present] * models.unit_of_targets(model)
         error = float(np.vdot(away, away)) / state.expansion.num_columns
         scored = int(present.sum())

@@ -232,7 +232,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     between the bounds, and before the optimum it is the best for these coefficients.
     """
     bias = _worst(state, jnp.asarray(y, state.responses.dtype))[1]
-    return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
+    return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
 @jax.jit

@@ -262,7 +262,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     """The model of the coefficients, with the bias of the least hinge loss."""
     bias = _bias(state, jnp.asarray(y, state.responses.dtype))
-    return models.of_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
+    return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
 def solver_by_visits(

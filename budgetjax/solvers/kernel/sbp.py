@@ -378,7 +378,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     level, bias = (np.asarray(value) for value in _level(state, signs))
     scale = 1 / level if level > 0 else np.ones_like(level)
     coefficients, bias = state.mean_coefficients * scale, jnp.asarray(bias * scale)
-    return models.of_coefficients(state.rows.kernel, X, y, coefficients, bias)
+    return models.from_coefficients(state.rows.kernel, X, y, coefficients, bias)
 
 
 def slack_of(
@@ -431,7 +431,7 @@ def slack_of(
     scores = np.asarray(scores, np.float64)
     y = np.asarray(training_set.signs(where, y, len(scores), np.float32))
     weight = training_set.weights(where, weight, jnp.asarray(y))
-    length = models.length(where, model)
+    length = models.weight_norm(where, model)
     if not length > 0:
         raise ValueError(f"{where}: model must not be zero, got weights of norm 0")
     return float(np.average(np.maximum(1 - y * scores, 0), weights=weight) / length)

@@ -416,7 +416,7 @@ def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
     if problem.constant is not None:
         bias = jnp.square(problem.constant) * jnp.sum(y * coefficients)
     dtype = X.vectors.dtype
-    return models.of_coefficients(
+    return models.from_coefficients(
         problem.kernel, X.vectors, y, coefficients.astype(dtype), bias.astype(dtype)
     )
 

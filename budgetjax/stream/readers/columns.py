@@ -213,7 +213,7 @@ def batches(
             for name, row, part in parts(wanted)
             for start in range(0, part.num_rows, rows)
         )
-        return examples.regrouped(pieces, rows)
+        return examples.regroup(pieces, rows)
 
     fills, counts = allow_missing, [table.num_rows for table in tables]
     y_alone = Columns((), columns.target)
