@@ -19,10 +19,10 @@ from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.smo import smo
 from budgetjax.solvers.linear.mpu import mpu
 from budgetjax.solvers.one_versus_rest import (
-    joined,
+    binary_labels,
+    combine_models,
+    convergence_warning,
     one_versus_rest,
-    signs_of,
-    unfinished,
 )
 from budgetjax.solvers.solver import Solver
 
@@ -86,14 +86,14 @@ class OneVersusRest(Classifier):
         solutions = one_versus_rest(
             self._solver, X, y, classes, random=random, **arguments
         )
-        if late := unfinished(solutions, classes):
+        if late := convergence_warning(solutions, classes):
             warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
         solutions = tuple(
             one._replace(model=self._finished(one.model, X, signs, arguments))
-            for one, signs in zip(solutions, signs_of(y, classes), strict=True)
+            for one, signs in zip(solutions, binary_labels(y, classes), strict=True)
         )
         away, names = inputs.translation(origin), inputs.names_of(self)
-        self._model = Labelled(joined(solutions), away, classes, names)
+        self._model = Labelled(combine_models(solutions), away, classes, names)
         self.n_iter_ = max(int(one.history.step[-1]) for one in solutions)
         return self
 
