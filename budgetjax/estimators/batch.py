@@ -23,10 +23,10 @@ from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.smo import smo
 from budgetjax.solvers.linear.mpu import mpu
 from budgetjax.solvers.one_versus_rest import (
-    joined,
+    binary_labels,
+    combine_models,
+    convergence_warning,
     one_versus_rest,
-    signs_of,
-    unfinished,
 )
 from budgetjax.solvers.solver import Solver
 
@@ -90,16 +90,16 @@ class OneVersusRest(Classifier):
         solutions = one_versus_rest(
             self._solver, rows, labels, classes, random=random, **parameters
         )
-        if late := unfinished(solutions, classes):
+        if late := convergence_warning(solutions, classes):
             warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
         solutions = tuple(
             solution._replace(model=self._reduce(solution.model, rows, signs, weight))
             for solution, signs in zip(
-                solutions, signs_of(labels, classes), strict=True
+                solutions, binary_labels(labels, classes), strict=True
             )
         )
         scaling, names = inputs.translation(origin), inputs.names_of(self)
-        self._model = Labelled(joined(solutions), scaling, classes, names)
+        self._model = Labelled(combine_models(solutions), scaling, classes, names)
         self.n_iter_ = max(int(solution.history.step[-1]) for solution in solutions)
         return self
 

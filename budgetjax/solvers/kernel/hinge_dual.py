@@ -58,7 +58,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def start(
+def init_state(
     where: str,
     X: ArrayLike,
     y: ArrayLike,
@@ -72,13 +72,13 @@ def start(
     fit_bias: bool = False,
 ) -> State:
     """The state of the zero model; see `budgetjax.Solver` for the arguments."""
-    X, y = training_set.training_set(where, kernel, X, y)
-    weight = training_set.weights(where, weight, y)
+    X, y = training_set.read_examples(where, kernel, X, y)
+    weight = training_set.read_weight(where, weight, y)
     batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
     zeros = jnp.zeros_like(y)
     return State(
         algorithm=_checks.algorithm_of(where),
-        rows=row_cache.start(where, kernel, X, batch, cache_size, rows),
+        rows=row_cache.init_rows(where, kernel, X, batch, cache_size, rows),
         penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
@@ -122,13 +122,13 @@ def primal(state: State, squared_norm: Scalar, margins: Vector) -> Scalar:
 Visit = Callable[..., Scalar]
 
 
-def draw(
+def draw_batch(
     state: State, weight: Vector | None = None
 ) -> tuple[State, Integer[Array, " batch"]]:
     """A batch of examples, with replacement, and the state with the next key."""
     key, now = jax.random.split(state.key)
     n, batch = state.coefficients.shape[0], state.rows.batch.value
-    drawn = training_set.drawn(now, (batch,), n, weight)
+    drawn = training_set.draw_examples(now, (batch,), n, weight)
     return state._replace(key=key), drawn
 
 
@@ -167,10 +167,10 @@ def visit(
         num_visits=state.num_visits + batch,
         num_updates=state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32),
     )
-    return moved(state, X, y, drawn, steps)
+    return apply_steps(state, X, y, drawn, steps)
 
 
-def moved(
+def apply_steps(
     state: State,
     X: Matrix,
     y: Vector,
@@ -178,7 +178,7 @@ def moved(
     steps: Float[Array, " batch"],
 ) -> State:
     """The state after some coefficients have changed by `steps`."""
-    changed, steps = _merged(drawn, steps)
+    changed, steps = _merge_repeats(drawn, steps)
     rows = row_cache.fetch(state.rows, X, drawn, changed)
     order = jnp.argsort(~changed, stable=True)
 
@@ -204,7 +204,7 @@ def moved(
     )
 
 
-def _merged(
+def _merge_repeats(
     drawn: Integer[Array, " batch"], steps: Float[Array, " batch"]
 ) -> tuple[Bool[Array, " batch"], Float[Array, " batch"]]:
     """The sum of an example's steps at its first draw, and which draws change it."""
@@ -265,7 +265,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
-def solver_by_visits(
+def make_visiting_solver(
     name: str,
     doc: str | None,
     step: Callable[..., State],
@@ -290,7 +290,7 @@ def solver_by_visits(
         seed: ArrayLike = 0,
     ) -> State:
         where = f"{name}.init"
-        return start(
+        return init_state(
             where, X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed
         )
 

@@ -84,7 +84,7 @@ def init(
     where = "smo.init"
     batch = _checks.size(where, "batch_size", batch_size)
     batch = max(batch, 2) if _checks.flag(where, "fit_bias", fit_bias) else batch
-    return hinge_dual.start(
+    return hinge_dual.init_state(
         where, X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
     )
 
@@ -150,7 +150,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     )
     state = state._replace(rows=rows, num_updates=state.num_updates + part.made)
     steps = jnp.clip(start + part.steps, 0, limits) - start
-    return hinge_dual.moved(state, X, y, chosen, steps)
+    return hinge_dual.apply_steps(state, X, y, chosen, steps)
 
 
 def _gains(
