@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from budgetjax import _checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
+from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table, Weights
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled, LinearModel, prune
 from budgetjax.online import choices
@@ -52,9 +52,7 @@ class OneVersusRest(Classifier):
         """The bias of each model."""
         return np.stack([np.asarray(model.bias) for model in self.models_])
 
-    def fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Self:
         """Solves one problem per class, or one for two classes.
 
         Args:

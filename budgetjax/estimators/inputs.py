@@ -15,7 +15,6 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-import budgetjax
 from budgetjax import models, scaling
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
@@ -44,6 +43,8 @@ Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 Rows: TypeAlias = Shaped[np.ndarray, "n features"] | SparseRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
+# One number per row; None for ones.
+Weights: TypeAlias = ArrayLike | None
 # The seed of all draws; None for another one in each fit.
 RandomState: TypeAlias = int | np.random.RandomState | None
 
@@ -235,7 +236,7 @@ def warn_unscaled(where: str, X: Rows, origin: Float[np.ndarray, " features"]) -
 
 def _level_of_user() -> int:
     """The `stacklevel` of the function that called this package, for the caller."""
-    package = str(pathlib.Path(budgetjax.__file__).parent)
+    package = str(pathlib.Path(__file__).parents[1])
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

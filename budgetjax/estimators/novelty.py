@@ -5,11 +5,10 @@ from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 from sklearn.base import OutlierMixin
 
 from budgetjax import _checks, models
-from budgetjax.estimators.inputs import RandomState, Rows, Table
+from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
 from budgetjax.estimators.online import Examples, OnlineEstimator
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
@@ -70,9 +69,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """The threshold of the scores."""
         return -float(np.asarray(self._predicting_model().intercept))
 
-    def fit(
-        self, X: Table, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Table, y: object = None, sample_weight: Weights = None) -> Self:
         """Fits a new model: passes over the rows, then coefficients and threshold.
 
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
@@ -82,7 +79,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def partial_fit(
-        self, X: Table, y: object = None, sample_weight: ArrayLike | None = None
+        self, X: Table, y: object = None, sample_weight: Weights = None
     ) -> Self:
         """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not self.__sklearn_is_fitted__()
@@ -93,7 +90,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def _rows_and_weights(
-        self, X: Table, sample_weight: ArrayLike | None, *, first: bool
+        self, X: Table, sample_weight: Weights, *, first: bool
     ) -> tuple[Rows, Float[np.ndarray, " n"]]:
         """Rows to learn and their weights, after checks."""
         rows = self._validate(X=X, reset=first)

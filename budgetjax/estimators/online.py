@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from budgetjax import _checks, _progress, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
-from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
+from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table, Weights
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled, pad_rows
 from budgetjax.online import choices, driver, registry, support_set
@@ -576,9 +576,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         tags.classifier_tags.multi_class = self.algorithm != "forgetron"
         return tags
 
-    def fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Self:
         """Fits a new model: passes over the rows, then the refit.
 
         Args:
@@ -604,7 +602,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         X: Table,
         y: ArrayLike,
         classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        sample_weight: Weights = None,
     ) -> Self:
         """Continues to learn: one pass over these rows in their order.
 
@@ -780,9 +778,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         """The factor of the scores of the state."""
         return self._model.unit
 
-    def fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Self:
         """Fits a new model; see `BudgetedKernelClassifier.fit`.
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
@@ -794,7 +790,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         return self
 
     def partial_fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
     ) -> Self:
         """Continues to learn; see `BudgetedKernelClassifier.partial_fit`.
 
@@ -855,9 +851,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
             predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)
         return predicted
 
-    def score(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> float:
         """R^2, averaged over outputs; for some losses the mean of their D^2.
 
         D^2 is the fraction of the best constant's loss that the model saves: of the
@@ -894,7 +888,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         self,
         X: Table,
         y: ArrayLike,
-        sample_weight: ArrayLike | None,
+        sample_weight: Weights,
         *,
         first: bool,
         **options: bool,
