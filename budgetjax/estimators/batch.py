@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int32
@@ -52,7 +52,9 @@ class OneVersusRest(Classifier):
         """The bias of each model."""
         return np.stack([np.asarray(model.bias) for model in self.models_])
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Self:
+    def fit(
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "OneVersusRest":
         """Solves one problem per class, or one for two classes.
 
         Args:

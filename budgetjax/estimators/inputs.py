@@ -40,7 +40,7 @@ class SparseRows(Protocol):
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
 Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 # Rows after the checks of scikit-learn.
-Rows: TypeAlias = Shaped[np.ndarray, "n features"] | SparseRows
+Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
 # One number per row; None for ones.

@@ -1,7 +1,6 @@
 """Novelty detection with a bounded number of support vectors."""
 
 import dataclasses
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -69,7 +68,9 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """The threshold of the scores."""
         return -float(np.asarray(self._predicting_model().intercept))
 
-    def fit(self, X: Table, y: object = None, sample_weight: Weights = None) -> Self:
+    def fit(
+        self, X: Table, y: object = None, sample_weight: Weights = None
+    ) -> "BudgetedOneClass":
         """Fits a new model: passes over the rows, then coefficients and threshold.
 
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
@@ -80,7 +81,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
 
     def partial_fit(
         self, X: Table, y: object = None, sample_weight: Weights = None
-    ) -> Self:
+    ) -> "BudgetedOneClass":
         """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not self.__sklearn_is_fitted__()
         rows, weights = self._rows_and_weights(X, sample_weight, first=first)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import threadpoolctl
@@ -576,7 +576,9 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         tags.classifier_tags.multi_class = self.algorithm != "forgetron"
         return tags
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Self:
+    def fit(
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "BudgetedKernelClassifier":
         """Fits a new model: passes over the rows, then the refit.
 
         Args:
@@ -603,7 +605,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: Weights = None,
-    ) -> Self:
+    ) -> "BudgetedKernelClassifier":
         """Continues to learn: one pass over these rows in their order.
 
         With `refit=True`, a uniform sample of all rows so far is kept, up to 8,192 rows
@@ -778,7 +780,9 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         """The factor of the scores of the state."""
         return self._model.unit
 
-    def fit(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Self:
+    def fit(
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "BudgetedKernelRegressor":
         """Fits a new model; see `BudgetedKernelClassifier.fit`.
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
@@ -791,7 +795,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
 
     def partial_fit(
         self, X: Table, y: ArrayLike, sample_weight: Weights = None
-    ) -> Self:
+    ) -> "BudgetedKernelRegressor":
         """Continues to learn; see `BudgetedKernelClassifier.partial_fit`.
 
         The mean of the targets so far is subtracted, so the model differs from that of

@@ -9,7 +9,7 @@ vectors. There is one spare row after the slots, for writes that must not happen
 a conditional write would have to read the old row.
 """
 
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -131,7 +131,7 @@ class State(Protocol):
     @property
     def expansion(self) -> Expansion: ...
 
-    def _replace(self, **changes: Any) -> Self: ...
+    def _replace(self, **changes: Any) -> "State": ...
 
 
 class Newcomer(NamedTuple):
