@@ -13,7 +13,14 @@ from sklearn.utils import check_random_state
 from budgetjax import _checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table, Weights
+from budgetjax.estimators.inputs import (
+    ClassWeight,
+    RandomState,
+    Rows,
+    Sample,
+    Table,
+    Weights,
+)
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled, LinearModel, prune
 from budgetjax.online import choices
@@ -76,8 +83,9 @@ class OneVersusRest(Classifier):
         classes = inputs.classes_of(self._where, labels)
         parameters = self.get_params(deep=False)
         random = check_random_state(parameters.pop("random_state", None))
-        kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), rows)
-        origin = inputs.origin_of(kernel, rows)
+        sample = Sample(rows)
+        kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), sample)
+        origin = inputs.origin_of(kernel, sample)
         inputs.warn_unscaled(self._where, rows, origin)
         if kernel is not None:
             rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
@@ -104,10 +112,10 @@ class OneVersusRest(Classifier):
         return self
 
     def _kernel(
-        self, kernel: str | Kernel, gamma: float | str, X: Rows
+        self, kernel: str | Kernel, gamma: float | str, sample: Sample
     ) -> Kernel | None:
         """The kernel, after checks; None for the linear kernel of a linear solver."""
-        checked = inputs.kernel_of(self._where, kernel, gamma, X)
+        checked = inputs.kernel_of(self._where, kernel, gamma, sample)
         is_linear = isinstance(kernel, str) and kernel == "linear"
         return None if self._solver.linear and is_linear else checked
 

@@ -1,5 +1,6 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
+import functools
 import inspect
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -111,11 +112,47 @@ def blocks(
         yield numbers, models.pad_rows(dense(X[numbers], dtype, origin), size)
 
 
+class Sample:
+    """The rows that decide the default gamma and the origin.
+
+    Attributes:
+      num_rows: the number of rows that they were taken from.
+      rows: up to 1,000 of them.
+    """
+
+    def __init__(self, X: Rows):
+        self.num_rows = X.shape[0]
+        self.rows = X[scaling.sampled(self.num_rows)]
+
+    @functools.cached_property
+    def gamma(self) -> float:
+        """The default gamma; 0 if all rows are equal."""
+        if isinstance(self.rows, np.ndarray):
+            distances = scaling.distances_within(self.rows)
+        else:
+            rows = scipy.sparse.csr_array(self.rows, dtype=np.float64)
+            distances = scaling.squared_distances_of((rows @ rows.T).toarray())
+        return scaling.gamma_of_distances(distances)
+
+    @property
+    def median(self) -> Float[np.ndarray, " features"]:
+        """The median of each feature."""
+        if isinstance(self.rows, np.ndarray):
+            return np.median(np.asarray(self.rows, np.float64), axis=0)
+        columns = scipy.sparse.csc_array(self.rows)
+        return np.asarray(csc_median_axis_0(columns), np.float64)
+
+    @property
+    def variances(self) -> Float[np.ndarray, " features"]:
+        """The variance of each feature."""
+        return np.var(to_array(self.rows), axis=0, dtype=np.float64)
+
+
 def kernel_of(
     where: str,
     kernel: str | Kernel,
     gamma: float | str,
-    X: Rows,
+    sample: Sample,
     *,
     more_to_come: bool = False,
 ) -> Kernel:
@@ -127,12 +164,12 @@ def kernel_of(
     """
 
     def default() -> float:
-        gamma = scale(X)
+        gamma = sample.gamma
         if not gamma and more_to_come:
             raise ValueError(
                 f"{where}: X must have rows that differ in the first call, for "
-                f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
-                "number"
+                f"gamma='scale', got {sample.num_rows} alike; give more rows, or gamma "
+                "as a number"
             )
         # If all rows are equal, the kernel is 1 for any gamma.
         return gamma or 1.0
@@ -146,42 +183,17 @@ def kernel_of(
     return choices.kernel_of(where, kernel, gamma, "scale", default)
 
 
-def scale(X: Rows) -> float:
-    """The default gamma; 0 if all rows are equal."""
-    rows = _sample(X)
-    if isinstance(rows, np.ndarray):
-        distances = scaling.distances_within(rows)
-    else:
-        sparse = scipy.sparse.csr_array(rows, dtype=np.float64)
-        distances = scaling.squared_distances_of((sparse @ sparse.T).toarray())
-    return scaling.gamma_of_distances(distances)
-
-
-def variances(X: Rows) -> Float[np.ndarray, " features"]:
-    """The variance of each feature in the sample for the default gamma."""
-    return np.var(to_array(_sample(X)), axis=0, dtype=np.float64)
-
-
-def _sample(X: Rows) -> Rows:
-    """The sample of rows for the default gamma."""
-    return X[scaling.sampled(X.shape[0])]
-
-
-def origin_of(kernel: Kernel | None, X: Rows) -> Float[np.ndarray, " features"]:
+def origin_of(kernel: Kernel | None, sample: Sample) -> Float[np.ndarray, " features"]:
     """The origin to subtract from rows before rounding.
 
     It is the median of every feature if the kernel is stationary and the median is far
     from 0, otherwise zeros: a shift would change the model under any other kernel.
     """
-    nowhere = np.zeros(X.shape[1])
+    zeros = np.zeros(sample.rows.shape[1])
     if kernel is None or not kernel.stationary:
-        return nowhere
-    rows = _sample(X)
-    if isinstance(rows, np.ndarray):
-        median = np.median(np.asarray(rows, np.float64), axis=0)
-    else:
-        median = np.asarray(csc_median_axis_0(scipy.sparse.csc_array(rows)), np.float64)
-    return median if scale(X) * float(median @ median) > FAR else nowhere
+        return zeros
+    median = sample.median
+    return median if sample.gamma * float(median @ median) > FAR else zeros
 
 
 def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:

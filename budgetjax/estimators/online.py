@@ -17,7 +17,14 @@ from sklearn.utils.metaestimators import available_if
 from budgetjax import _checks, _progress, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
-from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table, Weights
+from budgetjax.estimators.inputs import (
+    ClassWeight,
+    RandomState,
+    Rows,
+    Sample,
+    Table,
+    Weights,
+)
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled, pad_rows
 from budgetjax.online import choices, driver, registry, support_set
@@ -132,7 +139,7 @@ class OnlineEstimator(Estimator):
         """The algorithm and the arguments of its `init`."""
         raise NotImplementedError
 
-    def _gammas(self, X: Rows) -> list[float | str]:
+    def _gammas(self, sample: Sample) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
@@ -195,9 +202,10 @@ class OnlineEstimator(Estimator):
         epochs = _checks.size(where, "epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
+        sample = Sample(X)
         model, *rivals = (
-            self._init(X, labels, gamma, seed, refits=refits)
-            for gamma in self._gammas(X)
+            self._init(sample, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(sample)
         )
         states = [rival.model for rival in (model, *rivals)]
         origin = inputs.origin(model)
@@ -233,19 +241,23 @@ class OnlineEstimator(Estimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
-            gamma = self._gammas(X)[0]
-            model = self._init(X, labels, gamma, seed, refits=refits, more_to_come=True)
+            sample = Sample(X)
+            model = self._init(
+                *(sample, labels, self._gammas(sample)[0], seed),
+                refits=refits,
+                more_to_come=True,
+            )
             inputs.warn_unscaled(self._where, X, inputs.origin(model))
-            sample = _empty_sample(X, y, seed) if refits else None
+            reservoir = _empty_reservoir(X, y, seed) if refits else None
         else:
-            model, sample = self._model, self._reservoir
+            model, reservoir = self._model, self._reservoir
         examples = Examples(X, inputs.origin(model), targets, weights)
         state = learn(self._where, model.model, examples, np.arange(len(y)))
-        if sample is not None:
+        if reservoir is not None:
             rows = inputs.dense(X, models.dtype_of(model), examples.origin)
-            sample = sample.updated(rows, y, weights)
+            reservoir = reservoir.updated(rows, y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
-        self._reservoir, self._solved = sample, None
+        self._reservoir, self._solved = reservoir, None
         if first:
             self.n_iter_ = 1
 
@@ -256,7 +268,7 @@ class OnlineEstimator(Estimator):
 
     def _init(
         self,
-        X: Rows,
+        sample: Sample,
         labels: Labelled,
         gamma: float | str,
         seed: int,
@@ -268,17 +280,17 @@ class OnlineEstimator(Estimator):
         where = self._where
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(
-            where, self.kernel, gamma, X, more_to_come=more_to_come
+            where, self.kernel, gamma, sample, more_to_come=more_to_come
         )
-        origin = inputs.origin_of(kernel, X)
+        origin = inputs.origin_of(kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
         state = algorithm.init(
             kernel,
-            num_features=X.shape[1],
+            num_features=sample.rows.shape[1],
             budget=self.budget,
             capacity=self.capacity,
-            dtype=inputs.dtype_of(X),
+            dtype=inputs.dtype_of(sample.rows),
             **arguments,
         )
         return labels._replace(
@@ -323,7 +335,7 @@ def learn(
     return state
 
 
-def _empty_sample(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
+def _empty_reservoir(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
     """A reservoir for a stream of such rows."""
     width, dtype = X.shape[1], inputs.dtype_of(X)
     return Reservoir.empty(
@@ -412,14 +424,14 @@ class Kernelised(OnlineEstimator):
             penalties = held_out.PENALTIES if few else PENALTY
         return np.atleast_1d(np.asarray(penalties, object))
 
-    def _gammas(self, X: Rows) -> list[float | str]:
+    def _gammas(self, sample: Sample) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.NAMED
         # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
-        few = X.shape[0] <= held_out.FEW and chooses
-        usual = inputs.scale(X) if named and few else 0.0
+        few = sample.num_rows <= held_out.FEW and chooses
+        usual = sample.gamma if named and few else 0.0
         return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
@@ -478,7 +490,7 @@ class Kernelised(OnlineEstimator):
                 seed=seed,
                 progress=self.progress,
             )
-        self._variances = inputs.variances(examples.X)
+        self._variances = Sample(examples.X).variances
         model = models.add_intercept(model, refitted.intercept)
         return model._replace(model=refitted.model, calibration=refitted.calibration)
 
