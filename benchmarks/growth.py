@@ -31,7 +31,8 @@ from matplotlib.figure import Figure
 from tqdm import tqdm
 
 import budgetjax as bj
-from budgetjax import datasets, examples
+from budgetjax import datasets
+from budgetjax.online import examples
 from budgetjax.online import driver, sweeps
 
 AXES: dict[str, tuple[int, ...]] = {

@@ -105,7 +105,7 @@ class Queue:
         return cls(X, y.astype(np.float32), np.zeros(WAITING, np.float32))
 
     def put(
-        self, row: Float32[np.ndarray, " features"], target: float, weight: float
+        self, row: Float32[np.ndarray, " features"], target: float, weight: int | float
     ) -> None:
         """Adds an undecided row."""
         i = self.size

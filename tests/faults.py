@@ -88,7 +88,7 @@ FAULTS = (
     Fault("solvers", "solvers/kernel/sbp.py", "share = (1 + state.average_power) / (time + state.average_power)", "share = 1 / time"),
     Fault("solvers", "solvers/kernel/sbp.py", "shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)", "shrink = jax.lax.rsqrt(squared_norm)"),
     Fault("linear", "solvers/linear/dcd.py", "gradient = margin - 1 + ridge * coefficient", "gradient = margin - 1"),
-    Fault("linear", "solvers/linear/dcd.py", "settled=whole & jnp.all(ends <= 0)", "settled=whole"),
+    Fault("linear", "solvers/linear/dcd.py", "is_stationary=whole & jnp.all(ends <= 0)", "is_stationary=whole"),
     Fault("linear", "solvers/linear/mpu.py", "allowed = jnp.where(learn, most - count, count)", "allowed = jnp.where(learn, most, count)"),
     Fault("linear", "solvers/linear/linear_pegasos.py", "per_block = _decay(state) * k", "per_block = _decay(state)"),
     # Refits.

@@ -202,9 +202,9 @@ def test_levels_with_a_bias(n, double):
 
 
 def rows_of(X, y, batch, **given):
-    X, _ = training_set.training_set("test", bj.RBF(GAMMA), X, y)
+    X, _ = training_set.read_examples("test", bj.RBF(GAMMA), X, y)
     given = {"cache_size": 1e-9, "rows": None} | given
-    return row_cache.start("test", bj.RBF(GAMMA), X, batch_size=batch, **given)
+    return row_cache.init_rows("test", bj.RBF(GAMMA), X, batch_size=batch, **given)
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_kept_rows(batch, places, double, none_at_the_start):
         assert computed <= int(rows.num_computed) <= computed + len(asked)
         computed = int(rows.num_computed)
         seen |= set(asked.tolist())
-    assert row_cache.evaluations(rows) == n * computed
+    assert row_cache.num_evaluations(rows) == n * computed
     if size == n:
         assert computed == len(seen)
     else:
@@ -273,13 +273,13 @@ def test_products_with_all_rows(n, double):
         examples = np.array([7, 5, 7, 0], np.int32)
         blocked, block = signed_block(rows, X, y, examples)
         np.testing.assert_allclose(block, Q[examples][:, examples], atol=1e-13)
-        assert row_cache.evaluations(blocked) == (n * n if rows.complete else 16)
+        assert row_cache.num_evaluations(blocked) == (n * n if rows.complete else 16)
         if rows.complete:
             kept = y[:, None] * y * np.asarray(rows.kept)
             np.testing.assert_allclose(kept, Q, atol=1e-13)
             fetched = fetch(rows, X, examples[:2], np.ones(2, bool))
             np.testing.assert_array_equal(fetched.places, np.arange(n))
-            assert row_cache.evaluations(fetched) == n * n
+            assert row_cache.num_evaluations(fetched) == n * n
     size = n * n * 8 / 2**20
     assert rows_of(X, y, 4, cache_size=1.01 * size).complete
     assert not rows_of(X, y, 4, cache_size=0.99 * size).complete
@@ -570,12 +570,12 @@ def test_a_small_cache_changes_nothing(name, double):
     else:
         close(path.coefficients, expected.coefficients)
         close(path.responses, expected.responses)
-    assert row_cache.evaluations(whole) == N * N
+    assert row_cache.num_evaluations(whole) == N * N
     assert ring.kept.shape == (2 * batch, N)
     computed, blocks = int(ring.num_computed), int(ring.num_blocks)
     assert computed > 3 * N
     assert blocks == (0 if name == "sbp" else steps)
-    assert row_cache.evaluations(ring) == computed * N + blocks * batch**2
+    assert row_cache.num_evaluations(ring) == computed * N + blocks * batch**2
 
 
 def test_responses_stay_exact_in_float32():

@@ -301,8 +301,8 @@ def test_products_on_demand_are_counted(double):
     )
     found, expected = unknown.momentum.curvature, known.momentum.curvature
     assert float(found) == pytest.approx(float(expected), rel=1e-10)
-    assert row_cache.evaluations(known.rows) == N * N
-    assert row_cache.evaluations(unknown.rows) == POWER_ITERATIONS * N * N
+    assert row_cache.num_evaluations(known.rows) == N * N
+    assert row_cache.num_evaluations(unknown.rows) == POWER_ITERATIONS * N * N
 
 
 def test_the_norms_bound_the_largest_entries():

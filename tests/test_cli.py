@@ -703,8 +703,8 @@ def test_every_solver_is_given_its_arguments():
 
 def test_solvers_have_the_defaults_of_their_estimators():
     of = {"sbp": estimators.SBPClassifier, "mpu": estimators.MPUClassifier}
-    assert set(of) == set(one_versus_rest.USUAL)
-    for name, usual in one_versus_rest.USUAL.items():
+    assert set(of) == set(one_versus_rest.CLASSIFIER_DEFAULTS)
+    for name, usual in one_versus_rest.CLASSIFIER_DEFAULTS.items():
         defaults = of[name]().get_params()
         assert usual == {key: defaults[key] for key in usual}
     for one in (estimators.BudgetSVC(), estimators.MPUClassifier()):

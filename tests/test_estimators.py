@@ -254,17 +254,19 @@ def test_where_rows_are_moved_from():
             *(rbf, bj.Laplacian(1.0) + rbf, bj.Normalized(rbf * bj.RBF(1e-7))),
             bj.Matern(1.0),
         ):
-            np.testing.assert_allclose(inputs.origin_of(kernel, rows), origin)
+            np.testing.assert_allclose(
+                inputs.origin_of(kernel, inputs.Sample(rows)), origin
+            )
         for kernel in (bj.Linear(), rbf + bj.Linear(), None):
-            assert not np.any(inputs.origin_of(kernel, rows))
-    assert not np.any(inputs.origin_of(rbf, far - origin))
+            assert not np.any(inputs.origin_of(kernel, inputs.Sample(rows)))
+    assert not np.any(inputs.origin_of(rbf, inputs.Sample(far - origin)))
 
 
 def test_the_default_gamma_is_of_most_rows():
     X = np.random.default_rng(0).normal(size=(3000, 6))
 
     def gamma(rows):
-        return inputs.kernel_of("", "rbf", "scale", rows).gamma
+        return inputs.kernel_of("", "rbf", "scale", inputs.Sample(rows)).gamma
 
     plain = gamma(X)
     assert plain == pytest.approx(1 / 6, rel=0.05)
@@ -1240,12 +1242,12 @@ def test_smo_is_the_svm():
 @pytest.mark.parametrize(("name", "gamma"), [("poly", 0.3), ("sigmoid", 0.02)])
 def test_kernels_by_name_are_those_of_scikit_learn(name, gamma):
     X, _ = stream("two")
-    kernel = inputs.kernel_of("test", name, gamma, X)
+    kernel = inputs.kernel_of("test", name, gamma, inputs.Sample(X))
     expected = SVC(kernel=name, gamma=gamma)
     given = {"degree": expected.degree, "coef0": expected.coef0, "gamma": gamma}
     found = pairwise_kernels(X, X[:5], metric=name, filter_params=True, **given)
     np.testing.assert_allclose(kernel.gram(X, X[:5]), found, rtol=2e-5, atol=1e-6)
-    scaled = inputs.kernel_of("test", name, "scale", X)
+    scaled = inputs.kernel_of("test", name, "scale", inputs.Sample(X))
     assert scaled.gamma == pytest.approx(1 / (2 * X.var()), rel=0.05)
 
 

@@ -109,7 +109,7 @@ def case(name, **more):
 def one_round(state, everyone, learner):
     """The next state, and whether the reference, in the same order, has updated."""
     _, now = jax.random.split(state.key)
-    order = epochs.shuffled(now, epochs.everything(N)).indices
+    order = epochs.shuffle(now, epochs.natural_order(N)).indices
     updated = learner.cycle(np.asarray(order).tolist())
     return one_step("mpu", state, everyone), updated
 
@@ -129,7 +129,7 @@ def test_rounds_are_those_of_the_reference(name, double):
         expected = weights_of(form, learner, state.weights.size)
         np.testing.assert_allclose(state.weights, expected, rtol=1e-12, atol=1e-9)
         assert float(state.num_visits) == visited
-        assert bool(state.settled) == (not updated)
+        assert bool(state.is_stationary) == (not updated)
         if not updated:
             break
     assert not updated
@@ -237,7 +237,7 @@ def test_a_tolerance_is_reached_without_looking_at_the_gap(double):
         state = started("mpu", "dense", X, y, tolerance=tolerance)
         found = bj.solve(bj.mpu, X, y, state=state, tolerance=None)
         assert found.converged
-        assert found.state.settled
+        assert found.state.is_stationary
         assert found.history.gap[-1] > 1e-12
         best = optimum("noisy", 1.0).value
         assert found.history.primal[-1] < (1 + tolerance / 10) * best
@@ -385,7 +385,7 @@ def test_starts_from_another_penalty_are_states(double):
         everyone = shown("mpu", "dense", X, y, state)
         for penalty in (0.25, 4.0):
             start = started("mpu", "dense", X, y, penalty=penalty, **given)
-            warm = bj.mpu.warm(start, everyone, state)
+            warm = bj.mpu.warm_start(start, everyone, state)
             check_invariants(warm, Z)
             before, now = (objective("mpu", one, everyone) for one in (start, warm))
             assert now.dual > before.dual
@@ -404,7 +404,7 @@ def test_shuffled_orders():
     for number in (0, 1, 2, 17, N):
         order = epochs.Order(jnp.asarray(indices), jnp.int32(number))
         for seed in (0, 1):
-            new = epochs.shuffled(jax.random.key(seed), order)
+            new = epochs.shuffle(jax.random.key(seed), order)
             assert int(new.number) == number
             assert new.indices.dtype == jnp.int32
             part = np.asarray(new.indices)[:number]
@@ -419,7 +419,7 @@ def test_many_patterns_are_shuffled_in_runs():
     n = 5003
     order = epochs.Order(jnp.arange(n, dtype=jnp.int32), jnp.int32(n - 2))
     one, other = (
-        np.asarray(epochs.shuffled(jax.random.key(seed), order).indices)[: n - 2]
+        np.asarray(epochs.shuffle(jax.random.key(seed), order).indices)[: n - 2]
         for seed in (0, 1)
     )
     assert not np.array_equal(one, other)
@@ -434,13 +434,13 @@ def test_shuffled_orders_are_equally_likely():
     """All 6 orders of 3, of a longer array; and each place for each of 60."""
     keys = jax.random.split(jax.random.key(0), 6000)
     some = epochs.Order(jnp.arange(N, dtype=jnp.int32), jnp.int32(3))
-    shuffled = jax.jit(jax.vmap(epochs.shuffled, in_axes=(0, None)))
+    shuffled = jax.jit(jax.vmap(epochs.shuffle, in_axes=(0, None)))
     drawn = np.asarray(shuffled(keys, some).indices)[:, :3]
     _, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(counts) == 6
     # 5 degrees of freedom: above 20.5 once in a thousand times.
     assert np.sum((counts - 1000) ** 2) / 1000 < 20.5
-    drawn = np.asarray(shuffled(keys, epochs.everything(N)).indices)
+    drawn = np.asarray(shuffled(keys, epochs.natural_order(N)).indices)
     for pattern in (0, 1, 30, N - 1):
         places = np.bincount(np.argmax(drawn == pattern, axis=1), minlength=N)
         # 59 degrees of freedom: above 98.3 once in a thousand times.
@@ -501,7 +501,7 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
     need_large_loops(form)
     _, X, y = wide(form, dtype)
     state = started("mpu", form, X, y, augment=augment, weight=weight)
-    everyone, order = shown("mpu", form, X, y, state), epochs.everything(300)
+    everyone, order = shown("mpu", form, X, y, state), epochs.natural_order(300)
 
     def once(state, everyone, order):
         return mpu._pass(state, everyone, order, jnp.bool_(True))
@@ -514,10 +514,10 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
 @quick_to_compile(False)
 def test_products_and_orders_are_one_kernel(form, double):
     need_large_loops(form)
-    held, order = rows.as_rows("test", wide(form)[0]), epochs.everything(300)
+    held, order = rows.as_rows("test", wide(form)[0]), epochs.natural_order(300)
     for program, *given in (
         (rows.products, held, jnp.zeros(41)),
-        (epochs.shuffled, jax.random.key(0), order),
+        (epochs.shuffle, jax.random.key(0), order),
     ):
         others, loops = hoisted(program, *given)
         assert others == 0 < loops

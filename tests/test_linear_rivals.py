@@ -72,7 +72,7 @@ def test_passes_are_those_of_the_reference(penalty, loss, form, augment, double)
     visited = returns = dropped = 0
     for _ in range(40):
         _, now = jax.random.split(state.key)
-        order = epochs.shuffled(now, state.order)
+        order = epochs.shuffle(now, state.order)
         order = np.asarray(order.indices)[: int(order.number)].tolist()
         assert sorted(order) == sorted(left)
         state = one_pass(state, everyone)
@@ -101,7 +101,7 @@ def test_passes_are_those_of_the_reference(penalty, loss, form, augment, double)
         np.testing.assert_allclose(state.bounds, bounds[::-1], rtol=1e-6, atol=1e-12)
         np.testing.assert_allclose(state.tolerance, tolerance, rtol=1e-12)
         assert float(state.num_visits) == visited
-        assert not state.settled
+        assert not state.is_stationary
         left = kept
     assert dropped > (N / 4 if penalty < 1 else 0)
     assert visited < 40 * N
@@ -293,9 +293,9 @@ def test_dcd_settles(double):
     everyone = shown("dcd", "dense", X, y, state)
     first = one_pass(state, everyone)
     np.testing.assert_array_equal(first.coefficients, np.full(N, 1e-6))
-    assert not first.settled
+    assert not first.is_stationary
     second = one_pass(first, everyone)
-    assert second.settled
+    assert second.is_stationary
     np.testing.assert_array_equal(second.weights, first.weights)
     found = solved("dcd", "separable", penalty=1e-6, tolerance=1e-300)
     assert found.converged

@@ -11,7 +11,8 @@ import pytest
 import registry
 
 import budgetjax as bj
-from budgetjax import examples, losses
+from budgetjax import losses
+from budgetjax.online import examples
 from budgetjax.online import driver, sweeps
 from budgetjax.refitting import metric
 

@@ -235,7 +235,7 @@ def test_several_penalties_are_as_many_solutions(name, form, given):
     given |= {"tolerance": 1e-4} if name in ("mpu", "dcd") else {"tolerance": 1e-3}
     many = solved(name, penalty=penalties, **given)
     assert isinstance(many, tuple)
-    warm = getattr(bj, name).warm is not None
+    warm = getattr(bj, name).warm_start is not None
     for i, (found, penalty) in enumerate(zip(many, penalties, strict=True)):
         alone = solved(name, penalty=float(penalty), **given)
         if i == 0 or not warm:

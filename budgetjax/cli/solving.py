@@ -24,7 +24,11 @@ def learned(job: Job) -> Any:
     """Trains with a solver: one model for two classes, otherwise one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
-    from budgetjax.solvers.one_versus_rest import joined, one_versus_rest, unfinished
+    from budgetjax.solvers.one_versus_rest import (
+        combine_models,
+        convergence_warning,
+        one_versus_rest,
+    )
 
     assert job.training.learner is not None, "the usual ones are online"
     solver = learners.solver(job.training.learner)
@@ -51,10 +55,10 @@ def learned(job: Job) -> Any:
         weight=weight,
         **arguments,
     )
-    if late := unfinished(solutions, classes):
+    if late := convergence_warning(solutions, classes):
         late = late.replace("raise ", "raise by --set ")
         reports.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
-    model = joined(solutions)
+    model = combine_models(solutions)
     if not solver.linear:
         each = [len(one.model.vectors) for one in solutions]
         job.say("support vectors", f"{max(each):,}" + " at most" * (len(each) > 1))
@@ -75,7 +79,7 @@ def check(learner: str) -> None:
 
 def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
     """The arguments of `solve` except the training set."""
-    from budgetjax.solvers.one_versus_rest import USUAL
+    from budgetjax.solvers.one_versus_rest import CLASSIFIER_DEFAULTS
 
     takes = inspect.signature(solver.init).parameters
     free = [*(name for name in takes if name not in OWN), "tolerance", "max_steps"]
@@ -85,7 +89,9 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
                 f"--set: arguments of {training.learner} must be among "
                 f"{', '.join(free)}, got {name}={given}"
             )
-    arguments = USUAL.get(solver.name, {}) | learners.words(training.settings)
+    arguments = CLASSIFIER_DEFAULTS.get(solver.name, {}) | learners.words(
+        training.settings
+    )
     if "budget" in takes:
         arguments["budget"] = training.budget
     if "penalty" in takes:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
 
 from budgetjax import models
 from budgetjax.estimators import inputs
-from budgetjax.estimators.inputs import Rows, Table
+from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
 
 # Rows to learn, their labels or targets, and their weights.
@@ -35,6 +35,9 @@ class SetByFit:
 
 class Estimator(BaseEstimator):
     """An estimator whose model takes raw rows."""
+
+    # Types of parameters are checked by `fit`, as scikit-learn asks, not by `__init__`.
+    __no_type_check__ = True
 
     # For an online estimator, the model of the stream. All fitted attributes read it.
     _model: Labelled = cast(Labelled, SetByFit())
@@ -122,7 +125,7 @@ class Estimator(BaseEstimator):
         self,
         X: Table,
         y: ArrayLike,
-        sample_weight: ArrayLike | None,
+        sample_weight: Weights,
         *,
         first: bool,
         **options: bool,
@@ -132,7 +135,7 @@ class Estimator(BaseEstimator):
         return rows, targets, self._weights(rows, sample_weight, first=first)
 
     def _weights(
-        self, X: Rows, sample_weight: ArrayLike | None, *, first: bool
+        self, X: Rows, sample_weight: Weights, *, first: bool
     ) -> Float[np.ndarray, " n"]:
         """The weights of rows to learn, after checks of both."""
         dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int32
@@ -13,7 +13,14 @@ from sklearn.utils import check_random_state
 from budgetjax import _checks
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
-from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
+from budgetjax.estimators.inputs import (
+    ClassWeight,
+    RandomState,
+    Rows,
+    Sample,
+    Table,
+    Weights,
+)
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled, LinearModel
 from budgetjax.online import choices
@@ -24,10 +31,10 @@ from budgetjax.solvers.kernel.sbp import sbp
 from budgetjax.solvers.kernel.smo import smo
 from budgetjax.solvers.linear.mpu import mpu
 from budgetjax.solvers.one_versus_rest import (
-    joined,
+    binary_labels,
+    combine_models,
+    convergence_warning,
     one_versus_rest,
-    signs_of,
-    unfinished,
 )
 from budgetjax.solvers.solver import Solver
 
@@ -54,8 +61,8 @@ class OneVersusRest(Classifier):
         return np.stack([np.asarray(model.bias) for model in self.models_])
 
     def fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "OneVersusRest":
         """Solves one problem per class, or one for two classes.
 
         Args:
@@ -77,8 +84,9 @@ class OneVersusRest(Classifier):
         classes = inputs.classes_of(self._where, labels)
         parameters = self.get_params(deep=False)
         random = check_random_state(parameters.pop("random_state", None))
-        kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), rows)
-        origin = inputs.origin_of(kernel, rows)
+        sample = Sample(rows)
+        kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), sample)
+        origin = inputs.origin_of(kernel, sample)
         inputs.warn_unscaled(self._where, rows, origin)
         if kernel is not None:
             rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
@@ -91,24 +99,24 @@ class OneVersusRest(Classifier):
         solutions = one_versus_rest(
             self._solver, rows, labels, classes, random=random, **parameters
         )
-        if late := unfinished(solutions, classes):
+        if late := convergence_warning(solutions, classes):
             warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
         solutions = tuple(
             solution._replace(model=self._reduce(solution.model, rows, signs, weight))
             for solution, signs in zip(
-                solutions, signs_of(labels, classes), strict=True
+                solutions, binary_labels(labels, classes), strict=True
             )
         )
         scaling, names = inputs.translation(origin), inputs.names_of(self)
-        self._model = Labelled(joined(solutions), scaling, classes, names)
+        self._model = Labelled(combine_models(solutions), scaling, classes, names)
         self.n_iter_ = max(int(solution.history.step[-1]) for solution in solutions)
         return self
 
     def _kernel(
-        self, kernel: str | Kernel, gamma: float | str, X: Rows
+        self, kernel: str | Kernel, gamma: float | str, sample: Sample
     ) -> Kernel | None:
         """The kernel, after checks; None for the linear kernel of a linear solver."""
-        checked = inputs.kernel_of(self._where, kernel, gamma, X)
+        checked = inputs.kernel_of(self._where, kernel, gamma, sample)
         is_linear = isinstance(kernel, str) and kernel == "linear"
         return None if self._solver.linear and is_linear else checked
 

@@ -1,5 +1,6 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
+import functools
 import inspect
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,6 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
-import budgetjax
 from budgetjax import models, scaling
 from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
@@ -45,9 +45,11 @@ class SparseRows(Protocol):
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
 Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 # Rows after the checks of scikit-learn.
-Rows: TypeAlias = Shaped[np.ndarray, "n features"] | SparseRows
+Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
+# One number per row; None for ones.
+Weights: TypeAlias = ArrayLike | None
 # The seed of all draws; None for another one in each fit.
 RandomState: TypeAlias = int | np.random.RandomState | None
 
@@ -114,11 +116,47 @@ def blocks(
         yield numbers, pad_rows(dense(X[numbers], dtype, origin), size)
 
 
+class Sample:
+    """The rows that decide the default gamma and the origin.
+
+    Attributes:
+      num_rows: the number of rows that they were taken from.
+      rows: up to 1,000 of them.
+    """
+
+    def __init__(self, X: Rows):
+        self.num_rows = X.shape[0]
+        self.rows = X[scaling.sample_rows(self.num_rows)]
+
+    @functools.cached_property
+    def gamma(self) -> float:
+        """The default gamma; 0 if all rows are equal."""
+        if isinstance(self.rows, np.ndarray):
+            distances = scaling.pairwise_distances(self.rows)
+        else:
+            rows = scipy.sparse.csr_array(self.rows, dtype=np.float64)
+            distances = scaling.distances_from_products((rows @ rows.T).toarray())
+        return scaling.gamma_from_distances(distances)
+
+    @property
+    def median(self) -> Float[np.ndarray, " features"]:
+        """The median of each feature."""
+        if isinstance(self.rows, np.ndarray):
+            return np.median(np.asarray(self.rows, np.float64), axis=0)
+        columns = scipy.sparse.csc_array(self.rows)
+        return np.asarray(csc_median_axis_0(columns), np.float64)
+
+    @property
+    def variances(self) -> Float[np.ndarray, " features"]:
+        """The variance of each feature."""
+        return np.var(to_array(self.rows), axis=0, dtype=np.float64)
+
+
 def kernel_of(
     where: str,
     kernel: str | Kernel,
     gamma: float | str,
-    X: Rows,
+    sample: Sample,
     *,
     more_to_come: bool = False,
 ) -> Kernel:
@@ -130,12 +168,12 @@ def kernel_of(
     """
 
     def default() -> float:
-        gamma = scale(X)
+        gamma = sample.gamma
         if not gamma and more_to_come:
             raise ValueError(
                 f"{where}: X must have rows that differ in the first call, for "
-                f"gamma='scale', got {X.shape[0]} alike; give more rows, or gamma as a "
-                "number"
+                f"gamma='scale', got {sample.num_rows} alike; give more rows, or gamma "
+                "as a number"
             )
         # If all rows are equal, the kernel is 1 for any gamma.
         return gamma or 1.0
@@ -149,42 +187,17 @@ def kernel_of(
     return choices.kernel_of(where, kernel, gamma, "scale", default)
 
 
-def scale(X: Rows) -> float:
-    """The default gamma; 0 if all rows are equal."""
-    rows = _sample(X)
-    if isinstance(rows, np.ndarray):
-        distances = scaling.pairwise_distances(rows)
-    else:
-        sparse = scipy.sparse.csr_array(rows, dtype=np.float64)
-        distances = scaling.distances_from_products((sparse @ sparse.T).toarray())
-    return scaling.gamma_from_distances(distances)
-
-
-def variances(X: Rows) -> Float[np.ndarray, " features"]:
-    """The variance of each feature in the sample for the default gamma."""
-    return np.var(to_array(_sample(X)), axis=0, dtype=np.float64)
-
-
-def _sample(X: Rows) -> Rows:
-    """The sample of rows for the default gamma."""
-    return X[scaling.sample_rows(X.shape[0])]
-
-
-def origin_of(kernel: Kernel | None, X: Rows) -> Float[np.ndarray, " features"]:
+def origin_of(kernel: Kernel | None, sample: Sample) -> Float[np.ndarray, " features"]:
     """The origin to subtract from rows before rounding.
 
     It is the median of every feature if the kernel is stationary and the median is far
     from 0, otherwise zeros: a shift would change the model under any other kernel.
     """
-    nowhere = np.zeros(X.shape[1])
+    zeros = np.zeros(sample.rows.shape[1])
     if kernel is None or not kernel.stationary:
-        return nowhere
-    rows = _sample(X)
-    if isinstance(rows, np.ndarray):
-        median = np.median(np.asarray(rows, np.float64), axis=0)
-    else:
-        median = np.asarray(csc_median_axis_0(scipy.sparse.csc_array(rows)), np.float64)
-    return median if scale(X) * float(median @ median) > FAR else nowhere
+        return zeros
+    median = sample.median
+    return median if sample.gamma * float(median @ median) > FAR else zeros
 
 
 def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
@@ -239,7 +252,7 @@ def warn_unscaled(where: str, X: Rows, origin: Float[np.ndarray, " features"]) -
 
 def _level_of_user() -> int:
     """The `stacklevel` of the function that called this package, for the caller."""
-    package = str(pathlib.Path(budgetjax.__file__).parent)
+    package = str(pathlib.Path(__file__).parents[1])
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

@@ -1,15 +1,13 @@
 """Novelty detection with a bounded number of support vectors."""
 
 import dataclasses
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 from sklearn.base import OutlierMixin
 
 from budgetjax import _checks, models
-from budgetjax.estimators.inputs import RandomState, Rows, Table
+from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
 from budgetjax.estimators.online import Examples, OnlineEstimator
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
@@ -71,8 +69,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return -float(np.asarray(self._predicting_model().intercept))
 
     def fit(
-        self, X: Table, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+        self, X: Table, y: object = None, sample_weight: Weights = None
+    ) -> "BudgetedOneClass":
         """Fits a new model: passes over the rows, then coefficients and threshold.
 
         It works as `BudgetedKernelClassifier.fit`, but ignores `y`.
@@ -82,8 +80,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def partial_fit(
-        self, X: Table, y: object = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+        self, X: Table, y: object = None, sample_weight: Weights = None
+    ) -> "BudgetedOneClass":
         """Continues to learn; see `fit` and `BudgetedKernelClassifier.partial_fit`."""
         first = not self.__sklearn_is_fitted__()
         rows, weights = self._rows_and_weights(X, sample_weight, first=first)
@@ -93,7 +91,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return self
 
     def _rows_and_weights(
-        self, X: Table, sample_weight: ArrayLike | None, *, first: bool
+        self, X: Table, sample_weight: Weights, *, first: bool
     ) -> tuple[Rows, Float[np.ndarray, " n"]]:
         """Rows to learn and their weights, after checks."""
         rows = self._validate(X=X, reset=first)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import threadpoolctl
@@ -17,12 +17,17 @@ from sklearn.utils.metaestimators import available_if
 from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
-from budgetjax.estimators.inputs import ClassWeight, RandomState, Rows, Table
-from budgetjax.inputs import pad_rows
+from budgetjax.estimators.inputs import (
+    ClassWeight,
+    RandomState,
+    Rows,
+    Sample,
+    Table,
+    Weights,
+)
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.models import Labelled
-from budgetjax.online import choices, driver, registry
-from budgetjax.online.algorithm import averaged
+from budgetjax.models import Labelled, pad_rows
+from budgetjax.online import choices, driver, registry, support_set
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
@@ -135,7 +140,7 @@ class OnlineEstimator(Estimator):
         """The algorithm and the arguments of its `init`."""
         raise NotImplementedError
 
-    def _gammas(self, X: Rows) -> list[float | str]:
+    def _gammas(self, sample: Sample) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
@@ -196,9 +201,10 @@ class OnlineEstimator(Estimator):
         epochs = _checks.size(where, "epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
+        sample = Sample(X)
         model, *rivals = (
-            self._init(X, labels, gamma, seed, refits=refits)
-            for gamma in self._gammas(X)
+            self._init(sample, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(sample)
         )
         states = [rival.model for rival in (model, *rivals)]
         origin = inputs.origin(model)
@@ -234,19 +240,23 @@ class OnlineEstimator(Estimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
-            gamma = self._gammas(X)[0]
-            model = self._init(X, labels, gamma, seed, refits=refits, more_to_come=True)
+            sample = Sample(X)
+            model = self._init(
+                *(sample, labels, self._gammas(sample)[0], seed),
+                refits=refits,
+                more_to_come=True,
+            )
             inputs.warn_unscaled(self._where, X, inputs.origin(model))
-            sample = _empty_sample(X, y, seed) if refits else None
+            reservoir = _empty_reservoir(X, y, seed) if refits else None
         else:
-            model, sample = self._model, self._reservoir
+            model, reservoir = self._model, self._reservoir
         examples = Examples(X, inputs.origin(model), targets, weights)
         state = learn(self._where, model.model, examples, np.arange(len(y)))
-        if sample is not None:
+        if reservoir is not None:
             rows = inputs.dense(X, models.dtype_of(model), examples.origin)
-            sample = sample.updated(rows, y, weights)
+            reservoir = reservoir.updated(rows, y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
-        self._reservoir, self._solved = sample, None
+        self._reservoir, self._solved = reservoir, None
         if first:
             self.n_iter_ = 1
 
@@ -257,7 +267,7 @@ class OnlineEstimator(Estimator):
 
     def _init(
         self,
-        X: Rows,
+        sample: Sample,
         labels: Labelled,
         gamma: float | str,
         seed: int,
@@ -269,17 +279,17 @@ class OnlineEstimator(Estimator):
         where = self._where
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(
-            where, self.kernel, gamma, X, more_to_come=more_to_come
+            where, self.kernel, gamma, sample, more_to_come=more_to_come
         )
-        origin = inputs.origin_of(kernel, X)
+        origin = inputs.origin_of(kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
         state = algorithm.init(
             kernel,
-            num_features=X.shape[1],
+            num_features=sample.rows.shape[1],
             budget=self.budget,
             capacity=self.capacity,
-            dtype=inputs.dtype_of(X),
+            dtype=inputs.dtype_of(sample.rows),
             **arguments,
         )
         return labels._replace(
@@ -324,7 +334,7 @@ def learn(
     return state
 
 
-def _empty_sample(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
+def _empty_reservoir(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
     """A reservoir for a stream of such rows."""
     width, dtype = X.shape[1], inputs.dtype_of(X)
     return Reservoir.empty(
@@ -413,14 +423,14 @@ class Kernelised(OnlineEstimator):
             penalties = held_out.PENALTIES if few else PENALTY
         return np.atleast_1d(np.asarray(penalties, object))
 
-    def _gammas(self, X: Rows) -> list[float | str]:
+    def _gammas(self, sample: Sample) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
         # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
-        few = X.shape[0] <= held_out.FEW and chooses
-        usual = inputs.scale(X) if named and few else 0.0
+        few = sample.num_rows <= held_out.FEW and chooses
+        usual = sample.gamma if named and few else 0.0
         return [usual * factor for factor in FACTORS] if usual else ["scale"]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
@@ -479,7 +489,7 @@ class Kernelised(OnlineEstimator):
                 seed=seed,
                 progress=self.progress,
             )
-        self._variances = inputs.variances(examples.X)
+        self._variances = Sample(examples.X).variances
         model = models.add_intercept(model, refitted.intercept)
         return model._replace(model=refitted.model, calibration=refitted.calibration)
 
@@ -578,8 +588,8 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         return tags
 
     def fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "BudgetedKernelClassifier":
         """Fits a new model: passes over the rows, then the refit.
 
         Args:
@@ -605,8 +615,8 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         X: Table,
         y: ArrayLike,
         classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+        sample_weight: Weights = None,
+    ) -> "BudgetedKernelClassifier":
         """Continues to learn: one pass over these rows in their order.
 
         With `refit=True`, a uniform sample of all rows so far is kept, up to 8,192 rows
@@ -782,8 +792,8 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         return self._model.unit
 
     def fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "BudgetedKernelRegressor":
         """Fits a new model; see `BudgetedKernelClassifier.fit`.
 
         Targets are real numbers, shape `(n,)` or `(n, outputs)`.
@@ -795,8 +805,8 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         return self
 
     def partial_fit(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+        self, X: Table, y: ArrayLike, sample_weight: Weights = None
+    ) -> "BudgetedKernelRegressor":
         """Continues to learn; see `BudgetedKernelClassifier.partial_fit`.
 
         The mean of the targets so far is subtracted, so the model differs from that of
@@ -856,9 +866,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
             predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)
         return predicted
 
-    def score(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> float:
         """R^2, averaged over outputs; for some losses the mean of their D^2.
 
         D^2 is the fraction of the best constant's loss that the model saves: of the
@@ -895,7 +903,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         self,
         X: Table,
         y: ArrayLike,
-        sample_weight: ArrayLike | None,
+        sample_weight: Weights,
         *,
         first: bool,
         **options: bool,

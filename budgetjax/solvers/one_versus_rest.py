@@ -11,7 +11,7 @@ from budgetjax.labels import format_labels
 from budgetjax.solvers.solver import Solution, Solver, solve
 
 # Arguments per solver for which `init` and `solve` have no default for classifiers.
-USUAL: dict[str, dict[str, Any]] = {
+CLASSIFIER_DEFAULTS: dict[str, dict[str, Any]] = {
     "sbp": {"slack": 0.003, "tolerance": 1.0},
     "mpu": {"tolerance": 1e-4},
 }
@@ -41,7 +41,7 @@ def one_versus_rest(
     """
     takes = inspect.signature(solver.init).parameters
     found = []
-    for signs in signs_of(y, classes):
+    for signs in binary_labels(y, classes):
         if "seed" in takes:
             arguments["seed"] = int(random.randint(2**31 - 1))
         solution = solve(solver, X, signs, **arguments)
@@ -52,7 +52,7 @@ def one_versus_rest(
     return tuple(found)
 
 
-def signs_of(
+def binary_labels(
     y: Shaped[np.ndarray, " n"], classes: Shaped[np.ndarray, " classes"]
 ) -> Iterator[Int32[np.ndarray, " n"]]:
     """The labels of each problem: +1 for its class, or for the second of two."""
@@ -60,13 +60,13 @@ def signs_of(
         yield np.where(y == label, 1, -1).astype(np.int32)
 
 
-def joined(solutions: tuple[Solution, ...]) -> Any:
+def combine_models(solutions: tuple[Solution, ...]) -> Any:
     """The model of a `Labelled`: one for two classes, otherwise one per class."""
     first, *others = (solution.model for solution in solutions)
     return (first, *others) if others else first
 
 
-def unfinished(
+def convergence_warning(
     solutions: tuple[Solution, ...], classes: Shaped[np.ndarray, " classes"]
 ) -> str | None:
     """A warning about solutions that are not close enough, or None."""

@@ -56,7 +56,7 @@ class Solver(Generic[Arguments, State]):
 
     - `weights`: `w`, of the features and, with a bias, of the constant.
     - `problem`: properties of the patterns, such as the weights of the examples.
-    - `num_visits`, and `settled`, whether the last pass over all patterns changed
+    - `num_visits`, and `is_stationary`, whether the last pass over all patterns changed
       nothing; `linear_pegasos`, which makes no passes, has neither.
 
     Every `init` returns the state of the zero model, for linear solvers in JAX's
@@ -93,11 +93,13 @@ class Solver(Generic[Arguments, State]):
       objective: `objective(state, X, y) -> Objective`.
       model: `model(state, X, y)`, a `KernelModel` or a `LinearModel`. The number of
         vectors of a kernel model depends on values, so this cannot be traced.
-      work: `work(state) -> int`, x
+      work: `work(state) -> int`, the kernel values computed, or the patterns visited,
+        since `init`.
       vectors: `vectors(state)`, the number of examples with a coefficient.
-      settled: `settled(state) -> bool`, whether the state can change no further.
-      warm: `warm(state, X, before) -> state`, a start from the end of a run with
-        another penalty; None starts from zero.
+      is_stationary: `is_stationary(state) -> bool`, whether the state can change no
+        further.
+      warm_start: `warm_start(state, X, before) -> state`, a start from the end of a run
+        with another penalty; None starts from zero.
       linear: whether rows may be sparse; `solve` then computes in float64, whatever
         JAX's default precision.
       max_steps: the default of `solve`.
@@ -114,8 +116,8 @@ class Solver(Generic[Arguments, State]):
     vectors: Callable[[Any], Array] = lambda state: jnp.count_nonzero(
         state.coefficients
     )
-    settled: Callable[[Any], Array | bool] = lambda state: False
-    warm: Callable[[Any, Any, Any], Any] | None = None
+    is_stationary: Callable[[Any], Array | bool] = lambda state: False
+    warm_start: Callable[[Any, Any, Any], Any] | None = None
     linear: bool = False
     max_steps: int = 10_000
     callback_every: int = 100
@@ -262,8 +264,8 @@ def solve(
             given = arguments | ({"penalty": each} if several else {})
             start = solver.init(X, y, **given) if state is None else state
             prepared = prepared or solver.prepare(start, X, y)
-            if found and solver.warm is not None:
-                start = solver.warm(start, prepared[0], found[-1].state)
+            if found and solver.warm_start is not None:
+                start = solver.warm_start(start, prepared[0], found[-1].state)
             held = state is not None or "rows" in arguments
             found.append(run(_copied(start) if held else _ours(start), *prepared))
             if several and hasattr(found[-1].state, "rows"):
@@ -321,7 +323,7 @@ def _solve(
 
     def converged() -> bool:
         near = tolerance is not None and record.gap <= tolerance
-        return near or bool(solver.settled(state))
+        return near or bool(solver.is_stationary(state))
 
     advance = _advance_in_place if callback is None else _advance
     with _progress.progress_bar("solve", progress, "steps", max_steps) as report:

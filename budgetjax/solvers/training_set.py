@@ -18,16 +18,16 @@ Vector = Float[Array, " n"]
 Matrix = Float[Array, "n d"]
 
 
-def training_set(
+def read_examples(
     where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
 ) -> tuple[Matrix, Vector]:
     """Checks the examples and labels of a kernel solver and gives them one dtype."""
     check_kernel(where, "kernel", kernel)
-    X = features(where, X)
-    return X, signs(where, y, X.shape[0], X.dtype)
+    X = read_features(where, X)
+    return X, read_labels(where, y, X.shape[0], X.dtype)
 
 
-def features(where: str, X: Any) -> Matrix:
+def read_features(where: str, X: Any) -> Matrix:
     """Dense, finite rows; floats keep their dtype, other numbers get JAX's default."""
     X = _checks.array(where, "X", X)
     check_shape(where, X.shape)
@@ -45,9 +45,9 @@ def check_shape(where: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
+def read_labels(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
     """The labels, after a check that they are -1 and +1, one per row, both present."""
-    y = _one_per_row(where, "y", y, number, "label")
+    y = _read_column(where, "y", y, number, "label")
     labels = _checks.concrete(y)
     if labels is not None:
         if not np.all(np.abs(labels) == 1):
@@ -63,11 +63,11 @@ def signs(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
     return _checks.to_device(y, dtype)
 
 
-def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
+def read_weight(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
     """The weights of the examples, after a check that they are above 0."""
     if weight is None:
         return None
-    weight = _one_per_row(where, "weight", weight, len(y), "number")
+    weight = _read_column(where, "weight", weight, len(y), "number")
     known = _checks.concrete(weight)
     if known is not None:
         cast = known.astype(y.dtype)
@@ -81,7 +81,7 @@ def weights(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
     return _checks.to_device(weight, y.dtype)
 
 
-def _one_per_row(
+def _read_column(
     where: str, name: str, value: ArrayLike, rows: int, what: str
 ) -> Array | np.ndarray:
     value = _checks.array(where, name, value)
@@ -93,12 +93,12 @@ def _one_per_row(
     return value
 
 
-def total(y: Vector, weight: Vector | None) -> Array:
+def total_weight(y: Vector, weight: Vector | None) -> Array:
     """The number of examples, or the sum of their weights."""
     return jnp.asarray(y.shape[0], y.dtype) if weight is None else jnp.sum(weight)
 
 
-def drawn(
+def draw_examples(
     key: Key[Array, ""], shape: tuple[int, ...], n: int, weight: Array | None
 ) -> Integer[Array, "..."]:
     """Random examples, with replacement, in proportion to their weights."""
@@ -142,7 +142,7 @@ def check_same(
 def prepare(state: Any, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
     """The training set of a kernel solver's state as arrays, after checks."""
     where = "solve"
-    X, y = training_set(where, state.rows.kernel, X, y)
+    X, y = read_examples(where, state.rows.kernel, X, y)
     n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype
     if X.shape[0] != n or X.dtype != dtype:
         raise ValueError(

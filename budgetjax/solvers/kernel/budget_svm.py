@@ -21,7 +21,7 @@ from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
 NORMS = {"l1": OneInfinity, "l2": TwoInfinity}
 # Candidates for the first coefficient of a pair: one of each class, up and down.
-FIRSTS = 4
+CANDIDATES = 4
 # Power iterations at the start that estimate the largest eigenvalue of `Q`; later steps
 # refine it.
 POWER_ITERATIONS = 8
@@ -163,19 +163,19 @@ def init(
     moves pairs for "l2" too.
     """
     where = "budget_svm.init"
-    X, y = training_set.training_set(where, kernel, X, y)
-    norm = _norm(where, norm, budget, X.dtype)
+    X, y = training_set.read_examples(where, kernel, X, y)
+    norm = _read_norm(where, norm, budget, X.dtype)
     pairs = isinstance(norm, OneInfinity)
-    weight = training_set.weights(where, weight, y)
+    weight = training_set.read_weight(where, weight, y)
     if weight is not None and not pairs:
         raise ValueError(
             f"{where}: weight must be None for all norms except 'l1', got weights"
         )
-    known_rows = row_cache.start(where, kernel, X, FIRSTS, cache_size, rows)
+    known_rows = row_cache.init_rows(where, kernel, X, CANDIDATES, cache_size, rows)
     zeros = jnp.zeros_like(y)
     momentum = None
     if not pairs:
-        known_rows, curvature = _curvature(known_rows, X, y)
+        known_rows, curvature = _estimate_curvature(known_rows, X, y)
         momentum = Momentum(zeros, zeros, jnp.ones((), X.dtype), curvature)
     return State(
         algorithm=Name("budget_svm"),
@@ -191,11 +191,13 @@ def init(
     )
 
 
-def _norm(where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike) -> Any:
+def _read_norm(
+    where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike
+) -> Any:
     """The norm of this name with this budget, or the norm itself, after checks."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
-        norms.check(where, norm)
+        norms.check_norm(where, norm)
     if (budget is None) != (named is None):
         raise ValueError(
             f"{where}: budget must be given for 'l1' and 'l2', and for no other norm, "
@@ -221,7 +223,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
     """The primal value with the best bias, and the dual value; O(n log n)."""
     squared_norm = jnp.sum(state.coefficients * state.responses)
     return Objective(
-        primal=squared_norm / 2 + state.penalty * _worst(state, y)[0],
+        primal=squared_norm / 2 + state.penalty * _minimise_over_bias(state, y)[0],
         dual=jnp.sum(state.coefficients) - squared_norm / 2,
     )
 
@@ -232,12 +234,12 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     At the optimum this bias satisfies the KKT conditions, but it needs no example
     between the bounds, and before the optimum it is the best for these coefficients.
     """
-    bias = _worst(state, jnp.asarray(y, state.responses.dtype))[1]
+    bias = _minimise_over_bias(state, jnp.asarray(y, state.responses.dtype))[1]
     return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
 @jax.jit
-def _worst(state: State, y: Vector) -> tuple[Scalar, Scalar]:
+def _minimise_over_bias(state: State, y: Vector) -> tuple[Scalar, Scalar]:
     """The least norm of the slacks over all biases, and that bias."""
     slacks = 1 - state.responses
     if isinstance(state.norm, OneInfinity):
@@ -248,10 +250,10 @@ def _worst(state: State, y: Vector) -> tuple[Scalar, Scalar]:
 def _pair_step(state: State, X: Matrix, y: Vector) -> State:
     alpha, diagonal = state.coefficients, state.rows.diagonal
     slopes = 1 - state.responses
-    caps, quantum = _caps(state)
-    firsts, movable = _firsts(state, caps, slopes, y)
+    caps, quantum = _max_coefficients(state)
+    firsts, movable = _find_candidates(state, caps, slopes, y)
     rows = row_cache.fetch(state.rows, X, firsts, movable)
-    room = jnp.maximum(state.norm.most(state.penalty) - jnp.sum(alpha), 0) / 2
+    room = jnp.maximum(state.norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
         """The second of the best pair, the change of the first, and the gain.
@@ -297,7 +299,7 @@ def _pair_step(state: State, X: Matrix, y: Vector) -> State:
     )
 
 
-def _firsts(
+def _find_candidates(
     state: State, caps: Vector, slopes: Vector, y: Vector
 ) -> tuple[Integer[Array, " firsts"], Bool[Array, " firsts"]]:
     """The steepest way up in each class, then down, and whether there is one."""
@@ -313,7 +315,7 @@ def _firsts(
     return firsts, movable & jnp.concatenate([jnp.ones(2, bool), ~again])
 
 
-def _caps(state: State) -> tuple[Vector, Scalar]:
+def _max_coefficients(state: State) -> tuple[Vector, Scalar]:
     """The maximum of each coefficient, and their common unit.
 
     All maxima are multiples of the unit, the spacing of floats at the largest one, up
@@ -369,7 +371,9 @@ def _gradient_step(
 
 
 @jax.jit
-def _curvature(rows: KernelRows, X: Matrix, y: Vector) -> tuple[KernelRows, Scalar]:
+def _estimate_curvature(
+    rows: KernelRows, X: Matrix, y: Vector
+) -> tuple[KernelRows, Scalar]:
     """The largest curvature of `Q` along balanced directions, estimated from below.
 
     All steps are balanced, and along balanced directions `Q` is far flatter: if kernel

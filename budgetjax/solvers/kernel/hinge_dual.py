@@ -123,13 +123,13 @@ def primal(state: State, squared_norm: Scalar, margins: Vector) -> Scalar:
 Visit = Callable[..., Scalar]
 
 
-def draw(
+def draw_batch(
     state: State, weight: Vector | None = None
 ) -> tuple[State, Integer[Array, " batch"]]:
     """A batch of examples, with replacement, and the state with the next key."""
     key, now = jax.random.split(state.key)
     n, batch = state.coefficients.shape[0], state.rows.batch.value
-    drawn = training_set.drawn(now, (batch,), n, weight)
+    drawn = training_set.draw_examples(now, (batch,), n, weight)
     return state._replace(key=key), drawn
 
 
@@ -168,10 +168,10 @@ def visit(
         num_visits=state.num_visits + batch,
         num_updates=state.num_updates + jnp.sum(steps != 0, dtype=jnp.int32),
     )
-    return moved(state, X, y, drawn, steps)
+    return apply_steps(state, X, y, drawn, steps)
 
 
-def moved(
+def apply_steps(
     state: State,
     X: Matrix,
     y: Vector,
@@ -179,7 +179,7 @@ def moved(
     steps: Float[Array, " batch"],
 ) -> State:
     """The state after some coefficients have changed by `steps`."""
-    changed, steps = _merged(drawn, steps)
+    changed, steps = _merge_repeats(drawn, steps)
     rows = row_cache.fetch(state.rows, X, drawn, changed)
     order = jnp.argsort(~changed, stable=True)
 
@@ -205,7 +205,7 @@ def moved(
     )
 
 
-def _merged(
+def _merge_repeats(
     drawn: Integer[Array, " batch"], steps: Float[Array, " batch"]
 ) -> tuple[Bool[Array, " batch"], Float[Array, " batch"]]:
     """The sum of an example's steps at its first draw, and which draws change it."""
@@ -266,7 +266,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return models.from_coefficients(state.rows.kernel, X, y, state.coefficients, bias)
 
 
-def solver_by_visits(
+def make_visiting_solver(
     name: str,
     doc: str | None,
     step: Callable[..., State],

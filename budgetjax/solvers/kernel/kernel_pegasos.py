@@ -55,13 +55,13 @@ def step(state: State, X: Matrix, y: Vector) -> State:
         violation = (response < decay * elapsed) | (count == 1)
         return violation.astype(response.dtype)
 
-    state, drawn = hinge_dual.draw(state, state.weight)
+    state, drawn = hinge_dual.draw_batch(state, state.weight)
     return hinge_dual.visit(state, X, y, drawn, change)
 
 
 def _decay(state: State) -> Scalar:
     """`lambda`."""
-    total = training_set.total(state.responses, state.weight)
+    total = training_set.total_weight(state.responses, state.weight)
     return 1 / (state.penalty * total)
 
 
@@ -88,6 +88,6 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return hinge_dual.model(scaled, X, y)
 
 
-kernel_pegasos = hinge_dual.solver_by_visits(
+kernel_pegasos = hinge_dual.make_visiting_solver(
     "kernel_pegasos", __doc__, step, objective, model
 )

@@ -32,7 +32,7 @@ from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # The maximum number of passes of a search that rounding keeps from converging.
-MOST_PASSES = 100
+MAX_PASSES = 100
 # The passes between bisections of a search's interval, whatever Newton's method does.
 BISECT_EVERY = 3
 # The factor for the next depth of a class to try, while the depth is too small.
@@ -70,7 +70,7 @@ class OneInfinity(NamedTuple):
 
     budget: Scalar
 
-    def most(self, penalty: Scalar) -> Scalar:
+    def max_sum(self, penalty: Scalar) -> Scalar:
         """The maximum of the sum of the coefficients."""
         return self.budget * penalty
 
@@ -91,7 +91,7 @@ class OneInfinity(NamedTuple):
                 jnp.where(these, weight, 0),
                 self.budget / 2,
             )
-            for these in _classes(y)
+            for these in _class_masks(y)
         )
         dense = u + w > 0
         bias = jnp.where(dense, (u - w) / 2, hinge_dual.least_bias(heights, y, weight))
@@ -130,10 +130,10 @@ class TwoInfinity(NamedTuple):
         balanced = into_ball(jnp.maximum(values - y * bias, 0))
         over = jnp.sum(balanced) > most
         half = most / 2
-        floors, depth = _spread(values, y, self.budget, half, half, over)
+        floors, depth = _find_floors(values, y, self.budget, half, half, over)
         floor = jnp.where(y > 0, floors[0], floors[1])
         with_sum = jnp.maximum(values - floor, 0) * (half / depth)
-        result = _settled(jnp.where(over, with_sum, balanced), y, most)
+        result = _rebalance(jnp.where(over, with_sum, balanced), y, most)
         return into_ball(result)
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
@@ -143,7 +143,7 @@ class TwoInfinity(NamedTuple):
         total = jnp.sum(rest)
         # True if a phi above 0 is better.
         dense = total**2 > self.budget * jnp.sum(rest**2)
-        floors, _ = _spread(heights, y, self.budget, total / 2, zero, dense)
+        floors, _ = _find_floors(heights, y, self.budget, total / 2, zero, dense)
         bias = jnp.where(dense, (floors[0] - floors[1]) / 2, bias)
         phi = jnp.where(dense, jnp.maximum((floors[0] + floors[1]) / 2, 0), 0)
         rest = jnp.maximum(heights - y * bias - phi, 0)
@@ -197,7 +197,7 @@ class Euclidean(NamedTuple):
         halvings = jnp.int32(jnp.finfo(values.dtype).nmant + 6)
         _, shift = jax.lax.fori_loop(jnp.int32(0), halvings, body, (least, most))
         found = jnp.where(outside(free), shrunk(shift), free)
-        return _settled(found, y, jnp.array(jnp.inf, values.dtype))
+        return _rebalance(found, y, jnp.array(jnp.inf, values.dtype))
 
     def least(self, heights: Vector, y: Vector) -> tuple[Scalar, Scalar]:
         weight = jnp.broadcast_to(self.weight, heights.shape)
@@ -206,7 +206,7 @@ class Euclidean(NamedTuple):
         return jnp.sqrt(jnp.sum(weight * rest**2)), bias
 
 
-def check(where: str, norm: Any) -> None:
+def check_norm(where: str, norm: Any) -> None:
     """Raises if this is not a norm for gradient steps."""
     if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
         raise ValueError(
@@ -244,15 +244,15 @@ def threshold(values: Vector, y: Vector, weight: Vector | None = None) -> Scalar
     start = jnp.clip(jnp.zeros_like(lower), lower, upper)
     carry = (start, lower, upper, jnp.bool_(False), jnp.int32(0))
     return jax.lax.while_loop(
-        lambda carry: ~carry[3] & (carry[4] < MOST_PASSES), body, carry
+        lambda carry: ~carry[3] & (carry[4] < MAX_PASSES), body, carry
     )[0]
 
 
-def _classes(y: Vector) -> Bool[Array, "2 n"]:
+def _class_masks(y: Vector) -> Bool[Array, "2 n"]:
     return jnp.stack([y > 0, y < 0])
 
 
-def _spread(
+def _find_floors(
     values: Vector,
     y: Vector,
     budget: Scalar,
@@ -277,7 +277,7 @@ def _spread(
       The floors and the depth, which is 0 if more entries than the budget tie for the
       largest.
     """
-    classes = _classes(y)
+    classes = _class_masks(y)
     heights = jnp.where(classes, -values[None], jnp.inf)
 
     def body(carry):
@@ -298,7 +298,7 @@ def _spread(
         before, depth, _, passes = carry
         rounding = 4 * jnp.finfo(values.dtype).eps * depth
         moved = jnp.abs(depth - before) > rounding
-        return needed & moved & (passes < MOST_PASSES)
+        return needed & moved & (passes < MAX_PASSES)
 
     floors = jnp.full(2, jnp.max(values))
     carry = (jnp.full_like(depth, jnp.inf), depth, floors, jnp.int32(0))
@@ -306,7 +306,7 @@ def _spread(
     return floors, depth
 
 
-def _settled(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
+def _rebalance(coefficients: Vector, y: Vector, most: Scalar) -> Vector:
     """Removes rounding errors: scales both classes down to the same sum."""
     positive, negative = (
         jnp.sum(jnp.where(y == sign, coefficients, 0)) for sign in (1, -1)

@@ -71,7 +71,7 @@ class KernelRows(NamedTuple):
         return self.owners is None
 
 
-def start(
+def init_rows(
     where: str,
     kernel: Kernel,
     X: Matrix,
@@ -101,7 +101,7 @@ def start(
         size = int(cache_size * MEBIBYTE / (X.dtype.itemsize * n))
     complete = size >= n and (cache_size is None or n <= AFFORDABLE_EXAMPLES)
     size = min(n, max(size, 2 * batch_size))
-    found = _started(kernel, X, digest, batch_size, None if complete else size)
+    found = _allocate(kernel, X, digest, batch_size, None if complete else size)
     known = _checks.concrete(found.diagonal)
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(f"{where}: kernel values overflow {X.dtype}; scale X down")
@@ -109,7 +109,7 @@ def start(
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _started(
+def _allocate(
     kernel: Kernel, X: Matrix, digest: Integer[Array, ""], batch: int, size: int | None
 ) -> KernelRows:
     """All rows, or a ring of this size."""
@@ -166,13 +166,13 @@ def fetch(
     if spare is not None:
         more = spare & ~wanted & ~known
         last = jnp.where(more, 1, last)
-        room = jnp.where(count > 0, -count % _parts(batch)[-1], 0)
+        room = jnp.where(count > 0, -count % _part_sizes(batch)[-1], 0)
         count += jnp.minimum(jnp.sum(more, dtype=jnp.int32), room)
     order = jnp.argsort(last, stable=True)
     examples = examples[order]
     new = (rows.next + jnp.arange(batch, dtype=jnp.int32)) % size
     is_new = jnp.arange(batch, dtype=jnp.int32) < count
-    kept = _compute(rows, X, examples, count)
+    kept = _compute_missing(rows, X, examples, count)
 
     # An example loses its overwritten row, unless it has a newer one.
     n = X.shape[0]
@@ -190,7 +190,7 @@ def fetch(
     )
 
 
-def _compute(
+def _compute_missing(
     rows: KernelRows,
     X: Matrix,
     examples: Integer[Array, " batch"],
@@ -202,7 +202,7 @@ def _compute(
     # Repeated, so that a part as long as the batch depends on its start: otherwise the
     # compiler moves its rows out of the loop and always computes them.
     examples = jnp.concatenate([examples, examples])
-    parts = _parts(batch)
+    parts = _part_sizes(batch)
     for part in parts:
         # A large part is used only if most of it is needed; the last handles the rest.
         enough = part // 2 if part != parts[-1] else 0
@@ -210,7 +210,7 @@ def _compute(
         def compute(carry, part=part):
             kept, done = carry
             some = jax.lax.dynamic_slice_in_dim(examples, done, part)
-            new = _computed(rows, X, some)
+            new = _kernel_rows(rows, X, some)
 
             def write(i, kept):
                 row = jax.lax.dynamic_slice_in_dim(new, i, 1)
@@ -228,12 +228,12 @@ def _compute(
     return kept
 
 
-def _parts(batch: int) -> tuple[int, ...]:
+def _part_sizes(batch: int) -> tuple[int, ...]:
     """Numbers of rows to compute at once, in descending order."""
     return (batch, batch // 4) if batch >= DIVISIBLE_BATCH else (batch,)
 
 
-def _computed(
+def _kernel_rows(
     rows: KernelRows, X: Matrix, examples: Integer[Array, " some"]
 ) -> Float[Array, "some n"]:
     """`K[examples]`; O(some n d)."""
@@ -252,7 +252,7 @@ def signed_block(
     return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 
 
-def evaluations(rows: KernelRows) -> int:
+def num_evaluations(rows: KernelRows) -> int:
     """Kernel values computed so far; not to be traced."""
     values = int(rows.num_computed) * rows.squares.shape[0]
     return values + int(rows.num_blocks) * rows.batch.value**2
@@ -260,7 +260,7 @@ def evaluations(rows: KernelRows) -> int:
 
 def work(state: Any) -> int:
     """Kernel values computed for a state; not to be traced."""
-    return evaluations(state.rows)
+    return num_evaluations(state.rows)
 
 
 def product(
@@ -280,7 +280,7 @@ def product(
         # The last block starts early enough to be full.
         start = jnp.minimum(index * size, n - size)
         some = start + jnp.arange(size, dtype=jnp.int32)
-        new = jnp.matmul(_computed(rows, X, some), signed, precision="highest")
+        new = jnp.matmul(_kernel_rows(rows, X, some), signed, precision="highest")
         return jax.lax.dynamic_update_slice_in_dim(result, new, start, 0)
 
     blocks = -(-n // size)

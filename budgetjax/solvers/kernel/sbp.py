@@ -138,9 +138,9 @@ def init(
     paper draws either class with equal probability; here the classes alternate.
     """
     where = "sbp.init"
-    X, y = training_set.training_set(where, kernel, X, y)
+    X, y = training_set.read_examples(where, kernel, X, y)
     batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
-    rows = row_cache.start(where, kernel, X, batch, cache_size, rows)
+    rows = row_cache.init_rows(where, kernel, X, batch, cache_size, rows)
     slack = _checks.as_leaf(where, "slack", slack, X.dtype, _checks.non_negative)
     largest = jnp.max(rows.diagonal)
     zeros = jnp.zeros_like(rows.squares)
@@ -149,7 +149,7 @@ def init(
         algorithm=Name("sbp"),
         rows=rows,
         slack=slack,
-        weight=training_set.weights(where, weight, y),
+        weight=training_set.read_weight(where, weight, y),
         average_power=_checks.as_leaf(
             where, "average_power", average_power, X.dtype, _checks.non_negative
         ),
@@ -180,12 +180,12 @@ def step(state: State, X: Matrix, y: Vector) -> State:
         """The examples that the next update may draw."""
         margin = WET * jnp.finfo(dtype).eps * jnp.maximum(1, jnp.abs(state.level))
         below = state.responses + y * state.bias < state.level + margin
-        return below & (y == _turn(state)) if state.fit_bias else below
+        return below & (y == _next_class(state)) if state.fit_bias else below
 
-    first = _draw(wet(state), chances[0], state.weight)
+    first = _draw_possible(wet(state), chances[0], state.weight)
     if state.fit_bias:
         # With an inexact bias, no example of this class may be under water.
-        others = jnp.where(y == _turn(state), state.responses, jnp.inf)
+        others = jnp.where(y == _next_class(state), state.responses, jnp.inf)
         first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
     # If all rows are cached, any example can be drawn.
     rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
@@ -197,7 +197,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
         """A random example under water, or a new one if it has no row, or -1."""
         possible = wet(state)
         chance = chances[jnp.minimum(state.num_updates + batch - end, batch - 1)]
-        i = _draw(possible, chance, state.weight)
+        i = _draw_possible(possible, chance, state.weight)
         if rows.complete:
             return i
         ready &= possible[new]
@@ -264,17 +264,17 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     return state._replace(rows=rows, key=key)
 
 
-def _turn(state: State) -> Scalar:
+def _next_class(state: State) -> Scalar:
     """The class of the next update, with a bias."""
     return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
 
 
 def _volume(state: State) -> Scalar:
     """`n nu`."""
-    return training_set.total(state.responses, state.weight) * state.slack
+    return training_set.total_weight(state.responses, state.weight) * state.slack
 
 
-def _draw(
+def _draw_possible(
     possible: Bool[Array, " n"], chance: Scalar, weight: Vector | None
 ) -> Integer[Array, ""]:
     """A random possible example, by weight, or -1; in two passes, without sorting."""
@@ -429,8 +429,8 @@ def slack_of(
             f"{where}: model must be binary, got one of {scores.shape[1]} columns"
         )
     scores = np.asarray(scores, np.float64)
-    y = np.asarray(training_set.signs(where, y, len(scores), np.float32))
-    weight = training_set.weights(where, weight, jnp.asarray(y))
+    y = np.asarray(training_set.read_labels(where, y, len(scores), np.float32))
+    weight = training_set.read_weight(where, weight, jnp.asarray(y))
     length = models.weight_norm(where, model)
     if not length > 0:
         raise ValueError(f"{where}: model must not be zero, got weights of norm 0")

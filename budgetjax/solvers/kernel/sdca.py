@@ -44,8 +44,8 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     def change(coefficient, response, diagonal, limit, count):
         return hinge_dual.best_change(coefficient, response, diagonal, limit)
 
-    state, drawn = hinge_dual.draw(state)
+    state, drawn = hinge_dual.draw_batch(state)
     return hinge_dual.visit(state, X, y, drawn, change)
 
 
-sdca = hinge_dual.solver_by_visits("sdca", __doc__, step)
+sdca = hinge_dual.make_visiting_solver("sdca", __doc__, step)

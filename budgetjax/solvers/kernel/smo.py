@@ -150,7 +150,7 @@ def step(state: State, X: Matrix, y: Vector) -> State:
     )
     state = state._replace(rows=rows, num_updates=state.num_updates + part.made)
     steps = jnp.clip(start + part.steps, 0, limits) - start
-    return hinge_dual.moved(state, X, y, chosen, steps)
+    return hinge_dual.apply_steps(state, X, y, chosen, steps)
 
 
 def _gains(

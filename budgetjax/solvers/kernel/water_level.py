@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # The maximum number of Newton passes, if rounding prevents convergence.
-MOST_PASSES = 100
+MAX_PASSES = 100
 
 
 def level(
@@ -59,7 +59,7 @@ def level(
         return lower, newton(lower), passes + 1
 
     return jax.lax.while_loop(
-        lambda carry: (carry[1] < carry[0]) & (carry[2] < MOST_PASSES),
+        lambda carry: (carry[1] < carry[0]) & (carry[2] < MAX_PASSES),
         body,
         (above, newton(above), jnp.int32(0)),
     )[0]
@@ -136,7 +136,7 @@ def balanced_level(
         (gamma, _, slope), rising, falling, _, passes = carry
         highest = meeting(rising, falling)[1]
         slack = jnp.maximum(tolerance, epsilon * jnp.maximum(1, jnp.abs(highest)))
-        return (slope != 0) & (highest - gamma > slack) & (passes < MOST_PASSES)
+        return (slope != 0) & (highest - gamma > slack) & (passes < MAX_PASSES)
 
     def body(carry):
         (gamma, bias, _), rising, falling, reach, passes = carry

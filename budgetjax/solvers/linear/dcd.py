@@ -11,7 +11,7 @@ from budgetjax import _checks, _pytree
 from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
 from budgetjax.solvers.linear import patterns
-from budgetjax.solvers.linear.epochs import Order, everything, shuffled, visit_all
+from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
 from budgetjax.solvers.solver import Objective, Solver
@@ -43,7 +43,7 @@ class State(NamedTuple):
     upper: Scalar
     ridge: Scalar
     num_visits: Scalar
-    settled: Bool[Array, ""]
+    is_stationary: Bool[Array, ""]
     order: Order
     bounds: Float[Array, " 2"]
     tolerance: Scalar
@@ -124,8 +124,8 @@ def init(
         upper=upper,
         ridge=ridge,
         num_visits=jnp.zeros((), dtype),
-        settled=jnp.bool_(False),
-        order=everything(problem.squares.shape[0]),
+        is_stationary=jnp.bool_(False),
+        order=natural_order(problem.squares.shape[0]),
         bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
         tolerance=jnp.full((), TOLERANCE, dtype),
         key=jax.random.key(_checks.seed(where, seed)),
@@ -140,7 +140,7 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
     """
     enough = state.num_visits + X.shape[0]
     return jax.lax.while_loop(
-        lambda state: (state.num_visits < enough) & ~state.settled,
+        lambda state: (state.num_visits < enough) & ~state.is_stationary,
         lambda state: one_pass(state, X),
         state,
     )
@@ -172,7 +172,7 @@ def one_pass(state: State, X: Rows) -> State:
     weights, coefficients, left, ends = visit_all(
         X,
         state.problem.squares,
-        shuffled(now, state.order),
+        shuffle(now, state.order),
         state.weights,
         state.coefficients,
         visit,
@@ -184,14 +184,14 @@ def one_pass(state: State, X: Rows) -> State:
     least, most = -ends[0], ends[1]
     reached = most - least <= state.tolerance
     # Close enough: all patterns return.
-    left = jax.tree.map(lambda *of: jnp.where(reached, *of), everything(n), left)
+    left = jax.tree.map(lambda *of: jnp.where(reached, *of), natural_order(n), left)
     lower = jnp.where((least < 0) & ~reached, least, -jnp.inf)
     upper = jnp.where((most > 0) & ~reached, most, jnp.inf)
     return state._replace(
         weights=weights,
         coefficients=coefficients,
         num_visits=state.num_visits + state.order.number.astype(ends.dtype),
-        settled=whole & jnp.all(ends <= 0),
+        is_stationary=whole & jnp.all(ends <= 0),
         order=left,
         bounds=jnp.stack([lower, upper]),
         tolerance=jnp.where(whole & reached, FINER, 1) * state.tolerance,
@@ -200,7 +200,7 @@ def one_pass(state: State, X: Rows) -> State:
 
 
 @jax.jit
-def warm(state: State, X: Rows, before: State) -> State:
+def warm_start(state: State, X: Rows, before: State) -> State:
     """The best multiple of another penalty's solution, up to the ratio of penalties."""
     coefficients = before.coefficients
     hinge = jnp.isfinite(state.upper)
@@ -251,8 +251,8 @@ dcd = Solver(
     objective,
     model,
     lambda state: int(state.num_visits),
-    settled=lambda state: state.settled,
-    warm=warm,
+    is_stationary=lambda state: state.is_stationary,
+    warm_start=warm_start,
     linear=True,
     callback_every=5,
 )

@@ -61,16 +61,22 @@ def visit_all(
 
     def body(t, state):
         weights, new, kept, count, tally = state
-        i = element(order.indices, t)
+        i = get(order.indices, t)
         # No pattern comes twice, so its old coefficient is still its newest.
-        old = element(coefficients, i)
+        old = get(coefficients, i)
         margin = patterns.inner(i, weights)
-        its_own = jax.tree.map(lambda values: element(values, i), own)
-        now, keep, tally = visit(old, margin, element(squares, i), its_own, tally)
+        its_own = jax.tree.map(lambda values: get(values, i), own)
+        now, keep, tally = visit(old, margin, get(squares, i), its_own, tally)
         weights = patterns.add(i, now - old, weights)
         # The next pattern overwrites one that is not kept.
-        kept = put(kept, count, i)
-        return weights, put(new, i, now), kept, count + keep.astype(count.dtype), tally
+        kept = set_at(kept, count, i)
+        return (
+            weights,
+            set_at(new, i, now),
+            kept,
+            count + keep.astype(count.dtype),
+            tally,
+        )
 
     spare = jnp.zeros_like(order.indices)
     start = (weights, coefficients, spare, jnp.int32(0), tally)
@@ -80,13 +86,13 @@ def visit_all(
     return weights, coefficients, Order(kept, count), tally
 
 
-def everything(number: int) -> Order:
+def natural_order(number: int) -> Order:
     """All patterns in their own order."""
     return Order(jnp.arange(number, dtype=jnp.int32), jnp.int32(number))
 
 
 @jax.jit
-def shuffled(key: Key[Array, ""], order: Order) -> Order:
+def shuffle(key: Key[Array, ""], order: Order) -> Order:
     """A random order of the same patterns; O(number).
 
     From 4,096 patterns on it shuffles runs of 16 neighbours, not single patterns: a
@@ -103,9 +109,9 @@ def shuffled(key: Key[Array, ""], order: Order) -> Order:
         # One of the t + 1 places so far. The bias towards small numbers, one in 2^32 /
         # n draws, does not matter here.
         places = (t + 1).astype(jnp.uint32)
-        j = (_bits(seed, t) % places).astype(jnp.int32)
-        drawn = put(drawn, t, taken(drawn, j))
-        return put(drawn, j, t)
+        j = (_random_bits(seed, t) % places).astype(jnp.int32)
+        drawn = set_at(drawn, t, read_in_loop(drawn, j))
+        return set_at(drawn, j, t)
 
     n = order.indices.shape[0]
     start = jnp.zeros(max(min(n, MANY), (n >> RUN_BITS) + 1), jnp.int32)
@@ -114,8 +120,8 @@ def shuffled(key: Key[Array, ""], order: Order) -> Order:
     def visit(t, indices):
         # An incomplete last run stays last.
         run = t >> bits
-        first = jnp.where(run < runs, element(drawn, run), run) << bits
-        return put(indices, t, element(order.indices, first + t - (run << bits)))
+        first = jnp.where(run < runs, get(drawn, run), run) << bits
+        return set_at(indices, t, get(order.indices, first + t - (run << bits)))
 
     start = jnp.zeros_like(order.indices)
     return order._replace(
@@ -123,7 +129,7 @@ def shuffled(key: Key[Array, ""], order: Order) -> Order:
     )
 
 
-def _bits(seed: UInt32[Array, ""], t: Int32[Array, ""]) -> UInt32[Array, ""]:
+def _random_bits(seed: UInt32[Array, ""], t: Int32[Array, ""]) -> UInt32[Array, ""]:
     """The t-th 32 random bits of a seed, for loops that `jax.random` would slow down.
 
     They are the finalizer of MurmurHash3 on a Weyl sequence, as in SplitMix.

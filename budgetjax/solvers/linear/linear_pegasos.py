@@ -13,7 +13,7 @@ from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.linear import patterns
 from budgetjax.solvers.linear.patterns import Problem
-from budgetjax.solvers.linear.rows import Rows, element, products, put, taken
+from budgetjax.solvers.linear.rows import Rows, get, products, read_in_loop, set_at
 from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -108,7 +108,9 @@ def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     """The next key, and the patterns of the blocks of a step."""
     key, now = jax.random.split(state.key)
     n, k = state.coefficients.shape[0], state.batch_size.value
-    return key, training_set.drawn(now, (-(-n // k) * k,), n, state.problem.weight)
+    return key, training_set.draw_examples(
+        now, (-(-n // k) * k,), n, state.problem.weight
+    )
 
 
 def step(state: State, X: Rows, y: Vector | None) -> State:
@@ -128,17 +130,17 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
         # Margins are taken before any pattern of the block is added.
         def see(j, wrong):
-            margin = X.inner(element(drawn, j), weights)
+            margin = X.inner(get(drawn, j), weights)
             violates = (margin < unit) | (unit == 0)
-            return put(wrong, j - first, violates.astype(margin.dtype))
+            return set_at(wrong, j - first, violates.astype(margin.dtype))
 
         wrong = jax.lax.fori_loop(first, end, see, jnp.zeros(k, weights.dtype))
 
         def add(j, grown):
             weights, coefficients = grown
-            i, multiple = element(drawn, j), element(wrong, j - first)
-            now = taken(coefficients, i) + multiple
-            return X.add(i, multiple, weights), put(coefficients, i, now)
+            i, multiple = get(drawn, j), get(wrong, j - first)
+            now = read_in_loop(coefficients, i) + multiple
+            return X.add(i, multiple, weights), set_at(coefficients, i, now)
 
         return jax.lax.fori_loop(first, end, add, (weights, coefficients))
 
@@ -155,7 +157,7 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
 def _decay(state: State) -> Scalar:
     """`lambda`."""
-    total = training_set.total(state.coefficients, state.problem.weight)
+    total = training_set.total_weight(state.coefficients, state.problem.weight)
     return 1 / (state.penalty * total)
 
 

@@ -13,9 +13,9 @@ from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
 from budgetjax.solvers.linear import patterns
-from budgetjax.solvers.linear.epochs import Order, everything, shuffled, visit_all
+from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
-from budgetjax.solvers.linear.rows import KernelMatrix, Rows, element, products
+from budgetjax.solvers.linear.rows import KernelMatrix, Rows, get, products
 from budgetjax.solvers.solver import Objective, Solver
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -58,7 +58,7 @@ class State(NamedTuple):
     rounds: Int32[Array, " 2"]
     tally: Float[Array, " 2"]
     num_visits: Scalar
-    settled: Bool[Array, ""]
+    is_stationary: Bool[Array, ""]
     key: Key[Array, ""]
     problem: Problem
 
@@ -198,7 +198,7 @@ def init(
         rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
-        settled=jnp.bool_(False),
+        is_stationary=jnp.bool_(False),
         key=jax.random.key(_checks.seed(where, seed)),
         problem=problem,
     )
@@ -256,7 +256,7 @@ def _check(
 
 
 def _pass(
-    state: State, shown: Rows, order: Order, everything: Bool[Array, ""]
+    state: State, shown: Rows, order: Order, is_full: Bool[Array, ""]
 ) -> tuple[State, Order, Bool[Array, ""]]:
     """The state after some patterns, the next active set, and whether counts change."""
     upper, damping = state.threshold + state.gap, state.damping
@@ -277,7 +277,7 @@ def _pass(
         # that keeps the second.
         first = (margin <= state.near * state.threshold) | (now > 0)
         second = (now != count) & (now > 0)
-        keep = jnp.where(everything, first, second)
+        keep = jnp.where(is_full, first, second)
         # In another form, jax 0.10 does not compile a pass to one kernel.
         change = now - count
         change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
@@ -307,9 +307,9 @@ def _pass(
 def step(state: State, X: Rows, y: Vector | None) -> State:
     """Makes a pass over all patterns, in a new order, then over the active sets."""
     key, now = jax.random.split(state.key)
-    order = shuffled(now, everything(X.shape[0]))
+    order = shuffle(now, natural_order(X.shape[0]))
     state, first, changed = _pass(state, X, order, jnp.bool_(True))
-    state = state._replace(key=key, settled=~changed)
+    state = state._replace(key=key, is_stationary=~changed)
 
     def present_second(carried):
         state, second, _, rounds = carried
@@ -335,7 +335,7 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
 
 @jax.jit
-def warm(state: State, X: Rows, before: State) -> State:
+def warm_start(state: State, X: Rows, before: State) -> State:
     """The best multiple of another penalty's solution, rounded to integers.
 
     The multiple is at most the ratio of the penalties. The cost is that of two passes.
@@ -357,7 +357,7 @@ def warm(state: State, X: Rows, before: State) -> State:
     weights = jax.lax.fori_loop(
         jnp.int32(0),
         jnp.int32(X.shape[0]),
-        lambda i, weights: X.add(i, element(counts, i), weights),
+        lambda i, weights: X.add(i, get(counts, i), weights),
         state.weights,
     )
     learned = jnp.sum(counts)
@@ -430,8 +430,8 @@ mpu = Solver(
     model,
     lambda state: int(state.num_visits),
     lambda state: jnp.count_nonzero(state.counts),
-    lambda state: state.settled,
-    warm,
+    lambda state: state.is_stationary,
+    warm_start,
     linear=True,
     max_steps=1000,
     callback_every=1,

@@ -24,7 +24,7 @@ from budgetjax.solvers.linear.rows import (
     Rows,
     SparseRows,
     as_rows,
-    filled_up,
+    pad_rows,
 )
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
@@ -81,9 +81,9 @@ def problem_of(
         (n, d), squares = rows.shape, _squares(rows)
     else:
         check_kernel(where, "kernel", kernel)
-        X = training_set.features(where, X)
+        X = training_set.read_features(where, X)
         (n, d), squares = X.shape, kernel.diag(X)
-    y = training_set.signs(where, y, n, float)
+    y = training_set.read_labels(where, y, n, float)
     squares, constant = squares.astype(y.dtype), None
     scale = _checks.as_leaf(where, "bias_scale", bias_scale, y.dtype, _checks.positive)
     if _checks.flag(where, "fit_bias", fit_bias):
@@ -98,7 +98,7 @@ def problem_of(
         )
     return Problem(
         squares=squares,
-        weight=training_set.weights(where, weight, y),
+        weight=training_set.read_weight(where, weight, y),
         constant=constant,
         kernel=kernel,
         digest=training_set.digest(y),
@@ -132,14 +132,16 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     """
     where, problem = "solve", state.problem
     dense = problem.kernel is not None
-    rows = DenseRows(training_set.features(where, X)) if dense else as_rows(where, X)
+    rows = (
+        DenseRows(training_set.read_features(where, X)) if dense else as_rows(where, X)
+    )
     shape = problem.squares.shape[0], problem.num_features.value
     if rows.shape != shape:
         raise ValueError(
             f"{where}: X must be the training set of the state, of shape {shape}, got "
             f"{rows.shape}"
         )
-    y = training_set.signs(where, y, shape[0], float)
+    y = training_set.read_labels(where, y, shape[0], float)
     training_set.check_same(where, "y", problem.digest, y)
     if isinstance(rows, SparseRows):
         return _sparse_patterns(rows, y, problem), y
@@ -164,7 +166,7 @@ def _sparse_patterns(rows: SparseRows, y: Vector, problem: Problem) -> SparseRow
     values = np.insert(values[: len(signs)], starts[1:], last)
     indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
     starts = starts + np.arange(len(starts))
-    filled = filled_up(values, indices, starts, problem.width)
+    filled = pad_rows(values, indices, starts, problem.width)
     return jax.tree.map(jnp.asarray, filled)
 
 

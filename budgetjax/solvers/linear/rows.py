@@ -7,7 +7,7 @@ JAX 0.12 considers an iteration over a dense row of up to a few thousand numbers
 JAX 0.10 does for any row, with the flag for loops that `benchmarks/speed.md` names.
 Three rules follow: the length of an inner loop is not known at compile time (otherwise
 the size of its body is multiplied by it); labels and the constant feature are part of
-the rows; an array that a loop both reads and writes is read by `taken`.
+the rows; an array that a loop both reads and writes is read by `read_in_loop`.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,12 @@ from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 PAIR = 2
 
 
-def element(
-    values: Shaped[Array | np.ndarray, " size"], i: Integer[Array, ""]
-) -> Array:
+def get(values: Shaped[Array | np.ndarray, " size"], i: Integer[Array, ""]) -> Array:
     """`values[i]` for an index that is known to be in range."""
     return jax.lax.dynamic_slice(values, (i,), (1,), allow_negative_indices=False)[0]
 
 
-def put(
+def set_at(
     values: Shaped[Array, " size"], i: Integer[Array, ""], value: Array
 ) -> Shaped[Array, " size"]:
     """`values` with `values[i] = value` for an index that is known to be in range."""
@@ -43,7 +41,7 @@ def put(
     )
 
 
-def taken(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array:
+def read_in_loop(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array:
     """`values[i]` in a loop that also writes `values`.
 
     After a direct read, XLA would copy the array in every iteration. After a read in an
@@ -52,7 +50,7 @@ def taken(values: Shaped[Array, " size"], i: Integer[Array, ""]) -> Array:
     once = jnp.where(i >= 0, jnp.int32(1), jnp.int32(0))
     nothing = jnp.zeros((), values.dtype)
     return jax.lax.fori_loop(
-        jnp.int32(0), once, lambda _, value: element(values, i), nothing
+        jnp.int32(0), once, lambda _, value: get(values, i), nothing
     )
 
 
@@ -126,8 +124,8 @@ class SparseRows(NamedTuple):
         """The inner product of row `i` and `w`; O(nonzeros of the row)."""
 
         def term(j):
-            value = element(self.values, j).astype(w.dtype)
-            return value * element(w, element(self.indices, j))
+            value = get(self.values, j).astype(w.dtype)
+            return value * get(w, get(self.indices, j))
 
         def add(pair, total):
             j = pair * PAIR
@@ -141,9 +139,9 @@ class SparseRows(NamedTuple):
         """`w` plus a multiple of row `i`; O(nonzeros), or O(1) for the multiple 0."""
 
         def term(j, w):
-            column = element(self.indices, j)
-            change = multiple * element(self.values, j).astype(w.dtype)
-            return put(w, column, element(w, column) + change)
+            column = get(self.indices, j)
+            change = multiple * get(self.values, j).astype(w.dtype)
+            return set_at(w, column, get(w, column) + change)
 
         def add(pair, w):
             j = pair * PAIR
@@ -159,8 +157,8 @@ class SparseRows(NamedTuple):
         start: Array,
     ) -> Array:
         """Loops over the pairs of a row."""
-        first = element(self.starts, i) // PAIR
-        end = element(self.starts, i + 1) // PAIR
+        first = get(self.starts, i) // PAIR
+        end = get(self.starts, i + 1) // PAIR
         return jax.lax.fori_loop(first, jnp.where(wanted, end, first), body, start)
 
 
@@ -184,7 +182,7 @@ class KernelMatrix(NamedTuple):
 
     def inner(self, i: Int32[Array, ""], w: Vector) -> Scalar:
         """The inner product of pattern `i` and the weights; O(1)."""
-        return taken(w, i)
+        return read_in_loop(w, i)
 
     def add(self, i: Int32[Array, ""], multiple: Scalar, w: Vector) -> Vector:
         """The products of the weights plus a multiple of pattern `i`; O(n)."""
@@ -200,7 +198,7 @@ def products(rows: Rows, w: Float[Array, " size"]) -> Vector:
     return jax.lax.fori_loop(
         jnp.int32(0),
         jnp.int32(rows.shape[0]),
-        lambda i, found: put(found, i, rows.inner(i, w)),
+        lambda i, found: set_at(found, i, rows.inner(i, w)),
         jnp.zeros(rows.shape[0], w.dtype),
     )
 
@@ -238,10 +236,10 @@ def sparse_rows(X: Any) -> SparseRows:
     values = np.asarray(_checks.array(where, "X", X.data))
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)
-    return filled_up(values, X.indices, X.indptr, X.shape[1])
+    return pad_rows(values, X.indices, X.indptr, X.shape[1])
 
 
-def filled_up(
+def pad_rows(
     values: np.ndarray, indices: np.ndarray, starts: np.ndarray, columns: int
 ) -> SparseRows:
     """The rows of a CSR matrix, each padded to an even length."""
@@ -260,6 +258,6 @@ def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
     """The rows of an array, of a SciPy matrix, or of `SparseRows`, after checks."""
     X = sparse_rows(X) if hasattr(X, "tocsr") else X
     if not isinstance(X, SparseRows):
-        return DenseRows(training_set.features(where, X))
+        return DenseRows(training_set.read_features(where, X))
     training_set.check_shape(where, X.shape)
     return X
