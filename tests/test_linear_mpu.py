@@ -514,7 +514,7 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
 @quick_to_compile(False)
 def test_products_and_orders_are_one_kernel(form, double):
     need_large_loops(form)
-    held, order = rows.as_rows("test", wide(form)[0]), epochs.natural_order(300)
+    held, order = rows.read_rows("test", wide(form)[0]), epochs.natural_order(300)
     for program, *given in (
         (rows.products, held, jnp.zeros(41)),
         (epochs.shuffle, jax.random.key(0), order),
@@ -645,7 +645,7 @@ def test_sparse_rows():
             assert held.values.size == held.indices.size == held.starts[-1]
             assert not np.any(held.starts % rows.PAIR)
             squares = np.sum(X.astype(np.float32) ** 2, axis=1)
-            np.testing.assert_array_equal(patterns._squares(held), squares)
+            np.testing.assert_array_equal(patterns._squared_norms(held), squares)
 
 
 def test_sparse_rows_unsorted_and_repeated():

@@ -1,6 +1,6 @@
 """A support vector machine on a budget of its worst examples; see `init`."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +56,7 @@ class State(NamedTuple):
 
     algorithm: Name
     rows: KernelRows
-    norm: Any
+    norm: Norm | OneInfinity
     penalty: Scalar
     weight: Vector | None
     coefficients: Vector
@@ -76,7 +76,7 @@ def init(
     budget: ArrayLike | None = None,
     penalty: ArrayLike = 1.0,
     weight: ArrayLike | None = None,
-    norm: Any = "l1",
+    norm: str | Norm | OneInfinity = "l1",
     cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
@@ -162,10 +162,9 @@ def init(
     moves pairs for "l2" too.
     """
     where = "budget_svm.init"
-    X, y = training_set.read_examples(where, kernel, X, y)
+    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
     norm = _read_norm(where, norm, budget, X.dtype)
     pairs = isinstance(norm, OneInfinity)
-    weight = training_set.read_weight(where, weight, y)
     if weight is not None and not pairs:
         raise ValueError(
             f"{where}: weight must be None for all norms except 'l1', got weights"
@@ -191,8 +190,11 @@ def init(
 
 
 def _read_norm(
-    where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike
-) -> Any:
+    where: str,
+    norm: str | Norm | OneInfinity,
+    budget: ArrayLike | None,
+    dtype: DTypeLike,
+) -> Norm | OneInfinity:
     """The norm of this name with this budget, or the norm itself, after checks."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
@@ -213,8 +215,9 @@ def _read_norm(
 
 def step(state: State, X: Matrix, y: Vector) -> State:
     """A pair step or a gradient step; see `init`."""
-    if state.momentum is None:
-        return _pair_step(state, X, y)
+    if isinstance(state.norm, OneInfinity):
+        return _pair_step(state, state.norm, X, y)
+    assert state.momentum is not None
     return _gradient_step(state, state.norm, state.momentum, X, y)
 
 
@@ -246,13 +249,13 @@ def _minimise_over_bias(state: State, y: Vector) -> tuple[Scalar, Scalar]:
     return state.norm.least(slacks, y)
 
 
-def _pair_step(state: State, X: Matrix, y: Vector) -> State:
+def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
     alpha, diagonal = state.coefficients, state.rows.diagonal
     slopes = 1 - state.responses
     caps, quantum = _max_coefficients(state)
     firsts, movable = _find_candidates(state, caps, slopes, y)
     rows = row_cache.fetch(state.rows, X, firsts, movable)
-    room = jnp.maximum(state.norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
+    room = jnp.maximum(norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
         """The second of the best pair, the change of the first, and the gain.
@@ -403,7 +406,7 @@ def _estimate_curvature(
 budget_svm = Solver(
     "budget_svm",
     init,
-    training_set.prepare,
+    row_cache.prepare,
     step,
     objective,
     model,

@@ -60,26 +60,19 @@ class State(NamedTuple):
 
 def init_state(
     where: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    kernel: Kernel,
+    rows: KernelRows,
+    y: Vector,
+    weight: Vector | None,
     penalty: ArrayLike,
-    weight: ArrayLike | None,
-    batch_size: int,
-    cache_size: float | None,
-    rows: KernelRows | None,
     seed: ArrayLike = 0,
     fit_bias: bool = False,
 ) -> State:
-    """The state of the zero model; see `budgetjax.Solver` for the arguments."""
-    X, y = training_set.read_examples(where, kernel, X, y)
-    weight = training_set.read_weight(where, weight, y)
-    batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
+    """The state of the zero model on a checked training set."""
     zeros = jnp.zeros_like(y)
     return State(
         algorithm=_checks.algorithm_of(where),
-        rows=row_cache.init_rows(where, kernel, X, batch, cache_size, rows),
-        penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
+        rows=rows,
+        penalty=_checks.as_leaf(where, "penalty", penalty, y.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
@@ -290,10 +283,10 @@ def make_visiting_solver(
         seed: ArrayLike = 0,
     ) -> State:
         where = f"{name}.init"
-        return init_state(
-            where, X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed
-        )
+        X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
+        rows = row_cache.init_rows(where, kernel, X, batch_size, cache_size, rows)
+        return init_state(where, rows, y, weight, penalty, seed)
 
     init.__doc__ = doc
-    prepare = training_set.prepare
-    return Solver(name, init, prepare, step, objective, model, row_cache.work)
+    prepare, work = row_cache.prepare, row_cache.work
+    return Solver(name, init, prepare, step, objective, model, work)

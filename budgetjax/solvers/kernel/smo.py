@@ -84,9 +84,9 @@ def init(
     where = "smo.init"
     batch = _checks.size(where, "batch_size", batch_size)
     batch = max(batch, 2) if _checks.flag(where, "fit_bias", fit_bias) else batch
-    return hinge_dual.init_state(
-        where, X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
-    )
+    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
+    rows = row_cache.init_rows(where, kernel, X, batch, cache_size, rows)
+    return hinge_dual.init_state(where, rows, y, weight, penalty, fit_bias=fit_bias)
 
 
 class Part(NamedTuple):
@@ -228,7 +228,7 @@ def _pair(
 smo = Solver(
     "smo",
     init,
-    training_set.prepare,
+    row_cache.prepare,
     step,
     hinge_dual.objective,
     hinge_dual.model,

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Key
 from budgetjax import _checks, _pytree
 from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
-from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
@@ -110,7 +110,7 @@ def init(
     neighbours are shuffled, whose visits take a third less time.
     """
     where = "dcd.init"
-    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
+    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     penalty = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     if patterns.is_squared(where, loss):
@@ -240,7 +240,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The model of `w`."""
-    return patterns.model_of(state.problem, state.weights)
+    return patterns.to_model(state.problem, state.weights)
 
 
 dcd = Solver(
@@ -253,6 +253,7 @@ dcd = Solver(
     lambda state: int(state.num_visits),
     is_stationary=lambda state: state.is_stationary,
     warm_start=warm_start,
+    read=rows.read,
     linear=True,
     callback_every=5,
 )

@@ -1,11 +1,11 @@
 """Passes over patterns, and the order of the visits."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int32, Key, PyTree, UInt32
 
 from budgetjax.solvers.linear.rows import Rows, get, read_in_loop, set_at
 from budgetjax.solvers.training_set import Scalar, Vector
@@ -39,7 +39,7 @@ def visit_all(
     coefficients: Vector,
     visit: Visit,
     tally: Float[Array, " tallied"],
-    own: Any = None,
+    own: PyTree[Float[Array, " n"]] = None,
 ) -> tuple[Float[Array, " size"], Vector, Order, Float[Array, " tallied"]]:
     """Visits every pattern of an order; O(n) plus O(nonzeros of a row) per visit.
 

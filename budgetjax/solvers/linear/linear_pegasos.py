@@ -11,7 +11,7 @@ from budgetjax import _checks, _pytree
 from budgetjax._pytree import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, get, products, read_in_loop, set_at
 from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
@@ -90,7 +90,7 @@ def init(
     unnecessary (https://doi.org/10.1007/s10107-010-0420-4, Section 2).
     """
     where = "linear_pegasos.init"
-    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
+    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     return State(
         algorithm=_checks.algorithm_of(where),
@@ -182,7 +182,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The model of the last iterate."""
-    return patterns.model_of(state.problem, state.weights / _unit(state))
+    return patterns.to_model(state.problem, state.weights / _unit(state))
 
 
 linear_pegasos = Solver(
@@ -193,6 +193,7 @@ linear_pegasos = Solver(
     objective,
     model,
     lambda state: int(state.num_blocks) * state.batch_size.value,
+    read=rows.read,
     linear=True,
     max_steps=100,
     callback_every=1,

@@ -12,7 +12,7 @@ from budgetjax import _checks, _pytree, models
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
-from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import KernelMatrix, Rows, get, products
@@ -157,7 +157,7 @@ def init(
     of 16 neighbours are shuffled, whose visits take a third less time.
     """
     where = "mpu.init"
-    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
+    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
     if _checks.flag(where, "hard_margin", hard_margin) and weight is not None:
         raise ValueError(
@@ -408,7 +408,7 @@ def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
     """The model of `a / b`."""
     problem = state.problem
     if problem.kernel is None:
-        return patterns.model_of(problem, state.weights / state.threshold)
+        return patterns.to_model(problem, state.weights / state.threshold)
     assert isinstance(X, KernelMatrix)
     assert y is not None
     coefficients = state.counts / state.threshold
@@ -432,6 +432,7 @@ mpu = Solver(
     lambda state: jnp.count_nonzero(state.counts),
     lambda state: state.is_stationary,
     warm_start,
+    read=rows.read,
     linear=True,
     max_steps=1000,
     callback_every=1,
