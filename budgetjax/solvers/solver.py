@@ -5,7 +5,15 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 
 import jax
 import jax.numpy as jnp
@@ -167,7 +175,21 @@ class History(NamedTuple):
     vectors: Shaped[np.ndarray, " records"]
 
 
-class Solution(NamedTuple, Generic[State, Model]):
+if TYPE_CHECKING:
+    from typing import Generic as GenericForEditors
+else:
+
+    class GenericForEditors:
+        """`Generic` that is no base at run time: beartype knows no generic tuples."""
+
+        def __class_getitem__(cls, _):
+            return cls()
+
+        def __mro_entries__(self, bases):
+            return ()
+
+
+class Solution(NamedTuple, GenericForEditors[State, Model]):
     """The result of `solve`.
 
     Attributes:
@@ -184,6 +206,8 @@ class Solution(NamedTuple, Generic[State, Model]):
     converged: bool
 
     __repr__ = _pytree.record_repr
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(lambda cls, _: cls)
 
 
 @overload

@@ -119,9 +119,9 @@ def draw_batch(
     state: State, weight: Vector | None = None
 ) -> tuple[State, Integer[Array, " batch"]]:
     """A batch of examples, with replacement, and the state with the next key."""
-    key, now = jax.random.split(state.key)
+    key, draw_key = jax.random.split(state.key)
     n, batch = state.coefficients.shape[0], state.rows.batch.value
-    drawn = training_set.draw_examples(now, (batch,), n, weight)
+    drawn = training_set.draw_examples(draw_key, (batch,), n, weight)
     return state._replace(key=key), drawn
 
 
@@ -138,7 +138,7 @@ def visit(
     batch = drawn.shape[0]
     rows, block = row_cache.signed_block(state.rows, X, y, drawn)
     start, responses = state.coefficients[drawn], state.responses[drawn]
-    diagonal, most = rows.diagonal[drawn], limits(state)[drawn]
+    diagonal, upper = rows.diagonal[drawn], limits(state)[drawn]
     # An example may be drawn twice.
     same = (drawn[:, None] == drawn[None]).astype(start.dtype)
 
@@ -147,7 +147,7 @@ def visit(
             start[j] + jnp.sum(same[j] * steps),
             responses[j] + jnp.sum(block[j] * steps),
             diagonal[j],
-            most[j],
+            upper[j],
             state.num_visits + 1 + j,
         )
         return steps.at[j].set(step)

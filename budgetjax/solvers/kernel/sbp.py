@@ -78,7 +78,7 @@ class Draws(NamedTuple):
     volume: Scalar
 
 
-def init(
+def init(  # noqa: PLR0913
     X: ArrayLike,
     y: ArrayLike,
     *,

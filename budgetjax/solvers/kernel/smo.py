@@ -194,9 +194,9 @@ def _choose_pairs(
     free = low & (ahead > 0)
     free = free.at[ups].set(free[ups] & (worst == -jnp.inf))
     gains = jnp.where(free, ahead * ahead / curvature, -jnp.inf)
-    most, lows = jax.lax.top_k(gains, batch - batch // 2)
+    best, lows = jax.lax.top_k(gains, batch - batch // 2)
     chosen = jnp.concatenate([ups, lows])
-    exists = jnp.concatenate([worst, most]) > -jnp.inf
+    exists = jnp.concatenate([worst, best]) > -jnp.inf
     return state._replace(rows=rows), chosen, exists
 
 

@@ -20,7 +20,7 @@ from budgetjax.solvers.training_set import Scalar, Vector
 # The initial range of the projected gradients at which all patterns are visited again,
 # and the factor applied to it whenever a pass over all patterns reaches it.
 TOLERANCE = 0.1
-FINER = 0.1
+TOLERANCE_DECAY = 0.1
 
 
 class State(NamedTuple):
@@ -148,53 +148,53 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
 def one_pass(state: State, X: Rows) -> State:
     """A pass over the patterns that are not shrunk, in a new order."""
-    key, now = jax.random.split(state.key)
+    key, order_key = jax.random.split(state.key)
     lower, upper = state.bounds
-    weight, own = state.problem.weight, None
+    weight, further = state.problem.weight, None
     if weight is not None:
-        own = state.upper * weight, state.ridge / weight
+        further = state.upper * weight, state.ridge / weight
 
-    def visit(coefficient, margin, square, own, tally):
+    def visit(coefficient, margin, square, further, tally):
         # Algorithm 3.
-        most, ridge = (state.upper, state.ridge) if own is None else own
+        limit, ridge = (state.upper, state.ridge) if further is None else further
         gradient = margin - 1 + ridge * coefficient
-        low, high = coefficient <= 0, coefficient >= most
+        low, high = coefficient <= 0, coefficient >= limit
         shrunk = (low & (gradient > upper)) | (high & (gradient < lower))
         # The coefficient of a zero pattern, whose gradient is -1, goes to the upper
         # end.
-        now = jnp.clip(coefficient - gradient / (square + ridge), 0, most)
+        updated = jnp.clip(coefficient - gradient / (square + ridge), 0, limit)
         # The smallest and the largest projected gradient of the patterns that stay.
         projected = jnp.where(low, jnp.minimum(gradient, 0), gradient)
         projected = jnp.where(high, jnp.maximum(projected, 0), projected)
         ends = jnp.stack([-projected, projected])
-        return now, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
+        return updated, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
 
-    weights, coefficients, left, ends = visit_all(
+    weights, coefficients, kept, ends = visit_all(
         X,
         state.problem.squares,
-        shuffle(now, state.order),
+        shuffle(order_key, state.order),
         state.weights,
         state.coefficients,
         visit,
         jnp.full_like(state.bounds, -jnp.inf),
-        own,
+        further,
     )
     n = X.shape[0]
     whole = state.order.number == n
-    least, most = -ends[0], ends[1]
-    reached = most - least <= state.tolerance
+    smallest, largest = -ends[0], ends[1]
+    reached = largest - smallest <= state.tolerance
     # Close enough: all patterns return.
-    left = jax.tree.map(lambda *of: jnp.where(reached, *of), natural_order(n), left)
-    lower = jnp.where((least < 0) & ~reached, least, -jnp.inf)
-    upper = jnp.where((most > 0) & ~reached, most, jnp.inf)
+    kept = jax.tree.map(lambda *of: jnp.where(reached, *of), natural_order(n), kept)
+    lower = jnp.where((smallest < 0) & ~reached, smallest, -jnp.inf)
+    upper = jnp.where((largest > 0) & ~reached, largest, jnp.inf)
     return state._replace(
         weights=weights,
         coefficients=coefficients,
         num_visits=state.num_visits + state.order.number.astype(ends.dtype),
         is_stationary=whole & jnp.all(ends <= 0),
-        order=left,
+        order=kept,
         bounds=jnp.stack([lower, upper]),
-        tolerance=jnp.where(whole & reached, FINER, 1) * state.tolerance,
+        tolerance=jnp.where(whole & reached, TOLERANCE_DECAY, 1) * state.tolerance,
         key=key,
     )
 

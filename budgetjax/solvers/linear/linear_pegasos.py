@@ -106,10 +106,10 @@ def init(
 
 def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     """The next key, and the patterns of the blocks of a step."""
-    key, now = jax.random.split(state.key)
+    key, draw_key = jax.random.split(state.key)
     n, k = state.coefficients.shape[0], state.batch_size.value
     return key, training_set.draw_examples(
-        now, (-(-n // k) * k,), n, state.problem.weight
+        draw_key, (-(-n // k) * k,), n, state.problem.weight
     )
 
 
@@ -129,18 +129,18 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
         end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
 
         # Margins are taken before any pattern of the block is added.
-        def see(j, wrong):
+        def mark(j, violators):
             margin = X.inner(get(drawn, j), weights)
             violates = (margin < unit) | (unit == 0)
-            return set_at(wrong, j - first, violates.astype(margin.dtype))
+            return set_at(violators, j - first, violates.astype(margin.dtype))
 
-        wrong = jax.lax.fori_loop(first, end, see, jnp.zeros(k, weights.dtype))
+        violators = jax.lax.fori_loop(first, end, mark, jnp.zeros(k, weights.dtype))
 
-        def add(j, grown):
-            weights, coefficients = grown
-            i, multiple = get(drawn, j), get(wrong, j - first)
-            now = read_in_loop(coefficients, i) + multiple
-            return X.add(i, multiple, weights), set_at(coefficients, i, now)
+        def add(j, sums):
+            weights, coefficients = sums
+            i, multiple = get(drawn, j), get(violators, j - first)
+            count = read_in_loop(coefficients, i) + multiple
+            return X.add(i, multiple, weights), set_at(coefficients, i, count)
 
         return jax.lax.fori_loop(first, end, add, (weights, coefficients))
 
