@@ -32,8 +32,7 @@ from tqdm import tqdm
 
 import budgetjax as bj
 from budgetjax import datasets
-from budgetjax.online import examples
-from budgetjax.online import driver, sweeps
+from budgetjax.online import driver, examples, sweeps
 
 AXES: dict[str, tuple[int, ...]] = {
     "budget": (20, 50, 100, 200, 500, 1000, 2000),

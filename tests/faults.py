@@ -89,7 +89,7 @@ FAULTS = (
     Fault("solvers", "solvers/kernel/sbp.py", "shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)", "shrink = jax.lax.rsqrt(squared_norm)"),
     Fault("linear", "solvers/linear/dcd.py", "gradient = margin - 1 + ridge * coefficient", "gradient = margin - 1"),
     Fault("linear", "solvers/linear/dcd.py", "is_stationary=whole & jnp.all(ends <= 0)", "is_stationary=whole"),
-    Fault("linear", "solvers/linear/mpu.py", "allowed = jnp.where(learn, most - count, count)", "allowed = jnp.where(learn, most, count)"),
+    Fault("linear", "solvers/linear/mpu.py", "allowed = jnp.where(learn, limit - count, count)", "allowed = jnp.where(learn, limit, count)"),
     Fault("linear", "solvers/linear/linear_pegasos.py", "per_block = _decay(state) * k", "per_block = _decay(state)"),
     # Refits.
     Fault("refit", "refitting/newton.py", "lower = finite & (total <= value + ROUNDING * rounded)", "lower = finite"),

@@ -58,7 +58,7 @@ class CountingKernelMPU(Counting, reference.KernelMPU):
 
 def reference_of(form, X, y, state, augment):
     """With the thresholds of a state."""
-    most = float(state.most)
+    most = float(state.max_count)
     given = {
         "threshold": float(state.threshold),
         "gap": float(state.gap),
@@ -153,7 +153,7 @@ def test_thresholds(penalty, tolerance, hard_margin, augment, double):
     given = {"penalty": penalty, "augment": augment, "hard_margin": hard_margin}
     state = started("mpu", "dense", X, y, tolerance=tolerance, **given)
     expected = reference.mpu_parameters(X, accuracy=tolerance / 10, **given)
-    found = state.threshold, state.gap, state.most
+    found = state.threshold, state.gap, state.max_count
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert state.problem.kernel is None
 
@@ -165,7 +165,7 @@ def check_invariants(state, Z):
     counts = np.asarray(state.counts)
     up, down = np.asarray(state.tally)
     assert np.all(counts >= 0)
-    assert np.all(counts <= float(state.most))
+    assert np.all(counts <= float(state.max_count))
     np.testing.assert_array_equal(counts, np.floor(counts))
     assert up - down == np.sum(counts)
     assert up > down
@@ -242,7 +242,9 @@ def test_a_tolerance_is_reached_without_looking_at_the_gap(double):
         best = optimum("noisy", 1.0).value
         assert found.history.primal[-1] < (1 + tolerance / 10) * best
         # Theorem 2, equation (22).
-        b, gap, most = (float(of) for of in (state.threshold, state.gap, state.most))
+        b, gap, most = (
+            float(of) for of in (state.threshold, state.gap, state.max_count)
+        )
         rest = gap - float(np.max(state.problem.squares))
         assert float(jnp.sum(found.state.tally)) <= (2 * b + gap) / rest * N * most
 
@@ -504,7 +506,7 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
     everyone, order = shown("mpu", form, X, y, state), epochs.natural_order(300)
 
     def once(state, everyone, order):
-        return mpu._pass(state, everyone, order, jnp.bool_(True))
+        return mpu._present(state, everyone, order, jnp.bool_(True))
 
     others, loops = hoisted(once, state, everyone, order)
     assert others == 0 < loops
@@ -514,7 +516,7 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
 @quick_to_compile(False)
 def test_products_and_orders_are_one_kernel(form, double):
     need_large_loops(form)
-    held, order = rows.as_rows("test", wide(form)[0]), epochs.natural_order(300)
+    held, order = rows.read_rows("test", wide(form)[0]), epochs.natural_order(300)
     for program, *given in (
         (rows.products, held, jnp.zeros(41)),
         (epochs.shuffle, jax.random.key(0), order),
@@ -645,7 +647,7 @@ def test_sparse_rows():
             assert held.values.size == held.indices.size == held.starts[-1]
             assert not np.any(held.starts % rows.PAIR)
             squares = np.sum(X.astype(np.float32) ** 2, axis=1)
-            np.testing.assert_array_equal(patterns._squares(held), squares)
+            np.testing.assert_array_equal(patterns._squared_norms(held), squares)
 
 
 def test_sparse_rows_unsorted_and_repeated():

@@ -12,8 +12,7 @@ import registry
 
 import budgetjax as bj
 from budgetjax import losses
-from budgetjax.online import examples
-from budgetjax.online import driver, sweeps
+from budgetjax.online import driver, examples, sweeps
 from budgetjax.refitting import metric
 
 PLATFORMS = ("cuda", "tpu")

@@ -168,7 +168,7 @@ def test_a_run_goes_on(name):
 def test_new_values_compile_nothing(name):
     solved(name)
     solved(name, max_steps=2)
-    programs = driver._advance_in_place, driver._reached
+    programs = driver._advance_in_place, driver._evaluate
     compiled = [each._cache_size() for each in programs]
     table = [{PENALTY[name]: 7}, {PENALTY[name]: np.float32(0.1), "max_steps": 4}]
     table += [{"seed": 3}] if name in DRAWING else []

@@ -223,7 +223,7 @@ def test_what_single_precision_can_hold():
         bj.mpu.init(SINGLE, Y_, **given) for given in ({}, {"tolerance": 1e-2})
     )
     assert default.threshold == least.threshold
-    assert bj.mpu.init(SINGLE, Y_, tolerance=0.1).most < 1e5
+    assert bj.mpu.init(SINGLE, Y_, tolerance=0.1).max_count < 1e5
     # Longer floats are taken, if not as such.
     given = SOLVERS["sdca"]
     state = bj.sdca.init(X_.astype(np.longdouble), Y_, **given)

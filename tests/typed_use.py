@@ -14,6 +14,7 @@ import numpy as np
 import budgetjax as bj
 from budgetjax.online import perceptron
 from budgetjax.solvers.kernel import smo
+from budgetjax.solvers.linear import dcd
 
 X, y = np.ones((3, 2)), np.array([1, -1, 1])
 
@@ -28,3 +29,11 @@ bj.arow.init(bj.RBF(1.0), num_features=2, budget="5")  # pyright: ignore
 dual = bj.smo.init(X, y, kernel=bj.RBF(1.0), penalty=1.0)
 assert_type(dual, smo.State)
 bj.smo.init(X, y, kernel=bj.RBF(1.0), penalti=1.0)  # pyright: ignore
+
+solution = bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0), penalty=2.0)
+assert_type(solution, bj.Solution[smo.State, bj.KernelModel])
+print(solution.model.coeficients)  # pyright: ignore
+several = bj.solve(bj.dcd, X, y, penalty=[1.0, 2.0])
+assert_type(several, tuple[bj.Solution[dcd.State, bj.LinearModel], ...])
+print(several[0].state.weigths)  # pyright: ignore
+bj.solve(bj.smo, X, y, state=several[0].state)  # pyright: ignore

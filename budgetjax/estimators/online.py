@@ -25,9 +25,11 @@ from budgetjax.estimators.inputs import (
     Table,
     Weights,
 )
+from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.models import Labelled, pad_rows
-from budgetjax.online import choices, driver, registry, support_set
+from budgetjax.models import Labelled
+from budgetjax.online import choices, driver, registry
+from budgetjax.online.algorithm import averaged
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState

@@ -100,7 +100,7 @@ def block_length(where: str, block_size: int | None) -> int:
     return 48 if jax.default_backend() == "cpu" else 256
 
 
-def check_result(where: str, state: OnlineState, scores: Array, X: ArrayLike) -> None:
+def check_result(where: str, state: OnlineState, scores: Array, X: Any) -> None:
     """Raises if the model had to refuse examples, or a score is not finite.
 
     A scalar stands for scores that were not kept; see `run_checked`.
@@ -125,9 +125,7 @@ def check_result(where: str, state: OnlineState, scores: Array, X: ArrayLike) ->
             )
 
 
-def explain_overflow(
-    model: KernelExpansion, X: Float[Array, "n features"], first_row: int = 0
-) -> str:
+def explain_overflow(model: KernelExpansion, X: Any, first_row: int = 0) -> str:
     """Why a model of these examples is not finite, and what to do.
 
     `first_row` is the number of the first example.

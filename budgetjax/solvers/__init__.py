@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 # Solvers of users by name; see `budgetjax.register`. They are kept here, where the
 # command line finds them without waiting for JAX.
-registered: "dict[str, Solver[Any, Any]]" = {}
+registered: "dict[str, Solver[..., Any, Any, Any]]" = {}
 
 
 def by_name() -> dict[str, Any]:

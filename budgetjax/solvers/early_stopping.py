@@ -7,18 +7,18 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from budgetjax import _checks, models
-from budgetjax.solvers.solver import Record, Solver
+from budgetjax.solvers.solver import Record, Solver, State
 
 
 def held_out_stop(
-    solver: Solver,
+    solver: Solver[..., State, Any, Any],
     X: Any,
     y: ArrayLike,
     X_held: Any,
     y_held: ArrayLike,
     *,
     patience: int = 5,
-) -> Callable[[Any, Record], bool]:
+) -> Callable[[State, Record], bool]:
     """A callback for `solve` that ends a run when its held-out error settles.
 
     Good predictions often need no small duality gap, and stochastic solvers never reach
@@ -66,7 +66,7 @@ def held_out_stop(
         )
     errors: list[float] = []
 
-    def stop(state: Any, record: Record) -> bool:
+    def stop(state: State, record: Record) -> bool:
         predicted = models.predict(solver.model(state, X, y), X_held)
         errors.append(float(np.mean(np.asarray(predicted) != labels)))
         return len(errors) - 1 - int(np.argmin(errors)) >= patience

@@ -1,6 +1,5 @@
 """One-versus-rest: solvers of two classes applied to several."""
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,24 +7,24 @@ import numpy as np
 from jaxtyping import Int32, Shaped
 
 from budgetjax.labels import format_labels
-from budgetjax.solvers.solver import Solution, Solver, solve
+from budgetjax.solvers.solver import Model, Solution, Solver, State, solve
 
 # Arguments per solver for which `init` and `solve` have no default for classifiers.
-CLASSIFIER_DEFAULTS: dict[str, dict[str, Any]] = {
+CLASSIFIER_DEFAULTS: dict[str, dict[str, float]] = {
     "sbp": {"slack": 0.003, "tolerance": 1.0},
     "mpu": {"tolerance": 1e-4},
 }
 
 
 def one_versus_rest(
-    solver: Solver,
+    solver: Solver[..., Any, Model, Any],
     X: Any,
     y: Shaped[np.ndarray, " n"],
     classes: Shaped[np.ndarray, " classes"],
     *,
     random: np.random.RandomState,
     **arguments: Any,
-) -> tuple[Solution, ...]:
+) -> tuple[Solution[None, Model], ...]:
     """The solution of each class against the rest, or one for two classes.
 
     The problems share kernel rows, which do not depend on labels. The solutions have no
@@ -39,17 +38,16 @@ def one_versus_rest(
       random: the source of seeds for solvers that draw.
       **arguments: arguments of `solve`.
     """
-    takes = inspect.signature(solver.init).parameters
-    found = []
+    solutions = []
     for signs in binary_labels(y, classes):
-        if "seed" in takes:
+        if solver.takes("seed"):
             arguments["seed"] = int(random.randint(2**31 - 1))
         solution = solve(solver, X, signs, **arguments)
-        if "rows" in takes:
+        if solver.takes("rows"):
             arguments["rows"] = solution.state.rows
         # The cached kernel rows of one state may fill the memory.
-        found.append(solution._replace(state=None))
-    return tuple(found)
+        solutions.append(solution._replace(state=None))
+    return tuple(solutions)
 
 
 def binary_labels(
@@ -60,7 +58,9 @@ def binary_labels(
         yield np.where(y == label, 1, -1).astype(np.int32)
 
 
-def combine_models(solutions: tuple[Solution, ...]) -> Any:
+def combine_models(
+    solutions: tuple[Solution[State, Model], ...],
+) -> Model | tuple[Model, ...]:
     """The model of a `Labelled`: one for two classes, otherwise one per class."""
     first, *others = (solution.model for solution in solutions)
     return (first, *others) if others else first

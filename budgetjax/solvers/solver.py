@@ -4,8 +4,16 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    overload,
+)
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +22,14 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks, _progress, _pytree, _sharding
-from budgetjax.solvers.linear.rows import sparse_rows
 from budgetjax.solvers.training_set import Scalar, Vector
 
-# Let an editor know the arguments of an `init` and the fields of its state.
+# Let an editor know the arguments of an `init`, the fields of states and models, and
+# the form of the examples in `step`: an array, or the patterns of a linear solver.
 Arguments = ParamSpec("Arguments")
 State = TypeVar("State")
+Model = TypeVar("Model")
+Data = TypeVar("Data")
 
 
 @_pytree.record
@@ -38,7 +48,7 @@ class Objective(NamedTuple):
 
 @_pytree.doc_from_init
 @dataclasses.dataclass(frozen=True, repr=False)
-class Solver(Generic[Arguments, State]):
+class Solver(Generic[Arguments, State, Model, Data]):
     """A solver of a problem on a whole training set: pure functions over its state.
 
     A state is a `NamedTuple` that holds everything but the training set, which all
@@ -100,6 +110,8 @@ class Solver(Generic[Arguments, State]):
         further.
       warm_start: `warm_start(state, X, before) -> state`, a start from the end of a run
         with another penalty; None starts from zero.
+      read: `read(X) -> X`, the training set in a form that `init` and `prepare` need
+        not convert again, such as `SparseRows` for a matrix of `scipy.sparse`.
       linear: whether rows may be sparse; `solve` then computes in float64, whatever
         JAX's default precision.
       max_steps: the default of `solve`.
@@ -108,22 +120,27 @@ class Solver(Generic[Arguments, State]):
 
     name: str
     init: Callable[Arguments, State]
-    prepare: Callable[[Any, Any, Any], tuple[Any, Any]]
-    step: Callable[[State, Any, Any], State]
-    objective: Callable[[Any, Any, Any], Objective]
-    model: Callable[[Any, Any, Any], Any]
-    work: Callable[[Any], int]
+    prepare: Callable[[State, Any, ArrayLike], tuple[Data, Vector]]
+    step: Callable[[State, Data, Vector], State]
+    objective: Callable[[State, Data, Vector], Objective]
+    model: Callable[[State, Any, Any], Model]
+    work: Callable[[State], int]
     vectors: Callable[[Any], Array] = lambda state: jnp.count_nonzero(
         state.coefficients
     )
-    is_stationary: Callable[[Any], Array | bool] = lambda state: False
-    warm_start: Callable[[Any, Any, Any], Any] | None = None
+    is_stationary: Callable[[State], Array | bool] = lambda state: False
+    warm_start: Callable[[State, Data, State], State] | None = None
+    read: Callable[[Any], Any] = lambda X: X
     linear: bool = False
     max_steps: int = 10_000
     callback_every: int = 100
 
     def __repr__(self) -> str:
         return f"Solver({self.name!r})"
+
+    def takes(self, argument: str) -> bool:
+        """Whether `init` has an argument of this name."""
+        return argument in inspect.signature(self.init).parameters
 
 
 @_pytree.record
@@ -161,8 +178,22 @@ class History(NamedTuple):
     vectors: Shaped[np.ndarray, " records"]
 
 
+if TYPE_CHECKING:
+    from typing import Generic as GenericForEditors
+else:
+
+    class GenericForEditors:
+        """`Generic` that is no base at run time: beartype knows no generic tuples."""
+
+        def __class_getitem__(cls, _):
+            return cls()
+
+        def __mro_entries__(self, bases):
+            return ()
+
+
 @_pytree.record
-class Solution(NamedTuple):
+class Solution(NamedTuple, GenericForEditors[State, Model]):
     """The result of `solve`.
 
     Attributes:
@@ -173,28 +204,54 @@ class Solution(NamedTuple):
         further.
     """
 
-    model: Any
+    model: Model
     history: History
-    state: Any
+    state: State
     converged: bool
 
     __repr__ = _pytree.record_repr
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(lambda cls, _: cls)
 
 
-@_sharding.with_auto_axes_on_host
+@overload
 def solve(
-    solver: Solver,
+    solver: Solver[..., State, Model, Data],
     X: Any,
     y: ArrayLike,
     *,
-    state: Any = None,
+    state: State | None = None,
     max_steps: int | None = None,
     tolerance: float | None = 1e-3,
-    callback: Callable[[Any, Record], Any] | None = None,
+    callback: Callable[[State, Record], object] | None = None,
+    callback_every: int | None = None,
+    progress: bool = False,
+    penalty: float | Array = ...,
+    **arguments: Any,
+) -> Solution[State, Model]: ...
+@overload
+def solve(
+    solver: Solver[..., State, Model, Data],
+    X: Any,
+    y: ArrayLike,
+    *,
+    penalty: Sequence[float] | np.ndarray,
+    **arguments: Any,
+) -> tuple[Solution[State, Model], ...]: ...
+@_sharding.with_auto_axes_on_host
+def solve(
+    solver: Solver[..., State, Model, Data],
+    X: Any,
+    y: ArrayLike,
+    *,
+    state: State | None = None,
+    max_steps: int | None = None,
+    tolerance: float | None = 1e-3,
+    callback: Callable[[State, Record], object] | None = None,
     callback_every: int | None = None,
     progress: bool = False,
     **arguments: Any,
-) -> Any:
+) -> Solution[State, Model] | tuple[Solution[State, Model], ...]:
     """Solves a problem on a whole training set until its relative gap is small.
 
     Cost: the steps of the solver, see its `init`; and per record at most O(n log n), or
@@ -251,32 +308,28 @@ def solve(
         for name in arguments:
             raise ValueError(f"{where}: {name} must not come with a state, got one")
     # Some solvers derive their own thresholds from it.
-    elif tolerance and "tolerance" in inspect.signature(solver.init).parameters:
+    elif tolerance and solver.takes("tolerance"):
         arguments["tolerance"] = tolerance
     penalty = arguments.get("penalty")
     several = penalty is not None and _is_vector(penalty)
-    prepared, found = None, []
     run = functools.partial(_solve, solver, steps, tolerance, callback, every, progress)
+    prepared, solutions = None, []
     with jax.enable_x64(True) if solver.linear else contextlib.nullcontext():
-        if solver.linear and hasattr(X, "tocsr"):
-            X = sparse_rows(X)
-        for each in np.asarray(penalty) if several else [penalty]:
-            given = arguments | ({"penalty": each} if several else {})
-            start = solver.init(X, y, **given) if state is None else state
+        X = solver.read(X)
+        for value in np.asarray(penalty) if several else [penalty]:
+            arguments |= {"penalty": value} if several else {}
+            start = solver.init(X, y, **arguments) if state is None else state
             prepared = prepared or solver.prepare(start, X, y)
-            if found and solver.warm_start is not None:
-                start = solver.warm_start(start, prepared[0], found[-1].state)
-            held = state is not None or "rows" in arguments
-            found.append(run(_copied(start) if held else _ours(start), *prepared))
-            if several and hasattr(found[-1].state, "rows"):
-                arguments["rows"] = found[-1].state.rows
+            if solutions and solver.warm_start is not None:
+                start = solver.warm_start(start, prepared[0], solutions[-1].state)
+            is_new = state is None and "rows" not in arguments
+            start = _copy_to_donate(start, holds_rows=is_new and solver.takes("rows"))
+            solutions.append(run(start, *prepared))
+            if several and solver.takes("rows"):
+                arguments["rows"] = solutions[-1].state.rows
     if solver.linear:
-        # NumPy arrays become arrays of JAX's default precision.
-        found = [
-            each._replace(model=jax.tree.map(jnp.asarray, jax.device_get(each.model)))
-            for each in found
-        ]
-    return tuple(found) if several else found[0]
+        solutions = [_in_default_precision(solution) for solution in solutions]
+    return tuple(solutions) if several else solutions[0]
 
 
 def dual_of_best_multiple(
@@ -295,7 +348,7 @@ def dual_of_best_multiple(
     return best * total - best * best * squared_norm / 2
 
 
-def _is_vector(penalty: Any) -> bool:
+def _is_vector(penalty: ArrayLike | Sequence[float]) -> bool:
     try:
         shape = np.shape(penalty)
     except ValueError:
@@ -304,21 +357,21 @@ def _is_vector(penalty: Any) -> bool:
 
 
 def _solve(
-    solver: Solver,
+    solver: Solver[..., State, Model, Data],
     max_steps: int,
     tolerance: float | None,
-    callback: Callable[[Any, Record], Any] | None,
+    callback: Callable[[State, Record], object] | None,
     every: int,
     progress: bool,
-    state: Any,
-    X: Any,
-    y: Any,
-) -> Solution:
+    state: State,
+    X: Data,
+    y: Vector,
+) -> Solution[State, Model]:
     """The solution of one problem, on a prepared training set.
 
     The state is donated.
     """
-    record = _record(solver, state, X, y, 0)
+    record = _make_record(solver, state, X, y, 0)
     records = [record]
 
     def converged() -> bool:
@@ -334,7 +387,7 @@ def _solve(
         ):
             count = min(every, max_steps - record.step)
             state = advance(solver, state, X, y, jnp.int32(count))
-            record = _record(solver, state, X, y, record.step + count)
+            record = _make_record(solver, state, X, y, record.step + count)
             records.append(record)
             report(f"gap {record.gap:.2g}", count)
     history = History(*map(np.asarray, zip(*records, strict=True)))
@@ -342,24 +395,35 @@ def _solve(
 
 
 @jax.jit
-def _copied(state: Any) -> Any:
+def _copy(state: State) -> State:
     return jax.tree.map(jnp.copy, state)
 
 
-def _ours(state: Any) -> Any:
-    """A private copy of a state; it reuses the state's kernel rows."""
-    rows = getattr(state, "rows", None)
-    if rows is None:
-        return _copied(state)
-    copied = _copied(state._replace(rows=rows._replace(kept=None)))
-    return copied._replace(rows=copied.rows._replace(kept=rows.kept))
+def _copy_to_donate(state: Any, holds_rows: bool) -> Any:
+    """A copy, which shares the cached kernel rows if nothing else holds them."""
+    if not holds_rows:
+        return _copy(state)
+    copy = _copy(state._replace(rows=state.rows._replace(kept=None)))
+    return copy._replace(rows=copy.rows._replace(kept=state.rows.kept))
 
 
-def _steps(solver: Solver, state: Any, X: Any, y: Any, count: Array) -> Any:
-    def step(_, state):
-        return solver.step(state, X, y)
+def _in_default_precision(solution: Solution[State, Model]) -> Solution[State, Model]:
+    """The solution with its model in JAX's default precision."""
+    # NumPy arrays become arrays of that precision.
+    model = jax.tree.map(jnp.asarray, jax.device_get(solution.model))
+    return solution._replace(model=model)
 
-    return jax.lax.fori_loop(jnp.zeros_like(count), count, step, state)
+
+def _steps(
+    solver: Solver[..., State, Any, Data],
+    state: State,
+    X: Data,
+    y: Vector,
+    count: Array,
+) -> State:
+    return jax.lax.fori_loop(
+        jnp.zeros_like(count), count, lambda _, state: solver.step(state, X, y), state
+    )
 
 
 _advance = jax.jit(_steps, static_argnums=0)
@@ -367,12 +431,16 @@ _advance_in_place = jax.jit(_steps, static_argnums=0, donate_argnums=1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _reached(solver: Solver, state: Any, X: Any, y: Any) -> tuple[Objective, Array]:
+def _evaluate(
+    solver: Solver[..., State, Any, Data], state: State, X: Data, y: Vector
+) -> tuple[Objective, Array]:
     return solver.objective(state, X, y), solver.vectors(state)
 
 
-def _record(solver: Solver, state: Any, X: Any, y: Any, step: int) -> Record:
-    objective, vectors = _reached(solver, state, X, y)
+def _make_record(
+    solver: Solver[..., State, Any, Data], state: State, X: Data, y: Vector, step: int
+) -> Record:
+    objective, vectors = _evaluate(solver, state, X, y)
     primal, dual = map(float, objective)
     if np.isnan(primal):
         raise ValueError(

@@ -19,12 +19,17 @@ Matrix = Float[Array, "n d"]
 
 
 def read_examples(
-    where: str, kernel: Kernel, X: ArrayLike, y: ArrayLike
-) -> tuple[Matrix, Vector]:
-    """Checks the examples and labels of a kernel solver and gives them one dtype."""
+    where: str,
+    kernel: Kernel,
+    X: ArrayLike,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
+) -> tuple[Matrix, Vector, Vector | None]:
+    """Checks the training set of a kernel solver and gives it one dtype."""
     check_kernel(where, "kernel", kernel)
     X = read_features(where, X)
-    return X, read_labels(where, y, X.shape[0], X.dtype)
+    y = read_labels(where, y, X.shape[0], X.dtype)
+    return X, y, read_weight(where, weight, y)
 
 
 def read_features(where: str, X: Any) -> Matrix:
@@ -127,7 +132,7 @@ def check_same(
     where: str,
     name: str,
     known: Integer[Array, ""],
-    array: Any,
+    array: ArrayLike,
     kernel: Kernel | None = None,
 ) -> None:
     """Raises if the digest differs, unless one of the two was traced."""
@@ -137,18 +142,3 @@ def check_same(
             f"{where}: {name} must be that of the training set of the state, in its "
             "order, got another of the same shape"
         )
-
-
-def prepare(state: Any, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
-    """The training set of a kernel solver's state as arrays, after checks."""
-    where = "solve"
-    X, y = read_examples(where, state.rows.kernel, X, y)
-    n, dtype = state.rows.squares.shape[0], state.rows.squares.dtype
-    if X.shape[0] != n or X.dtype != dtype:
-        raise ValueError(
-            f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
-            f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
-        )
-    check_same(where, "X", state.rows.digest, X, state.rows.kernel)
-    check_same(where, "y", state.digest, y)
-    return X, y

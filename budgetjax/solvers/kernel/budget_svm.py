@@ -1,6 +1,6 @@
 """A support vector machine on a budget of its worst examples; see `init`."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,7 +57,7 @@ class State(NamedTuple):
 
     algorithm: Name
     rows: KernelRows
-    norm: Any
+    norm: Norm | OneInfinity
     penalty: Scalar
     weight: Vector | None
     coefficients: Vector
@@ -77,7 +77,7 @@ def init(
     budget: ArrayLike | None = None,
     penalty: ArrayLike = 1.0,
     weight: ArrayLike | None = None,
-    norm: Any = "l1",
+    norm: str | Norm | OneInfinity = "l1",
     cache_size: float | None = 512.0,
     rows: KernelRows | None = None,
 ) -> State:
@@ -163,10 +163,9 @@ def init(
     moves pairs for "l2" too.
     """
     where = "budget_svm.init"
-    X, y = training_set.read_examples(where, kernel, X, y)
+    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
     norm = _read_norm(where, norm, budget, X.dtype)
     pairs = isinstance(norm, OneInfinity)
-    weight = training_set.read_weight(where, weight, y)
     if weight is not None and not pairs:
         raise ValueError(
             f"{where}: weight must be None for all norms except 'l1', got weights"
@@ -192,8 +191,11 @@ def init(
 
 
 def _read_norm(
-    where: str, norm: Any, budget: ArrayLike | None, dtype: DTypeLike
-) -> Any:
+    where: str,
+    norm: str | Norm | OneInfinity,
+    budget: ArrayLike | None,
+    dtype: DTypeLike,
+) -> Norm | OneInfinity:
     """The norm of this name with this budget, or the norm itself, after checks."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
@@ -214,8 +216,9 @@ def _read_norm(
 
 def step(state: State, X: Matrix, y: Vector) -> State:
     """A pair step or a gradient step; see `init`."""
-    if state.momentum is None:
-        return _pair_step(state, X, y)
+    if isinstance(state.norm, OneInfinity):
+        return _pair_step(state, state.norm, X, y)
+    assert state.momentum is not None
     return _gradient_step(state, state.norm, state.momentum, X, y)
 
 
@@ -247,13 +250,13 @@ def _minimise_over_bias(state: State, y: Vector) -> tuple[Scalar, Scalar]:
     return state.norm.least(slacks, y)
 
 
-def _pair_step(state: State, X: Matrix, y: Vector) -> State:
+def _pair_step(state: State, norm: OneInfinity, X: Matrix, y: Vector) -> State:
     alpha, diagonal = state.coefficients, state.rows.diagonal
     slopes = 1 - state.responses
     caps, quantum = _max_coefficients(state)
     firsts, movable = _find_candidates(state, caps, slopes, y)
     rows = row_cache.fetch(state.rows, X, firsts, movable)
-    room = jnp.maximum(state.norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
+    room = jnp.maximum(norm.max_sum(state.penalty) - jnp.sum(alpha), 0) / 2
 
     def best_partner(first, movable, row):
         """The second of the best pair, the change of the first, and the gain.
@@ -262,39 +265,41 @@ def _pair_step(state: State, X: Matrix, y: Vector) -> State:
         that.
         """
         same = y * y[first]
-        kin, here = same > 0, alpha[first]
+        same_class, first_alpha = same > 0, alpha[first]
         # Equations (10) and (11): both stay within their bounds. Equation (12): two of
         # different classes share the remaining sum.
-        least = jnp.maximum(-here, jnp.where(kin, alpha - caps, -alpha))
-        most = jnp.where(kin, alpha, jnp.minimum(caps - alpha, room))
-        most = jnp.minimum(caps[first] - here, most)
+        lower = jnp.maximum(-first_alpha, jnp.where(same_class, alpha - caps, -alpha))
+        upper = jnp.where(same_class, alpha, jnp.minimum(caps - alpha, room))
+        upper = jnp.minimum(caps[first] - first_alpha, upper)
         slope = slopes[first] - same * slopes
         curvature = diagonal[first] + diagonal - 2 * row
         curvature = jnp.maximum(curvature, jnp.finfo(alpha.dtype).eps * diagonal[first])
         # Equation (9), clipped.
-        change = jnp.clip(slope / curvature, least, most)
+        change = jnp.clip(slope / curvature, lower, upper)
         # Whole quanta add up exactly, so a pair stays balanced.
         change = jnp.trunc(change / quantum) * quantum
         gain = change * (slope - curvature * change / 2)
-        other = jnp.arange(alpha.shape[0], dtype=jnp.int32) != first
-        gain = jnp.where(movable & other, gain, -jnp.inf)
+        is_other = jnp.arange(alpha.shape[0], dtype=jnp.int32) != first
+        gain = jnp.where(movable & is_other, gain, -jnp.inf)
         second = jax.lax.argmax(gain, 0, jnp.int32)
         return second, change[second], gain[second]
 
-    known = rows.kept[rows.places[firsts]]
-    seconds, changes, gains = jax.vmap(best_partner)(firsts, movable, known)
+    first_rows = rows.kept[rows.places[firsts]]
+    seconds, changes, gains = jax.vmap(best_partner)(firsts, movable, first_rows)
     best = jax.lax.argmax(gains, 0, jnp.int32)
     first, second, change = firsts[best], seconds[best], changes[best]
     improves = gains[best] > 0
     change = jnp.where(improves, change, 0)
     reaction = -y[first] * y[second] * change
     rows = row_cache.fetch(rows, X, second[None], improves[None])
-    other = rows.kept[rows.places[second]]
-    moved = y * (y[first] * change * known[best] + y[second] * reaction * other)
+    second_row = rows.kept[rows.places[second]]
+    response_change = y * (
+        y[first] * change * first_rows[best] + y[second] * reaction * second_row
+    )
     return state._replace(
         rows=rows,
         coefficients=alpha.at[first].add(change).at[second].add(reaction),
-        responses=state.responses + jnp.where(improves, moved, 0),
+        responses=state.responses + jnp.where(improves, response_change, 0),
         num_updates=state.num_updates + improves.astype(jnp.int32),
     )
 
@@ -333,39 +338,39 @@ def _gradient_step(
 ) -> State:
     alpha, point = state.coefficients, momentum.point
     ascent = (1 - momentum.responses) / momentum.curvature
-    found = norm.project(point + ascent, y, state.penalty)
-    rows, responses = row_cache.product(state.rows, X, y, found)
+    projected = norm.project(point + ascent, y, state.penalty)
+    rows, responses = row_cache.product(state.rows, X, y, projected)
 
     # Computed from the change, which suffers less from rounding than two values. A
     # decrease within rounding is ignored: near the optimum all gains are smaller.
-    change = found - alpha
+    change = projected - alpha
     gain = jnp.sum(change * (1 - (responses + state.responses) / 2))
-    taken = gain >= -ROUNDING * jnp.finfo(alpha.dtype).eps * jnp.sum(found)
+    accepted = gain >= -ROUNDING * jnp.finfo(alpha.dtype).eps * jnp.sum(projected)
 
-    coefficients = jnp.where(taken, found, alpha)
-    reached = jnp.where(taken, responses, state.responses)
+    coefficients = jnp.where(accepted, projected, alpha)
+    accepted_responses = jnp.where(accepted, responses, state.responses)
 
     # The gradient scheme of O'Donoghue and Candes, Section 3.2: continue only uphill.
-    uphill = jnp.sum((point - found) * change) <= 0
+    uphill = jnp.sum((point - projected) * change) <= 0
     weight = (1 + jnp.sqrt(1 + 4 * momentum.weight**2)) / 2
-    goes_on = taken & uphill
-    share = jnp.where(goes_on, (momentum.weight - 1) / weight, 0)
-    way = found - point
-    seen = jnp.sum(way * (responses - momentum.responses))
-    length = jnp.sum(way**2)
-    # A shorter way gives a curvature of rounding errors.
-    shown = length > jnp.finfo(alpha.dtype).eps * jnp.sum(found**2)
-    seen = jnp.where(shown, seen / jnp.where(shown, length, 1), 0)
+    continues = accepted & uphill
+    share = jnp.where(continues, (momentum.weight - 1) / weight, 0)
+    direction = projected - point
+    curvature = jnp.sum(direction * (responses - momentum.responses))
+    length = jnp.sum(direction**2)
+    # A shorter step gives a curvature of rounding errors.
+    is_long = length > jnp.finfo(alpha.dtype).eps * jnp.sum(projected**2)
+    curvature = jnp.where(is_long, curvature / jnp.where(is_long, length, 1), 0)
     return state._replace(
         rows=rows,
         coefficients=coefficients,
-        responses=reached,
-        num_updates=state.num_updates + taken.astype(jnp.int32),
+        responses=accepted_responses,
+        num_updates=state.num_updates + accepted.astype(jnp.int32),
         momentum=Momentum(
             point=coefficients + share * change,
-            responses=reached + share * (responses - state.responses),
-            weight=jnp.where(goes_on, weight, 1),
-            curvature=jnp.maximum(momentum.curvature, seen),
+            responses=accepted_responses + share * (responses - state.responses),
+            weight=jnp.where(continues, weight, 1),
+            curvature=jnp.maximum(momentum.curvature, curvature),
         ),
     )
 
@@ -404,7 +409,7 @@ def _estimate_curvature(
 budget_svm = Solver(
     "budget_svm",
     init,
-    training_set.prepare,
+    row_cache.prepare,
     step,
     objective,
     model,

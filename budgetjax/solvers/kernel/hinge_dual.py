@@ -58,29 +58,21 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def start(
+def init_state(
     name: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    kernel: Kernel,
+    rows: KernelRows,
+    y: Vector,
+    weight: Vector | None,
     penalty: ArrayLike,
-    weight: ArrayLike | None,
-    batch_size: int,
-    cache_size: float | None,
-    rows: KernelRows | None,
     seed: ArrayLike = 0,
     fit_bias: bool = False,
 ) -> State:
-    """The state of the zero model; see `budgetjax.Solver` for the arguments."""
-    where = f"{name}.init"
-    X, y = training_set.training_set(where, kernel, X, y)
-    weight = training_set.weights(where, weight, y)
-    batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
-    zeros = jnp.zeros_like(y)
+    """The state of the zero model on a checked training set."""
+    where, zeros = f"{name}.init", jnp.zeros_like(y)
     return State(
         algorithm=Name(name),
-        rows=row_cache.start(where, kernel, X, batch, cache_size, rows),
-        penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
+        rows=rows,
+        penalty=_checks.as_leaf(where, "penalty", penalty, y.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
@@ -127,9 +119,9 @@ def draw_batch(
     state: State, weight: Vector | None = None
 ) -> tuple[State, Integer[Array, " batch"]]:
     """A batch of examples, with replacement, and the state with the next key."""
-    key, now = jax.random.split(state.key)
+    key, draw_key = jax.random.split(state.key)
     n, batch = state.coefficients.shape[0], state.rows.batch.value
-    drawn = training_set.draw_examples(now, (batch,), n, weight)
+    drawn = training_set.draw_examples(draw_key, (batch,), n, weight)
     return state._replace(key=key), drawn
 
 
@@ -146,7 +138,7 @@ def visit(
     batch = drawn.shape[0]
     rows, block = row_cache.signed_block(state.rows, X, y, drawn)
     start, responses = state.coefficients[drawn], state.responses[drawn]
-    diagonal, most = rows.diagonal[drawn], limits(state)[drawn]
+    diagonal, upper = rows.diagonal[drawn], limits(state)[drawn]
     # An example may be drawn twice.
     same = (drawn[:, None] == drawn[None]).astype(start.dtype)
 
@@ -155,7 +147,7 @@ def visit(
             start[j] + jnp.sum(same[j] * steps),
             responses[j] + jnp.sum(block[j] * steps),
             diagonal[j],
-            most[j],
+            upper[j],
             state.num_visits + 1 + j,
         )
         return steps.at[j].set(step)
@@ -290,10 +282,11 @@ def make_visiting_solver(
         rows: KernelRows | None = None,
         seed: ArrayLike = 0,
     ) -> State:
-        return start(
-            name, X, y, kernel, penalty, weight, batch_size, cache_size, rows, seed
-        )
+        where = f"{name}.init"
+        X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
+        rows = row_cache.init_rows(where, kernel, X, batch_size, cache_size, rows)
+        return init_state(name, rows, y, weight, penalty, seed)
 
     init.__doc__ = doc
-    prepare = training_set.prepare
-    return Solver(name, init, prepare, step, objective, model, row_cache.work)
+    prepare, work = row_cache.prepare, row_cache.work
+    return Solver(name, init, prepare, step, objective, model, work)

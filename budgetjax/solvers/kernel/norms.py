@@ -21,7 +21,7 @@ searches make passes over the entries, which are far faster than sorting, and ha
 many problems at once under `jax.vmap`.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +206,7 @@ class Euclidean(NamedTuple):
         return jnp.sqrt(jnp.sum(weight * rest**2)), bias
 
 
-def check_norm(where: str, norm: Any) -> None:
+def check_norm(where: str, norm: object) -> None:
     """Raises if this is not a norm for gradient steps."""
     if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
         raise ValueError(

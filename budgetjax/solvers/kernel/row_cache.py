@@ -9,11 +9,12 @@ classes of a one-against-rest classifier, can share it.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _pytree, kernels
@@ -71,6 +72,17 @@ class KernelRows(NamedTuple):
         return self.owners is None
 
 
+@runtime_checkable
+class KernelState(Protocol):
+    """The fields that all states of kernel solvers have; see `budgetjax.Solver`."""
+
+    @property
+    def rows(self) -> KernelRows: ...
+
+    @property
+    def digest(self) -> Integer[Array, ""]: ...
+
+
 def init_rows(
     where: str,
     kernel: Kernel,
@@ -81,12 +93,13 @@ def init_rows(
 ) -> KernelRows:
     """The rows passed in, or all rows if they are few, or an empty ring.
 
-    See `budgetjax.Solver` for the arguments. Raises `ValueError` if kernel values
-    overflow.
+    See `budgetjax.Solver` for the arguments. A batch has at most n rows. Raises
+    `ValueError` if kernel values overflow.
     """
+    n = X.shape[0]
+    batch_size = min(_checks.size(where, "batch_size", batch_size), n)
     if cache_size is not None:
         _checks.positive(where, "cache_size", cache_size)
-    n = X.shape[0]
     digest = training_set.digest(X, kernel)
     if rows is not None:
         if rows.batch.value != batch_size or rows.squares.shape != (n,):
@@ -252,13 +265,28 @@ def signed_block(
     return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 
 
+def prepare(state: KernelState, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
+    """The training set of a kernel solver's state as arrays, after checks."""
+    where = "solve"
+    X, y, _ = training_set.read_examples(where, state.rows.kernel, X, y)
+    (n,), dtype = state.rows.squares.shape, state.rows.squares.dtype
+    if X.shape[0] != n or X.dtype != dtype:
+        raise ValueError(
+            f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
+            f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
+        )
+    training_set.check_same(where, "X", state.rows.digest, X, state.rows.kernel)
+    training_set.check_same(where, "y", state.digest, y)
+    return X, y
+
+
 def num_evaluations(rows: KernelRows) -> int:
     """Kernel values computed so far; not to be traced."""
     values = int(rows.num_computed) * rows.squares.shape[0]
     return values + int(rows.num_blocks) * rows.batch.value**2
 
 
-def work(state: Any) -> int:
+def work(state: KernelState) -> int:
     """Kernel values computed for a state; not to be traced."""
     return num_evaluations(state.rows)
 

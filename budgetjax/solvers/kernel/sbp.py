@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Integer, Key
+from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import _checks, _pytree, models
 from budgetjax._pytree import Name, Static
@@ -60,7 +60,25 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def init(
+class Draws(NamedTuple):
+    """What the updates of one step share; their loop does not change it.
+
+    Attributes:
+      start: the number of updates before the step.
+      chances: uniform random numbers in [0, 1), one per update, shape `(batch,)`.
+      new: the examples whose kernel rows the step has computed, shape `(batch,)`.
+      rows: the kernel rows.
+      volume: `n nu`.
+    """
+
+    start: Integer[Array, ""]
+    chances: Float[Array, " batch"]
+    new: Integer[Array, " batch"]
+    rows: KernelRows
+    volume: Scalar
+
+
+def init(  # noqa: PLR0913
     X: ArrayLike,
     y: ArrayLike,
     *,
@@ -138,9 +156,8 @@ def init(
     paper draws either class with equal probability; here the classes alternate.
     """
     where = "sbp.init"
-    X, y = training_set.read_examples(where, kernel, X, y)
-    batch = min(_checks.size(where, "batch_size", batch_size), X.shape[0])
-    rows = row_cache.init_rows(where, kernel, X, batch, cache_size, rows)
+    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
+    rows = row_cache.init_rows(where, kernel, X, batch_size, cache_size, rows)
     slack = _checks.as_leaf(where, "slack", slack, X.dtype, _checks.non_negative)
     largest = jnp.max(rows.diagonal)
     zeros = jnp.zeros_like(rows.squares)
@@ -149,7 +166,7 @@ def init(
         algorithm=Name("sbp"),
         rows=rows,
         slack=slack,
-        weight=training_set.read_weight(where, weight, y),
+        weight=weight,
         average_power=_checks.as_leaf(
             where, "average_power", average_power, X.dtype, _checks.non_negative
         ),
@@ -170,103 +187,94 @@ def init(
 
 def step(state: State, X: Matrix, y: Vector) -> State:
     """Up to `batch_size` updates; see `init`."""
-    batch, end = state.rows.batch.value, state.num_updates + state.rows.batch.value
-    dtype = state.responses.dtype
-    volume = _volume(state)
+    batch = state.rows.batch.value
     key, for_new, for_draws = jax.random.split(state.key, 3)
-    chances = jax.random.uniform(for_draws, (batch,), dtype)
-
-    def wet(state: State) -> Bool[Array, " n"]:
-        """The examples that the next update may draw."""
-        margin = WET * jnp.finfo(dtype).eps * jnp.maximum(1, jnp.abs(state.level))
-        below = state.responses + y * state.bias < state.level + margin
-        return below & (y == _next_class(state)) if state.fit_bias else below
-
-    first = _draw_possible(wet(state), chances[0], state.weight)
-    if state.fit_bias:
-        # With an inexact bias, no example of this class may be under water.
-        others = jnp.where(y == _next_class(state), state.responses, jnp.inf)
-        first = jnp.where(first < 0, jnp.argmin(others).astype(jnp.int32), first)
+    chances = jax.random.uniform(for_draws, (batch,), state.responses.dtype)
+    first = _first_example(state, y, chances[0])
     # If all rows are cached, any example can be drawn.
-    rows, new, usable = state.rows, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
+    rows, new, ready = state.rows, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool)
     if not rows.complete:
-        new, usable, spare = _new_examples(state, y, first, for_new)
-        rows = row_cache.fetch(state.rows, X, new, usable, spare)
-
-    def next_example(state: State, ready: Bool[Array, " batch"]) -> Integer[Array, ""]:
-        """A random example under water, or a new one if it has no row, or -1."""
-        possible = wet(state)
-        chance = chances[jnp.minimum(state.num_updates + batch - end, batch - 1)]
-        i = _draw_possible(possible, chance, state.weight)
-        if rows.complete:
-            return i
-        ready &= possible[new]
-        other = jnp.where(jnp.any(ready), new[jnp.argmax(ready)], -1)
-        return jnp.where((i >= 0) & (rows.places[i] >= 0), i, other)
+        new, ready, spare = _new_examples(state, y, first, for_new)
+        rows = row_cache.fetch(rows, X, new, ready, spare)
+    draws = Draws(state.num_updates, chances, new, rows, _volume(state))
 
     def update(carry):
         state, i, ready = carry
-        time = (state.num_updates + 1).astype(dtype)
-        eta = state.first_rate * jax.lax.rsqrt(time)  # line 4 of Algorithm 1
-        squared_norm = (  # line 8
-            state.squared_norm
-            + 2 * eta * state.responses[i]
-            + eta * eta * rows.diagonal[i]
-        )
-        shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)
-        row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i], keepdims=False)
-        # Lines 9 to 12.
-        drawn = jnp.arange(y.shape[0], dtype=jnp.int32) == i
-        coefficients = (state.coefficients + jnp.where(drawn, eta, 0)) * shrink
-        responses = (state.responses + eta * y[i] * y * row) * shrink
-        level, bias = shrink * state.level, shrink * state.bias
-        if state.fit_bias:
-            # No response has changed by more than this.
-            change = eta / jnp.square(state.first_rate)
-            level, bias = water_level.balanced_level(
-                responses,
-                y,
-                volume,
-                (level, bias),
-                change,
-                BIAS_TOLERANCE * change,
-                state.weight,
-            )
-        else:
-            level = water_level.level(responses, volume, level, state.weight)
-        # The weight of iterate t is t for the power 1, and uniform for 0.
-        share = (1 + state.average_power) / (time + state.average_power)
-        means = state.mean_coefficients, state.mean_responses
-        mean_coefficients, mean_responses = (
-            mean + share * (now - mean)
-            for mean, now in zip(means, (coefficients, responses), strict=True)
-        )
-        state = state._replace(
-            coefficients=coefficients,
-            responses=responses,
-            squared_norm=jnp.minimum(squared_norm, 1),
-            level=level,
-            bias=bias,
-            mean_coefficients=mean_coefficients,
-            mean_responses=mean_responses,
-            num_updates=state.num_updates + 1,
-        )
-        ready &= new != i
-        return state, next_example(state, ready), ready
+        state, ready = _update(state, y, i, draws), ready & (new != i)
+        return state, _next_example(state, y, ready, draws), ready
 
     # The row of the first example is cached, so every step makes an update. The rows
     # are not part of the loop's state, since it does not change them.
     state, *_ = jax.lax.while_loop(
-        lambda carry: (carry[0].num_updates < end) & (carry[1] >= 0),
+        lambda carry: (carry[0].num_updates < draws.start + batch) & (carry[1] >= 0),
         update,
-        (state._replace(rows=None), first, usable),
+        (state._replace(rows=None), first, ready),
     )
     return state._replace(rows=rows, key=key)
 
 
-def _next_class(state: State) -> Scalar:
-    """The class of the next update, with a bias."""
-    return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
+def _update(state: State, y: Vector, i: Integer[Array, ""], draws: Draws) -> State:
+    """The state after an update with example `i`, lines 4 to 12 of Algorithm 1."""
+    rows, dtype = draws.rows, state.responses.dtype
+    time = (state.num_updates + 1).astype(dtype)
+    eta = state.first_rate * jax.lax.rsqrt(time)  # line 4
+    squared_norm = (  # line 8
+        state.squared_norm + 2 * eta * state.responses[i] + eta * eta * rows.diagonal[i]
+    )
+    shrink = jnp.where(squared_norm > 1, jax.lax.rsqrt(squared_norm), 1)
+    row = jax.lax.dynamic_index_in_dim(rows.kept, rows.places[i], keepdims=False)
+    # Lines 9 to 12.
+    drawn = jnp.arange(y.shape[0], dtype=jnp.int32) == i
+    coefficients = (state.coefficients + jnp.where(drawn, eta, 0)) * shrink
+    responses = (state.responses + eta * y[i] * y * row) * shrink
+    # No response has changed by more than this.
+    change = eta / jnp.square(state.first_rate)
+    level, bias = _find_level(
+        state._replace(level=shrink * state.level, bias=shrink * state.bias),
+        responses,
+        y,
+        draws.volume,
+        change,
+        BIAS_TOLERANCE * change,
+    )
+    # The weight of iterate t is t for the power 1, and uniform for 0.
+    share = (1 + state.average_power) / (time + state.average_power)
+    means = state.mean_coefficients, state.mean_responses
+    mean_coefficients, mean_responses = (
+        mean + share * (now - mean)
+        for mean, now in zip(means, (coefficients, responses), strict=True)
+    )
+    return state._replace(
+        coefficients=coefficients,
+        responses=responses,
+        squared_norm=jnp.minimum(squared_norm, 1),
+        level=level,
+        bias=bias,
+        mean_coefficients=mean_coefficients,
+        mean_responses=mean_responses,
+        num_updates=state.num_updates + 1,
+    )
+
+
+def _find_level(
+    state: State,
+    responses: Vector,
+    y: Vector,
+    volume: Scalar,
+    reach: ArrayLike,
+    tolerance: ArrayLike = 0.0,
+) -> tuple[Scalar, Scalar]:
+    """The level of some responses and their bias, by a search from those of the state.
+
+    See `water_level.balanced_level` for `reach` and `tolerance`.
+    """
+    if not state.fit_bias:
+        level = water_level.level(responses, volume, state.level, state.weight)
+        return level, state.bias
+    guess = state.level, state.bias
+    return water_level.balanced_level(
+        responses, y, volume, guess, reach, tolerance, state.weight
+    )
 
 
 def _volume(state: State) -> Scalar:
@@ -274,7 +282,47 @@ def _volume(state: State) -> Scalar:
     return training_set.total_weight(state.responses, state.weight) * state.slack
 
 
-def _draw_possible(
+def _next_class(state: State) -> Scalar:
+    """The class of the next update, with a bias; the classes alternate."""
+    return jnp.where(state.num_updates % 2 == 0, 1, -1).astype(state.responses.dtype)
+
+
+def _drawable(state: State, y: Vector) -> Bool[Array, " n"]:
+    """The examples under water, with a bias only those of the next class."""
+    epsilon = jnp.finfo(state.responses.dtype).eps
+    margin = WET * epsilon * jnp.maximum(1, jnp.abs(state.level))
+    below = state.responses + y * state.bias < state.level + margin
+    return below & (y == _next_class(state)) if state.fit_bias else below
+
+
+def _first_example(state: State, y: Vector, chance: Scalar) -> Integer[Array, ""]:
+    """A random example under water."""
+    i = _draw(_drawable(state, y), chance, state.weight)
+    if not state.fit_bias:
+        return i
+    # With an inexact bias, no example of this class may be under water.
+    of_class = jnp.where(y == _next_class(state), state.responses, jnp.inf)
+    return jnp.where(i < 0, jnp.argmin(of_class).astype(jnp.int32), i)
+
+
+def _next_example(
+    state: State, y: Vector, ready: Bool[Array, " batch"], draws: Draws
+) -> Integer[Array, ""]:
+    """A random example under water, or a new one if it has no row, or -1.
+
+    `ready` marks the new examples that no update of this step has drawn.
+    """
+    drawable, last = _drawable(state, y), draws.chances.shape[0] - 1
+    chance = draws.chances[jnp.minimum(state.num_updates - draws.start, last)]
+    i = _draw(drawable, chance, state.weight)
+    if draws.rows.complete:
+        return i
+    ready &= drawable[draws.new]
+    other = jnp.where(jnp.any(ready), draws.new[jnp.argmax(ready)], -1)
+    return jnp.where((i >= 0) & (draws.rows.places[i] >= 0), i, other)
+
+
+def _draw(
     possible: Bool[Array, " n"], chance: Scalar, weight: Vector | None
 ) -> Integer[Array, ""]:
     """A random possible example, by weight, or -1; in two passes, without sorting."""
@@ -358,14 +406,7 @@ def objective(state: State, X: Matrix, y: Vector) -> Objective:
 @jax.jit
 def _level(state: State, y: Vector) -> tuple[Scalar, Scalar]:
     """The level and the bias of the average."""
-    responses, volume, weight = state.mean_responses, _volume(state), state.weight
-    if state.fit_bias:
-        guess = state.level, state.bias
-        return water_level.balanced_level(
-            responses, y, volume, guess, jnp.inf, weight=weight
-        )
-    level = water_level.level(responses, volume, state.level, weight)
-    return level, jnp.zeros_like(level)
+    return _find_level(state, state.mean_responses, y, _volume(state), jnp.inf)
 
 
 def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
@@ -440,7 +481,7 @@ def slack_of(
 sbp = Solver(
     "sbp",
     init,
-    training_set.prepare,
+    row_cache.prepare,
     step,
     objective,
     model,

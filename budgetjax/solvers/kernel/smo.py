@@ -84,9 +84,9 @@ def init(
     where = "smo.init"
     batch = _checks.size(where, "batch_size", batch_size)
     batch = max(batch, 2) if _checks.flag(where, "fit_bias", fit_bias) else batch
-    return hinge_dual.start(
-        "smo", X, y, kernel, penalty, weight, batch, cache_size, rows, 0, fit_bias
-    )
+    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
+    rows = row_cache.init_rows(where, kernel, X, batch, cache_size, rows)
+    return hinge_dual.init_state("smo", rows, y, weight, penalty, fit_bias=fit_bias)
 
 
 class Part(NamedTuple):
@@ -194,9 +194,9 @@ def _choose_pairs(
     free = low & (ahead > 0)
     free = free.at[ups].set(free[ups] & (worst == -jnp.inf))
     gains = jnp.where(free, ahead * ahead / curvature, -jnp.inf)
-    most, lows = jax.lax.top_k(gains, batch - batch // 2)
+    best, lows = jax.lax.top_k(gains, batch - batch // 2)
     chosen = jnp.concatenate([ups, lows])
-    exists = jnp.concatenate([worst, most]) > -jnp.inf
+    exists = jnp.concatenate([worst, best]) > -jnp.inf
     return state._replace(rows=rows), chosen, exists
 
 
@@ -228,7 +228,7 @@ def _pair(
 smo = Solver(
     "smo",
     init,
-    training_set.prepare,
+    row_cache.prepare,
     step,
     hinge_dual.objective,
     hinge_dual.model,

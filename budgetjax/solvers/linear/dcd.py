@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Key
 from budgetjax import _checks, _pytree
 from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
-from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, products
@@ -20,7 +20,7 @@ from budgetjax.solvers.training_set import Scalar, Vector
 # The initial range of the projected gradients at which all patterns are visited again,
 # and the factor applied to it whenever a pass over all patterns reaches it.
 TOLERANCE = 0.1
-FINER = 0.1
+TOLERANCE_DECAY = 0.1
 
 
 class State(NamedTuple):
@@ -110,7 +110,7 @@ def init(
     neighbours are shuffled, whose visits take a third less time.
     """
     where = "dcd.init"
-    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
+    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     penalty = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
     if patterns.is_squared(where, loss):
@@ -148,53 +148,53 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
 
 def one_pass(state: State, X: Rows) -> State:
     """A pass over the patterns that are not shrunk, in a new order."""
-    key, now = jax.random.split(state.key)
+    key, order_key = jax.random.split(state.key)
     lower, upper = state.bounds
-    weight, own = state.problem.weight, None
+    weight, further = state.problem.weight, None
     if weight is not None:
-        own = state.upper * weight, state.ridge / weight
+        further = state.upper * weight, state.ridge / weight
 
-    def visit(coefficient, margin, square, own, tally):
+    def visit(coefficient, margin, square, further, tally):
         # Algorithm 3.
-        most, ridge = (state.upper, state.ridge) if own is None else own
+        limit, ridge = (state.upper, state.ridge) if further is None else further
         gradient = margin - 1 + ridge * coefficient
-        low, high = coefficient <= 0, coefficient >= most
+        low, high = coefficient <= 0, coefficient >= limit
         shrunk = (low & (gradient > upper)) | (high & (gradient < lower))
         # The coefficient of a zero pattern, whose gradient is -1, goes to the upper
         # end.
-        now = jnp.clip(coefficient - gradient / (square + ridge), 0, most)
+        updated = jnp.clip(coefficient - gradient / (square + ridge), 0, limit)
         # The smallest and the largest projected gradient of the patterns that stay.
         projected = jnp.where(low, jnp.minimum(gradient, 0), gradient)
         projected = jnp.where(high, jnp.maximum(projected, 0), projected)
         ends = jnp.stack([-projected, projected])
-        return now, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
+        return updated, ~shrunk, jnp.where(shrunk, tally, jnp.maximum(tally, ends))
 
-    weights, coefficients, left, ends = visit_all(
+    weights, coefficients, kept, ends = visit_all(
         X,
         state.problem.squares,
-        shuffle(now, state.order),
+        shuffle(order_key, state.order),
         state.weights,
         state.coefficients,
         visit,
         jnp.full_like(state.bounds, -jnp.inf),
-        own,
+        further,
     )
     n = X.shape[0]
     whole = state.order.number == n
-    least, most = -ends[0], ends[1]
-    reached = most - least <= state.tolerance
+    smallest, largest = -ends[0], ends[1]
+    reached = largest - smallest <= state.tolerance
     # Close enough: all patterns return.
-    left = jax.tree.map(lambda *of: jnp.where(reached, *of), natural_order(n), left)
-    lower = jnp.where((least < 0) & ~reached, least, -jnp.inf)
-    upper = jnp.where((most > 0) & ~reached, most, jnp.inf)
+    kept = jax.tree.map(lambda *of: jnp.where(reached, *of), natural_order(n), kept)
+    lower = jnp.where((smallest < 0) & ~reached, smallest, -jnp.inf)
+    upper = jnp.where((largest > 0) & ~reached, largest, jnp.inf)
     return state._replace(
         weights=weights,
         coefficients=coefficients,
         num_visits=state.num_visits + state.order.number.astype(ends.dtype),
         is_stationary=whole & jnp.all(ends <= 0),
-        order=left,
+        order=kept,
         bounds=jnp.stack([lower, upper]),
-        tolerance=jnp.where(whole & reached, FINER, 1) * state.tolerance,
+        tolerance=jnp.where(whole & reached, TOLERANCE_DECAY, 1) * state.tolerance,
         key=key,
     )
 
@@ -240,7 +240,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The model of `w`."""
-    return patterns.model_of(state.problem, state.weights)
+    return patterns.to_model(state.problem, state.weights)
 
 
 dcd = Solver(
@@ -253,6 +253,7 @@ dcd = Solver(
     lambda state: int(state.num_visits),
     is_stationary=lambda state: state.is_stationary,
     warm_start=warm_start,
+    read=rows.read,
     linear=True,
     callback_every=5,
 )

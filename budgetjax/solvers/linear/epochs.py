@@ -1,14 +1,14 @@
 """Passes over patterns, and the order of the visits."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int32, Key, PyTree, UInt32
 
 from budgetjax import _pytree
-from budgetjax.solvers.linear.rows import Rows, element, put, taken
+from budgetjax.solvers.linear.rows import Rows, get, read_in_loop, set_at
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # From MANY patterns on, runs of 2^RUN_BITS neighbours are visited together.
@@ -28,7 +28,7 @@ class Order(NamedTuple):
     number: Int32[Array, ""]
 
 
-# Maps the coefficient of a pattern, its margin, its squared norm, its own arguments and
+# Maps the coefficient of a pattern, its margin, its squared norm, further arguments and
 # the tally to its new coefficient, whether the next pass keeps it, and the new tally.
 Visit = Callable[..., tuple[Scalar, Bool[Array, ""], Float[Array, " tallied"]]]
 
@@ -41,7 +41,7 @@ def visit_all(
     coefficients: Vector,
     visit: Visit,
     tally: Float[Array, " tallied"],
-    own: Any = None,
+    further: PyTree[Float[Array, " n"]] = None,
 ) -> tuple[Float[Array, " size"], Vector, Order, Float[Array, " tallied"]]:
     """Visits every pattern of an order; O(n) plus O(nonzeros of a row) per visit.
 
@@ -52,7 +52,7 @@ def visit_all(
       order: the order, without repetition.
       weights, coefficients, tally: the values before the pass.
       visit: see `Visit`.
-      own: further arguments per pattern, a tree of arrays of shape `(n,)`, or None.
+      further: more arguments per pattern, a tree of arrays of shape `(n,)`, or None.
 
     Returns:
       Weights and coefficients after the pass, the kept patterns in the order of their
@@ -65,8 +65,8 @@ def visit_all(
         # No pattern comes twice, so its old coefficient is still its newest.
         old = get(coefficients, i)
         margin = patterns.inner(i, weights)
-        its_own = jax.tree.map(lambda values: get(values, i), own)
-        now, keep, tally = visit(old, margin, get(squares, i), its_own, tally)
+        more = jax.tree.map(lambda values: get(values, i), further)
+        now, keep, tally = visit(old, margin, get(squares, i), more, tally)
         weights = patterns.add(i, now - old, weights)
         # The next pattern overwrites one that is not kept.
         kept = set_at(kept, count, i)

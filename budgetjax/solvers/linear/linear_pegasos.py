@@ -11,7 +11,7 @@ from budgetjax import _checks, _pytree
 from budgetjax._pytree import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
-from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import Rows, get, products, read_in_loop, set_at
 from budgetjax.solvers.solver import Objective, Solver, dual_of_best_multiple
@@ -90,7 +90,7 @@ def init(
     unnecessary (https://doi.org/10.1007/s10107-010-0420-4, Section 2).
     """
     where = "linear_pegasos.init"
-    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale)
+    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     return State(
         algorithm=Name("linear_pegasos"),
@@ -106,10 +106,10 @@ def init(
 
 def _draw(state: State) -> tuple[Key[Array, ""], Int32[Array, " drawn"]]:
     """The next key, and the patterns of the blocks of a step."""
-    key, now = jax.random.split(state.key)
+    key, draw_key = jax.random.split(state.key)
     n, k = state.coefficients.shape[0], state.batch_size.value
     return key, training_set.draw_examples(
-        now, (-(-n // k) * k,), n, state.problem.weight
+        draw_key, (-(-n // k) * k,), n, state.problem.weight
     )
 
 
@@ -129,18 +129,18 @@ def step(state: State, X: Rows, y: Vector | None) -> State:
         end = first + jnp.where(first >= 0, jnp.int32(k), jnp.int32(0))
 
         # Margins are taken before any pattern of the block is added.
-        def see(j, wrong):
+        def mark(j, violators):
             margin = X.inner(get(drawn, j), weights)
             violates = (margin < unit) | (unit == 0)
-            return set_at(wrong, j - first, violates.astype(margin.dtype))
+            return set_at(violators, j - first, violates.astype(margin.dtype))
 
-        wrong = jax.lax.fori_loop(first, end, see, jnp.zeros(k, weights.dtype))
+        violators = jax.lax.fori_loop(first, end, mark, jnp.zeros(k, weights.dtype))
 
-        def add(j, grown):
-            weights, coefficients = grown
-            i, multiple = get(drawn, j), get(wrong, j - first)
-            now = read_in_loop(coefficients, i) + multiple
-            return X.add(i, multiple, weights), set_at(coefficients, i, now)
+        def add(j, sums):
+            weights, coefficients = sums
+            i, multiple = get(drawn, j), get(violators, j - first)
+            count = read_in_loop(coefficients, i) + multiple
+            return X.add(i, multiple, weights), set_at(coefficients, i, count)
 
         return jax.lax.fori_loop(first, end, add, (weights, coefficients))
 
@@ -182,7 +182,7 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
 
 def model(state: State, X: Rows, y: Vector | None) -> LinearModel:
     """The model of the last iterate."""
-    return patterns.model_of(state.problem, state.weights / _unit(state))
+    return patterns.to_model(state.problem, state.weights / _unit(state))
 
 
 linear_pegasos = Solver(
@@ -193,6 +193,7 @@ linear_pegasos = Solver(
     objective,
     model,
     lambda state: int(state.num_blocks) * state.batch_size.value,
+    read=rows.read,
     linear=True,
     max_steps=100,
     callback_every=1,

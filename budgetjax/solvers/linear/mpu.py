@@ -12,7 +12,7 @@ from budgetjax import _checks, _pytree, models
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
-from budgetjax.solvers.linear import patterns
+from budgetjax.solvers.linear import patterns, rows
 from budgetjax.solvers.linear.epochs import Order, natural_order, shuffle, visit_all
 from budgetjax.solvers.linear.patterns import Problem
 from budgetjax.solvers.linear.rows import KernelMatrix, Rows, get, products
@@ -23,7 +23,7 @@ from budgetjax.solvers.training_set import Scalar, Vector
 GAP = 3.0
 # The paper's delta in units of the tolerance: when a pass changes nothing, the
 # objective is certain to be close enough.
-PART = 0.1
+DELTA_PER_TOLERANCE = 0.1
 # The smallest tolerance in float32, which cannot resolve larger margins and counts.
 FLOAT32_TOLERANCE = 1e-2
 
@@ -36,7 +36,7 @@ class State(NamedTuple):
       counts: `I_k`, shape `(n,)`.
       threshold: `b`.
       gap: the distance of the thresholds, `db`.
-      most: the maximum count, `I_max`; infinite for a hard margin and the squared
+      max_count: the maximum count, `I_max`; infinite for a hard margin and the squared
         hinge.
       damping: the term that every count adds to the margin of its own pattern,
         `1 / 2C`; None unless the loss is the squared hinge.
@@ -52,7 +52,7 @@ class State(NamedTuple):
     counts: Vector
     threshold: Scalar
     gap: Scalar
-    most: Scalar
+    max_count: Scalar
     damping: Scalar | None
     near: Scalar
     rounds: Int32[Array, " 2"]
@@ -65,7 +65,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
-def init(
+def init(  # noqa: PLR0913
     X: Any,
     y: ArrayLike,
     *,
@@ -157,7 +157,7 @@ def init(
     of 16 neighbours are shuffled, whose visits take a third less time.
     """
     where = "mpu.init"
-    problem = patterns.problem_of(where, X, y, weight, fit_bias, bias_scale, kernel)
+    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
     if _checks.flag(where, "hard_margin", hard_margin) and weight is not None:
         raise ValueError(
@@ -172,27 +172,29 @@ def init(
             f"loss='squared_hinge', got {got}"
         )
     damping = 1 / (2 * C) if squared else None
-    wanted = _checks.as_leaf(where, "tolerance", tolerance, dtype, _checks.positive)
+    leaf = _checks.as_leaf(where, "tolerance", tolerance, dtype, _checks.positive)
     # A delta above 1 has no meaning.
-    delta = jnp.minimum(PART * wanted, 0.9)
+    delta = jnp.minimum(DELTA_PER_TOLERANCE * leaf, 0.9)
     gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
     if hard_margin or squared:
-        threshold, most = gap / delta, jnp.full_like(gap, jnp.inf)
+        threshold, max_count = gap / delta, jnp.full_like(gap, jnp.inf)
     else:
-        most = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
-        threshold = most / C
+        max_count = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
+        threshold = max_count / C
     rounds = [
         _checks.size(where, "first_rounds", first_rounds, at_least=0),
         _checks.size(where, "second_rounds", second_rounds, at_least=0),
     ]
-    _check(where, problem, squared, bool(hard_margin), tolerance, most, threshold)
+    _check_range(
+        where, problem, squared, bool(hard_margin), tolerance, max_count, threshold
+    )
     return State(
         algorithm=Name("mpu"),
         weights=jnp.zeros(problem.width, dtype),
         counts=jnp.zeros_like(squares),
         threshold=threshold,
         gap=gap,
-        most=most,
+        max_count=max_count,
         damping=damping,
         near=_checks.as_leaf(where, "near", near, dtype, _checks.positive),
         rounds=jnp.array(rounds, jnp.int32),
@@ -204,28 +206,27 @@ def init(
     )
 
 
-def _check(
+def _check_range(
     where: str,
     problem: Problem,
     squared: bool,
     hard: bool,
     tolerance: ArrayLike,
-    most: Scalar,
+    max_count: Scalar,
     threshold: Scalar,
 ) -> None:
     """Raises if the updates would not end; does nothing if a value is traced."""
-    counts = most if problem.weight is None else most * jnp.max(problem.weight)
-    known = [
-        each
-        for of in (problem.squares, tolerance, counts, threshold)
-        if (each := _checks.concrete(of)) is not None
-    ]
-    if len(known) < 4:
+    counts = max_count
+    if problem.weight is not None:
+        counts *= jnp.max(problem.weight)
+    values = problem.squares, tolerance, counts, threshold
+    known = [value for value in map(_checks.concrete, values) if value is not None]
+    if len(known) < len(values):
         return
-    squares, least, total, height = known
+    squares, accuracy, total, height = known
     limits = np.finfo(squares.dtype)
     integers = 2.0 ** (limits.nmant + 1)
-    for wrong, says in (
+    for is_wrong, message in (
         (
             not np.any(squares),
             "squared norms must not all be 0, got 0 in all rows; scale X up",
@@ -236,9 +237,9 @@ def _check(
             f"{np.argmin(squares > 0)}; fit_bias=True appends a number to every row",
         ),
         (
-            squares.dtype == np.float32 and least < FLOAT32_TOLERANCE,
+            squares.dtype == np.float32 and accuracy < FLOAT32_TOLERANCE,
             f"tolerance must be at least {FLOAT32_TOLERANCE:g} in float32, got "
-            f"{least:g}; use solve, which computes in float64, or jax.enable_x64",
+            f"{accuracy:g}; use solve, which computes in float64, or jax.enable_x64",
         ),
         (
             not hard and not squared and total > integers,
@@ -251,48 +252,48 @@ def _check(
             "raise penalty, or scale X down",
         ),
     ):
-        if wrong:
-            raise ValueError(f"{where}: {says}")
+        if is_wrong:
+            raise ValueError(f"{where}: {message}")
 
 
-def _pass(
-    state: State, shown: Rows, order: Order, is_full: Bool[Array, ""]
+def _present(
+    state: State, X: Rows, order: Order, is_full: Bool[Array, ""]
 ) -> tuple[State, Order, Bool[Array, ""]]:
     """The state after some patterns, the next active set, and whether counts change."""
     upper, damping = state.threshold + state.gap, state.damping
 
-    def visit(count, margin, square, own, tally):
+    def visit(count, margin, square, limit, tally):
         if damping is not None:
             margin, square = margin + damping * count, square + damping
         # Equation (8), with the multiple updates of Section 4, within the range of the
         # count.
-        most = state.most if own is None else own
+        limit = state.max_count if limit is None else limit
         learn = margin <= state.threshold
         beyond = jnp.where(learn, state.threshold - margin, margin - upper)
         times = jnp.floor(beyond / square) + 1
-        allowed = jnp.where(learn, most - count, count)
+        allowed = jnp.where(learn, limit - count, count)
         times = jnp.where(beyond >= 0, jnp.minimum(times, allowed), 0)
-        now = count + jnp.where(learn, times, -times)
+        updated = count + jnp.where(learn, times, -times)
         # Section 4: a pass over all patterns keeps the first active set, a pass over
         # that keeps the second.
-        first = (margin <= state.near * state.threshold) | (now > 0)
-        second = (now != count) & (now > 0)
+        first = (margin <= state.near * state.threshold) | (updated > 0)
+        second = (updated != count) & (updated > 0)
         keep = jnp.where(is_full, first, second)
         # In another form, jax 0.10 does not compile a pass to one kernel.
-        change = now - count
+        change = updated - count
         change = jnp.stack([jnp.maximum(change, 0), jnp.maximum(-change, 0)])
-        return now, keep, tally + change
+        return updated, keep, tally + change
 
     weight = state.problem.weight
     weights, counts, kept, tally = visit_all(
-        shown,
+        X,
         state.problem.squares,
         order,
         state.weights,
         state.counts,
         visit,
         state.tally,
-        None if weight is None else state.most * weight,
+        None if weight is None else state.max_count * weight,
     )
     changed = jnp.any(tally != state.tally)
     state = state._replace(
@@ -306,19 +307,19 @@ def _pass(
 
 def step(state: State, X: Rows, y: Vector | None) -> State:
     """Makes a pass over all patterns, in a new order, then over the active sets."""
-    key, now = jax.random.split(state.key)
-    order = shuffle(now, natural_order(X.shape[0]))
-    state, first, changed = _pass(state, X, order, jnp.bool_(True))
+    key, order_key = jax.random.split(state.key)
+    order = shuffle(order_key, natural_order(X.shape[0]))
+    state, first, changed = _present(state, X, order, jnp.bool_(True))
     state = state._replace(key=key, is_stationary=~changed)
 
     def present_second(carried):
         state, second, _, rounds = carried
-        state, _, changed = _pass(state, X, second, jnp.bool_(False))
+        state, _, changed = _present(state, X, second, jnp.bool_(False))
         return state, second, changed, rounds + 1
 
     def present_first(carried):
         state, _, rounds = carried
-        state, second, changed = _pass(state, X, first, jnp.bool_(False))
+        state, second, changed = _present(state, X, first, jnp.bool_(False))
         state, *_ = jax.lax.while_loop(
             lambda carried: carried[2] & (carried[3] < state.rounds[1]),
             present_second,
@@ -344,15 +345,15 @@ def warm_start(state: State, X: Rows, before: State) -> State:
     square = jnp.sum(counts * products(X, before.weights))
     height = state.threshold / before.threshold
     if state.damping is None or before.damping is None:
-        most = state.most / before.most / height
+        ratio = state.max_count / before.max_count / height
         # A hard margin has no penalty.
-        most = jnp.where(jnp.isinf(state.most), 1, most)
+        ratio = jnp.where(jnp.isinf(state.max_count), 1, ratio)
     else:
-        most = before.damping / state.damping
+        ratio = before.damping / state.damping
         square += state.damping * jnp.sum(counts**2)
     best = jnp.sum(counts) * before.threshold / jnp.where(square > 0, square, 1)
-    counts = jnp.round(height * jnp.minimum(most, best) * counts)
-    limit = state.most if weight is None else state.most * weight
+    counts = jnp.round(height * jnp.minimum(ratio, best) * counts)
+    limit = state.max_count if weight is None else state.max_count * weight
     counts = jnp.minimum(counts, limit)
     weights = jax.lax.fori_loop(
         jnp.int32(0),
@@ -377,17 +378,18 @@ def objective(state: State, X: Rows, y: Vector | None) -> Objective:
         return _squared_objective(state, square, lacking, learned)
     lacking = lacking if weight is None else weight * lacking
     soft = Objective(
-        (square / 2 + state.most * jnp.sum(lacking)) / threshold**2,
+        (square / 2 + state.max_count * jnp.sum(lacking)) / threshold**2,
         (threshold * learned - square / 2) / threshold**2,
     )
     # The multiple of `a` whose smallest margin is 1, and the best multiple of `I`.
-    least = jnp.min(margins)
-    parted = least > 0
+    smallest = jnp.min(margins)
+    separates, is_hard = smallest > 0, jnp.isinf(state.max_count)
+    scale = jnp.where(separates, smallest, 1)
     hard = Objective(
-        jnp.where(parted, square / 2 / jnp.where(parted, least, 1) ** 2, jnp.inf),
+        jnp.where(separates, square / 2 / scale**2, jnp.inf),
         jnp.where(square > 0, learned**2 / 2 / jnp.where(square > 0, square, 1), 0),
     )
-    return jax.tree.map(lambda *of: jnp.where(jnp.isinf(state.most), *of), hard, soft)
+    return jax.tree.map(lambda *pair: jnp.where(is_hard, *pair), hard, soft)
 
 
 def _squared_objective(
@@ -408,7 +410,7 @@ def model(state: State, X: Rows, y: Vector | None) -> LinearModel | KernelModel:
     """The model of `a / b`."""
     problem = state.problem
     if problem.kernel is None:
-        return patterns.model_of(problem, state.weights / state.threshold)
+        return patterns.to_model(problem, state.weights / state.threshold)
     assert isinstance(X, KernelMatrix)
     assert y is not None
     coefficients = state.counts / state.threshold
@@ -432,6 +434,7 @@ mpu = Solver(
     lambda state: jnp.count_nonzero(state.counts),
     lambda state: state.is_stationary,
     warm_start,
+    read=rows.read,
     linear=True,
     max_steps=1000,
     callback_every=1,

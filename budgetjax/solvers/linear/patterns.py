@@ -5,7 +5,7 @@ product with the weights. The last weight gives the bias.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ from budgetjax.solvers.linear.rows import (
     KernelMatrix,
     Rows,
     SparseRows,
-    as_rows,
     pad_rows,
+    read_rows,
 )
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
 
@@ -59,17 +59,25 @@ class Problem(NamedTuple):
         return self.num_features.value + (self.constant is not None)
 
 
-def is_squared(where: str, loss: Any) -> bool:
+@runtime_checkable
+class LinearState(Protocol):
+    """The field that all states of linear solvers have; see `budgetjax.Solver`."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+
+def is_squared(where: str, loss: object) -> bool:
     """Whether this is the squared hinge, not the hinge; raises for any other loss."""
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
     return loss == "squared_hinge"
 
 
-def problem_of(
+def read_problem(
     where: str,
     X: Any,
-    y: Any,
+    y: ArrayLike,
     weight: ArrayLike | None,
     fit_bias: bool,
     bias_scale: ArrayLike,
@@ -77,8 +85,8 @@ def problem_of(
 ) -> Problem:
     """Checks a training set of two classes; see `budgetjax.Solver`."""
     if kernel is None:
-        rows = as_rows(where, X)
-        (n, d), squares = rows.shape, _squares(rows)
+        rows = read_rows(where, X)
+        (n, d), squares = rows.shape, _squared_norms(rows)
     else:
         check_kernel(where, "kernel", kernel)
         X = training_set.read_features(where, X)
@@ -106,11 +114,11 @@ def problem_of(
     )
 
 
-def _squares(rows: DenseRows | SparseRows) -> Vector:
+def _squared_norms(rows: DenseRows | SparseRows) -> Vector:
     """The squared norm of each row, in JAX's default precision."""
     dtype = jax.dtypes.canonicalize_dtype(float)
     if isinstance(rows, DenseRows):
-        return _dense_squares(rows.values, dtype)
+        return _dense_squared_norms(rows.values, dtype)
     starts = np.asarray(rows.starts)
     values = np.asarray(rows.values, np.float64)[: starts[-1]]
     owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -120,12 +128,12 @@ def _squares(rows: DenseRows | SparseRows) -> Vector:
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _dense_squares(X: Matrix, dtype: np.dtype) -> Vector:
+def _dense_squared_norms(X: Matrix, dtype: np.dtype) -> Vector:
     # The compiled form needs no second matrix.
     return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
 
 
-def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
+def prepare(state: LinearState, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     """The patterns of a linear state, and the labels; sparse rows cannot be traced.
 
     Raises a `ValueError` if the training set differs from that of the state.
@@ -133,7 +141,9 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     where, problem = "solve", state.problem
     dense = problem.kernel is not None
     rows = (
-        DenseRows(training_set.read_features(where, X)) if dense else as_rows(where, X)
+        DenseRows(training_set.read_features(where, X))
+        if dense
+        else read_rows(where, X)
     )
     shape = problem.squares.shape[0], problem.num_features.value
     if rows.shape != shape:
@@ -146,7 +156,7 @@ def prepare(state: Any, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     if isinstance(rows, SparseRows):
         return _sparse_patterns(rows, y, problem), y
     if problem.kernel is None:
-        return DenseRows(_signed(rows.values, y, problem.constant)), y
+        return DenseRows(_dense_patterns(rows.values, y, problem.constant)), y
     gram = problem.kernel.gram(rows.values, rows.values)
     if problem.constant is not None:
         gram += jnp.square(problem.constant).astype(gram.dtype)
@@ -166,12 +176,14 @@ def _sparse_patterns(rows: SparseRows, y: Vector, problem: Problem) -> SparseRow
     values = np.insert(values[: len(signs)], starts[1:], last)
     indices = np.insert(indices[: len(signs)], starts[1:], rows.shape[1])
     starts = starts + np.arange(len(starts))
-    filled = pad_rows(values, indices, starts, problem.width)
-    return jax.tree.map(jnp.asarray, filled)
+    padded = pad_rows(values, indices, starts, problem.width)
+    return jax.tree.map(jnp.asarray, padded)
 
 
 @jax.jit
-def _signed(X: Matrix, y: Vector, constant: Scalar | None) -> Float[Array, "n width"]:
+def _dense_patterns(
+    X: Matrix, y: Vector, constant: Scalar | None
+) -> Float[Array, "n width"]:
     patterns = X * y[:, None].astype(X.dtype)
     if constant is None:
         return patterns
@@ -179,7 +191,7 @@ def _signed(X: Matrix, y: Vector, constant: Scalar | None) -> Float[Array, "n wi
     return jnp.concatenate([patterns, last[:, None]], axis=1)
 
 
-def model_of(problem: Problem, weights: Float[Array, " size"]) -> LinearModel:
+def to_model(problem: Problem, weights: Float[Array, " size"]) -> LinearModel:
     """The linear model of these weights."""
     d, constant = problem.num_features.value, problem.constant
     bias = jnp.zeros_like(weights[0]) if constant is None else constant * weights[d]

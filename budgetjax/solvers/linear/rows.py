@@ -254,9 +254,14 @@ def pad_rows(
     return SparseRows(new_values, new_indices, new_starts, Static(columns))
 
 
-def as_rows(where: str, X: Any) -> DenseRows | SparseRows:
+def read(X: Any) -> Any:
+    """A matrix of `scipy.sparse` as `SparseRows`; anything else stays as it is."""
+    return sparse_rows(X) if hasattr(X, "tocsr") else X
+
+
+def read_rows(where: str, X: Any) -> DenseRows | SparseRows:
     """The rows of an array, of a SciPy matrix, or of `SparseRows`, after checks."""
-    X = sparse_rows(X) if hasattr(X, "tocsr") else X
+    X = read(X)
     if not isinstance(X, SparseRows):
         return DenseRows(training_set.read_features(where, X))
     training_set.check_shape(where, X.shape)
