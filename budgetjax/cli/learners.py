@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from budgetjax import solvers
-from budgetjax.cli import options, reading, reports, targets, weights
+from budgetjax.cli import options, reading, reports, targets
 
 
 class Job(NamedTuple):
@@ -17,7 +17,7 @@ class Job(NamedTuple):
     """
 
     source: Any
-    about: targets.Look
+    about: targets.TargetSummary
     training: options.TrainOptions
     fills: bool = False
     progress: bool = False
@@ -26,12 +26,12 @@ class Job(NamedTuple):
     def of(
         cls,
         source: Any,
-        about: targets.Look,
+        about: targets.TargetSummary,
         columns: reading.Columns,
         training: options.TrainOptions,
     ) -> "Job":
         """The job for these options, with weights of classes applied to the file."""
-        source = weights.weighted(source, about, training.class_weight)
+        source = targets.apply_class_weights(source, about, training.class_weight)
         fills = columns.missing is not None
         progress = options.shows_progress(training.quiet)
         return cls(source, about, training, fills, progress)
@@ -39,11 +39,11 @@ class Job(NamedTuple):
     def say(self, name: str, text: str) -> None:
         """Prints a line of the report."""
         if not self.training.quiet:
-            reports.echo(reports.line(name, text))
+            reports.echo(reports.format_line(name, text))
 
     def say_data(self) -> None:
         """The lines about the file."""
-        width = reports.counted(self.source.num_features, "feature")
+        width = reports.with_count(self.source.num_features, "feature")
         self.say("data", f"{self.source.name}, {width}")
         self.say("target" if self.about.labels is None else "classes", self.about.text)
         every = "every feature to mean 0 and deviation 1"
@@ -73,7 +73,7 @@ class Job(NamedTuple):
             return choices.chosen(
                 "--learner, --set",
                 name and name.replace("-", "_"),
-                words(settings),
+                to_python_names(settings),
                 num_classes=None if labels is None else len(labels),
                 seed=self.training.seed,
                 refits=refits,
@@ -113,7 +113,7 @@ def takes_sparse(name: str | None) -> bool:
     return name is not None and solvers.SOLVERS.get(name.replace("-", "_")) == "linear"
 
 
-def words(settings: Mapping[str, Any]) -> dict[str, Any]:
+def to_python_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with words in Python's spelling."""
     return {
         key: given.replace("-", "_") if isinstance(given, str) else given
@@ -121,7 +121,7 @@ def words(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
+def init_model(what: str, init: Callable[[], Any], more: int = 0) -> Any:
     """An empty model, made by one program after a check of the memory.
 
     `what` names it in the message, and `more` is the number of bytes for its training.

@@ -87,10 +87,9 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     from matplotlib.figure import Figure
 
     from budgetjax import plots
-    from budgetjax.cli.model_file import opened
     from budgetjax.stream.model import StreamModel
 
-    opened_models = [opened(path) for path in paths]
+    opened_models = [reading.open_model(path) for path in paths]
     first = opened_models[0]
     curves = {
         os.path.basename(path): (model.value.rows, model.value.errors)
@@ -100,7 +99,7 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     planar = len(paths) == 1 and first.num_features == 2
     panels = 1 if images else bool(curves) + planar
     if not panels or len(paths) > max(len(curves), 1):
-        features = reports.counted(first.num_features, "feature")
+        features = reports.with_count(first.num_features, "feature")
         raise ValueError(
             f"{paths[0]}: must have a learning curve, as of budgetjax train, or two "
             f"features, got {features} and no curve"
@@ -127,14 +126,13 @@ def _reliability(paths: tuple[str, ...], file: str) -> Any:
     from matplotlib.figure import Figure
 
     from budgetjax import plots
-    from budgetjax.cli import model_file
     from budgetjax.refitting import calibration
 
     curves = {}
     for path in paths:
-        model = model_file.opened(path)
-        model_file.check_probabilities("--test", path, model)
-        source = model_file.source(model, [file], reading.Columns())
+        model = reading.open_model(path)
+        reading.check_probabilities("--test", path, model)
+        source = reading.open_rows(model, [file], reading.Columns())
         chances, labels = [], []
         for X, *rest in source:
             if not rest:
@@ -145,7 +143,7 @@ def _reliability(paths: tuple[str, ...], file: str) -> Any:
         if not labels:
             raise ValueError(f"{source.name}: the file must have rows, got none")
         y = np.concatenate(labels)
-        targets.check(source.name, y, model.classes, 0)
+        targets.check_targets(source.name, y, model.classes, 0)
         name = os.path.basename(path)
         bins = min(BINS, len(y))
         curves[name] = plots.reliability_curve(

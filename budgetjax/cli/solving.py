@@ -20,7 +20,7 @@ OWN = (
 BYTES = 16
 
 
-def learned(job: Job) -> Any:
+def train(job: Job) -> Any:
     """Trains with a solver: one model for two classes, otherwise one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
@@ -29,7 +29,7 @@ def learned(job: Job) -> Any:
     assert job.training.learner is not None, "the usual ones are online"
     solver = learners.solver(job.training.learner)
     arguments = _arguments(job.training, solver)
-    X, y, weight, scaling = _whole(job)
+    X, y, weight, scaling = _read_all(job)
     job.say_data()
     if not solver.linear:
         gamma = job.training.gamma or job.default_gamma(X, scaled=True)
@@ -41,7 +41,7 @@ def learned(job: Job) -> Any:
         if name in arguments
     ]
     job.say_learner(solver.name, "".join(shown))
-    job.say("read", f"{reports.counted(len(y), 'row')}, all of them in memory")
+    job.say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     classes = job.about.labels
     assert classes is not None, "numbers are for online learners"
     solutions = one_versus_rest(
@@ -85,7 +85,7 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
                 f"--set: arguments of {training.learner} must be among "
                 f"{', '.join(free)}, got {name}={given}"
             )
-    arguments = USUAL.get(solver.name, {}) | learners.words(training.settings)
+    arguments = USUAL.get(solver.name, {}) | learners.to_python_names(training.settings)
     if "budget" in takes:
         arguments["budget"] = training.budget
     if "penalty" in takes:
@@ -93,7 +93,7 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
     return arguments
 
 
-def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
+def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
     """All scaled rows, their targets and weights, and the scaling."""
     from budgetjax import scaling
     from budgetjax.stream.batches import cast_numbers
@@ -103,7 +103,7 @@ def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
     if job.training.standardise:
         known = scaling.Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
-        targets.check(source.name, y, job.about.labels, row)
+        targets.check_targets(source.name, y, job.about.labels, row)
         if not hasattr(X, "tocsr"):
             rows = max(row + len(y), job.about.rows or 0)
             what = f"for all rows of {source.name}"

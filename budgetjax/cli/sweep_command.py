@@ -89,19 +89,21 @@ def sweep(
     """
     training.check(columns)
     regression, quiet = training.regression, training.quiet
-    shown = reports.listed([os.path.basename(one) for one in file])
+    shown = reports.join_values([os.path.basename(one) for one in file])
     notes = {"file": shown, "target": columns.target, "refit": True}
     reports.check_outputs({"--output": output, "--model": model}, *file)
-    path = reading.source_of(file, columns)
+    path = reading.local_paths(file, columns)
     reading.check_target(path, columns)
-    source = reading.opened(path, columns, text_target=False if regression else None)
+    source = reading.open_source(
+        path, columns, text_target=False if regression else None
+    )
     batch, whole = _first_rows(source, rows)
     first = dataclasses.replace(
         source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
     )
-    about = targets.look(first, regression=regression)
+    about = targets.summarise_targets(first, regression=regression)
     job = Job.of(first, about, columns, training)
-    name, axes, table = _tried(job, gammas, budgets)
+    name, axes, table = _run_grid(job, gammas, budgets)
     if not quiet:
         number = f"{len(batch[1]):,} rows"
         read = number if whole else f"the first {number} (--rows)"
@@ -113,7 +115,7 @@ def sweep(
     if model is not None:
         best = dict(zip(table.names, table.rows[0], strict=True))
         if not whole:
-            about = targets.look(source, regression=regression)
+            about = targets.summarise_targets(source, regression=regression)
         # The best of each list of values; words are not in the table.
         settings = {key: best.get(key, one) for key, one in training.settings.items()}
         training = training._replace(
@@ -121,7 +123,7 @@ def sweep(
         )
         if not quiet:
             reports.echo("")
-        fitted = streaming.learned(Job.of(source, about, columns, training))
+        fitted = streaming.train(Job.of(source, about, columns, training))
         from budgetjax.saving import model_files
 
         model_files.write(model, fitted, notes)
@@ -131,11 +133,11 @@ def sweep(
     if output.lower().endswith(".csv"):
         reports.write(output, [reports.as_csv([table.names, *table.rows]).encode()])
         return
-    title = f"{source.name}: {name}, {reports.counted(len(batch[1]), 'row')}"
+    title = f"{source.name}: {name}, {reports.with_count(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
 
 
-def _tried(
+def _run_grid(
     job: Job, gamma: list[float] | None, budget: list[int]
 ) -> tuple[str, list[str], Any]:
     """The learner, the names of the swept hyperparameters, and the table of results."""
