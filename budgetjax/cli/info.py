@@ -9,7 +9,7 @@ import numpy as np
 from budgetjax.cli import reports, targets
 
 # A name, its text, and, if different, its value for programs.
-Line = tuple[str, str] | tuple[str, str, Any]
+Line = tuple[str, str] | tuple[str, str, object]
 # A state also counts rows that it learns again.
 LEARNED = {"num_seen": "rows learned"}
 
@@ -134,7 +134,7 @@ def _of_model(model: Any) -> list[Line]:
     return lines
 
 
-def _is_key(part: Any) -> bool:
+def _is_key(part: object) -> bool:
     """Whether this is a key of random draws, not a number."""
     import jax
 

@@ -1,13 +1,20 @@
 """The job of a command, and empty models for it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
 
 from budgetjax import solvers
 from budgetjax.cli import options, reading, reports, targets
+
+if TYPE_CHECKING:
+    from budgetjax.online.choices import Choice
+    from budgetjax.solvers.solver import Solver
+    from budgetjax.stream.batches import Batches
+
+State = TypeVar("State")
 
 
 class Job(NamedTuple):
@@ -16,7 +23,7 @@ class Job(NamedTuple):
     If it `fills`, the mean of a feature replaces a NaN.
     """
 
-    source: Any
+    source: "Batches"
     about: targets.TargetSummary
     training: options.TrainOptions
     fills: bool = False
@@ -25,7 +32,7 @@ class Job(NamedTuple):
     @classmethod
     def of(
         cls,
-        source: Any,
+        source: "Batches",
         about: targets.TargetSummary,
         columns: reading.Columns,
         training: options.TrainOptions,
@@ -56,7 +63,7 @@ class Job(NamedTuple):
         extra = "".join(f", {key} {value}" for key, value in settings)
         self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
 
-    def choice(self, *, refits: bool) -> Any:
+    def choice(self, *, refits: bool) -> "Choice":
         """The online learner and its arguments, an `estimators.parameters.Choice`.
 
         Lists of settings are swept.
@@ -103,7 +110,7 @@ class Job(NamedTuple):
             ) from error
 
 
-def solver(name: str) -> Any:
+def solver(name: str) -> "Solver":
     """The solver of this name in the spelling of `--learner`."""
     return solvers.by_name(name.replace("-", "_"))
 
@@ -121,7 +128,7 @@ def to_python_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def init_model(what: str, init: Callable[[], Any], more: int = 0) -> Any:
+def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:
     """An empty model, made by one program after a check of the memory.
 
     `what` names it in the message, and `more` is the number of bytes for its training.

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from budgetjax.cli import options, reading, reports, targets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
@@ -27,7 +30,9 @@ class Shape(click.ParamType):
 
     name = "HEIGHTxWIDTH"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(
+        self, value: Any, param: options.Parameter, ctx: options.Context
+    ) -> tuple[int, int]:
         parts = value.lower().split("x") if isinstance(value, str) else value
         if len(parts) != 2 or not all(str(part).isdigit() for part in parts):
             self.fail(f"must be like 28x28, got {value}.", param, ctx)
@@ -68,7 +73,7 @@ def plot(
     click.echo(f"picture: {output}")
 
 
-def draw(output: str, figure: Callable[[], Any]) -> None:
+def draw(output: str, figure: Callable[[], "Figure"]) -> None:
     """Writes a figure of matplotlib in the format of the extension."""
     import io
 
@@ -82,7 +87,7 @@ def draw(output: str, figure: Callable[[], Any]) -> None:
     reports.write(output, [picture.getvalue()])
 
 
-def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
+def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":
     """Images of support vectors; or learning curves and decision regions."""
     from matplotlib.figure import Figure
 
@@ -121,7 +126,7 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     return figure
 
 
-def _reliability(paths: tuple[str, ...], file: str) -> Any:
+def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
     """The reliability of probabilities of models on the rows of a file."""
     from matplotlib.figure import Figure
 

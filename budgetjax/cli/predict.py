@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.cli.reading import Model
+
+if TYPE_CHECKING:
+    from budgetjax.stream.batches import Batches
 
 STANDARD_OUTPUT = "-"
 EXAMPLES = """\b
@@ -124,7 +127,7 @@ class _Accuracy:
 
 
 def _lines(
-    model: Model, source: Any, accuracy: _Accuracy, more: str | None, shows: bool
+    model: Model, source: "Batches", accuracy: _Accuracy, more: str | None, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
     from budgetjax import _progress, models

@@ -104,7 +104,7 @@ def open_source(
     num_features: int | None = None,
     sparse: bool = False,
     text_target: bool | None = None,
-) -> Any:
+) -> "Batches":
     """A file, or several, as `budgetjax.stream.Batches`.
 
     X has these features in their order; None takes all. Features of LIBSVM text beyond
@@ -160,7 +160,8 @@ def display_name(path: Path) -> str:
 
 def _features(path: Path, columns: Columns) -> list[str]:
     """All columns except ignored ones; one-hot columns end in `=`."""
-    known = open_source(path, columns._replace(ignore=(), one_hot=())).feature_names
+    plain = columns._replace(ignore=(), one_hot=())
+    known = open_source(path, plain).feature_names or ()
     named = {"--ignore": columns.ignore, "--one-hot": columns.one_hot}
     for option, chosen in named.items():
         for name in chosen:
@@ -187,7 +188,7 @@ def _number(option: str, column: str | None) -> int | None:
 def column_names(path: Path, columns: Columns) -> Sequence[str]:
     """The names of all columns of a file with named columns."""
     plain = columns._replace(target=None, weight=None, ignore=(), one_hot=())
-    return open_source(path, plain).feature_names
+    return open_source(path, plain).feature_names or ()
 
 
 def open_for_model(
@@ -196,7 +197,7 @@ def open_for_model(
     features: Sequence[str] | None,
     num_features: int,
     **more: Any,
-) -> Any:
+) -> "Batches":
     """A file with the columns of a model, matched by name if both have names.
 
     `more` are arguments of `open_source`.
@@ -227,7 +228,7 @@ def open_for_model(
     return source
 
 
-def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
+def check_finite(source: "Batches", X: Any, first_row: int, fills: bool) -> None:
     """Raises if rows are not finite, except for gaps that a model fills."""
     from budgetjax import _checks
 
@@ -319,7 +320,7 @@ def check_probabilities(option: str, path: str, model: Model) -> None:
         )
 
 
-def _takes_sparse(model: Any) -> bool:
+def _takes_sparse(model: "Labelled") -> bool:
     """Whether a `Labelled` scores sparse rows without making them dense."""
     from budgetjax import models
 

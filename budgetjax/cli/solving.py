@@ -1,13 +1,18 @@
 """`budgetjax train` with a solver, which holds the complete file in memory."""
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
+
+if TYPE_CHECKING:
+    from budgetjax.models import Labelled
+    from budgetjax.scaling import Scaling
+    from budgetjax.solvers.solver import Solver
 
 # The penalty of errors, as in `budgetjax.Solver`.
 PENALTY = 1.0
@@ -20,7 +25,7 @@ OWN = (
 BYTES = 16
 
 
-def train(job: Job) -> Any:
+def train(job: Job) -> "Labelled":
     """Trains with a solver: one model for two classes, otherwise one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
@@ -73,7 +78,7 @@ def check(learner: str) -> None:
             raise click.UsageError(f"--{name} is not for --learner {learner}.")
 
 
-def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
+def _arguments(training: options.TrainOptions, solver: "Solver") -> dict[str, Any]:
     """The arguments of `solve` except the training set."""
     from budgetjax.solvers.one_versus_rest import USUAL
 
@@ -93,7 +98,7 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
     return arguments
 
 
-def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
+def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | None"]:
     """All scaled rows, their targets and weights, and the scaling."""
     from budgetjax import scaling
     from budgetjax.stream.batches import cast_numbers

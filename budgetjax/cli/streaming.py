@@ -3,12 +3,16 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from budgetjax.cli import learners, reports, targets
 from budgetjax.cli.learners import Job
+
+if TYPE_CHECKING:
+    from budgetjax.online.algorithm import Algorithm
+    from budgetjax.stream.model import StreamModel
 
 # The penalty of errors in the refit.
 PENALTY = 10.0
@@ -18,7 +22,7 @@ POINTS = 100
 FEWEST_ROWS = 256
 
 
-def train(job: Job) -> Any:
+def train(job: Job) -> "StreamModel":
     """Trains on a stream and refits; Ctrl-C tells how to continue."""
     from budgetjax import kernels
 
@@ -63,7 +67,7 @@ def train(job: Job) -> Any:
     return fitted
 
 
-def _fit_stream(job: Job, algorithm: Any, state: Any) -> Any:
+def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
     """The model after the stream; several epochs form one longer stream."""
     from budgetjax.stream.batches import rows_per_batch
     from budgetjax.stream.fit import fit_stream
@@ -96,7 +100,7 @@ def _fit_stream(job: Job, algorithm: Any, state: Any) -> Any:
     )
 
 
-def _refit(job: Job, fitted: Any, loss: Any) -> Any:
+def _refit(job: Job, fitted: "StreamModel", loss: Any) -> "StreamModel":
     """The model after a refit."""
     from budgetjax.refitting.refit import refit
 

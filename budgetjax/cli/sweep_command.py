@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -11,6 +11,13 @@ import numpy as np
 from budgetjax.cli import options, reading, reports, streaming, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import FORMATS, draw
+
+if TYPE_CHECKING:
+    from jaxtyping import Array
+    from matplotlib.figure import Figure
+
+    from budgetjax.online.sweep import Table
+    from budgetjax.stream.batches import Batches
 
 # The values of gamma to try, as multiples of the default of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -139,7 +146,7 @@ def sweep(
 
 def _run_grid(
     job: Job, gamma: list[float] | None, budget: list[int]
-) -> tuple[str, list[str], Any]:
+) -> tuple[str, list[str], "Table"]:
     """The learner, the names of the swept hyperparameters, and the table of results."""
     about, settings = job.about, job.training.settings
     X, y, *weight = next(job.source.read())
@@ -161,7 +168,7 @@ def _run_grid(
         X = scaling.updated(scaling.filled(X)).apply(X)
     coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
 
-    def init(gamma: Any, budget: Any, **more: Any) -> Any:
+    def init(gamma: "Array", budget: "Array", **more: "Array") -> Any:
         return choice.algorithm.init(
             kernels.RBF(gamma),
             num_features=X.shape[1],
@@ -188,7 +195,9 @@ def _run_grid(
     return choice.algorithm.name.replace("_", "-"), list(grid.names), table
 
 
-def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -> Any:
+def _figure(
+    table: "Table", axes: list[str], title: str, regression: bool = False
+) -> "Figure":
     """The error by two of the swept hyperparameters."""
     from matplotlib.figure import Figure
 
@@ -212,7 +221,7 @@ def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -
     return figure
 
 
-def _first_rows(source: Any, rows: int) -> tuple[Any, bool]:
+def _first_rows(source: "Batches", rows: int) -> tuple[tuple[np.ndarray, ...], bool]:
     """The first rows of a file as one batch, and whether they are all its rows."""
     parts, held = [], 0
     for part in source:

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,11 @@ from budgetjax.cli import (
     streaming,
     targets,
 )
+
+if TYPE_CHECKING:
+    from budgetjax.models import Labelled
+    from budgetjax.stream.batches import Batches
+    from budgetjax.stream.model import StreamModel
 
 EXAMPLES = """\b
 Examples:
@@ -165,7 +170,9 @@ def train(
     job.say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
-def _test_error(model: Any, source: Any, regression: bool) -> tuple[float, int]:
+def _test_error(
+    model: "Labelled | StreamModel", source: "Batches", regression: bool
+) -> tuple[float, int]:
     """The rate of mistakes or the mean squared error on a file, and its rows."""
     from budgetjax import models
 
