@@ -5,6 +5,7 @@ import json
 import sys
 import textwrap
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -96,7 +97,9 @@ def test_a_format_is_among_those_of_messages_and_completion(added):
     with pytest.raises(ValueError, match=f"format must be one of {known}, got 'text'"):
         bj.stream.read("train.jsonl", format="text")
     assert formats.names("target") == ("csv", "parquet", "arrow", "npy")
-    found = options.FileFormat().shell_complete(None, None, "js")
+    found = options.FileFormat().shell_complete(
+        click.Context(group), click.Option(["--format"]), "js"
+    )
     assert [one.value for one in found] == ["json_lines"]
 
 

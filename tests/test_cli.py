@@ -38,10 +38,10 @@ from scipy.sparse import csr_array
 import budgetjax as bj
 from budgetjax import _checks, _progress, cli, estimators, solvers
 from budgetjax import models as scorer
-from budgetjax.cli import learners, main, options, reading, solving, targets, weights
+from budgetjax.cli import learners, main, options, reading, solving, targets
 from budgetjax.cli.commands import budgetjax as group
 from budgetjax.cli.plot import draw
-from budgetjax.cli.sweep import _figure, _use_all_cores
+from budgetjax.cli.sweep_command import _figure, _use_all_cores
 from budgetjax.online import registry
 from budgetjax.refitting import training_data
 from budgetjax.saving import model_files
@@ -479,7 +479,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
     """
     expected = train("train.csv", f"{QUICK} --epochs 2")[1]
     monkeypatch.setattr(training_data, "HELD", 300 * 4 * (2 + 1 + 1) - (not fits))
-    reads, opened_as = [], reading.opened
+    reads, opened_as = [], reading.open_source
 
     def opened(*given, **more):
         source = opened_as(*given, **more)
@@ -490,7 +490,7 @@ def test_epochs_do_not_count_for_what_the_refit_holds(at, monkeypatch, fits):
 
         return dataclasses.replace(source, read=read)
 
-    monkeypatch.setattr(reading, "opened", opened)
+    monkeypatch.setattr(reading, "open_source", opened)
     _, model = train("train.csv", f"{QUICK} --epochs 2")
     # Before the refit, whose passes are many, and once for it.
     assert (len(reads) <= 6) == fits
@@ -565,8 +565,10 @@ def test_weights_of_rows_and_of_classes(at):
     same(model.state, python_stream(source=[batch]).state)
     # The column of weights of the training is none of the features.
     predicted("weighted.csv")
-    about = targets.Look(np.array(["no", "yes"]), N, "", counts={"no": 1, "yes": 3})
-    np.testing.assert_allclose(weights._by_class(about, "balanced"), [2, 2 / 3])
+    about = targets.TargetSummary(
+        np.array(["no", "yes"]), N, "", counts={"no": 1, "yes": 3}
+    )
+    np.testing.assert_allclose(targets.class_weights(about, "balanced"), [2, 2 / 3])
     sweep = f"sweep weighted.csv --target kind {QUICK} --budget 5,10"
     assert good(sweep, "--weight", "w") != good(sweep, "--ignore", "w")
 
@@ -787,7 +789,7 @@ def test_memory_that_there_is_not_is_one_line(at, monkeypatch):
     def exhausted(*given, **more):
         raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 9 bytes.")
 
-    monkeypatch.setattr("budgetjax.cli.learners.made", exhausted)
+    monkeypatch.setattr("budgetjax.cli.learners.init_model", exhausted)
     assert fails(LEARN).endswith(
         "budgetjax: error: out of memory INTERNAL: Out of memory allocating 9 bytes.\n"
     )
@@ -1737,7 +1739,8 @@ from budgetjax.online.sweeps import sweep
 import budgetjax as bj
 print(bj.refit is refit, bj.sweep is sweep, bj.arow.init is not None, hasattr(bj, "x"))
 from budgetjax.cli import learners, options, targets
-job = learners.Job(None, targets.Look([0, 1], None, ""), options.TrainOptions())
+about = targets.TargetSummary([0, 1], None, "")
+job = learners.Job(None, about, options.TrainOptions())
 chosen = [job.choice(refits=on) for on in (True, False)]
 print([one.algorithm.name for one in chosen])
 print([name for name in ("sklearn", "pandas") if name in sys.modules])

@@ -12,7 +12,7 @@ from budgetjax.cli.export import export
 from budgetjax.cli.info import info
 from budgetjax.cli.plot import plot
 from budgetjax.cli.predict import predict
-from budgetjax.cli.sweep import sweep
+from budgetjax.cli.sweep_command import sweep
 from budgetjax.cli.train import train
 
 # Errors from bad data, models or folders, or a missing extra. Anything else is a bug,
@@ -21,9 +21,9 @@ EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
 # JAX's error for exhausted memory, under its old and new name.
 OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
 # Prefixes of messages from Python functions that a user of commands does not call.
-INNER = ("fit_stream", "refit", "sweep", "read")
+FUNCTIONS = ("fit_stream", "refit", "sweep", "read")
 # Advice about Python arguments in messages, and the same for the command line.
-SPOKEN = {
+OPTION_ADVICE = {
     "'COLUMN=' in features= makes": "--one-hot COLUMN makes",
     "features= without it leaves": "--ignore COLUMN leaves",
     "allow_missing=True reads NaN": "training with --missing mean fills it in",
@@ -59,7 +59,7 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("always", category=UserWarning)
-            warnings.showwarning = _warned
+            warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt as interrupt:
@@ -73,27 +73,27 @@ class Group(click.Group):
                 # The reader of a pipe has closed it; click then exits quietly.
                 if isinstance(error, OSError) and error.errno == errno.EPIPE:
                     raise
-                click.echo(f"budgetjax: error: {_plain(_said(error))}", err=True)
+                click.echo(f"budgetjax: error: {_clean(_one_line(error))}", err=True)
                 ctx.exit(1)
 
 
-def _warned(message, category, filename, lineno, file=None, line=None) -> None:
-    reports.echo(f"budgetjax: warning: {_plain(str(message))}", err=True)
+def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:
+    reports.echo(f"budgetjax: warning: {_clean(str(message))}", err=True)
 
 
-def _plain(text: str) -> str:
+def _clean(text: str) -> str:
     """A message without function names and without unprintable characters."""
-    for name in INNER:
+    for name in FUNCTIONS:
         text = text.removeprefix(f"{name}: ")
     shown = (one if one.isprintable() else ascii(one)[1:-1] for one in text)
-    return reading.named("".join(shown))
+    return reading.restore_names("".join(shown))
 
 
 def _is_of_jax(error: BaseException) -> bool:
     return type(error).__name__ in OF_JAX
 
 
-def _said(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     """An error in one line; errors of the system start with the file name."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
@@ -101,7 +101,7 @@ def _said(error: BaseException) -> str:
     if isinstance(error, MemoryError) or exhausted:
         return f"out of memory {str(error).partition(chr(10))[0]}".rstrip()
     text = " ".join(str(error).split("\n"))
-    for python, option in SPOKEN.items():
+    for python, option in OPTION_ADVICE.items():
         text = text.replace(python, option)
     return text
 

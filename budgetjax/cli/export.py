@@ -2,7 +2,7 @@
 
 import click
 
-from budgetjax.cli import options, reports
+from budgetjax.cli import options, reading, reports
 
 EXAMPLES = """\b
 Examples:
@@ -24,11 +24,9 @@ def export(model: str, output: str) -> None:
     probabilities; or numbers. It includes the scaling and the labels.
     """
     reports.check_outputs({"--output": output}, model)
-
-    from budgetjax.cli import model_file
     from budgetjax.exporting import export_model as exporting
 
-    found = model_file.opened(model).value
+    found = reading.open_model(model).value
     exporting.export(output, found)
     dtype = exporting.predictor("export", found).row_dtype
     click.echo(f"exported: {output}, of rows in {dtype}")

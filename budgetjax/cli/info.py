@@ -9,7 +9,7 @@ import numpy as np
 from budgetjax.cli import reports, targets
 
 # A name, its text, and, if different, its value for programs.
-Line = tuple[str, str] | tuple[str, str, Any]
+Line = tuple[str, str] | tuple[str, str, object]
 # A state also counts rows that it learns again.
 LEARNED = {"num_seen": "rows learned"}
 
@@ -33,7 +33,7 @@ def info(model: str, as_json: bool) -> None:
         click.echo(json.dumps(found, indent=2, default=str))
     else:
         for name, text, *_ in lines:
-            click.echo(reports.line(name, text))
+            click.echo(reports.format_line(name, text))
 
 
 def _of_header(header: dict[str, Any]) -> list[Line]:
@@ -47,7 +47,9 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
         if name in about:
             lines.append((name, about[name]))
     if labels := about.get("labels"):
-        lines.append(("classes", f"{len(labels):,}: {reports.listed(labels)}", labels))
+        lines.append(
+            ("classes", f"{len(labels):,}: {reports.join_values(labels)}", labels)
+        )
     for name in ("file", "target", "solver", "refit"):
         if notes.get(name) is not None:
             lines.append((f"{name} of training", str(notes[name]), notes[name]))
@@ -71,7 +73,7 @@ def _of_contents(path: str) -> list[Line]:
     model = getattr(value, "model_", value)
     whole = models.as_labelled(model)
     if isinstance(value, StreamModel):
-        error = targets.shown_error(value.error, models.is_regressor(value))
+        error = targets.format_error(value.error, models.is_regressor(value))
         again = int(value.state.num_seen) > value.num_rows
         read = f"{value.num_rows:,}" + ", and a sample of them again" * again
         lines = [
@@ -88,7 +90,7 @@ def _of_contents(path: str) -> list[Line]:
         after = f"after {notes['rows']:,} rows of a stream"
         lines.append(("checkpoint", after, notes["rows"]))
     if columns := whole.feature_names:
-        lines.append(("columns", reports.listed(columns), columns))
+        lines.append(("columns", reports.join_values(columns), columns))
     if type(whole.model) is tuple:
         number = len(whole.model)
         lines.append(("models", f"{number}, one per class; the first:", number))
@@ -134,7 +136,7 @@ def _of_model(model: Any) -> list[Line]:
     return lines
 
 
-def _is_key(part: Any) -> bool:
+def _is_key(part: object) -> bool:
     """Whether this is a key of random draws, not a number."""
     import jax
 

@@ -1,13 +1,20 @@
 """The job of a command, and empty models for it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 import numpy as np
 
 from budgetjax import solvers
-from budgetjax.cli import options, reading, reports, targets, weights
+from budgetjax.cli import options, reading, reports, targets
+
+if TYPE_CHECKING:
+    from budgetjax.online.choices import Choice
+    from budgetjax.solvers.solver import Solver
+    from budgetjax.stream.batches import Batches
+
+State = TypeVar("State")
 
 
 class Job(NamedTuple):
@@ -16,8 +23,8 @@ class Job(NamedTuple):
     If it `fills`, the mean of a feature replaces a NaN.
     """
 
-    source: Any
-    about: targets.Look
+    source: "Batches"
+    about: targets.TargetSummary
     training: options.TrainOptions
     fills: bool = False
     progress: bool = False
@@ -25,13 +32,13 @@ class Job(NamedTuple):
     @classmethod
     def of(
         cls,
-        source: Any,
-        about: targets.Look,
+        source: "Batches",
+        about: targets.TargetSummary,
         columns: reading.Columns,
         training: options.TrainOptions,
     ) -> "Job":
         """The job for these options, with weights of classes applied to the file."""
-        source = weights.weighted(source, about, training.class_weight)
+        source = targets.apply_class_weights(source, about, training.class_weight)
         fills = columns.missing is not None
         progress = options.shows_progress(training.quiet)
         return cls(source, about, training, fills, progress)
@@ -39,11 +46,11 @@ class Job(NamedTuple):
     def say(self, name: str, text: str) -> None:
         """Prints a line of the report."""
         if not self.training.quiet:
-            reports.echo(reports.line(name, text))
+            reports.echo(reports.format_line(name, text))
 
     def say_data(self) -> None:
         """The lines about the file."""
-        width = reports.counted(self.source.num_features, "feature")
+        width = reports.with_count(self.source.num_features, "feature")
         self.say("data", f"{self.source.name}, {width}")
         self.say("target" if self.about.labels is None else "classes", self.about.text)
         every = "every feature to mean 0 and deviation 1"
@@ -56,8 +63,8 @@ class Job(NamedTuple):
         extra = "".join(f", {key} {value}" for key, value in settings)
         self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
 
-    def choice(self, *, refits: bool) -> Any:
-        """The online learner and its arguments, a `choices.Choice`.
+    def choice(self, *, refits: bool) -> "Choice":
+        """The online learner and its arguments, an `estimators.parameters.Choice`.
 
         Lists of settings are swept.
         """
@@ -73,7 +80,7 @@ class Job(NamedTuple):
             return choices.choose(
                 "--learner, --set",
                 name and name.replace("-", "_"),
-                words(settings),
+                to_python_names(settings),
                 num_classes=None if labels is None else len(labels),
                 seed=self.training.seed,
                 refits=refits,
@@ -103,17 +110,17 @@ class Job(NamedTuple):
             ) from error
 
 
-def solver(name: str) -> Any:
+def solver(name: str) -> "Solver":
     """The solver of this name in the spelling of `--learner`."""
     return solvers.by_name()[name.replace("-", "_")]
 
 
 def takes_sparse(name: str | None) -> bool:
     """Whether this learner, in the spelling of `--learner`, takes sparse rows."""
-    return name in options.solver_names() and solver(name).linear
+    return name is not None and name in options.solver_names() and solver(name).linear
 
 
-def words(settings: Mapping[str, Any]) -> dict[str, Any]:
+def to_python_names(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with words in Python's spelling."""
     return {
         key: given.replace("-", "_") if isinstance(given, str) else given
@@ -121,7 +128,7 @@ def words(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def made(what: str, init: Callable[[], Any], more: int = 0) -> Any:
+def init_model(what: str, init: Callable[[], State], more: int = 0) -> State:
     """An empty model, made by one program after a check of the memory.
 
     `what` names it in the message, and `more` is the number of bytes for its training.

@@ -3,10 +3,11 @@
 import functools
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 import budgetjax
 from budgetjax import online, solvers
@@ -20,6 +21,10 @@ FORMATS = {
     "npy": ".npy",
     "libsvm": "LIBSVM text (any other name)",
 }
+# The arguments that click gives to the types of values.
+Parameter = click.Parameter | None
+Context = click.Context | None
+Decorator = Callable[[Callable], Callable]
 # The value that gives all classes the same weight.
 BALANCED = "balanced"
 # Seconds between two lines of progress.
@@ -35,7 +40,7 @@ class Numbers(click.ParamType):
     def __init__(self, one: click.ParamType):
         self.one = one
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
         if not isinstance(value, str):
             return value
         values = [self.one.convert(part, param, ctx) for part in value.split(",")]
@@ -52,7 +57,7 @@ class Gamma(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "[scale|NUMBER]"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
         return None if value == "scale" else POSITIVE.convert(value, param, ctx)
 
 
@@ -63,7 +68,7 @@ class Setting(click.ParamType):
         self.several = several
         self.name = "name=value[,value...]" if several else "name=value"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
         if not isinstance(value, str):
             return value
         name, equals, given = value.partition("=")
@@ -80,7 +85,7 @@ class Setting(click.ParamType):
         return name, values[0]
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> bool | int | float | str:
     """Parses a value: a number, yes or no, otherwise the text."""
     words = {"true": True, "yes": True, "false": False, "no": False}
     if text.lower() in words:
@@ -98,7 +103,7 @@ class Delimiter(click.ParamType):
 
     name = "character"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
         value = "\t" if value in ("tab", "\\t") else value
         if len(value) != 1 or not value.isascii():
             self.fail(f"{value!r} is not one character, or tab.", param, ctx)
@@ -108,7 +113,7 @@ class Delimiter(click.ParamType):
 class Finite(click.FloatRange):
     """A finite float."""
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
         number = super().convert(value, param, ctx)
         if number != number or number in (float("inf"), float("-inf")):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -125,10 +130,12 @@ class FileFormat(click.ParamType):
 
         return click.Choice(formats.names())
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> str:
         return self._choice().convert(value, param, ctx)
 
-    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[Any]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         return self._choice().shell_complete(ctx, param, incomplete)
 
 
@@ -138,17 +145,19 @@ AT_LEAST_1 = click.IntRange(min=1)
 BUDGET = click.IntRange(min=1, max=2**31 - 2)
 
 
-def shared(*options: Callable[..., Any]) -> Callable[[Callable], Callable]:
+def shared(*options: Decorator) -> Decorator:
     """Combines decorators, in the order of the help text."""
     return lambda command: functools.reduce(
         lambda function, option: option(function), reversed(options), command
     )
 
 
-def settings(text: str, *, several: bool = False) -> Callable[[Callable], Callable]:
+def settings(text: str, *, several: bool = False) -> Decorator:
     """The option for arguments of the learner by name; `text` explains it."""
 
-    def unique(ctx: Any, param: Any, values: Any) -> dict[str, Any]:
+    def unique(
+        ctx: Context, param: Parameter, values: Iterable[tuple[str, Any]]
+    ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for name, value in values:
             if name in found:
@@ -172,10 +181,10 @@ def is_given(name: str) -> bool:
     return source is not click.core.ParameterSource.DEFAULT
 
 
-def output(*ends: str, required: bool = True, text: str) -> Callable[..., Any]:
+def output(*ends: str, required: bool = True, text: str) -> Decorator:
     """The option for an output file, whose name ends in one of `ends`."""
 
-    def check(ctx: Any, param: Any, path: str | None) -> str | None:
+    def check(ctx: Context, param: Parameter, path: str | None) -> str | None:
         if path is not None and not path.lower().endswith(ends):
             raise click.UsageError(
                 f"--output must end in {', '.join(ends)}, got {path}."
@@ -238,10 +247,10 @@ class TrainOptions(NamedTuple):
                 raise click.UsageError(f"{both} exclude each other{why}.")
 
 
-def gather(name: str, record: Any) -> Callable[[Callable], Callable]:
+def gather(name: str, record: type[Columns] | type[TrainOptions]) -> Decorator:
     """A decorator that collects the options that are fields of a record."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable) -> Callable:
         @functools.wraps(command)
         def with_record(**given: Any) -> Any:
             own = {key: given.pop(key) for key in record._fields if key in given}
@@ -363,7 +372,7 @@ class Learner(click.ParamType):
         return click.Choice(names).convert(value, param, ctx)
 
 
-def learner(*, solves: bool = False) -> Callable[[Callable], Callable]:
+def learner(*, solves: bool = False) -> Decorator:
     """The option for the learner: an online one, or with `solves` a solver."""
     text = f"The learner, row by row: {', '.join(online_names())}"
     if solves:

@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from budgetjax.cli import options, reading, reports, targets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg", ".pdf")
 RESOLUTION = 160
@@ -27,7 +30,9 @@ class Shape(click.ParamType):
 
     name = "HEIGHTxWIDTH"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def convert(
+        self, value: Any, param: options.Parameter, ctx: options.Context
+    ) -> tuple[int, int]:
         parts = value.lower().split("x") if isinstance(value, str) else value
         if len(parts) != 2 or not all(str(part).isdigit() for part in parts):
             self.fail(f"must be like 28x28, got {value}.", param, ctx)
@@ -68,7 +73,7 @@ def plot(
     click.echo(f"picture: {output}")
 
 
-def draw(output: str, figure: Callable[[], Any]) -> None:
+def draw(output: str, figure: Callable[[], "Figure"]) -> None:
     """Writes a figure of matplotlib in the format of the extension."""
     import io
 
@@ -82,15 +87,14 @@ def draw(output: str, figure: Callable[[], Any]) -> None:
     reports.write(output, [picture.getvalue()])
 
 
-def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
+def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":
     """Images of support vectors; or learning curves and decision regions."""
     from matplotlib.figure import Figure
 
     from budgetjax import plots
-    from budgetjax.cli.model_file import opened
     from budgetjax.stream.model import StreamModel
 
-    opened_models = [opened(path) for path in paths]
+    opened_models = [reading.open_model(path) for path in paths]
     first = opened_models[0]
     curves = {
         os.path.basename(path): (model.value.rows, model.value.errors)
@@ -100,7 +104,7 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     planar = len(paths) == 1 and first.num_features == 2
     panels = 1 if images else bool(curves) + planar
     if not panels or len(paths) > max(len(curves), 1):
-        features = reports.counted(first.num_features, "feature")
+        features = reports.with_count(first.num_features, "feature")
         raise ValueError(
             f"{paths[0]}: must have a learning curve, as of budgetjax train, or two "
             f"features, got {features} and no curve"
@@ -122,19 +126,18 @@ def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> Any:
     return figure
 
 
-def _reliability(paths: tuple[str, ...], file: str) -> Any:
+def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
     """The reliability of probabilities of models on the rows of a file."""
     from matplotlib.figure import Figure
 
     from budgetjax import plots
-    from budgetjax.cli import model_file
     from budgetjax.refitting import calibration
 
     curves = {}
     for path in paths:
-        model = model_file.opened(path)
-        model_file.check_probabilities("--test", path, model)
-        source = model_file.source(model, [file], reading.Columns())
+        model = reading.open_model(path)
+        reading.check_probabilities("--test", path, model)
+        source = reading.open_rows(model, [file], reading.Columns())
         chances, labels = [], []
         for X, *rest in source:
             if not rest:
@@ -145,7 +148,7 @@ def _reliability(paths: tuple[str, ...], file: str) -> Any:
         if not labels:
             raise ValueError(f"{source.name}: the file must have rows, got none")
         y = np.concatenate(labels)
-        targets.check(source.name, y, model.classes, 0)
+        targets.check_targets(source.name, y, model.classes, 0)
         name = os.path.basename(path)
         bins = min(BINS, len(y))
         curves[name] = plots.reliability_curve(

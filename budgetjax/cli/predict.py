@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
 from budgetjax.cli import options, reading, reports, targets
-from budgetjax.cli.model_file import Model
+from budgetjax.cli.reading import Model
+
+if TYPE_CHECKING:
+    from budgetjax.stream.batches import Batches
 
 STANDARD_OUTPUT = "-"
 EXAMPLES = """\b
@@ -63,30 +66,27 @@ def predict(
     """
     to_file = output != STANDARD_OUTPUT
     reports.check_outputs({"--output": output if to_file else None}, model, *file)
-
-    from budgetjax.cli import model_file
-
-    chosen = model_file.opened(model)
+    chosen = reading.open_model(model)
     if scores and chosen.classes is None:
         raise click.UsageError(f"--scores: {model} predicts numbers, without scores.")
     if scores and probabilities:
         raise click.UsageError("--scores and --probabilities exclude each other.")
     if probabilities:
-        model_file.check_probabilities("--probabilities", model, chosen)
-    source = model_file.source(chosen, file, columns)
-    tally = _Tally(source.name, chosen, strict=columns.target is not None)
+        reading.check_probabilities("--probabilities", model, chosen)
+    source = reading.open_rows(chosen, file, columns)
+    accuracy = _Accuracy(source.name, chosen, strict=columns.target is not None)
     more = "score" if scores else "probability" if probabilities else None
-    lines = _lines(chosen, source, tally, more, options.shows_progress(quiet))
+    lines = _lines(chosen, source, accuracy, more, options.shows_progress(quiet))
     if to_file:
         reports.write(output, (line.encode() for line in lines))
     else:
         for line in lines:
             sys.stdout.write(line)
     if not quiet:
-        click.echo(tally.text(), err=not to_file)
+        click.echo(accuracy.text(), err=not to_file)
 
 
-class _Tally:
+class _Accuracy:
     """The errors of predictions, if the targets are known."""
 
     def __init__(self, file: str, model: Model, strict: bool):
@@ -102,18 +102,18 @@ class _Tally:
             return
         classes = self.model.classes
         try:
-            targets.check(self.file, y, classes, first)
+            targets.check_targets(self.file, y, classes, first)
         except ValueError as error:
             if self.strict:
                 raise
             self.why = str(error)
             return
         self.scored += len(y)
-        self.errors += targets.errors(predicted, y, regression=classes is None)
+        self.errors += targets.sum_errors(predicted, y, regression=classes is None)
 
     def text(self) -> str:
         """One line for humans."""
-        rows = reports.counted(self.rows, "row")
+        rows = reports.with_count(self.rows, "row")
         if self.why:
             return f"no accuracy: {self.why}"
         if not self.scored:
@@ -127,7 +127,7 @@ class _Tally:
 
 
 def _lines(
-    model: Model, source: Any, tally: _Tally, more: str | None, shows: bool
+    model: Model, source: "Batches", accuracy: _Accuracy, more: str | None, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
     from budgetjax import _progress, models
@@ -135,13 +135,15 @@ def _lines(
 
     fills = models.imputes_missing(model.model)
     if more is not None and model.classes is not None:
-        names = [f"{more}_{reports.label(one)}" for one in model.classes.tolist()]
+        names = [
+            f"{more}_{reports.format_label(one)}" for one in model.classes.tolist()
+        ]
         single = more == "score" and len(names) == 2
         yield reports.as_csv([["prediction", *([more] if single else names)]])
     bar = _progress.progress_bar("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
-            reading.check_finite(source, X, tally.rows, fills)
+            reading.check_finite(source, X, accuracy.rows, fills)
             if more is not None:
                 values = model.model.decision_function(X)
                 predicted = models.predict_from_scores(model.model, values)
@@ -150,8 +152,8 @@ def _lines(
                 values = values.reshape(len(values), -1)
                 columns = [map(str, column) for column in values.T]
             else:
-                predicted, columns = model.model.predict(X), []
-            tally.add(np.asarray(predicted), rest[0] if rest else None)
-            columns.insert(0, map(reports.label, predicted))
+                predicted, columns = np.asarray(model.model.predict(X)), []
+            accuracy.add(np.asarray(predicted), rest[0] if rest else None)
+            columns.insert(0, map(reports.format_label, predicted))
             yield reports.as_csv(zip(*columns, strict=True))
             report("", len(predicted))

@@ -1,4 +1,4 @@
-"""Reads the files of commands."""
+"""Opens the files of commands: tables, and models with the rows for them."""
 
 import contextlib
 import dataclasses
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
-from budgetjax.cli.reports import counted, listed
+from budgetjax.cli.reports import join_values, with_count
 
 if TYPE_CHECKING:
+    from budgetjax.models import Labelled
+    from budgetjax.stream.batches import Batches
     from budgetjax.stream.readers.formats import Format
 
 STANDARD_INPUT = "-"
@@ -51,13 +53,13 @@ def format_of(path: Path, columns: Columns) -> "Format":
     return formats.format_of(path, columns.format)
 
 
-def source_of(paths: Sequence[str], columns: Columns) -> Path:
+def local_paths(paths: Sequence[str], columns: Columns) -> Path:
     """The files of a command line, each of which can be read repeatedly."""
-    found = [local(path, columns) for path in paths]
+    found = [copy_pipe(path, columns) for path in paths]
     return found[0] if len(found) == 1 else found
 
 
-def local(path: str, columns: Columns) -> str:
+def copy_pipe(path: str, columns: Columns) -> str:
     """A file that can be read repeatedly: the path, or the path of a copy.
 
     Standard input and pipes are copied to a temporary file that lives as long as the
@@ -87,14 +89,14 @@ def _is_plain(path: str) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
-def named(text: str) -> str:
+def restore_names(text: str) -> str:
     """A message with the names of standard input and pipes instead of their copies."""
     for copy, name in COPIES.items():
         text = text.replace(copy, name)
     return text
 
 
-def opened(
+def open_source(
     path: Path,
     columns: Columns,
     *,
@@ -102,7 +104,7 @@ def opened(
     num_features: int | None = None,
     sparse: bool = False,
     text_target: bool | None = None,
-) -> Any:
+) -> "Batches":
     """A file, or several, as `budgetjax.stream.Batches`.
 
     X has these features in their order; None takes all. Features of LIBSVM text beyond
@@ -129,8 +131,8 @@ def opened(
         if value and argument not in takes:
             raise click.UsageError(
                 f"{option} is for {', '.join(formats.names(argument))}, and "
-                f"{named(shown(path))} is taken for {file_format.name}; --format names "
-                "another."
+                f"{restore_names(display_name(path))} is taken for {file_format.name}; "
+                "--format names another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
     if "features" in takes and features is None and (columns.ignore or columns.one_hot):
@@ -148,24 +150,25 @@ def opened(
     }
     arguments |= {name: value for name, value in own.items() if name in takes}
     source = stream.read(path, format=columns.format, **arguments)
-    return dataclasses.replace(source, name=named(source.name))
+    return dataclasses.replace(source, name=restore_names(source.name))
 
 
-def shown(path: Path) -> str:
+def display_name(path: Path) -> str:
     """The name of a file, or the names of several."""
-    return path if isinstance(path, str) else listed(path)
+    return path if isinstance(path, str) else join_values(path)
 
 
 def _features(path: Path, columns: Columns) -> list[str]:
     """All columns except ignored ones; one-hot columns end in `=`."""
-    known = opened(path, columns._replace(ignore=(), one_hot=())).feature_names
+    plain = columns._replace(ignore=(), one_hot=())
+    known = open_source(path, plain).feature_names or ()
     named = {"--ignore": columns.ignore, "--one-hot": columns.one_hot}
     for option, chosen in named.items():
         for name in chosen:
             if name not in known:
                 raise ValueError(
-                    f"{shown(path)}: {option} must be among the columns "
-                    f"{listed(known)}, got {name}"
+                    f"{display_name(path)}: {option} must be among the columns "
+                    f"{join_values(known)}, got {name}"
                 )
     kept = (name for name in known if name not in columns.ignore)
     return [f"{name}=" if name in columns.one_hot else name for name in kept]
@@ -182,22 +185,22 @@ def _number(option: str, column: str | None) -> int | None:
         ) from None
 
 
-def names(path: Path, columns: Columns) -> Sequence[str]:
+def column_names(path: Path, columns: Columns) -> Sequence[str]:
     """The names of all columns of a file with named columns."""
     plain = columns._replace(target=None, weight=None, ignore=(), one_hot=())
-    return opened(path, plain).feature_names
+    return open_source(path, plain).feature_names or ()
 
 
-def like(
+def open_for_model(
     path: Path,
     columns: Columns,
     features: Sequence[str] | None,
     num_features: int,
     **more: Any,
-) -> Any:
+) -> "Batches":
     """A file with the columns of a model, matched by name if both have names.
 
-    `more` are arguments of `opened`.
+    `more` are arguments of `open_source`.
     """
     if columns.ignore or not format_of(path, columns).has_columns:
         features = None
@@ -208,22 +211,24 @@ def like(
         from budgetjax import inputs
         from budgetjax.stream.readers.columns import split_indicator
 
-        known = names(path, columns)
+        known = column_names(path, columns)
         plain = [name for name in features if split_indicator(name, known) is None]
-        inputs.check_columns(shown(path), plain, known)
-    source = opened(path, columns, features=features, num_features=num_features, **more)
+        inputs.check_columns(display_name(path), plain, known)
+    source = open_source(
+        path, columns, features=features, num_features=num_features, **more
+    )
     if source.num_features != num_features:
         hint = ""
         if source.feature_names is not None:
             hint = "; --target and --ignore name those that are none"
         raise ValueError(
-            f"{shown(path)}: must have {counted(num_features, 'feature')}, as the "
-            f"model, got {source.num_features}{hint}"
+            f"{display_name(path)}: must have {with_count(num_features, 'feature')}, "
+            f"as the model, got {source.num_features}{hint}"
         )
     return source
 
 
-def check_finite(source: Any, X: Any, first_row: int, fills: bool) -> None:
+def check_finite(source: "Batches", X: Any, first_row: int, fills: bool) -> None:
     """Raises if rows are not finite, except for gaps that a model fills."""
     from budgetjax import _checks
 
@@ -241,12 +246,83 @@ def check_target(path: Path, columns: Columns) -> None:
         return
     what = f"in which {' or '.join(file_format.endings)} file what"
     if file_format.has_columns:
-        what = f"which of the columns {listed(names(path, columns))}"
+        what = f"which of the columns {join_values(column_names(path, columns))}"
     raise click.UsageError(f"Missing option '--target': {what} is to be predicted.")
 
 
-def text_target(classes: np.ndarray | None) -> bool | None:
+def is_text_target(classes: np.ndarray | None) -> bool | None:
     """How to read targets for a model with these classes, or for a regressor."""
     if classes is None:
         return False
     return True if classes.dtype.kind in "UO" else None
+
+
+class Model(NamedTuple):
+    """The content of a file, the `Labelled` that predicts, and its properties.
+
+    A regressor has no classes. The target is the target column of the training.
+    """
+
+    value: Any
+    model: "Labelled"
+    classes: np.ndarray | None
+    num_features: int
+    target: str | None
+
+
+def open_model(path: str) -> Model:
+    """Loads a model of any kind that predicts."""
+    from budgetjax import models
+    from budgetjax.saving import model_files
+
+    value, notes = model_files.read(path)
+    # An estimator holds its fitted model.
+    model = models.as_labelled(getattr(value, "model_", value))
+    num_features = models.num_features(path, model)
+    classes, target = models.class_labels(model), (notes or {}).get("target")
+    return Model(value, model, classes, num_features, target)
+
+
+def open_rows(model: Model, files: Sequence[str], columns: Columns) -> "Batches":
+    """The rows of files for a model, as `budgetjax.stream.Batches`.
+
+    The target is that of the training if the file has this column and no other is
+    named.
+    """
+    from budgetjax import models
+
+    path = local_paths(files, columns)
+    if (
+        columns.target is None
+        and model.target not in (None, *columns.ignore)
+        and format_of(path, columns).has_columns
+        and model.target in column_names(path, columns)
+    ):
+        columns = columns._replace(target=model.target)
+    if models.imputes_missing(model.model):
+        columns = columns._replace(missing="mean")
+    return open_for_model(
+        *(path, columns, model.model.feature_names, model.num_features),
+        sparse=_takes_sparse(model.model),
+        text_target=is_text_target(model.classes),
+    )
+
+
+def check_probabilities(option: str, path: str, model: Model) -> None:
+    """Rejects models without probabilities before a row is read."""
+    from budgetjax.refitting import calibration
+
+    if model.classes is None:
+        raise click.UsageError(f"{option}: {path} predicts numbers.")
+    if calibration.factor_of(model.model) is None:
+        raise click.UsageError(
+            f"{option}: {path} is not calibrated, as models of --refit are."
+        )
+
+
+def _takes_sparse(model: "Labelled") -> bool:
+    """Whether a `Labelled` scores sparse rows without making them dense."""
+    from budgetjax import models
+
+    linear = isinstance(models.unwrap(model), models.LinearModel)
+    return linear and model.scaling is None

@@ -5,7 +5,6 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import click
 import numpy as np
@@ -57,32 +56,32 @@ def _is_special(path: str) -> bool:
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 
 
-def line(name: str, text: str) -> str:
+def format_line(name: str, text: str) -> str:
     """A line of a report."""
     return f"{name + ':':<20}{text}"
 
 
-def as_csv(rows: Iterable[Iterable[Any]]) -> str:
+def as_csv(rows: Iterable[Iterable[object]]) -> str:
     """Rows of CSV; cells are quoted only if necessary."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
-def label(value: Any) -> str:
+def format_label(value: object) -> str:
     """A label or a number as text; integers have no decimals."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value)) if abs(value) < 2**53 else repr(float(value))
     return str(value)
 
 
-def listed(values: Sequence[Any]) -> str:
+def join_values(values: Sequence[object]) -> str:
     """Words, labels or numbers, separated by commas; at most the first 20."""
-    words = [label(value) for value in values[:20]]
+    words = [format_label(value) for value in values[:20]]
     more = f", ... ({len(values):,} in all)" if len(values) > 20 else ""
     return ", ".join(words) + more
 
 
-def counted(number: int, what: str) -> str:
+def with_count(number: int, what: str) -> str:
     """`1 row`, `2,000 rows`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -1,13 +1,18 @@
 """`budgetjax train` with a solver, which holds the complete file in memory."""
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
+
+if TYPE_CHECKING:
+    from budgetjax.models import Labelled
+    from budgetjax.scaling import Scaling
+    from budgetjax.solvers.solver import Solver
 
 # The penalty of errors, as in `budgetjax.Solver`.
 PENALTY = 1.0
@@ -20,7 +25,7 @@ OWN = (
 BYTES = 16
 
 
-def learned(job: Job) -> Any:
+def train(job: Job) -> "Labelled":
     """Trains with a solver: one model for two classes, otherwise one per class."""
     from budgetjax import kernels
     from budgetjax.models import Labelled
@@ -33,7 +38,7 @@ def learned(job: Job) -> Any:
     assert job.training.learner is not None, "the usual ones are online"
     solver = learners.solver(job.training.learner)
     arguments = _arguments(job.training, solver)
-    X, y, weight, scaling = _whole(job)
+    X, y, weight, scaling = _read_all(job)
     job.say_data()
     if not solver.linear:
         gamma = job.training.gamma or job.default_gamma(X, scaled=True)
@@ -45,7 +50,7 @@ def learned(job: Job) -> Any:
         if name in arguments
     ]
     job.say_learner(solver.name, "".join(shown))
-    job.say("read", f"{reports.counted(len(y), 'row')}, all of them in memory")
+    job.say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     classes = job.about.labels
     assert classes is not None, "numbers are for online learners"
     solutions = one_versus_rest(
@@ -77,7 +82,7 @@ def check(learner: str) -> None:
             raise click.UsageError(f"--{name} is not for --learner {learner}.")
 
 
-def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
+def _arguments(training: options.TrainOptions, solver: "Solver") -> dict[str, Any]:
     """The arguments of `solve` except the training set."""
     from budgetjax.solvers.one_versus_rest import CLASSIFIER_DEFAULTS
 
@@ -89,9 +94,8 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
                 f"--set: arguments of {training.learner} must be among "
                 f"{', '.join(free)}, got {name}={given}"
             )
-    arguments = CLASSIFIER_DEFAULTS.get(solver.name, {}) | learners.words(
-        training.settings
-    )
+    arguments = dict(CLASSIFIER_DEFAULTS.get(solver.name, {}))
+    arguments |= learners.to_python_names(training.settings)
     if "budget" in takes:
         arguments["budget"] = training.budget
     if "penalty" in takes:
@@ -99,7 +103,7 @@ def _arguments(training: options.TrainOptions, solver: Any) -> dict[str, Any]:
     return arguments
 
 
-def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
+def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | None"]:
     """All scaled rows, their targets and weights, and the scaling."""
     from budgetjax import scaling
     from budgetjax.stream.batches import cast_numbers
@@ -109,7 +113,7 @@ def _whole(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, Any]:
     if job.training.standardise:
         known = scaling.Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
-        targets.check(source.name, y, job.about.labels, row)
+        targets.check_targets(source.name, y, job.about.labels, row)
         if not hasattr(X, "tocsr"):
             rows = max(row + len(y), job.about.rows or 0)
             what = f"for all rows of {source.name}"

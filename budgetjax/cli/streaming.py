@@ -3,12 +3,16 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from budgetjax.cli import learners, reports, targets
 from budgetjax.cli.learners import Job
+
+if TYPE_CHECKING:
+    from budgetjax.online.algorithm import Algorithm
+    from budgetjax.stream.model import StreamModel
 
 # The penalty of errors in the refit.
 PENALTY = 10.0
@@ -18,7 +22,7 @@ POINTS = 100
 FEWEST_ROWS = 256
 
 
-def learned(job: Job) -> Any:
+def train(job: Job) -> "StreamModel":
     """Trains on a stream and refits; Ctrl-C tells how to continue."""
     from budgetjax import kernels
 
@@ -37,24 +41,24 @@ def learned(job: Job) -> Any:
     )
     # A refit holds the kernel matrix, its eigenvectors, and their product.
     matrices = 3 * 4 * (budget + 1) ** 2 if training.refit else 0
-    state = learners.made(f"--budget {budget}", empty, matrices)
+    state = learners.init_model(f"--budget {budget}", empty, matrices)
     job.say_data()
     job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
     job.say_learner(chosen.algorithm.name, f", at most {budget:,} support vectors")
-    if about.doubt:
-        reports.echo(f"budgetjax: warning: {source.name}: {about.doubt}", err=True)
+    if about.warning:
+        reports.echo(f"budgetjax: warning: {source.name}: {about.warning}", err=True)
     try:
-        fitted, epochs = _streamed(job, chosen.algorithm, state), training.epochs
+        fitted, epochs = _fit_stream(job, chosen.algorithm, state), training.epochs
         rows = fitted.num_rows // epochs
         times = f", {epochs} times" if epochs > 1 else ""
-        job.say("read", reports.counted(rows, "row") + times)
+        job.say("read", reports.with_count(rows, "row") + times)
         when = "of rows before they were learned"
         if epochs > 1:
             when = "over all passes, of which only the first met new rows"
-        error = targets.shown_error(fitted.error, about.labels is None)
+        error = targets.format_error(fitted.error, about.labels is None)
         job.say("progressive error", f"{error}, {when}")
         if training.refit:
-            fitted = _refitted(job, fitted, chosen.refit_loss)
+            fitted = _refit(job, fitted, chosen.refit_loss)
     except KeyboardInterrupt as interrupt:
         how = "nothing is written; --checkpoint FILE lets a run go on"
         if training.checkpoint is not None:
@@ -63,7 +67,7 @@ def learned(job: Job) -> Any:
     return fitted
 
 
-def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
+def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
     """The model after the stream; several epochs form one longer stream."""
     from budgetjax.stream.batches import rows_per_batch
     from budgetjax.stream.fit import fit_stream
@@ -96,7 +100,7 @@ def _streamed(job: Job, algorithm: Any, state: Any) -> Any:
     )
 
 
-def _refitted(job: Job, fitted: Any, loss: Any) -> Any:
+def _refit(job: Job, fitted: "StreamModel", loss: Any) -> "StreamModel":
     """The model after a refit."""
     from budgetjax.refitting.refit import refit
 

@@ -1,16 +1,20 @@
-"""Targets: the classes or numbers of a file, and errors of their predictions."""
+"""Targets: the classes or numbers of a file, weights of classes, and errors."""
 
 import collections
 import contextlib
 import dataclasses
 import types
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import numpy as np
 
 from budgetjax.cli import reports
+from budgetjax.cli.options import BALANCED
+
+if TYPE_CHECKING:
+    from budgetjax.stream.batches import Batches
 
 # More distinct numbers are probably targets of a regression.
 MANY_CLASSES = 100
@@ -20,7 +24,7 @@ SORTED = 0.1
 ENOUGH_ROWS = 50
 
 
-class Look(NamedTuple):
+class TargetSummary(NamedTuple):
     """The result of a pass over the targets: the classes, or None for a regression.
 
     It also has the line of the report, a warning or an empty text, the mean of numbers,
@@ -30,12 +34,12 @@ class Look(NamedTuple):
     labels: np.ndarray | None
     rows: int | None
     text: str
-    doubt: str = ""
+    warning: str = ""
     mean: float = 0.0
     counts: Mapping[Any, int] = types.MappingProxyType({})
 
 
-def read(source: Any) -> Generator[np.ndarray, None, None]:
+def read_targets(source: "Batches") -> Generator[np.ndarray, None, None]:
     """The y of all batches; raises if there is none."""
     from budgetjax.stream import batches
 
@@ -47,53 +51,59 @@ def read(source: Any) -> Generator[np.ndarray, None, None]:
         raise ValueError(f"{source.name}: the file must have rows, got none")
 
 
-def look(source: Any, *, regression: bool = False, classes: str | None = None) -> Look:
+def summarise_targets(
+    source: "Batches", *, regression: bool = False, classes: str | None = None
+) -> TargetSummary:
     """Makes one pass over the targets, unless the classes are given."""
     if regression:
-        return _numbers(source)
+        return _summarise_numbers(source)
     if classes is not None:
-        labels = _given(source, classes)
-        return Look(labels, source.num_rows, reports.listed(labels.tolist()))
-    return _classes(source)
+        labels = _parse_classes(source, classes)
+        return TargetSummary(
+            labels, source.num_rows, reports.join_values(labels.tolist())
+        )
+    return _summarise_classes(source)
 
 
-def _numbers(source: Any) -> Look:
+def _summarise_numbers(source: "Batches") -> TargetSummary:
     """The summary of the targets of a regression."""
     from budgetjax.scaling import Scaling
 
     scaling, rows = Scaling.empty(1), 0
-    for y in read(source):
-        check(source.name, y, None, rows)
+    for y in read_targets(source):
+        check_targets(source.name, y, None, rows)
         scaling, rows = scaling.updated(y[:, None]), rows + len(y)
     mean, deviation = float(scaling.mean[0]), float(scaling.deviation[0])
     if scaling.constant[0]:
         raise ValueError(
             f"{source.name}: y must have more than one value, got {mean:g} in all rows"
         )
-    return Look(None, rows, f"mean {mean:.4g}, deviation {deviation:.4g}", mean=mean)
+    return TargetSummary(
+        None, rows, f"mean {mean:.4g}, deviation {deviation:.4g}", mean=mean
+    )
 
 
-def _classes(source: Any) -> Look:
+def _summarise_classes(source: "Batches") -> TargetSummary:
     """The classes, and the number of rows of each."""
     from budgetjax import stream
 
     counts: collections.Counter = collections.Counter()
     changes = 0
 
-    def read_targets() -> Iterator[np.ndarray]:
+    def count_targets() -> Iterator[np.ndarray]:
         nonlocal changes
-        for y in read(source):
+        for y in read_targets(source):
             labels, numbers = np.unique(y, return_counts=True)
             counts.update(dict(zip(labels.tolist(), numbers.tolist(), strict=True)))
             changes += int(np.count_nonzero(y[1:] != y[:-1]))
             yield y
 
-    found = stream.labels(dataclasses.replace(source, read_targets=read_targets))
+    found = stream.labels(dataclasses.replace(source, read_targets=count_targets))
     rows = counts.total()
     if len(found) < 2:
         raise ValueError(
             f"{source.name}: y must have at least 2 classes, got "
-            f"{reports.label(found[0])} in all {rows:,} rows"
+            f"{reports.format_label(found[0])} in all {rows:,} rows"
         )
     if found.dtype.kind in "if" and len(found) > MANY_CLASSES:
         raise ValueError(
@@ -101,22 +111,24 @@ def _classes(source: Any) -> Look:
             f"{found[0]:g} to {found[-1]:g}: --regression predicts numbers (or "
             "--classes names this many classes)"
         )
-    doubt = ""
+    warning = ""
     by_chance = rows - sum(number**2 for number in counts.values()) / rows
     if rows >= ENOUGH_ROWS and changes < SORTED * by_chance:
-        doubt = (
+        warning = (
             f"the rows look sorted by class: {changes:,} of {rows:,} have another one "
             "than the row before; what learns row after row needs them in random "
             "order, so shuffle the file"
         )
-    words = [f"{reports.label(one)} ({counts[one]:,})" for one in found.tolist()]
-    return Look(found, rows, reports.listed(words), doubt, counts=counts)
+    words = [f"{reports.format_label(one)} ({counts[one]:,})" for one in found.tolist()]
+    return TargetSummary(
+        found, rows, reports.join_values(words), warning, counts=counts
+    )
 
 
-def _given(source: Any, text: str) -> np.ndarray:
+def _parse_classes(source: "Batches", text: str) -> np.ndarray:
     """The labels of a comma-separated list, in the type of the file's labels."""
     words: list[Any] = [word.strip() for word in text.split(",")]
-    with contextlib.closing(read(source)) as found:
+    with contextlib.closing(read_targets(source)) as found:
         kind = next(found).dtype.kind
     try:
         if kind == "b":
@@ -137,12 +149,14 @@ def _given(source: Any, text: str) -> np.ndarray:
     return np.array(words)
 
 
-def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
+def check_targets(
+    where: str, y: np.ndarray, classes: np.ndarray | None, row: int
+) -> None:
     """Raises if targets are not among the classes, or not finite if there are none."""
     if classes is not None:
         good, expected = (
             np.isin(y, classes),
-            f"one of {reports.listed(classes.tolist())}",
+            f"one of {reports.join_values(classes.tolist())}",
         )
     else:
         is_text = y.dtype.kind in "UO"
@@ -151,21 +165,70 @@ def check(where: str, y: np.ndarray, classes: np.ndarray | None, row: int) -> No
     if not np.all(good):
         bad = int(np.argmin(good))
         raise ValueError(
-            f"{where}: y must be {expected}, got {reports.label(y[bad])} in row "
+            f"{where}: y must be {expected}, got {reports.format_label(y[bad])} in row "
             f"{row + bad}"
         )
 
 
-def shown_error(error: float, regression: bool) -> str:
+def format_error(error: float, regression: bool) -> str:
     """The rate of mistakes in percent, or the root mean squared error, as text."""
     if regression:
         return f"{np.sqrt(error):.4g} (root of the mean square)"
     return f"{100 * error:.2f}%"
 
 
-def errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:
+def sum_errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:
     """The number of mistakes, or the sum of squared errors."""
     if regression:
         away = np.asarray(predicted, np.float64) - y
         return float(away @ away)
     return float(np.count_nonzero(np.asarray(predicted) != y))
+
+
+def apply_class_weights(
+    source: "Batches", about: TargetSummary, text: str | None
+) -> "Batches":
+    """The source with the weights of its classes.
+
+    `text` is "balanced" or "LABEL=WEIGHT,...", where other classes have weight 1. None
+    keeps the weights of the rows.
+    """
+    if text is None:
+        return source
+    assert about.labels is not None, "numbers have no classes"
+    classes, by_class = about.labels, class_weights(about, text)
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        from budgetjax.labels import encode_labels
+
+        row = 0
+        for X, y, *weight in source.read():
+            factors = by_class[encode_labels(source.name, classes, y, row)]
+            yield X, y, weight[0] * factors if weight else factors
+            row += len(y)
+
+    return dataclasses.replace(source, read=read)
+
+
+def class_weights(about: TargetSummary, text: str) -> np.ndarray:
+    """The weight of each class."""
+    assert about.labels is not None, "numbers have no classes"
+    labels = [reports.format_label(one) for one in about.labels.tolist()]
+    if text == BALANCED:
+        counts = np.array([about.counts[one] for one in about.labels.tolist()])
+        return counts.sum() / (len(counts) * counts)
+    weights = dict.fromkeys(labels, 1.0)
+    for part in text.split(","):
+        name, _, number = part.rpartition("=")
+        name = name.strip()
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if name not in weights or not 0 <= weight < np.inf:
+            raise click.UsageError(
+                f"--class-weight must be {BALANCED}, or LABEL=WEIGHT of the classes "
+                f"{reports.join_values(labels)}, at least 0, got {part}."
+            )
+        weights[name] = weight
+    return np.array(list(weights.values()))

@@ -2,9 +2,10 @@
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from budgetjax.cli import (
     learners,
@@ -15,6 +16,11 @@ from budgetjax.cli import (
     streaming,
     targets,
 )
+
+if TYPE_CHECKING:
+    from budgetjax.models import Labelled
+    from budgetjax.stream.batches import Batches
+    from budgetjax.stream.model import StreamModel
 
 EXAMPLES = """\b
 Examples:
@@ -115,41 +121,43 @@ def train(
     started = time.perf_counter()
     learner, regression = training.learner, training.regression
     solves = learner in options.solver_names()
-    if solves:
+    if learner is not None and solves:
         solving.check(learner)
     outputs = {"--model": model, "--checkpoint": training.checkpoint}
     reports.check_outputs(outputs, *file, test)
-    path = reading.source_of(file, columns)
+    path = reading.local_paths(file, columns)
     reading.check_target(path, columns)
     training.check(columns)
 
     sparse = learners.takes_sparse(learner) and not training.standardise
-    source = reading.opened(
+    source = reading.open_source(
         path, columns, sparse=sparse, text_target=False if regression else None
     )
-    about = targets.look(source, regression=regression, classes=training.classes)
+    about = targets.summarise_targets(
+        source, regression=regression, classes=training.classes
+    )
     tested = None
     if test is not None:
         test_format = reading.format_of(test, columns)
         if test_format.has_target_file:
             endings = " or ".join(test_format.endings)
             raise click.UsageError(f"--test cannot be {endings}, got {test}.")
-        tested = reading.like(
-            *(reading.local(test, columns), columns),
+        tested = reading.open_for_model(
+            *(reading.copy_pipe(test, columns), columns),
             *(source.feature_names, source.num_features),
             sparse=sparse,
-            text_target=reading.text_target(about.labels),
+            text_target=reading.is_text_target(about.labels),
         )
         row = 0
-        for y in targets.read(tested):
-            targets.check(tested.name, y, about.labels, row)
+        for y in targets.read_targets(tested):
+            targets.check_targets(tested.name, y, about.labels, row)
             row += len(y)
     job = learners.Job.of(source, about, columns, training)
-    fitted = (solving if solves else streaming).learned(job)
+    fitted = (solving if solves else streaming).train(job)
     from budgetjax.saving import model_files
 
     notes = {
-        "file": reports.listed([Path(one).name for one in file]),
+        "file": reports.join_values([Path(one).name for one in file]),
         "target": columns.target,
         "solver": learner if solves else None,
         "refit": None if solves else training.refit,
@@ -157,13 +165,15 @@ def train(
     model_files.write(model, fitted, notes)
     job.say("model", model)
     if tested is not None:
-        error, count = _tested(fitted, tested, regression)
-        text = targets.shown_error(error, regression)
+        error, count = _test_error(fitted, tested, regression)
+        text = targets.format_error(error, regression)
         job.say("test error", f"{text}, {count:,} rows of {tested.name}")
     job.say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
-def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
+def _test_error(
+    model: "Labelled | StreamModel", source: "Batches", regression: bool
+) -> tuple[float, int]:
     """The rate of mistakes or the mean squared error on a file, and its rows."""
     from budgetjax import models
 
@@ -171,6 +181,8 @@ def _tested(model: Any, source: Any, regression: bool) -> tuple[float, int]:
     total, rows = 0.0, 0
     for X, y, *_ in source:
         reading.check_finite(source, X, rows, fills)
-        total += targets.errors(model.predict(X), y, regression=regression)
+        total += targets.sum_errors(
+            np.asarray(model.predict(X)), y, regression=regression
+        )
         rows += len(y)
     return total / rows, rows

@@ -4,7 +4,7 @@ import dataclasses
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +19,7 @@ MAX_ROWS = 65_536
 MAX_CLASSES = 10_000
 # Seconds to wait for the reader thread to exit.
 JOIN_SECONDS = 1.0
+Item = TypeVar("Item")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,6 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     found: set[Any] = set()
     row, text = 0, None
     for y in iterate_targets(batches):
-        y = coerce_targets(where, y, row)
         text = _check_kind(where, y, row, text)
         if y.dtype.kind == "f" and np.any(np.isnan(y)):
             bad = row + int(np.argmax(np.isnan(y)))
@@ -115,13 +115,17 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     return np.array(sorted(found))
 
 
-def iterate_targets(batches: Iterable[Any]) -> Iterator[Any]:
-    """The y of all batches, read the fastest way."""
+def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
+    """The y of all batches, read the fastest way, in the types of `coerce_targets`."""
+    name, row = source_name(batches), 0
     if isinstance(batches, Batches) and batches.read_targets is not None:
-        yield from batches.read_targets()
-        return
-    for i, batch in enumerate(batches):
-        yield _split_batch(source_name(batches), i, batch)[1]
+        parts: Iterator[Any] = batches.read_targets()
+    else:
+        parts = (_split_batch(name, i, one)[1] for i, one in enumerate(batches))
+    for part in parts:
+        y = coerce_targets(name, part, row)
+        row += len(y)
+        yield y
 
 
 def regroup(
@@ -150,7 +154,8 @@ def regroup(
     """
     where = source_name(batches)
     rows = _checks.size(where, "rows", rows)
-    names = names or getattr(batches, "feature_names", None)
+    if names is None and isinstance(batches, Batches):
+        names = batches.feature_names
 
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
         row, text, columns = 0, None, width
@@ -160,7 +165,7 @@ def regroup(
             weight = np.ones(len(y)) if weight is None else weight
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
-                piece = X[part].toarray() if _is_sparse(X) else X[part]
+                piece = X[part].toarray() if is_sparse(X) else X[part]
                 yield (
                     cast_numbers(where, "X", piece, dtype, first, names),
                     y[part],
@@ -171,7 +176,7 @@ def regroup(
     return inputs.regroup(pieces(), rows)
 
 
-def source_name(batches: Any) -> str:
+def source_name(batches: object) -> str:
     """The name of a source in messages."""
     return batches.name if isinstance(batches, Batches) else "batches"
 
@@ -219,7 +224,7 @@ def _check_batch(
     y = coerce_targets(where, y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
     X = inputs.order_columns(where, names, X)
-    X = X.tocsr() if _is_sparse(X) else np.asarray(_checks.array(where, "X", X))
+    X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array(where, "X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
         raise ValueError(
             f"{where}: X must have shape ({len(y)}, d), one row per target, got "
@@ -240,7 +245,8 @@ def _check_batch(
     return X, y, weight
 
 
-def _is_sparse(X: Any) -> bool:
+def is_sparse(X: object) -> bool:
+    """Whether rows are a sparse matrix of SciPy."""
     return hasattr(X, "tocsr")
 
 
@@ -344,7 +350,7 @@ def _coerce_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
     )
 
 
-def prefetch(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, None]:
+def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:
     """The same items, which a thread reads ahead.
 
     Reading overlaps with the work on earlier items. A read error is raised in its
@@ -353,39 +359,39 @@ def prefetch(iterator: Iterable[Any], depth: int = 2) -> Generator[Any, None, No
     being read.
     """
     depth = _checks.size("prefetch", "depth", depth)
-    items: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
-    free, stopped, end = threading.Semaphore(depth), threading.Event(), object()
+    # An item, the error of the source, or None at its end.
+    results: queue.Queue[tuple[Item] | BaseException | None] = queue.Queue()
+    free, stopped = threading.Semaphore(depth), threading.Event()
 
     def read() -> None:
         failed = None
         try:
-            source = iter(iterator)
+            source = iter(items)
             try:
                 for item in source:
                     free.acquire()
                     if stopped.is_set():
                         return
-                    items.put((item, None))
+                    results.put((item,))
             finally:
-                close = getattr(source, "close", None)
-                if close is not None:
-                    close()
+                if isinstance(source, Generator):
+                    source.close()
         except BaseException as error:  # the consumer raises it
             failed = error
-        items.put((end, failed))
+        results.put(failed)
 
     thread = threading.Thread(target=read, daemon=True, name="budgetjax prefetch")
     thread.start()
     try:
         while True:
-            item, failed = items.get()
-            if failed is not None:
-                raise failed
-            if item is end:
+            result = results.get()
+            if result is None:
                 return
+            if isinstance(result, BaseException):
+                raise result
             free.release()
-            yield item
-            del item
+            yield result[0]
+            del result
     finally:
         stopped.set()
         free.release()

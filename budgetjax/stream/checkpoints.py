@@ -16,6 +16,10 @@ START_OVER = "delete it to start anew"
 OTHER_PATH = "give another path"
 
 
+class _OtherRunError(ValueError):
+    """The file is not a checkpoint of this run; the message has advice."""
+
+
 class Position(NamedTuple):
     """The model between two batches, and its position in the source.
 
@@ -37,6 +41,32 @@ class Checkpoint(NamedTuple):
     path: str
     start: str
     batch_rows: int
+
+
+class Writer:
+    """Writes positions of a run, each at most once; without a file, none."""
+
+    def __init__(self, where: str, run: Checkpoint | None, every: int):
+        self.where, self.run, self.every = where, run, every
+        self.written = -1
+
+    def read(self, start: StreamModel) -> Position | None:
+        """The position in the file, if there is one."""
+        found = None if self.run is None else read(self.where, self.run, start)
+        if found is not None:
+            self.written = found.batches
+        return found
+
+    def save(self, position: Position) -> None:
+        """Writes a position, unless it is the last one written or read."""
+        if self.run is not None and self.written < position.batches:
+            write(self.where, self.run, position)
+            self.written = position.batches
+
+    def save_if_due(self, position: Position) -> None:
+        """Writes a position after every `every` batches."""
+        if position.batches % self.every == 0:
+            self.save(position)
 
 
 def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
@@ -74,9 +104,9 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
             f"{type(error).__name__}: {error}",
             start,
         ) from error
+    except _OtherRunError:
+        raise
     except ValueError as error:
-        if START_OVER in str(error) or OTHER_PATH in str(error):
-            raise
         advice = OTHER_PATH if model_files.ALIEN in str(error) else START_OVER
         raise ValueError(f"{where}: checkpoint: {error}; {advice}") from error
     return Position(model, notes["batches"], notes["rows"], notes["last"])
@@ -86,18 +116,18 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     """Raises if the file belongs to another run."""
     path = checkpoint.path
     if "batch_rows" not in notes:
-        raise ValueError(
+        raise _OtherRunError(
             f"{where}: checkpoint {path} must be of a run on a stream, got a model "
             f"without a place in one; {OTHER_PATH}"
         )
     rows = notes["batch_rows"]
     if rows != checkpoint.batch_rows:
-        raise ValueError(
+        raise _OtherRunError(
             f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "
             f"rows, got one of {rows}; {START_OVER}"
         )
     if notes["start"] != checkpoint.start:
-        raise ValueError(
+        raise _OtherRunError(
             f"{where}: checkpoint {path} must be of the same learner, hyperparameters, "
             "classes, intercept, standardise and reservoir, got one of others; "
             f"{START_OVER}"

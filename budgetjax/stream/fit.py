@@ -4,8 +4,8 @@ import contextlib
 import itertools
 import os
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -32,6 +32,9 @@ from budgetjax.stream.model import (
 from budgetjax.stream.reservoir import Reservoir
 
 WHERE = "fit_stream"
+Item = TypeVar("Item")
+# All labels, numbers or strings.
+Labels = ArrayLike | Sequence[Any]
 
 
 def fit_stream(
@@ -39,7 +42,7 @@ def fit_stream(
     state: Any,
     batches: Iterable[Any],
     *,
-    classes: ArrayLike | Sequence[Any] | None = None,
+    classes: Labels | None = None,
     intercept: ArrayLike = 0.0,
     standardise: bool = False,
     fill_missing: bool = False,
@@ -135,7 +138,8 @@ def fit_stream(
     _checks.check_algorithm(WHERE, algorithm, learner)
     fills = _checks.flag(WHERE, "fill_missing", fill_missing)
     model = _initial_model(state, classes, intercept, standardise, fills, reservoir)
-    name, total = source.source_name(batches), getattr(batches, "num_rows", None)
+    name = source.source_name(batches)
+    total = batches.num_rows if isinstance(batches, Batches) else None
     model, batches = _match_columns(model, batches)
     expansion = model.state.expansion
     rows = source.rows_per_batch(
@@ -143,54 +147,56 @@ def fit_stream(
     )
     every = _checks.size(WHERE, "every", every)
     resume = bool(_checks.flag(WHERE, "resume", resume))
-    position, file, written = Position(model), None, -1
+    writer, position = checkpoints.Writer(WHERE, None, every), Position(model)
     if checkpoint is not None:
-        file = checkpoints.describe_run(WHERE, checkpoint, rows, model, algorithm.name)
-        found = checkpoints.read(WHERE, file, model) if resume else None
-        if found is not None:
-            position, written = found, found.batches
+        run = checkpoints.describe_run(WHERE, checkpoint, rows, model, algorithm.name)
+        writer = checkpoints.Writer(WHERE, run, every)
+        position = (writer.read(model) if resume else None) or position
+    writer.save(position)
+    with _progress.progress_bar(WHERE, progress, "rows", total) as report:
+        model = _learn(algorithm, batches, name, position, rows, writer, report)
+    return _replay_reservoir(algorithm, model, rows, name)
 
-    def save() -> None:
-        nonlocal written
-        if file is not None and written < position.batches:
-            checkpoints.write(WHERE, file, position)
-            written = position.batches
 
-    save()
+def _learn(
+    algorithm: Algorithm,
+    batches: Iterable[Any],
+    name: str,
+    position: Position,
+    rows: int,
+    writer: checkpoints.Writer,
+    report: Callable[..., object],
+) -> StreamModel:
+    """The model after all batches, whose position is saved at intervals."""
+    if position.rows:
+        report(_progress_text(position.model), position.rows)
     read = source.prefetch(_prepare_batches(batches, position, rows))
-    with (
-        _progress.progress_bar(WHERE, progress, "rows", total) as report,
-        contextlib.closing(cast(Generator[Any, None, None], read)) as ready,
-    ):
-        if position.rows:
-            report(_progress_text(position.model), position.rows)
+    with contextlib.closing(read) as ready:
         try:
             while (batch := _read_next(ready, name, position)) is not None:
-                if batch.doubt is not None:
-                    warnings.warn(f"{WHERE}: {batch.doubt}", stacklevel=2)
+                if batch.warning is not None:
+                    warnings.warn(f"{WHERE}: {batch.warning}", stacklevel=3)
                 position = _learn_batch(algorithm, position, batch, name)
                 report(_progress_text(position.model), batch.rows)
-                if position.batches % every == 0:
-                    save()
-            save()
+                writer.save_if_due(position)
+            writer.save(position)
         except CheckpointError:
             raise
         except BaseException as error:
             try:
-                save()
+                writer.save(position)
             except CheckpointError as failed:
                 error.add_note(str(failed))
             raise
-    return _replay_reservoir(algorithm, position.model, rows, name)
+    return position.model
 
 
-def _check_batches(batches: Any) -> None:
+def _check_batches(batches: object) -> None:
     """Raises if this cannot be an iterable of batches."""
-    single = hasattr(batches, "dtype") or hasattr(batches, "tocsr")
-    if isinstance(batches, tuple) and batches:
-        single = single or hasattr(batches[0], "dtype")
-    other = isinstance(batches, str | bytes | os.PathLike | Mapping)
-    if single or other or not isinstance(batches, Iterable):
+    first = batches[0] if isinstance(batches, tuple) and batches else None
+    is_single = any(hasattr(one, "dtype") for one in (batches, first))
+    is_other = isinstance(batches, str | bytes | os.PathLike | Mapping)
+    if is_single or is_other or not isinstance(batches, Iterable):
         raise ValueError(
             f"{WHERE}: batches must be an iterable of (X, y) or (X, y, weight), got "
             f"{type(batches).__name__}: put arrays in a list, [(X, y)], and open files "
@@ -224,7 +230,12 @@ def _match_columns(
 
 
 def _initial_model(
-    state: Any, classes: Any, intercept: Any, standardise: Any, fills: bool, size: Any
+    state: Any,
+    classes: Labels | None,
+    intercept: ArrayLike,
+    standardise: bool,
+    fills: bool,
+    size: int | None,
 ) -> StreamModel:
     """The model at the start of a run."""
     wanted = bool(_checks.flag(WHERE, "standardise", standardise))
@@ -270,7 +281,7 @@ def _initial_model(
 
 
 def _check_continued(
-    model: StreamModel, classes: Any, intercept: np.ndarray, standardise: bool
+    model: StreamModel, classes: Labels | None, intercept: np.ndarray, standardise: bool
 ) -> None:
     """Raises if these arguments do not fit the model to continue."""
     before = model.model.intercept
@@ -292,7 +303,7 @@ def _check_continued(
             )
 
 
-def _check_classes(state: Any, classes: Any) -> np.ndarray | None:
+def _check_classes(state: Any, classes: Labels | None) -> np.ndarray | None:
     """The classes, after a check that the learner has one label per class."""
     if classes is None:
         return None
@@ -326,8 +337,8 @@ class Batch(NamedTuple):
 
     X has the shape `(batch_rows, num_features)`, and the weights are 0 from `rows` on.
     `first` is the number of the first row in the source, `scaling` is computed from all
-    rows up to the last, `given` holds the examples before scaling and padding, and
-    `doubt` is the message of a warning.
+    rows up to the last, `raw` holds the examples before scaling and padding, and
+    `warning` is the message of one.
     """
 
     X: np.ndarray
@@ -336,23 +347,16 @@ class Batch(NamedTuple):
     rows: int
     first: int
     scaling: Scaling | None = None
-    given: tuple[np.ndarray, ...] = ()
-    doubt: str | None = None
+    raw: tuple[np.ndarray, ...] = ()
+    warning: str | None = None
 
 
 def _pad(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int, **more: Any
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int, first: int
 ) -> Batch:
     """Examples, padded to `size` rows with rows of weight 0."""
     weight = pad_rows(weight.astype(X.dtype), size)
-    return Batch(
-        pad_rows(X, size),
-        pad_rows(y, size, 1),
-        weight,
-        len(y),
-        first,
-        **more,
-    )
+    return Batch(pad_rows(X, size), pad_rows(y, size, 1), weight, len(y), first)
 
 
 def _prepare_batches(
@@ -378,24 +382,18 @@ def _prepare_batches(
         _checks.check_finite(name, X, first, names)
         examples.check_weights(name, weight, dtype, first)
         y = _encode(name, model, y, first)
-        given = (raw, y, weight)
         if read == start.batches:
-            if checkpoints.digest(given) != start.last:
-                raise ValueError(
-                    f"{name}: rows {first} to {start.rows - 1} must be those that the "
-                    f"checkpoint has learned, got others; {checkpoints.START_OVER}"
-                )
+            _check_learned(name, start, (raw, y, weight), first)
             continue
-        doubt = None
+        warning = None
         if scaling is not None:
             counted = X if np.all(weight > 0) else X[weight > 0]
             scaling = scaling.updated(counted, where=name, first_row=first)
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
-            doubt = scale_warning(name, X)
-        yield _pad(
-            *(X, y, weight, rows, first), scaling=scaling, given=given, doubt=doubt
-        )
+            warning = scale_warning(name, X)
+        batch = _pad(X, y, weight, rows, first)
+        yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
         raise ValueError(
             f"{name}: batches must have the {start.rows} rows that the checkpoint has "
@@ -405,22 +403,31 @@ def _prepare_batches(
         raise ValueError(f"{name}: batches must have rows, got none")
 
 
+def _check_learned(
+    name: str, start: Position, last: tuple[np.ndarray, ...], first: int
+) -> None:
+    """Raises if this is not the last batch before the checkpoint."""
+    if checkpoints.digest(last) != start.last:
+        raise ValueError(
+            f"{name}: rows {first} to {start.rows - 1} must be those that the "
+            f"checkpoint has learned, got others; {checkpoints.START_OVER}"
+        )
+
+
 def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     """The targets in the labels and dtype of the learner."""
-    if model.classes is not None:
-        y = models.encode_targets(name, model.model, y, first)
-    elif y.dtype.kind in "UO":
+    if model.classes is None and y.dtype.kind in "UO":
         raise ValueError(
             f"{name}: y must be numbers, or classes= be given, got {y.tolist()[0]!r} "
             f"in row {first}"
         )
-    else:
-        y = models.encode_targets(name, model.model, y, first)
+    y = models.encode_targets(name, model.model, y, first)
+    if model.classes is None:
         examples.check_labels(name, model.state, y, first)
     return y.astype(models.target_dtype(model.state))
 
 
-def _read_next(ready: Iterator[Any], name: str, position: Position) -> Any:
+def _read_next(ready: Iterator[Item], name: str, position: Position) -> Item | None:
     """The next batch, or None after the last."""
     try:
         return next(ready, None)
@@ -450,19 +457,25 @@ def _learn_batch(
         state, scores = _learn_rows(algorithm, state, batch, where)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
-    if models.is_regressor(state):
-        present = batch.weight > 0
-        values = models.predict_from_scores(state, np.asarray(scores, np.float64))
-        away = (values - batch.y)[present] * models.unit_of_targets(model)
-        error = float(np.vdot(away, away)) / state.expansion.num_columns
-        scored = int(present.sum())
-    else:
-        error = float(state.num_mistakes - model.state.num_mistakes)
-        scored = int(state.num_seen - model.state.num_seen)
+    scored, error = _sum_errors(model, state, batch, scores)
     model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
-        model = model._replace(reservoir=model.reservoir.updated(*batch.given))
-    return Position(model, position.batches + 1, batch.first + batch.rows, batch.given)
+        model = model._replace(reservoir=model.reservoir.updated(*batch.raw))
+    return Position(model, position.batches + 1, batch.first + batch.rows, batch.raw)
+
+
+def _sum_errors(
+    model: StreamModel, state: Any, batch: Batch, scores: Array
+) -> tuple[int, float]:
+    """The rows that count, and their errors before they were learned by `state`."""
+    if not models.is_regressor(state):
+        mistakes = float(state.num_mistakes - model.state.num_mistakes)
+        return int(state.num_seen - model.state.num_seen), mistakes
+    present = batch.weight > 0
+    values = models.predict_from_scores(state, np.asarray(scores, np.float64))
+    residuals = (values - batch.y)[present] * models.unit_of_targets(model)
+    squares = float(np.vdot(residuals, residuals))
+    return int(present.sum()), squares / state.expansion.num_columns
 
 
 def _replay_reservoir(

@@ -6,7 +6,7 @@ import lzma
 import os
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -16,6 +16,9 @@ from budgetjax.inputs import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
+
+if TYPE_CHECKING:
+    from pyarrow import Array, DataType, RecordBatch
 
 HOW_TO_ENCODE = (
     "'COLUMN=' in features= makes a feature of each text of a column, and features= "
@@ -55,7 +58,7 @@ class Columns(NamedTuple):
 DAMAGED = (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 
 # A file, the number of the first row, and a `pyarrow.RecordBatch`.
-Part = tuple[str, int, Any]
+Part = tuple[str, int, "RecordBatch"]
 
 
 def choose_columns(
@@ -69,7 +72,7 @@ def choose_columns(
     _check_distinct(where, "column names must be unique", names)
     known, texts = set(names), {}
 
-    def one(use: str, column: Any) -> str:
+    def one(use: str, column: object) -> str:
         if isinstance(column, str):
             if column in known:
                 return column
@@ -154,7 +157,7 @@ class Table(NamedTuple):
     name: str
     columns: Sequence[str]
     types: Callable[[Columns], set[np.dtype]]
-    read: Callable[[Columns, int], Iterator[Any]]
+    read: Callable[[Columns, int], Iterator["RecordBatch"]]
     num_rows: int | None = None
 
 
@@ -301,7 +304,7 @@ def _convert_part(
     return X, y, numbers("weight", columns.weight).copy()
 
 
-def _as_text(column: Any) -> Any:
+def _as_text(column: "Array") -> "Array":
     """A column as text, whatever its type."""
     from pyarrow import large_string, types
 
@@ -310,7 +313,7 @@ def _as_text(column: Any) -> Any:
     return column.cast(large_string())
 
 
-def _write_indicators(X: np.ndarray, column: Any, places: dict[str, int]) -> None:
+def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) -> None:
     """Writes 1 into the column of X for each row's text, if it has one."""
     encoded = column.dictionary_encode()
     of_code = [places.get(text, -1) for text in encoded.dictionary.to_pylist()]
@@ -322,7 +325,7 @@ def _write_indicators(X: np.ndarray, column: Any, places: dict[str, int]) -> Non
 
 
 def _convert_column(
-    part: Part, use: str, name: str, column: Any, allow_missing: bool = False
+    part: Part, use: str, name: str, column: "Array", allow_missing: bool = False
 ) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
 
@@ -366,7 +369,7 @@ def _convert_column(
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
 
 
-def _is_number(kind: Any) -> bool:
+def _is_number(kind: "DataType") -> bool:
     """Whether a column of this type, or of nulls only, can be a feature."""
     from pyarrow import types
 
@@ -377,7 +380,7 @@ def _is_number(kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _as_numpy(column: Any) -> np.ndarray:
+def _as_numpy(column: "Array") -> np.ndarray:
     """Numbers without nulls, without a copy.
 
     Arrow's own `to_numpy` imports pandas, which takes half a second.

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax.typing import DTypeLike
 
@@ -19,6 +19,9 @@ from budgetjax.stream.readers.columns import (
     report_damage,
 )
 from budgetjax.stream.readers.formats import register_format
+
+if TYPE_CHECKING:
+    from pyarrow import DataType, RecordBatch
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
 # per cell.
@@ -128,10 +131,10 @@ def csv(
     )
 
     def table(file: _File) -> Table:
-        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
             texts = dict.fromkeys(wanted.text_columns(), pa.string())
 
-            def type_of(name: str) -> Any:
+            def type_of(name: str) -> "DataType":
                 if name == wanted.target:
                     return target_type(name)
                 kind = file.types[name]
@@ -168,7 +171,7 @@ class _File(NamedTuple):
     parse: Parse
     block: int
     names: list[str]
-    types: dict[str, Any]
+    types: "dict[str, DataType]"
 
     @classmethod
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
@@ -198,16 +201,16 @@ class _File(NamedTuple):
         return file._replace(names=names, types=types)
 
     def blocks(
-        self, types: dict[str, Any], features: Sequence[str] = ()
-    ) -> Iterator[Any]:
+        self, types: "dict[str, DataType]", features: Sequence[str] = ()
+    ) -> Iterator["RecordBatch"]:
         """Record batches of some columns, in these types."""
         with self.opened(types, features) as reader:
             yield from reader
 
     @contextlib.contextmanager
     def opened(
-        self, types: dict[str, Any], features: Sequence[str] = ()
-    ) -> Iterator[Any]:
+        self, types: "dict[str, DataType]", features: Sequence[str] = ()
+    ) -> Iterator["RecordBatch"]:
         """A reader of blocks of these columns and types, or of all.
 
         Errors count rows from 0, name columns, and give advice.
@@ -246,7 +249,9 @@ class _File(NamedTuple):
             raise pyarrow.ArrowInvalid(text) from error
 
 
-def _target_type(pa: Any, found: list[_File], name: str, text: bool | None) -> Any:
+def _target_type(
+    pa: Any, found: list[_File], name: str, text: bool | None
+) -> "DataType":
     """The type of the targets, after a pass over them if they look like integers."""
     kind = found[0].types[name]
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)

@@ -4,7 +4,7 @@ import importlib
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import IO
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -30,13 +30,15 @@ def float_type(
     return given
 
 
-def exact_type(dtypes: Iterable[Any]) -> np.dtype:
+def exact_type(dtypes: Iterable[np.dtype]) -> np.dtype:
     """float32 if it holds all numbers of these dtypes, else float64."""
     fits = all(np.can_cast(dtype, np.float32) for dtype in dtypes)
     return np.dtype(np.float32 if fits else np.float64)
 
 
-def list_files(reader: str, path: Any, ends: Sequence[str]) -> list[Any]:
+def list_files(
+    reader: str, path: Path | Sequence[Path], ends: Sequence[str]
+) -> Sequence[Path]:
     """The files of a path, a folder or a list of paths.
 
     From a folder, the files with these extensions are taken, sorted by name.
@@ -82,7 +84,7 @@ def ending(path: Path) -> str:
     return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
-def open_decompressed(path: Path) -> Any:
+def open_decompressed(path: Path) -> IO[bytes]:
     """The open file, which decompresses its bytes during reading."""
     module = importlib.import_module(compression(path) or "io")
     return module.open(path, "rb")

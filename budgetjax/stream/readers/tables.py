@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -13,8 +13,12 @@ from budgetjax import _checks
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Table, report_damage
-from budgetjax.stream.readers.files import check_readable, list_files
+from budgetjax.stream.readers.files import Path, check_readable, list_files
 from budgetjax.stream.readers.formats import register_format
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch, Schema
+    from pyarrow.parquet import ParquetFile
 
 # The bytes of a column to read at once.
 READ_AHEAD = 2**16
@@ -63,8 +67,8 @@ def parquet(
     """
     _checks.import_optional("parquet", "pyarrow")
 
-    def table(one: Any) -> Table:
-        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+    def table(one: Path) -> Table:
+        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
             with _open_parquet(one) as file:
                 names = wanted.names()
                 yield from _validate(
@@ -117,13 +121,13 @@ def arrow(
     """
     pa = _checks.import_optional("arrow", "pyarrow")
 
-    def file(path: Any) -> Table:
+    def file(path: Path) -> Table:
         check_readable(path)
         name = str(path)
         with report_damage(name, ARROW), _open_ipc(pa, name) as (schema, _):
             pass
 
-        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
             with _open_ipc(pa, name) as (_, found):
                 yield from _validate(one.select(wanted.names()) for one in found)
 
@@ -136,7 +140,7 @@ def arrow(
     elif hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
 
-        def read(wanted: Columns, rows: int) -> Iterator[Any]:
+        def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
             return _validate(one.select(wanted.names()) for one in table.to_batches())
 
         types = functools.partial(_column_types, table.schema)
@@ -153,14 +157,14 @@ def arrow(
     )
 
 
-def _validate(tables: Iterator[Any]) -> Iterator[Any]:
+def _validate(tables: Iterator["RecordBatch"]) -> Iterator["RecordBatch"]:
     """Validates tables, since invalid offsets would crash the process."""
     for table in tables:
         table.validate(full=True)
         yield table
 
 
-def _column_types(schema: Any, chosen: Columns) -> set[np.dtype]:
+def _column_types(schema: "Schema", chosen: Columns) -> set[np.dtype]:
     """The NumPy dtypes of the columns of X and the weights."""
     from pyarrow import types
 
@@ -178,7 +182,7 @@ def _column_types(schema: Any, chosen: Columns) -> set[np.dtype]:
 
 
 @contextlib.contextmanager
-def _open_parquet(path: Any) -> Iterator[Any]:
+def _open_parquet(path: Path) -> Iterator["ParquetFile"]:
     check_readable(path)
     from pyarrow import parquet as format_
 
@@ -196,7 +200,7 @@ def _open_parquet(path: Any) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _open_ipc(pa: Any, path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _open_ipc(pa: Any, path: str) -> Iterator[tuple["Schema", Iterator["RecordBatch"]]]:
     """The schema and the record batches of a file or stream of Arrow."""
     with pa.memory_map(path) as source:
         if source.read(len(IPC_FILE)) == IPC_FILE:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -11,6 +11,13 @@ import numpy as np
 from budgetjax.cli import options, reading, reports, streaming, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import FORMATS, draw
+
+if TYPE_CHECKING:
+    from jaxtyping import Array
+    from matplotlib.figure import Figure
+
+    from budgetjax.online.sweeps import Table
+    from budgetjax.stream.batches import Batches
 
 # The values of gamma to try, as multiples of the default of `train`.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -89,19 +96,21 @@ def sweep(
     """
     training.check(columns)
     regression, quiet = training.regression, training.quiet
-    shown = reports.listed([os.path.basename(one) for one in file])
+    shown = reports.join_values([os.path.basename(one) for one in file])
     notes = {"file": shown, "target": columns.target, "refit": True}
     reports.check_outputs({"--output": output, "--model": model}, *file)
-    path = reading.source_of(file, columns)
+    path = reading.local_paths(file, columns)
     reading.check_target(path, columns)
-    source = reading.opened(path, columns, text_target=False if regression else None)
+    source = reading.open_source(
+        path, columns, text_target=False if regression else None
+    )
     batch, whole = _first_rows(source, rows)
     first = dataclasses.replace(
         source, read=lambda: iter([batch]), read_targets=lambda: iter([batch[1]])
     )
-    about = targets.look(first, regression=regression)
+    about = targets.summarise_targets(first, regression=regression)
     job = Job.of(first, about, columns, training)
-    name, axes, table = _tried(job, gammas, budgets)
+    name, axes, table = _run_grid(job, gammas, budgets)
     if not quiet:
         number = f"{len(batch[1]):,} rows"
         read = number if whole else f"the first {number} (--rows)"
@@ -113,7 +122,7 @@ def sweep(
     if model is not None:
         best = dict(zip(table.names, table.rows[0], strict=True))
         if not whole:
-            about = targets.look(source, regression=regression)
+            about = targets.summarise_targets(source, regression=regression)
         # The best of each list of values; words are not in the table.
         settings = {key: best.get(key, one) for key, one in training.settings.items()}
         training = training._replace(
@@ -121,7 +130,7 @@ def sweep(
         )
         if not quiet:
             reports.echo("")
-        fitted = streaming.learned(Job.of(source, about, columns, training))
+        fitted = streaming.train(Job.of(source, about, columns, training))
         from budgetjax.saving import model_files
 
         model_files.write(model, fitted, notes)
@@ -131,13 +140,13 @@ def sweep(
     if output.lower().endswith(".csv"):
         reports.write(output, [reports.as_csv([table.names, *table.rows]).encode()])
         return
-    title = f"{source.name}: {name}, {reports.counted(len(batch[1]), 'row')}"
+    title = f"{source.name}: {name}, {reports.with_count(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))
 
 
-def _tried(
+def _run_grid(
     job: Job, gamma: list[float] | None, budget: list[int]
-) -> tuple[str, list[str], Any]:
+) -> tuple[str, list[str], "Table"]:
     """The learner, the names of the swept hyperparameters, and the table of results."""
     about, settings = job.about, job.training.settings
     X, y, *weight = next(job.source.read())
@@ -159,7 +168,7 @@ def _tried(
         X = scaling.updated(scaling.filled(X)).apply(X)
     coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
 
-    def init(gamma: Any, budget: Any, **more: Any) -> Any:
+    def init(gamma: "Array", budget: "Array", **more: "Array") -> Any:
         return choice.algorithm.init(
             kernels.RBF(gamma),
             num_features=X.shape[1],
@@ -186,7 +195,9 @@ def _tried(
     return choice.algorithm.name.replace("_", "-"), list(grid.names), table
 
 
-def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -> Any:
+def _figure(
+    table: "Table", axes: list[str], title: str, regression: bool = False
+) -> "Figure":
     """The error by two of the swept hyperparameters."""
     from matplotlib.figure import Figure
 
@@ -210,7 +221,7 @@ def _figure(table: Any, axes: list[str], title: str, regression: bool = False) -
     return figure
 
 
-def _first_rows(source: Any, rows: int) -> tuple[Any, bool]:
+def _first_rows(source: "Batches", rows: int) -> tuple[tuple[np.ndarray, ...], bool]:
     """The first rows of a file as one batch, and whether they are all its rows."""
     parts, held = [], 0
     for part in source:
