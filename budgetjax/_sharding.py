@@ -65,7 +65,7 @@ def with_auto_axes_on_host(function: Function) -> Function:
 
 
 def _to_auto_mesh(leaf: Leaf) -> Leaf | Array:
-    sharding = leaf.sharding if isinstance(leaf, jax.Array) else None
+    sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:
         return leaf
     assert isinstance(sharding.mesh, Mesh)

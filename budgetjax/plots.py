@@ -14,16 +14,23 @@ safe for colour-blind readers; lines also differ in dashes, for print without co
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Integer
+from numpy.typing import ArrayLike
 
 from budgetjax import _checks, models
 from budgetjax.labels import label_indices
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from budgetjax.online.sweeps import Table
+else:
+    Axes = Any
+
+Coordinates = Float[np.ndarray, " points"]
 
 # For a `matplotlib.rc_context`.
 STYLE: Any = {
@@ -58,7 +65,7 @@ LARGEST_DOT = 60
 
 
 def progressive_error(
-    scores: Any, y: Any, *, regression: bool = False
+    scores: ArrayLike, y: ArrayLike, *, regression: bool = False
 ) -> tuple[Integer[np.ndarray, " points"], Float[np.ndarray, " points"]]:
     """The learning curve of one pass, where each row is predicted before it is learned.
 
@@ -90,10 +97,10 @@ def progressive_error(
     elif scores.ndim == 1:
         wrong = y * scores <= 0
     else:
-        own = np.arange(n), y
+        of_label = np.arange(n), y
         rivals = scores.copy()
-        rivals[own] = -np.inf
-        wrong = scores[own] <= rivals.max(axis=1)
+        rivals[of_label] = -np.inf
+        wrong = scores[of_label] <= rivals.max(axis=1)
     half, first = MOST_POINTS // 2, min(FIRST_POINT, n)
     even, dense = np.linspace(first, n, half), np.geomspace(first, n, half)
     rows = np.unique(np.round([*even, *dense]).astype(np.int64))
@@ -101,11 +108,11 @@ def progressive_error(
 
 
 def learning_curves(
-    curves: Mapping[str, tuple[Any, Any]],
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,
     regression: bool = False,
-    axes: Any = None,
-) -> Any:
+    axes: Axes | None = None,
+) -> Axes:
     """Draws errors against rows read, on a logarithmic axis.
 
     The last value of a single curve is printed.
@@ -128,11 +135,13 @@ def learning_curves(
     axes = _axes(axes)
     highest = 0.0
     for i, (name, (rows, errors)) in enumerate(curves.items()):
-        errors = np.asarray(errors)
+        rows, errors = np.asarray(rows), np.asarray(errors)
         values = np.sqrt(errors) if regression else 100 * errors
         highest = max(highest, float(np.max(values)))
         marker = "o" if len(values) < 10 else ""
-        axes.plot(rows, values, marker=marker, markersize=4, label=name, **_line(i))
+        axes.plot(
+            rows, values, marker=marker, markersize=4, label=name, **_line_style(i)
+        )
         if len(curves) == 1:
             last = f"{values[-1]:.4g}" if regression else f"{values[-1]:.2f}%"
             above = {"xytext": (0, 7), "textcoords": "offset points", "ha": "right"}
@@ -147,12 +156,16 @@ def learning_curves(
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter("")
     # Errors fall, so this corner is empty.
-    return _finished(axes, legend="lower left" if len(curves) > 1 else None)
+    return _with_grid(axes, legend="lower left" if len(curves) > 1 else None)
 
 
 def decision_regions(
-    model: Any, X: Any = None, y: Any = None, *, axes: Any = None
-) -> Any:
+    model: Any,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    *,
+    axes: Axes | None = None,
+) -> Axes:
     """Draws the predictions of a model with two features, and its support vectors.
 
     Colours show the predicted class, with boundaries, or the value of a regressor. The
@@ -182,7 +195,7 @@ def decision_regions(
     features = models.num_features(where, model)
     if features != 2:
         raise ValueError(f"{where}: model must have 2 features, got {features}")
-    vectors, coefficients = _support(model)
+    vectors, coefficients = _support_vectors(model)
     sizes = np.abs(coefficients).sum(axis=1)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
     shown = np.concatenate([vectors, rows])
@@ -194,14 +207,18 @@ def decision_regions(
             "got None"
         )
     axes = _axes(axes)
-    first, second = _plane(shown)
+    first, second = _grid_around(shown)
     classes = models.class_labels(model)
     if classes is None:
-        _values(axes, model, first, second)
+        _draw_values(axes, model, first, second)
     else:
-        _regions(axes, model, first, second, classes.tolist())
+        _draw_regions(axes, model, first, second, classes.tolist())
     if len(rows):
-        codes = None if classes is None or y is None else label_indices(classes, y)
+        codes = (
+            None
+            if classes is None or y is None
+            else label_indices(classes, np.asarray(y))
+        )
         colors = "0.55" if codes is None else [_color(code) for code in codes.tolist()]
         axes.scatter(*rows.T, s=5, c=colors, linewidths=0, alpha=0.7, zorder=2)
     largest = sizes.max(initial=1e-30)
@@ -219,8 +236,8 @@ def sweep(
     y: str | None = None,
     *,
     value: str,
-    axes: Any = None,
-) -> Any:
+    axes: Axes | None = None,
+) -> Axes:
     """Draws a column of a table against one or two others; frames the least value.
 
     If rows share x and y, because more hyperparameters were swept, the least is shown.
@@ -249,21 +266,26 @@ def sweep(
     upwards = [None] if y is None else sorted(set(columns[y]))
     least = np.full((len(upwards), len(across)), np.inf)
     ups = [None] * len(table.rows) if y is None else columns[y]
-    for one, other, found in zip(columns[x], ups, columns[value], strict=True):
-        at = upwards.index(other), across.index(one)
-        least[at] = np.fmin(least[at], found)
+    for right, up, number in zip(columns[x], ups, columns[value], strict=True):
+        cell = upwards.index(up), across.index(right)
+        least[cell] = np.fmin(least[cell], number)
     least[np.isinf(least)] = np.nan
     axes.set_xlabel(x)
     i, j = np.unravel_index(int(np.nanargmin(least)), least.shape)
     if y is None:
         axes.plot(across, least[0], "o-", color=COLORS[0], markersize=4)
-        best = {"marker": "o", "markersize": 9, "fillstyle": "none", "color": FRAME}
+        best: dict[str, Any] = {
+            "marker": "o",
+            "markersize": 9,
+            "fillstyle": "none",
+            "color": FRAME,
+        }
         axes.plot(across[j], least[0, j], **best)
         axes.set_ylabel(value)
-        return _finished(_on_values(axes, across))
-    _heat_map(axes, least, value)
-    axes.set_xticks(range(len(across)), [f"{one:g}" for one in across])
-    axes.set_yticks(range(len(upwards)), [f"{one:g}" for one in upwards])
+        return _with_grid(_with_ticks(axes, across))
+    _draw_heat_map(axes, least, value)
+    axes.set_xticks(range(len(across)), [f"{tick:g}" for tick in across])
+    axes.set_yticks(range(len(upwards)), [f"{tick:g}" for tick in upwards])
     axes.set_ylabel(y)
     from matplotlib.patches import Rectangle
 
@@ -275,11 +297,11 @@ def sweep(
 
 
 def accuracy_by_budget(
-    curves: Mapping[str, tuple[Any, Any]],
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,
     reference: Mapping[str, float] | None = None,
-    axes: Any = None,
-) -> Any:
+    axes: Axes | None = None,
+) -> Axes:
     """Draws accuracies against budgets, on a logarithmic axis.
 
     Args:
@@ -302,7 +324,10 @@ def accuracy_by_budget(
     for i, (name, (sizes, accuracies)) in enumerate(curves.items()):
         sizes, percent = np.asarray(sizes), 100 * np.atleast_2d(accuracies)
         budgets |= set(sizes.tolist())
-        style = {"color": _color(i), "marker": MARKERS[i % len(MARKERS)]}
+        style: dict[str, Any] = {
+            "color": _color(i),
+            "marker": MARKERS[i % len(MARKERS)],
+        }
         axes.plot(sizes, percent.mean(axis=0), label=name, markersize=4, **style)
         if len(percent) > 1:
             band = {"color": _color(i), "alpha": 0.2, "linewidth": 0}
@@ -311,11 +336,11 @@ def accuracy_by_budget(
         dashes = DASHES[1 + i % (len(DASHES) - 1)]
         axes.axhline(100 * accuracy, color="0.4", linestyle=dashes, label=name)
     axes.set(xlabel="budget (support vectors)", ylabel="test accuracy (%)")
-    return _finished(_on_values(axes, sorted(budgets)), legend="best")
+    return _with_grid(_with_ticks(axes, sorted(budgets)), legend="best")
 
 
 def reliability_curve(
-    probabilities: Any, y: Any, classes: Any, bins: int = 10
+    probabilities: ArrayLike, y: ArrayLike, classes: Any, bins: int = 10
 ) -> tuple[Float[np.ndarray, " bins"], Float[np.ndarray, " bins"]]:
     """The accuracy of predictions as a function of their probability.
 
@@ -334,7 +359,7 @@ def reliability_curve(
       >>> bj.plots.reliability_curve([[1.0, 0.0], [0.5, 0.5]], [0, 1], [0, 1], bins=1)
       (array([0.75]), array([0.5]))
     """
-    chances, classes = np.asarray(probabilities), np.asarray(classes)
+    chances, y, classes = map(np.asarray, (probabilities, y, classes))
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
         raise ValueError(
             "reliability_curve: probabilities must have shape "
@@ -342,14 +367,16 @@ def reliability_curve(
             f"and at least {bins} rows, one per bin, got {chances.shape}"
         )
     largest = chances.max(axis=1)
-    right = classes[chances.argmax(axis=1)] == np.asarray(y)
+    right = classes[chances.argmax(axis=1)] == y
     parts = np.array_split(np.argsort(largest, kind="stable"), bins)
     means = [[of[rows].mean() for rows in parts] for of in (largest, right)]
     confidence, share = np.asarray(means, np.float64)
     return confidence, share
 
 
-def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> Any:
+def reliability(
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike]], *, axes: Axes | None = None
+) -> Axes:
     """Draws curves of `reliability_curve`; calibrated ones are on the diagonal.
 
     Args:
@@ -365,15 +392,19 @@ def reliability(curves: Mapping[str, tuple[Any, Any]], *, axes: Any = None) -> A
     axes = _axes(axes)
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, zorder=0)
     for i, (name, curve) in enumerate(curves.items()):
-        axes.plot(*curve, marker="o", markersize=3, label=name, **_line(i))
-    lowest = min(float(np.min(part)) for curve in curves.values() for part in curve)
+        axes.plot(*curve, marker="o", markersize=3, label=name, **_line_style(i))
+    lowest = min(
+        float(np.min(np.asarray(part))) for curve in curves.values() for part in curve
+    )
     axes.set(xlim=(lowest - 0.03, 1.01), ylim=(lowest - 0.03, 1.01))
     axes.set(aspect="equal", xlabel="probability of the predicted class")
     axes.set_ylabel("share of right predictions")
-    return _finished(axes, legend="best" if len(curves) > 1 else None)
+    return _with_grid(axes, legend="best" if len(curves) > 1 else None)
 
 
-def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> Any:
+def support_images(
+    model: Any, shape: tuple[int, int], *, axes: Axes | None = None
+) -> Axes:
     """Draws the support vectors as images, grouped by class.
 
     A support vector belongs to the class of its largest coefficient. The images of a
@@ -409,15 +440,15 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
             f"{where}: shape must have one pixel per feature, {features} of them, got "
             f"{height} x {width}"
         )
-    vectors, coefficients = _active(models.support(model))
+    vectors, coefficients = _active_rows(models.support(model))
     if coefficients.shape[1] == 1:
         coefficients = np.concatenate([-coefficients, coefficients], axis=1)
-    own, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
+    codes, sizes = coefficients.argmax(axis=1), coefficients.max(axis=1)
     # The mosaic is about twice as wide as high.
     columns = max(math.ceil(math.sqrt(2 * max(len(vectors), 1))), 1)
     lines, places = [], []
     for code in range(len(classes)):
-        members = np.flatnonzero(own == code)
+        members = np.flatnonzero(codes == code)
         members = members[np.argsort(-sizes[members], kind="stable")]
         places.append(len(lines))
         starts = range(0, max(len(members), 1), columns)
@@ -442,13 +473,15 @@ def support_images(model: Any, shape: tuple[int, int], *, axes: Any = None) -> A
     return axes
 
 
-def _axes(axes: Any) -> Any:
+def _axes(axes: Axes | None) -> Axes:
     if axes is not None:
         return axes
     return _checks.import_optional("plots", "matplotlib.pyplot").subplots()[1]
 
 
-def _finished(axes: Any, *, legend: str | None = None) -> Any:
+def _with_grid(
+    axes: Axes, *, legend: Literal["best", "lower left"] | None = None
+) -> Axes:
     axes.grid(True)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -457,7 +490,7 @@ def _finished(axes: Any, *, legend: str | None = None) -> Any:
     return axes
 
 
-def _on_values(axes: Any, values: Sequence[int | float]) -> Any:
+def _with_ticks(axes: Axes, values: Sequence[int | float]) -> Axes:
     """Ticks at these values, on a logarithmic axis if they are positive."""
     if values and values[0] > 0:
         axes.set_xscale("log")
@@ -470,11 +503,11 @@ def _color(i: int) -> str:
     return COLORS[i % len(COLORS)]
 
 
-def _line(i: int) -> dict[str, Any]:
+def _line_style(i: int) -> dict[str, Any]:
     return {"color": _color(i), "linestyle": DASHES[i % len(DASHES)]}
 
 
-def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
+def _support_vectors(model: Any) -> tuple[np.ndarray, np.ndarray]:
     """The support vectors and their coefficients; empty for models without them.
 
     They are also empty for a tuple of models, since each has its own.
@@ -482,16 +515,16 @@ def _support(model: Any) -> tuple[np.ndarray, np.ndarray]:
     one = models.as_labelled(model).model
     if type(one) is tuple or not hasattr(one, "kernel") or not one.kernel.of_examples:
         return np.zeros((0, 2)), np.zeros((0, 1))
-    return _active(models.support(model))
+    return _active_rows(models.support(model))
 
 
-def _active(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
+def _active_rows(support: models.Support) -> tuple[np.ndarray, np.ndarray]:
     """Vectors, shape `(m, d)`, and coefficients, `(m, columns)`, of active slots."""
     mask = np.asarray(support.mask)
     return np.asarray(support.vectors)[mask], np.asarray(support.coefficients)[mask]
 
 
-def _plane(
+def _grid_around(
     vectors: Float[np.ndarray, "n 2"],
 ) -> tuple[Float[np.ndarray, " x"], Float[np.ndarray, " y"]]:
     """Coordinates of a grid around these points, with a margin."""
@@ -501,18 +534,20 @@ def _plane(
     return first, second
 
 
-def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> None:
+def _draw_regions(
+    axes: Axes, model: Any, first: Coordinates, second: Coordinates, classes: list
+) -> None:
     """Draws the predicted class at each point."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
 
-    found = _on(models.decision_function, model, first, second)
-    if found.ndim == 2:
-        found = np.stack([-found, found], axis=2)
+    values = _on_grid(models.decision_function, model, first, second)
+    if values.ndim == 2:
+        values = np.stack([-values, values], axis=2)
     patches = []
     for i, name in enumerate(classes):
-        rest = np.max(np.delete(found, i, axis=2), axis=2)
-        ahead = found[:, :, i] - rest
+        rest = np.max(np.delete(values, i, axis=2), axis=2)
+        ahead = values[:, :, i] - rest
         # With more classes than colours, the colours repeat in a paler tint.
         tint = TINT / (1 + i // len(COLORS))
         fill = tuple(1 - tint * (1 - np.array(to_rgb(_color(i)))))
@@ -527,15 +562,17 @@ def _regions(axes: Any, model: Any, first: Any, second: Any, classes: Any) -> No
     axes.legend(handles=patches, **below, **columns)
 
 
-def _values(axes: Any, model: Any, first: Any, second: Any) -> None:
+def _draw_values(
+    axes: Axes, model: Any, first: Coordinates, second: Coordinates
+) -> None:
     """Draws the predicted number at each point."""
-    found = _on(models.predict, model, first, second)
-    shown = axes.contourf(first, second, found, levels=12, cmap="cividis")
-    axes.figure.colorbar(shown, ax=axes, label="predicted")
+    values = _on_grid(models.predict, model, first, second)
+    image = axes.contourf(first, second, values, levels=12, cmap="cividis")
+    axes.figure.colorbar(image, ax=axes, label="predicted")
 
 
-def _on(
-    function: Callable[[Any, Any], Any],
+def _on_grid(
+    function: Callable[[Any, np.ndarray], ArrayLike],
     model: Any,
     first: Float[np.ndarray, " x"],
     second: Float[np.ndarray, " y"],
@@ -543,23 +580,23 @@ def _on(
     """The values of a function of a model and rows, on a grid."""
     grid = np.stack(np.meshgrid(first, second), axis=2)
     # Columns go by position, whatever their names.
-    found = np.asarray(function(model, grid.reshape(-1, 2).astype(np.float32)))
-    return found.reshape(len(second), len(first), *found.shape[1:])
+    values = np.asarray(function(model, grid.reshape(-1, 2).astype(np.float32)))
+    return values.reshape(len(second), len(first), *values.shape[1:])
 
 
-def _heat_map(axes: Any, values: Float[np.ndarray, "y x"], label: str) -> None:
+def _draw_heat_map(axes: Axes, values: Float[np.ndarray, "y x"], label: str) -> None:
     """Draws values as colours, and as numbers if there is room."""
     known = values[~np.isnan(values)]
     # Keeps small values distinguishable if others are much larger.
     wide = known.min() > 0 and known.max() > WIDE * known.min()
-    style = {"cmap": "cividis_r", "aspect": "auto", "origin": "lower"}
-    shown = axes.imshow(values, norm="log" if wide else None, **style)
-    axes.figure.colorbar(shown, ax=axes, label=label)
+    style: dict[str, Any] = {"cmap": "cividis_r", "aspect": "auto", "origin": "lower"}
+    image = axes.imshow(values, norm="log" if wide else None, **style)
+    axes.figure.colorbar(image, ax=axes, label=label)
     if max(values.shape) > MOST_CELLS:
         return
     for (i, j), value in np.ndenumerate(values):
         if not math.isnan(value):
-            red, green, blue, _ = shown.cmap(shown.norm(value))
+            red, green, blue, _ = image.cmap(image.norm(value))
             bright = 0.3 * red + 0.59 * green + 0.11 * blue > 0.45
             color = "black" if bright else "white"
             axes.text(j, i, f"{value:.3g}", ha="center", va="center", color=color)
