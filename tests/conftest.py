@@ -82,12 +82,12 @@ def quick_process(tmp_path_factory):
     }
 
 
+# Processes, and programs that are compiled for other machines too.
+SLOW_FIXTURES = {"quick_process", "programs"}
 # Pages and docstrings that are executed, and what others check of all their estimators.
 GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
 WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
-QUICKLY_CHECKED = re.compile(
-    "check_classif|check_regress|@estimator-one-class|@perceptron"
-)
+QUICKLY_CHECKED = re.compile("check_classif|check_regress|@estimator-one|@perceptron")
 # Files of tables, whose cases compile little: wrong arguments, damaged files, formats.
 TABLES = re.compile("errors|bad_data|readers|files|persist|export|cli|reference")
 # Tests whose cases are held to what others compute, each to another.
@@ -120,7 +120,7 @@ def is_slow(item, seen):
     """
     test = item.originalname
     values = item.callspec.params if hasattr(item, "callspec") else {}
-    if item.path.name == "test_examples.py" or "quick_process" in item.fixturenames:
+    if item.path.name == "test_examples.py" or SLOW_FIXTURES & {*item.fixturenames}:
         return True
     if test in GUIDES:
         return "[README.md" not in item.name

@@ -258,7 +258,7 @@ def named(*names):
     return tuple(rows[name] for name in names)
 
 
-# One for each family of maintenance, the second order, and features: quick in all tests.
+# One a family of maintenance, the second order, and features: quick in all tests.
 FAMILIES = named(
     "forgetron",
     "pegasos-merge",

@@ -143,7 +143,7 @@ def varied(kernel, i):
 
 @jax.jit
 def values(kernel, X, Z):
-    """Those of the rows, of the first alone, of one pair, and of rows with themselves."""
+    """Those of all rows, of the first alone, of a pair, and of rows with themselves."""
     # A single row is a product of its own.
     grams = kernel.gram(X, Z), kernel.gram(X[:1], Z)
     return *grams, kernel(X[2], Z[3]), kernel.diag(X)
