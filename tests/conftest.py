@@ -1,7 +1,6 @@
 """Strict arithmetic for every test, fixtures, and which tests are slow."""
 
 import collections
-import numbers
 import os
 import re
 
@@ -87,7 +86,9 @@ SLOW_FIXTURES = {"quick_process", "programs"}
 # Pages and docstrings that are executed, and what others check of all their estimators.
 GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
 WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
-QUICKLY_CHECKED = re.compile("check_classif|check_regress|@estimator-one|@perceptron")
+QUICKLY_CHECKED = re.compile(
+    "@estimator-one-class|_classif.*@estimator-classifier|_regress|@perceptron"
+)
 # Files of tables, whose cases compile little: wrong arguments, damaged files, formats.
 TABLES = re.compile("errors|bad_data|readers|files|persist|export|cli|reference")
 # Tests whose cases are held to what others compute, each to another.
@@ -101,15 +102,9 @@ def subjects(item, values):
     rows = {value.name for value in values.values() if isinstance(value, registry.Row)}
     if rows:
         return rows & {row.name for row in registry.FAMILIES}
-    shows = {(name, str(value)) for name, value in values.items()}
-    if TABLES.search(item.path.stem) or "raises" in item.function.__code__.co_names:
-        return shows
-    if COMPARED.search(item.originalname):
-        return {
-            (name, str(value))
-            for name, value in values.items()
-            if not isinstance(value, numbers.Number)
-        }
+    says = TABLES.search(item.path.stem) or COMPARED.search(item.originalname)
+    if says or "raises" in item.function.__code__.co_names:
+        return {(name, str(value)) for name, value in values.items()}
     return set()
 
 
