@@ -2,6 +2,7 @@
 
 import collections
 import os
+import re
 
 # Before NumPy is loaded. Tests run side by side, and threads of small products wait for
 # each other in busy loops: some references take a twentieth of the time with one.
@@ -80,57 +81,61 @@ def quick_process(tmp_path_factory):
     }
 
 
+# Processes, and programs that are compiled for other machines too.
+SLOW_FIXTURES = {"quick_process", "programs"}
 # Pages and docstrings that are executed, and what others check of all their estimators.
 GUIDES = {"test_examples_in_docstrings_run", "test_python_blocks_run"}
 WHOLE_CHECKS = {"test_scikit_learns_checks", "test_river_checks"}
-QUICKLY_CHECKED = {"BudgetedKernelClassifier", "BudgetedClassifier"}
-QUICK_ESTIMATORS = {"estimator-classifier", "estimator-regressor", "estimator-smo"}
+QUICKLY_CHECKED = re.compile(
+    "@estimator-one-class|_classif.*@estimator-classifier|_regress|@perceptron"
+)
+# Files of tables, whose cases compile little: wrong arguments, damaged files, formats.
+TABLES = re.compile("errors|bad_data|readers|files|persist|export|cli|reference")
+# Tests whose cases are held to what others compute, each to another.
+COMPARED = re.compile("reference|numpy|scikit_learn|row_twice")
+SOLVERS = {"smo", "sdca", "sbp", "kernel_pegasos"}
 
 
-def subjects(parameters):
-    """What a case shows: a family of maintenance, an algorithm, a dtype."""
-    shows = {str(value) for name, value in parameters.items() if name == "dtype"}
-    for value in parameters.values():
-        # A row of the registry; the cases of references have each a subject of its own.
-        if isinstance(value, tuple) and hasattr(value, "unlike"):
-            maintenance = value.arguments.get("maintenance")
-            shows.add(type(maintenance).__module__ if maintenance else value.algorithm)
-    return shows
+def subjects(item, values):
+    """What a case shows that no other case of its test need show; for most, nothing."""
+    import registry
+
+    rows = {value.name for value in values.values() if isinstance(value, registry.Row)}
+    if rows:
+        return rows & {row.name for row in registry.FAMILIES}
+    says = TABLES.search(item.path.stem) or COMPARED.search(item.originalname)
+    if says or "raises" in item.function.__code__.co_names:
+        return {(name, str(value)) for name, value in values.items()}
+    if item.path.stem != "test_batch":
+        return set()
+    return SOLVERS & set(map(str, values.values()))
 
 
-def is_slow(item, seen, groups):
+def is_slow(item, seen):
     """Whether a test shows in more time what a quick one shows.
 
-    `seen` has the subjects of earlier cases of the same test, `groups` the groups of
-    all of them.
+    `seen` has the subjects of earlier cases of the same test.
     """
-    test, own = item.originalname, group(item.nodeid)
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    if item.path.name == "test_examples.py" or "quick_process" in item.fixturenames:
+    test = item.originalname
+    values = item.callspec.params if hasattr(item, "callspec") else {}
+    if item.path.name == "test_examples.py" or SLOW_FIXTURES & {*item.fixturenames}:
         return True
-    if test in GUIDES and "README.md" not in item.name:
-        return True
+    if test in GUIDES:
+        return "[README.md" not in item.name
     if test in WHOLE_CHECKS:
-        return not QUICKLY_CHECKED & {
-            type(value).__name__ for value in parameters.values()
-        }
-    if own.startswith("estimator-") and groups & QUICK_ESTIMATORS:
-        return own not in QUICK_ESTIMATORS
-    if parameters.get("x64"):
+        return not QUICKLY_CHECKED.search(item.name)
+    if values.get("x64"):
         return True
-    shows = subjects(parameters)
-    repeats = bool(shows) and shows <= seen
+    shows = {test} | subjects(item, values)
+    repeats = bool(values) and shows <= seen
     seen |= shows
     return repeats
 
 
 def pytest_collection_modifyitems(items):
-    seen, groups = collections.defaultdict(set), collections.defaultdict(set)
+    seen = collections.defaultdict(set)
     for item in items:
-        groups[item.path, item.originalname].add(group(item.nodeid))
-    for item in items:
-        test = item.path, item.originalname
-        if is_slow(item, seen[test], groups[test]):
+        if is_slow(item, seen[item.path, item.originalname]):
             item.add_marker(pytest.mark.slow)
 
 

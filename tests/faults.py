@@ -31,7 +31,7 @@ ROOMS = {
     "linear": ("linear_mpu", "linear_rivals", "solver_weights"),
     "refit": ("refit", "metric", "one_class", "compress", "probabilities"),
     "models": ("models", "compress", "kernels"),
-    "stream": ("stream", "readers", "stream_errors", "checkpoints"),
+    "stream": ("stream", "readers", "bad_data", "checkpoints"),
     "files": ("persist", "model_files", "export"),
     "estimators": ("estimators", "targets", "learners"),
     "river": ("river",),

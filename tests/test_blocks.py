@@ -42,24 +42,19 @@ def test_blocks_equal_the_loop_of_steps(row, seed, skipped):
         jax.config.update("jax_enable_x64", False)
 
 
+USERS = registry.named("pegasos-merge", "arow-multiclass", "fourier-average")
+
+
 @functools.partial(registry.each, rows=registry.FAMILIES)
 def test_blocks_equal_the_plain_scan_in_float32(row):
+    """Some of them as users compile them."""
     X, y = row.stream()
     expected = bj.run(row.algorithm, row.roomy(), X, y, block_size=1)
-    assert_same(bj.run(row.algorithm, row.roomy(), X, y), expected, FLOAT32)
-
-
-@functools.partial(
-    registry.each,
-    rows=registry.named("pegasos-merge", "arow-multiclass", "fourier-average"),
-)
-def test_blocks_as_users_compile_them(row):
-    X, y = row.stream()
-    expected = bj.run(row.algorithm, row.roomy(), X, y)
-    with quick_to_compile(False):
-        run = functools.partial(bj.run, row.algorithm)
-        actual = jax.jit(run, compiler_options=AS_USERS_COMPILE)(row.roomy(), X, y)
-    assert_same(actual, expected, FLOAT32)
+    run = functools.partial(bj.run, row.algorithm)
+    if row in USERS:
+        run = jax.jit(run, compiler_options=AS_USERS_COMPILE)
+    with quick_to_compile(row not in USERS):
+        assert_same(run(row.roomy(), X, y), expected, FLOAT32)
 
 
 @registry.some

@@ -241,8 +241,12 @@ def accuracy(right):
     return f"accuracy: {100 * right / TESTED:.2f}% ({right} of {TESTED} rows)\n"
 
 
+FORMATS = ["csv", "csv.gz", "parquet", "feather", "npy", "libsvm"]
+
+
+# In one process, which compiles their learner once.
 @pytest.mark.parametrize(
-    "end", ["csv", "csv.gz", "parquet", "feather", "npy", "libsvm"]
+    "end", [pytest.param(end, id=f"{end}@formats") for end in FORMATS]
 )
 def test_a_model_of_every_format_is_the_same_and_predicts_as_in_python(at, end):
     X, y = new_data()

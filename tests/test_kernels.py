@@ -141,20 +141,26 @@ def varied(kernel, i):
 # Values.
 
 
+@jax.jit
+def values(kernel, X, Z):
+    """Those of all rows, of the first alone, of a pair, and of rows with themselves."""
+    # A single row is a product of its own.
+    grams = kernel.gram(X, Z), kernel.gram(X[:1], Z)
+    return *grams, kernel(X[2], Z[3]), kernel.diag(X)
+
+
 @each
 def test_values_are_those_of_scikit_learn(row, double):
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-5)):
         X, Z = points(N).astype(dtype), points(M, seed=1).astype(dtype)
         expected = row.expected(X.astype(float), Z.astype(float))
-        # A single row is a product of its own.
-        for n in (N, 1):
-            gram = row.kernel.gram(X[:n], Z)
-            assert gram.shape == (n, M)
-            assert gram.dtype == dtype
-            np.testing.assert_allclose(gram, expected[:n], tolerance, tolerance)
-        one, diag = row.kernel(X[2], Z[3]), row.kernel.diag(X)
+        gram, first, one, diag = values(row.kernel, X, Z)
+        assert gram.shape == (N, M)
+        assert first.shape == (1, M)
         assert one.shape == ()
-        assert one.dtype == diag.dtype == dtype
+        assert gram.dtype == first.dtype == one.dtype == diag.dtype == dtype
+        np.testing.assert_allclose(gram, expected, tolerance, tolerance)
+        np.testing.assert_allclose(first, expected[:1], tolerance, tolerance)
         np.testing.assert_allclose(one, expected[2, 3], tolerance, tolerance)
         own = np.diag(row.expected(X.astype(float), X.astype(float)))
         np.testing.assert_allclose(diag, own, tolerance, tolerance)

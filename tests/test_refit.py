@@ -367,7 +367,7 @@ def test_few_blocks_are_held(monkeypatch):
 
 @pytest.mark.parametrize(
     ("loss", "num_classes"),
-    [("squared_hinge", 2), ("squared_hinge", CLASSES), ("squared", 0)],
+    [("squared_hinge", CLASSES), ("squared_hinge", 2), ("squared", 0)],
 )
 def test_the_penalty_of_the_best_held_out(loss, num_classes, exact, monkeypatch):
     """Sixty noisy examples for twenty vectors: large penalties learn the noise."""

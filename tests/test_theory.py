@@ -10,7 +10,6 @@ import pytest
 import registry
 from compare import kept
 from compiling import quick_to_compile
-from firsts import firsts
 from reference import maintenance as reference
 
 import budgetjax as bj
@@ -151,11 +150,7 @@ def learners():
                 yield row
 
 
-def strategy(row):
-    return type(row.arguments.get("maintenance"))
-
-
-@functools.partial(registry.each, rows=list(firsts(learners(), "algorithm", strategy)))
+@functools.partial(registry.each, rows=registry.firsts(tuple(learners())))
 def test_counterexample_stream_errs_every_round(row):
     """The B+1 unit vectors, always one that is not active: section 2 of the paper."""
     largest = 5
