@@ -240,7 +240,7 @@ def judged(method: Method, state, judge, X, y, *, stacked=False) -> dict[str, An
     judge = jax.vmap(judge, in_axes=(0, None, None)) if stacked else judge
     errors = {"last": np.asarray(judge(state, X, y))}
     if method.averages:
-        errors["average"] = np.asarray(judge(bj.averaged(state), X, y))
+        errors["average"] = np.asarray(judge(bj.average_iterates(state), X, y))
     return errors
 
 

@@ -95,7 +95,7 @@ def delayed(data, budget, name, repeats):
     return {
         "us an update": spent / int(last.num_updates) * 1e6,
         "accuracy %": accuracy(last),
-        "average %": accuracy(bj.averaged(average)),
+        "average %": accuracy(bj.average_iterates(average)),
     }
 
 

@@ -96,8 +96,8 @@ def check_not_traced(where: str, *arguments: object) -> None:
         raise ValueError(
             f"{where}: arguments must have values, as it runs on the host, got traced "
             "ones; call it outside jax.jit, jax.vmap and jax.grad, which take run, "
-            "step, predict, decision_function, probabilities, support and averaged, "
-            "and init, step and objective of a solver"
+            "step, predict, decision_function, probabilities, support and "
+            "average_iterates, and init, step and objective of a solver"
         )
 
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from budgetjax import _checks
 
 # Limits for the rows that go to the device at once, and for their values.
-FEWEST_ROWS, MOST_ROWS, MOST_NUMBERS = 64, 65_536, 2**22
+MIN_ROWS, MAX_ROWS, MAX_NUMBERS = 64, 65_536, 2**22
 
 
 @runtime_checkable
@@ -41,7 +41,7 @@ RawRows: TypeAlias = jax.Array | ArrayLike | SparseMatrix | RowStore
 
 
 def check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
-    """Raises unless this is the shape of rows with so many features."""
+    """Raises unless this is the shape of rows with `num_features` columns."""
     if len(shape) != 2 or shape[1] != num_features:
         raise ValueError(
             f"{where}: X must have shape (n, {num_features}), {num_features} being the "
@@ -116,8 +116,8 @@ def block_size(num_rows: int, num_features: int) -> int:
     the work is padding.
     """
     quarter = _power_of_two(num_rows // 4)
-    fitting = _power_of_two(MOST_NUMBERS // max(1, num_features))
-    return max(FEWEST_ROWS, min(quarter, fitting, MOST_ROWS))
+    fitting = _power_of_two(MAX_NUMBERS // max(1, num_features))
+    return max(MIN_ROWS, min(quarter, fitting, MAX_ROWS))
 
 
 def _power_of_two(number: int) -> int:

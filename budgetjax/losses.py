@@ -341,7 +341,7 @@ def unwrap(loss: Loss) -> Loss:
 
 
 def traits(loss: Loss) -> Traits:
-    """What is known about a loss."""
+    """The traits of a loss, or of the one that it wraps."""
     loss = unwrap(loss)
     return getattr(loss, TRAITS, OF_OPTAX.get(loss, Traits()))
 

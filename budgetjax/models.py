@@ -195,7 +195,7 @@ class Labelled(NamedTuple):
       intercept: a number added to all scores, or shape `(num_outputs,)`.
       unit: a factor of all scores, applied before, or shape `(num_outputs,)`.
       calibration: the factor of the scores in the sigmoid or softmax that gives
-        probabilities; None before `calibrated`, or `refit` with `calibrate=True`.
+        probabilities; None before `calibrate`, or `refit` with `calibrate=True`.
     """
 
     model: Any

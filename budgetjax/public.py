@@ -31,7 +31,7 @@ from budgetjax.models import decision_function as decision_function
 from budgetjax.models import predict as predict
 from budgetjax.models import support as support
 from budgetjax.online.algorithm import Algorithm as Algorithm
-from budgetjax.online.algorithm import averaged as averaged
+from budgetjax.online.algorithm import average_iterates as average_iterates
 from budgetjax.online.algorithm import init_fields as init_fields
 from budgetjax.online.alma import alma as alma
 from budgetjax.online.arow import arow as arow
@@ -78,7 +78,7 @@ from budgetjax.online.sweeps import Sweep as Sweep
 from budgetjax.online.sweeps import Table as Table
 from budgetjax.online.sweeps import grid as grid
 from budgetjax.online.sweeps import sweep as sweep
-from budgetjax.refitting.calibration import calibrated as calibrated
+from budgetjax.refitting.calibration import calibrate as calibrate
 from budgetjax.refitting.calibration import probabilities as probabilities
 from budgetjax.refitting.compress import compress as compress
 from budgetjax.refitting.one_class import one_class as one_class

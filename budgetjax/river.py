@@ -52,7 +52,7 @@ from budgetjax import _checks, models, scaling
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
-from budgetjax.online.algorithm import Algorithm, averaged
+from budgetjax.online.algorithm import Algorithm, average_iterates
 from budgetjax.online.conservative import decayed_scale
 from budgetjax.online.state import OnlineState, resize
 from budgetjax.refitting import calibration
@@ -483,7 +483,7 @@ class Online(base.Estimator):
         """The scores of rows under any kernel."""
         state = self._state
         if state.expansion.average is not None:
-            state = averaged(state)
+            state = average_iterates(state)
         scores = models.decision_function(Labelled(state), rows)
         scores = np.reshape(scores, (len(rows), -1))
         self._check_finite(scores)

@@ -115,7 +115,7 @@ def accuracies(
     )
     models = bj.sweep(learner.algorithm, states, X, y).states
     if learner.settings.get("average"):
-        models = bj.averaged(models)
+        models = bj.average_iterates(models)
     predict = jax.jit(jax.vmap(bj.predict, in_axes=(0, None)))
     predicted = np.asarray(predict(models, data.X_test))
     return (predicted == data.y_test).mean(axis=1)

@@ -315,14 +315,14 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
 
 
 def test_scores_and_probabilities_of_two_classes(at, monkeypatch):
-    scored, scores_of = [], scorer.scores_of
+    scored, score_rows = [], scorer.score_rows
 
     def counted(where, model, *given):
         if isinstance(model, scorer.Labelled):
             scored.append(where)
-        return scores_of(where, model, *given)
+        return score_rows(where, model, *given)
 
-    monkeypatch.setattr(scorer, "scores_of", counted)
+    monkeypatch.setattr(scorer, "score_rows", counted)
     predicted("test.csv", "--scores", "model.st")
     assert scored == ["decision_function"]
     header, *rows = rows_of("out.txt")

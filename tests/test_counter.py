@@ -103,13 +103,13 @@ def test_averages_of_iterates_begin_far_out(row):
     average = state.expansion.average._replace(start=Counter.of(UNIT + 30))
     state = state._replace(expansion=state.expansion._replace(average=average))
     run = functools.partial(bj.run, row.algorithm, X=X, y=y)
-    none = bj.averaged(run(state=at(state, UNIT - 31))[0])
-    some = bj.averaged(run(state=at(state, UNIT - 30))[0])
+    none = bj.average_iterates(run(state=at(state, UNIT - 31))[0])
+    some = bj.average_iterates(run(state=at(state, UNIT - 30))[0])
     far, _ = run(state=at(state, UNIT))
     np.testing.assert_array_equal(none.expansion.coefficients_and_sums, far.weights)
     np.testing.assert_array_equal(some.expansion.coefficients_and_sums, far.weights)
     assert not np.allclose(
-        bj.averaged(far).expansion.coefficients_and_sums, far.weights, rtol=1e-3
+        bj.average_iterates(far).expansion.coefficients_and_sums, far.weights, rtol=1e-3
     )
 
 
@@ -134,10 +134,10 @@ def test_a_long_average_forgets_and_does_not_fade(row):
         )
         if row.algorithm is bj.fourier:
             state = state._replace(sums=state.sums * many)
-        before = bj.decision_function(bj.averaged(state), X)
+        before = bj.decision_function(bj.average_iterates(state), X)
         state, _ = run(state=state, weight=np.arange(len(X)) < 3)
         assert state.expansion.average.total == full / 2 + 3
-        after = bj.decision_function(bj.averaged(state), X)
+        after = bj.decision_function(bj.average_iterates(state), X)
         np.testing.assert_allclose(after, before, atol=1e-5 * np.abs(before).max())
 
 

@@ -311,8 +311,14 @@ CALLS = [
         lambda: of_landmarks("arow", X[:2], maintenance=bj.Project()),
         "arow.init: maintenance must be None with landmarks ... got Project",
     ),
-    (lambda: bj.averaged(init("pegasos")), "averaged: state ... with average=True"),
-    (lambda: bj.averaged(init("fourier")), "averaged: state ... with average=True"),
+    (
+        lambda: bj.average_iterates(init("pegasos")),
+        "average_iterates: state ... with average=True",
+    ),
+    (
+        lambda: bj.average_iterates(init("fourier")),
+        "average_iterates: state ... with average=True",
+    ),
 ]
 
 
@@ -648,7 +654,7 @@ def test_a_model_of_averages_starts_with_a_round():
     for other in (1, np.int64(1), jnp.int32(1)):
         assert equal(init("sgd", average=other), state)
     assert equal(init("sgd", average=False), init("sgd"))
-    assert bj.averaged(state).expansion.average is None
+    assert bj.average_iterates(state).expansion.average is None
 
 
 @pytest.mark.parametrize("of", [np.float64, np.asarray, jnp.asarray])
@@ -744,7 +750,7 @@ ON_HOST = {
     "compress": lambda state, X, y: bj.compress(state, 3),
     "prune": lambda state, X, y: bj.prune(state, 3),
     "compact": lambda state, X, y: bj.compact(state),
-    "calibrated": lambda state, X, y: bj.calibrated(state, X, y),
+    "calibrate": lambda state, X, y: bj.calibrate(state, X, y),
     "solve": lambda state, X, y: bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0)),
     "default_gamma": lambda state, X, y: bj.default_gamma(X),
     "fit_stream": lambda state, X, y: bj.fit_stream(bj.pegasos, state, [(X, y)]),

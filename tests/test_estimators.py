@@ -40,7 +40,7 @@ from budgetjax.estimators import (
     SMOClassifier,
     inputs,
 )
-from budgetjax.inputs import FEWEST_ROWS, block_size
+from budgetjax.inputs import MIN_ROWS, block_size
 from budgetjax.saving import model_files
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -1108,7 +1108,7 @@ def test_the_average_predicts():
     X, y = stream()
     given = {"algorithm": "sgd", "options": {"average": True}, "refit": False}
     model = made("two", **given).fit(X, y)
-    averaged = bj.averaged(model.state_)
+    averaged = bj.average_iterates(model.state_)
     np.testing.assert_allclose(
         model.decision_function(X), bj.decision_function(averaged, X), 1e-5, 1e-5
     )
@@ -1344,8 +1344,8 @@ def test_few_sizes_of_blocks():
     for n, size in sizes.items():
         computed = -(-n // size) * size
         assert computed <= max(1.25 * n, 256), n
-    assert block_size(10**6, 10**5) == FEWEST_ROWS
-    assert block_size(10**6, 10**9) == FEWEST_ROWS
+    assert block_size(10**6, 10**5) == MIN_ROWS
+    assert block_size(10**6, 10**9) == MIN_ROWS
 
 
 def test_blocks_are_all_rows():

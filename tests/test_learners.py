@@ -84,7 +84,7 @@ def test_projections_stay_accurate_in_float32(best):
 
     @jax.vmap
     def refined(row):
-        return span.refined(kept, row, span.solve(kept, row), state.expansion.mask)
+        return span.refine(kept, row, span.solve(kept, row), state.expansion.mask)
 
     given = jax.jit(refined)(np.pad(rows.astype(np.float32), ((0, 0), (0, 1))))
     largest = np.abs(wanted).max(axis=1, keepdims=True)
@@ -155,7 +155,7 @@ def test_a_model_that_shrinks_for_long_stays_finite():
     given = {"budget": 20, "learning_rate": 0.5, "regularization": 0.1}
     state, scores = run(bj.sgd, X, y, loss=losses.hinge, average=True, **given)
     assert np.all(np.isfinite(scores))
-    for leaf in jax.tree.leaves((state, bj.averaged(state))):
+    for leaf in jax.tree.leaves((state, bj.average_iterates(state))):
         assert np.all(np.isfinite(leaf))
     assert np.mean(np.sign(scores[500:]) == y[500:]) > 0.55
 
@@ -180,7 +180,7 @@ def test_the_average_is_that_of_the_iterates(algorithm, budget):
         state, _ = bj.run(algorithm, state, X, y)
         expected = np.mean(iterates[min(start, 100) - 1 :], axis=0)
         for given in (one, state):
-            actual = bj.decision_function(bj.averaged(given), X[:20])
+            actual = bj.decision_function(bj.average_iterates(given), X[:20])
             np.testing.assert_allclose(
                 actual, expected, atol=2e-3 * np.abs(expected).max()
             )
@@ -349,7 +349,7 @@ def test_regression_learns_a_quantile():
         average=2000,
     )
     state, _ = bj.run(bj.sgd, state, X, y)
-    below = y < bj.decision_function(bj.averaged(state), X)
+    below = y < bj.decision_function(bj.average_iterates(state), X)
     assert abs(np.mean(below) - 0.8) < 0.05
 
 

@@ -329,8 +329,8 @@ OF_STATES = ("state",)
 # Every public function that takes a model and gives one, the forms of models that it
 # takes, and whether predictions stay the same.
 FUNCTIONS = {
-    "averaged": (lambda m, *_: bj.averaged(m), OF_STATES, False),
-    "calibrated": (lambda m, X, y, _: bj.calibrated(m, X, y), ALL, True),
+    "average_iterates": (lambda m, *_: bj.average_iterates(m), OF_STATES, False),
+    "calibrate": (lambda m, X, y, _: bj.calibrate(m, X, y), ALL, True),
     "compact": (lambda m, *_: bj.compact(m), ALL, True),
     "compress": (lambda m, *_: bj.compress(m, B), ALL, True),
     "compress to fewer": (lambda m, *_: bj.compress(m, 3, steps=0), ALL, False),
@@ -382,7 +382,7 @@ def test_every_function_of_a_model_is_known():
 def test_what_a_model_predicts_belongs_to_it(kind, function, tmp_path):
     call, forms, same = FUNCTIONS[function]
     regressor = kind in ("values", "outputs", "logarithms")
-    if function == "calibrated" and regressor:
+    if function == "calibrate" and regressor:
         return
     if function == "one_class" and kind in ("classes", "outputs"):
         return

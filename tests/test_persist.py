@@ -117,7 +117,7 @@ def test_stacked_states(row, path):
 def test_averaged_and_refitted(row, path):
     X, y = row.stream()
     state, _ = bj.run(row.algorithm, row.roomy(), X, y)
-    mean = bj.averaged(state)
+    mean = bj.average_iterates(state)
     assert_identical(returned(path, mean), mean)
     refitted = bj.refit(state, X, y)
     assert_identical(returned(path, refitted, like=state), refitted)
@@ -430,7 +430,7 @@ def test_names_that_files_have_stay():
         "History KernelMatrix KernelModel KernelRows Labelled Laplacian Linear "
         "LinearModel Mapped Matern Measured Merge MergeBestPair Momentum MultiMerge "
         "Name Normalized Objective OneInfinity Order Polynomial Problem Product "
-        "Project ProjectOntoNearest ProjectOntoNewcomer RBF RationalQuadratic Record "
+        "Project ProjectOntoNearest ProjectOntoCandidate RBF RationalQuadratic Record "
         "RemoveFewestErrors RemoveLargestMargin RemoveOldest RemoveRandom "
         "RemoveSmallest Reservoir Rows Scaling Sigmoid Solution Span SparseRows Static "
         "StreamModel Sum Sweep Table TwoInfinity Unbudgeted Waves"

@@ -45,7 +45,7 @@ def test_a_sweep(row):
     given = examples.check_stream("test", one, *row.stream(), None)
     together = SWEPT[row.name]
     program = row.algorithm, tuple(jax.devices()[:1]), together, 256, states
-    assert "while" in lowered(sweeps._sharded, *program, *given)
+    assert "while" in lowered(sweeps._run_sharded, *program, *given)
 
 
 @pytest.fixture

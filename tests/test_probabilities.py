@@ -76,7 +76,7 @@ def test_probabilities_of_a_calibrated_model(classes):
     state, labels = learned(classes), y if classes == 2 else CLASSES
     names = np.array(["a", "b", "c"])[:classes]
     codes = (labels + 1) // 2 if classes == 2 else labels
-    model = bj.calibrated(state, X, labels)
+    model = bj.calibrate(state, X, labels)
     scores = np.asarray(bj.decision_function(state, X), np.float64)
     factor = reference(scores, codes, np.ones(N))
     np.testing.assert_allclose(model.calibration, factor, rtol=1e-6)
@@ -87,12 +87,12 @@ def test_probabilities_of_a_calibrated_model(classes):
     np.testing.assert_allclose(actual.sum(axis=1), 1, rtol=1e-12)
     known = np.array([-1, 1]) if classes == 2 else np.arange(3)
     np.testing.assert_array_equal(known[actual.argmax(1)], bj.predict(model, X))
-    named = bj.calibrated(bj.Labelled(state, classes=names), X, names[codes])
+    named = bj.calibrate(bj.Labelled(state, classes=names), X, names[codes])
     np.testing.assert_array_equal(bj.probabilities(named, X), actual)
     # Rows of weight 0 might as well not be there.
     weight = np.where(np.arange(N) < 20, 3.0, 0.0)
-    part = bj.calibrated(state, X[:20], labels[:20]).calibration
-    found = bj.calibrated(state, X, labels, weight).calibration
+    part = bj.calibrate(state, X[:20], labels[:20]).calibration
+    found = bj.calibrate(state, X, labels, weight).calibration
     np.testing.assert_allclose(found, part, rtol=1e-9)
 
 
@@ -103,7 +103,7 @@ def test_states_with_the_logistic_loss_need_no_calibration():
     score = np.asarray(bj.decision_function(state, X[:4]), np.float64)
     actual = bj.probabilities(state, X[:4])
     np.testing.assert_allclose(actual[:, 1], 1 / (1 + np.exp(-score)), rtol=1e-12)
-    factor = bj.calibrated(state, X, y).calibration
+    factor = bj.calibrate(state, X, y).calibration
     assert factor != 1
     again = bj.probabilities(bj.Labelled(state), X[:4])
     np.testing.assert_allclose(again, actual, rtol=1e-5)
@@ -114,13 +114,13 @@ def test_errors():
     unfit = "model must have a calibration, or a state that learns with"
     with pytest.raises(ValueError, match=f"^probabilities: {unfit}.*calibrate=True"):
         bj.probabilities(state, X)
-    model = bj.calibrated(state, X, y)
+    model = bj.calibrate(state, X, y)
     with pytest.raises(ValueError, match=f"^probabilities: {unfit}"):
         bj.probabilities(bj.prune(model, 2), X)
     with pytest.raises(ValueError, match=r"^probabilities: X must have shape"):
         bj.probabilities(model, X[:, :1])
     number = regressor()
-    for call in (bj.probabilities, lambda model, X: bj.calibrated(model, X, y)):
+    for call in (bj.probabilities, lambda model, X: bj.calibrate(model, X, y)):
         with pytest.raises(ValueError, match="model must be a classifier, got a regre"):
             call(number, X)
     with pytest.raises(ValueError, match=r"^refit: calibrate must be False for a r"):
@@ -132,7 +132,7 @@ def test_errors():
         (y, [1.0], "weight must .* of shape .30,., one per row of X, got .* .1,."),
     ):
         with pytest.raises(ValueError, match=f"^calibrated: {says}"):
-            bj.calibrated(state, X, labels, weight)
+            bj.calibrate(state, X, labels, weight)
     with pytest.raises(ValueError, match=r"a calibration or a loss.*got an iterator"):
         bj.refit(state, iter([(X, y)]), calibrate=True)
 
@@ -194,8 +194,8 @@ def test_a_model_of_a_stream_keeps_its_labels_and_file(tmp_path):
 def test_probabilities_are_traced():
     """What is deployed: in `jit`, where the model is an argument or is not."""
     for model in (
-        bj.calibrated(learned(), X, y),
-        bj.calibrated(learned(3), X, CLASSES),
+        bj.calibrate(learned(), X, y),
+        bj.calibrate(learned(3), X, CLASSES),
     ):
         expected = bj.probabilities(model, X)
         for found in (

@@ -414,7 +414,7 @@ def test_equals_numpy(case, double):
     assert_close(model.vectors[slots], expected.vectors)
     assert_close(model.coefficients[slots], expected.coefficients)
     if expansion.average is not None:
-        means = jax.device_get(bj.support(bj.averaged(state)).coefficients)
+        means = jax.device_get(bj.support(bj.average_iterates(state)).coefficients)
         assert_close(means[slots], expected.averaged)
     if case.algorithm is bj.forgetron:
         np.testing.assert_allclose(state.slack, expected.slack[-1], atol=1e-9)

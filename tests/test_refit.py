@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC
 import budgetjax as bj
 from budgetjax import losses
 from budgetjax.online import support_set
-from budgetjax.online.span import RIDGE, of
+from budgetjax.online.span import RIDGE, from_vectors
 from budgetjax.refitting import held_out, moving_vectors, newton, training_data
 
 # The module: the package has the function of the same name.
@@ -642,7 +642,7 @@ def test_it_goes_on_learning(name):
     assert int(other.num_updates) > int(new.num_updates)
     assert np.any(np.asarray(bj.decision_function(other, X)) != scores)
     if new.expansion.average is not None:
-        average = bj.decision_function(bj.averaged(new), X)
+        average = bj.decision_function(bj.average_iterates(new), X)
         np.testing.assert_allclose(average, scores, atol=1e-5)
         start = np.asarray(new.expansion.average.start)
         assert start == (1000 if name == "norma-average" else len(X) + 1)
@@ -652,7 +652,7 @@ def test_it_goes_on_learning(name):
             one, _ = learn(algorithm, one, X, y, weight=np.arange(len(X)) == i)
             iterates.append(bj.decision_function(one, X))
         expected = np.mean(iterates, axis=0)
-        average = bj.decision_function(bj.averaged(one), X)
+        average = bj.decision_function(bj.average_iterates(one), X)
         np.testing.assert_allclose(
             average, expected, atol=1e-4 * np.abs(expected).max()
         )
@@ -719,7 +719,7 @@ def test_the_span_of_vectors_far_from_zero():
     K = np.asarray(support_set.gram(bj.RBF(0.1), expansion), np.float64)
     small = np.linalg.eigvalsh(K).min() / K.max()
     assert small < -2 * RIDGE
-    found = of(bj.RBF(0.1), expansion)
+    found = from_vectors(bj.RBF(0.1), expansion)
     root = np.asarray(found.root, np.float64)
     assert np.all(np.isfinite(root))
     mask = np.asarray(expansion.mask)
@@ -729,7 +729,7 @@ def test_the_span_of_vectors_far_from_zero():
     # And no larger one where it is positive.
     near = expansion._replace(vectors=expansion.vectors - 300)
     near = near._replace(squares=jnp.sum(near.vectors**2, axis=1))
-    gram = of(bj.RBF(0.1), near).gram
+    gram = from_vectors(bj.RBF(0.1), near).gram
     np.testing.assert_allclose(
         np.diagonal(gram), np.where(mask, 1 + RIDGE, 0), rtol=1e-6
     )

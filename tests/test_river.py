@@ -214,7 +214,7 @@ def test_what_numpy_does_not_score_is_scored_by_a_program(kernel, options):
     rows, X, y = rows_of(30)
     model = BudgetedRegressor(**SGD, kernel=kernel, **options)
     model.learn_many(pd.DataFrame(rows), pd.Series(y))
-    state = bj.averaged(model.state) if options else model.state
+    state = bj.average_iterates(model.state) if options else model.state
     expected = bj.decision_function(state, X)
     found = [model.predict_one(x) for x in rows]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

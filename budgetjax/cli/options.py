@@ -145,7 +145,7 @@ AT_LEAST_1 = click.IntRange(min=1)
 BUDGET = click.IntRange(min=1, max=2**31 - 2)
 
 
-def shared(*options: Decorator) -> Decorator:
+def combine_options(*options: Decorator) -> Decorator:
     """Combines decorators, in the order of the help text."""
     return lambda command: functools.reduce(
         lambda function, option: option(function), reversed(options), command
@@ -262,7 +262,7 @@ def gather(name: str, record: type[Columns] | type[TrainOptions]) -> Decorator:
 
 
 training = gather("training", TrainOptions)
-columns = shared(
+columns = combine_options(
     click.option("--target", metavar="COLUMN", help=TARGET),
     click.option(
         "--ignore",
@@ -302,7 +302,7 @@ columns = shared(
 )
 
 
-encoding = shared(
+encoding = combine_options(
     click.option(
         "--one-hot",
         metavar="COLUMN",
@@ -318,7 +318,7 @@ encoding = shared(
     ),
 )
 
-weights = shared(
+weights = combine_options(
     click.option(
         "--weight",
         metavar="COLUMN",

@@ -19,7 +19,7 @@ PENALTY = 10.0
 # Points of the learning curve of a small file, and the minimum number of rows per
 # point: the first rows determine the scaling.
 POINTS = 100
-FEWEST_ROWS = 256
+MIN_ROWS = 256
 
 
 def train(job: Job) -> "StreamModel":
@@ -84,7 +84,7 @@ def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
     )
     # One batch per point of the learning curve; a large file has enough batches anyway.
     usual = rows_per_batch("train", source.num_features, np.float32, None)
-    size = max(FEWEST_ROWS, (rows or usual * POINTS) // POINTS)
+    size = max(MIN_ROWS, (rows or usual * POINTS) // POINTS)
     return fit_stream(
         algorithm,
         state,

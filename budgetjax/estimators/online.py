@@ -29,7 +29,7 @@ from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
-from budgetjax.online.algorithm import averaged
+from budgetjax.online.algorithm import average_iterates
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
@@ -183,7 +183,9 @@ class OnlineEstimator(Estimator):
         """The model that predicts from raw rows, for all functions of budgetjax."""
         model = self._predicting_model()
         averages = model.model.expansion.average is not None
-        return model._replace(model=averaged(model.model) if averages else model.model)
+        return model._replace(
+            model=average_iterates(model.model) if averages else model.model
+        )
 
     @property
     def n_support_(self) -> int:

@@ -224,7 +224,7 @@ def _self(graph: Graph, kernel: Kernel, X: str) -> str | float:
         parts = [_self(graph, part, X) for part in (kernel.left, kernel.right)]
         return graph("Add" if isinstance(kernel, Sum) else "Mul", *parts)
     if isinstance(kernel, Mapped):
-        return _self(graph, kernel.kernel, _mapped(graph, kernel, X))
+        return _self(graph, kernel.kernel, _write_mapped(graph, kernel, X))
     if isinstance(kernel, Normalized):
         known = graph("Greater", _self(graph, kernel.kernel, X), 0)
         return graph("Where", known, 1, 0)
@@ -323,7 +323,7 @@ def _both(graph: Graph, kernel: Sum | Product, X: str, Z: np.ndarray) -> str:
 
 
 @_writes(Normalized)
-def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
+def _write_normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
     gram = _gram(graph, kernel.kernel, X, Z)
     if isinstance(kernel.kernel, Stationary):
         return gram
@@ -336,7 +336,7 @@ def _normalized(graph: Graph, kernel: Normalized, X: str, Z: np.ndarray) -> str:
     return graph("Mul", graph("Mul", gram, inverse), norms[None])
 
 
-def _mapped(graph: Graph, kernel: Mapped, X: str) -> str:
+def _write_mapped(graph: Graph, kernel: Mapped, X: str) -> str:
     matrix = np.asarray(kernel.matrix)
     return graph("Mul" if matrix.ndim == 1 else "MatMul", X, matrix)
 
@@ -346,7 +346,7 @@ def _mapped_gram(graph: Graph, kernel: Mapped, X: str, Z: np.ndarray) -> str:
     if not kernel.mapped_vectors:
         matrix = np.asarray(kernel.matrix, np.float64)
         Z = Z * matrix if matrix.ndim == 1 else Z @ matrix
-    return _gram(graph, kernel.kernel, _mapped(graph, kernel, X), Z)
+    return _gram(graph, kernel.kernel, _write_mapped(graph, kernel, X), Z)
 
 
 @_writes(Waves)

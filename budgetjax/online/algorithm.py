@@ -86,7 +86,7 @@ def resume(state: State, other: State) -> State:
     )
 
 
-def averaged(state):
+def average_iterates(state):
     """The state with the average of its iterates as the model, for predictions; O(B C).
 
     It is the average of the models after each round from `average` on (see
@@ -110,15 +110,15 @@ def averaged(state):
       ...     maintenance=bj.RemoveOldest(), average=True)
       >>> X, y = np.array([[0.0], [9.0]]), np.array([1, -1])
       >>> state, _ = bj.run(bj.perceptron, state, X, y)
-      >>> bj.support(bj.averaged(state)).coefficients.tolist()
+      >>> bj.support(bj.average_iterates(state)).coefficients.tolist()
       [[1.0], [-0.5]]
     """
     expansion = state.expansion
     average = expansion.average
     if average is None:
         raise ValueError(
-            "averaged: state must be of a learner made with average=True, or from a "
-            "round on, got one without"
+            "average_iterates: state must be of a learner made with average=True, or "
+            "from a round on, got one without"
         )
     coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=-1)
     total = average.total[..., None, None]
@@ -178,7 +178,7 @@ class Algorithm(Generic[Arguments, State]):
       `budgetjax.RemoveOldest()`. None merges with a Gaussian kernel and projects with
       any other.
     * `average`: True to keep the average of all iterates as well as the last one, or
-      the round at which averaging starts; see `budgetjax.averaged`.
+      the round at which averaging starts; see `budgetjax.average_iterates`.
     * `seed`: an integer, or a key of `jax.random`, for random draws.
     * `capacity`: slots to allocate, at least the budget; None for the budget. Budgets
       that share a capacity can be swept by `jax.vmap`.

@@ -155,7 +155,7 @@ def choose(
             f"{where}: algorithm must be one of {', '.join(family.algorithms)}, got "
             f"{name!r}"
         )
-    algorithm = registry.named(where, name)
+    algorithm = registry.look_up(where, name)
     parameters = _parameters(algorithm)
     arguments = {key: value for key, value in settings.items() if value is not None}
     loss_setting = arguments.pop("loss", None)

@@ -1,6 +1,5 @@
 """Checks of training examples and labels, for a step, a run or a refit."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -107,35 +106,6 @@ def cast_labels(
             f"{where}: y must hold integer labels 0 .. {columns - 1}, got {y.dtype}"
         )
     return _checks.to_device(y, jnp.int32)
-
-
-def regroup(
-    pieces: Iterable[tuple[np.ndarray, ...]], rows: int
-) -> Iterator[tuple[np.ndarray, ...]]:
-    """Regroups pieces of any lengths to one length; the last may be shorter.
-
-    Args:
-      pieces: tuples of arrays with equal first axes; they must not be changed later.
-      rows: the number of rows per batch.
-    """
-    held, count = [], 0
-    for piece in pieces:
-        start, n = 0, len(piece[0])
-        while start < n:
-            stop = min(n, start + rows - count)
-            held.append(tuple(array[start:stop] for array in piece))
-            count, start = count + stop - start, stop
-            if count == rows:
-                yield _joined(held)
-                held, count = [], 0
-    if held:
-        yield _joined(held)
-
-
-def _joined(held: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
-    if len(held) == 1:
-        return held[0]
-    return tuple(map(np.concatenate, zip(*held, strict=True)))
 
 
 def check_weights(

@@ -67,7 +67,7 @@ def by_name() -> dict[str, Algorithm[Any, Any]]:
     return known | online.registered
 
 
-def named(where: str, name: Any) -> Algorithm[Any, Any]:
+def look_up(where: str, name: Any) -> Algorithm[Any, Any]:
     """The algorithm of this name."""
     known = by_name()
     if name not in known:
@@ -86,4 +86,4 @@ def of_state(where: str, state: Any) -> Algorithm[Any, Any]:
             f"{where}: state must be one of an online algorithm, got "
             f"{_checks.kind_name(state)}"
         )
-    return named(where, name.value)
+    return look_up(where, name.value)

@@ -34,7 +34,7 @@ def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n clas
 
     Args:
       model: a classifier as for `decision_function`, with a calibration or the logistic
-        loss; see `calibrated`, and `calibrate` of `refit`.
+        loss; see `calibrate`, and `calibrate` of `refit`.
       X: as for `decision_function`.
 
     Returns:
@@ -75,7 +75,7 @@ def factor_of(model: Model) -> float | None:
     return 1.0 if found is None and logistic else found
 
 
-def calibrated(
+def calibrate(
     model: Given, X: RawRows, y: ArrayLike, weight: ArrayLike | None = None
 ) -> Given | Labelled:
     """The model with a calibration, for `probabilities`; O(n B d).
@@ -99,7 +99,7 @@ def calibrated(
 
     Example:
       >>> X, y = np.array([[1.0], [2.0], [-1.0], [0.5]]), np.array([1, 1, -1, -1])
-      >>> model = bj.calibrated(bj.LinearModel(np.array([1.0]), np.array(0.0)), X, y)
+      >>> model = bj.calibrate(bj.LinearModel(np.array([1.0]), np.array(0.0)), X, y)
       >>> bj.probabilities(model, X).shape
       (4, 2)
 
@@ -114,12 +114,10 @@ def calibrated(
     Differences from the papers: no offset, so the most probable class is the predicted
     one; the number of rows in Platt's targets is that of all classes.
     """
-    _checks.check_not_traced("calibrated", model, X, y, weight)
+    _checks.check_not_traced("calibrate", model, X, y, weight)
     whole: Any = model
-    scores = np.asarray(models.score_rows("calibrated", whole, X))
-    given = models.encode_labels_and_weights(
-        "calibrated", whole, len(scores), y, weight
-    )
+    scores = np.asarray(models.score_rows("calibrate", whole, X))
+    given = models.encode_labels_and_weights("calibrate", whole, len(scores), y, weight)
     return models.with_calibration(model, fit_factor(scores, *given))
 
 
@@ -133,7 +131,7 @@ def _check_factor(model: Model) -> float:
     raise ValueError(
         f"{where}: model must have a calibration, or a state that learns with "
         f"budgetjax.losses.logistic, got neither in {kind}: "
-        "use budgetjax.calibrated(model, X, y) with rows that it has not learned, or "
+        "use budgetjax.calibrate(model, X, y) with rows that it has not learned, or "
         "budgetjax.refit(..., calibrate=True)"
     )
 

@@ -149,7 +149,7 @@ def read(
     """
     safetensors = _checks.import_optional(where or "a model file", "safetensors")
     where = (f"{where}: " if where else "") + os.fspath(path)
-    found, data = _checked(where, path)
+    found, data = _read_intact(where, path)
     check(found["notes"])
     own: trees.Own = {}
     state = like if hasattr(like, "get_params") else models.unwrap(like)
@@ -176,7 +176,7 @@ def header(path: str | os.PathLike[str]) -> Notes:
     It has the keys `about`, the result of `_about`, and `budgetjax` and `jax`, the
     versions that wrote it.
     """
-    return _checked(os.fspath(path), path)[0]
+    return _read_intact(os.fspath(path), path)[0]
 
 
 def _version() -> str:
@@ -200,7 +200,7 @@ def _about(model: Any) -> Notes:
     return about
 
 
-def _checked(where: str, path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
+def _read_intact(where: str, path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
     """The header and the bytes of a file, after checks that it is an intact model."""
     try:
         data = pathlib.Path(path).read_bytes()

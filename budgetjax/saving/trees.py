@@ -70,7 +70,9 @@ class _Encoder(NamedTuple):
             self.own[at] = kind
             return {"own type": own_name(kind), "fields": fields}
         if names.is_estimator(kind):
-            learned = {key: part for key, part in vars(value).items() if _learned(key)}
+            learned = {
+                key: part for key, part in vars(value).items() if _is_learned(key)
+            }
             return {
                 "estimator": kind.__name__,
                 "parameters": self.fields(at, value.get_params(deep=False)),
@@ -131,19 +133,19 @@ class _Encoder(NamedTuple):
             raise self.error(
                 at, "be an array of numbers, bools or text", f"dtype {array.dtype}"
             )
-        self.tensors[shown(at)] = array
+        self.tensors[format_path(at)] = array
         return {"array": kind, "dtype": array.dtype.name, "shape": shape, **more}
 
     def error(self, at: str, wanted: str, got: str) -> ValueError:
-        return ValueError(f"{self.where}: {shown(at)} must {wanted}, got {got}")
+        return ValueError(f"{self.where}: {format_path(at)} must {wanted}, got {got}")
 
 
-def _learned(name: str) -> bool:
+def _is_learned(name: str) -> bool:
     """Whether this is the name of a fitted attribute of an estimator."""
     return not name.startswith("__") and (name.startswith("_") or name.endswith("_"))
 
 
-def shown(at: str) -> str:
+def format_path(at: str) -> str:
     """The name of a place in a tree, and of the tensor there."""
     return at.lstrip(".") or "model"
 
@@ -189,7 +191,7 @@ class Decoder(NamedTuple):
                     raise self.error(at, wanted, repr(name))
                 estimator = kind(**self.fields(node["parameters"], at))
                 learned = self.fields(node["learned"], at).items()
-                vars(estimator).update({k: v for k, v in learned if _learned(k)})
+                vars(estimator).update({k: v for k, v in learned if _is_learned(k)})
                 return estimator
             case {"partial": dict(function), "args": list(args), "keywords": dict()}:
                 return Partial(
@@ -219,13 +221,13 @@ class Decoder(NamedTuple):
         return f"the file was written by budgetjax {self.written_by}"
 
     def error(self, at: str, wanted: str, got: str) -> ValueError:
-        return ValueError(f"{self.where}: {shown(at)} must {wanted}, got {got}")
+        return ValueError(f"{self.where}: {format_path(at)} must {wanted}, got {got}")
 
     def array(self, node: dict[str, Any], at: str) -> Any:
         """A tensor, as its original kind of array."""
         kind, dtype = node["array"], jnp.dtype(node["dtype"])
         # A copy, which is writable and does not hold the whole file.
-        array = np.frombuffer(self.tensors[shown(at)], dtype).copy()
+        array = np.frombuffer(self.tensors[format_path(at)], dtype).copy()
         array = array.reshape(node["shape"])
         if kind.startswith("NumPy"):
             return array if kind == "NumPy array" else array[()]
@@ -246,7 +248,7 @@ class Decoder(NamedTuple):
         found, wanted = tuple(node["fields"]), fields_of(kind)
         if found != wanted:
             raise self.error(
-                f"{shown(at)}, a {name},",
+                f"{format_path(at)}, a {name},",
                 f"have the fields {', '.join(wanted)}",
                 f"{', '.join(found)}: {self.age}",
             )
