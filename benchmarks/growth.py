@@ -81,16 +81,16 @@ def measured(axis: str, value: int, learner: str) -> dict[str, float]:
         states = jax.vmap(init)(jnp.linspace(0.5 * gamma, 2 * gamma, value))
         one = jax.tree.map(lambda leaf: leaf[0], states)
         together = sweeps.side_by_side(states)
-        given = examples.check_stream("growth", one, X, y, None)
-        block = driver.block_length("growth", None)
+        given = examples.check_stream(one, X, y, None)
+        block = driver.block_length(None)
         program = sweeps._run_sharded.lower(
             algorithm, tuple(jax.devices()[:1]), together, block, states, *given
         ).compile()
         run = functools.partial(program, states, *given)
     else:
         state = init(gamma)
-        given = examples.check_stream("growth", state, X, y, None)
-        block = driver.block_length("growth", None)
+        given = examples.check_stream(state, X, y, None)
+        block = driver.block_length(None)
         lowered = driver.run_checked.lower(algorithm, state, *given, block)
         program = lowered.compile()
         run = functools.partial(program, state, *given)

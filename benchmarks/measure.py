@@ -45,8 +45,8 @@ def medians(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, floa
 
 def learning(algorithm, state, X, y, block_size=None) -> Callable[[], Any]:
     """`budgetjax.run` as a call without arguments, and without its checks of values."""
-    X, y, weights = examples.check_stream("benchmark", state, X, y, None)
-    size = driver.block_length("benchmark", block_size)
+    X, y, weights = examples.check_stream(state, X, y, None)
+    size = driver.block_length(block_size)
     return lambda: driver.run_checked(algorithm, state, X, y, weights, size)
 
 

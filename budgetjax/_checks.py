@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Name
 
 Value = TypeVar("Value")
@@ -38,15 +39,15 @@ EXTRAS = {
 }
 
 
-def import_optional(where: str, module: str) -> ModuleType:
+def import_optional(module: str) -> ModuleType:
     """Imports an optional module; an `ImportError` tells how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise missing_module(where, module) from error
+        raise missing_module(module) from error
 
 
-def missing_module(where: str, module: str) -> ImportError:
+def missing_module(module: str) -> ImportError:
     """The error that tells how to install an optional module."""
     name = module.partition(".")[0]
     package = "scikit-learn" if name == "sklearn" else name
@@ -56,19 +57,18 @@ def missing_module(where: str, module: str) -> ImportError:
     )
 
 
-def check_algorithm(where: str, algorithm: Any, state: Any) -> None:
+def check_algorithm(algorithm: Any, state: Any) -> None:
     """Raises if this is not an algorithm, or the state is not one of it.
 
     An algorithm without a name takes any state.
     """
     wanted = getattr(algorithm, "name", None)
     if not isinstance(wanted, str) or not callable(getattr(algorithm, "init", None)):
-        raise ValueError(
-            f"{where}: algorithm must be one such as budgetjax.pegasos, got "
-            f"{kind_name(algorithm)}"
+        raise ArgumentError(
+            "algorithm", "be one such as budgetjax.pegasos", kind_name(algorithm)
         )
     if wanted and getattr(state, "algorithm", None) != Name(wanted):
-        raise ValueError(f"{where}: state must be of {wanted}, got {kind_name(state)}")
+        raise ArgumentError("state", f"be of {wanted}", kind_name(state))
 
 
 def kind_name(state: object) -> str:
@@ -90,23 +90,26 @@ def is_traced(tree: object) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in leaves)
 
 
-def check_not_traced(where: str, *arguments: object) -> None:
+def check_not_traced(*arguments: object) -> None:
     """Raises if arguments of a function that needs their values are traced."""
     if is_traced(arguments):
-        raise ValueError(
-            f"{where}: arguments must have values, as it runs on the host, got traced "
-            "ones; call it outside jax.jit, jax.vmap and jax.grad, which take run, "
-            "step, predict, decision_function, probabilities, support and "
-            "average_iterates, and init, step and objective of a solver"
+        raise ArgumentError(
+            "arguments",
+            "have values, as it runs on the host",
+            "traced ones; call it outside jax.jit, jax.vmap and "
+            "jax.grad, which take run, step, predict, decision_function, "
+            "probabilities, support and average_iterates, and init, step "
+            "and objective of a solver",
         )
 
 
-def check_invertible_dtype(where: str, dtype: DTypeLike) -> None:
+def check_invertible_dtype(dtype: DTypeLike) -> None:
     """Raises if a kernel matrix cannot be inverted in this dtype."""
     if jnp.finfo(dtype).eps > 1e-6:
-        raise ValueError(
-            f"{where}: dtype must be float32 or float64, because a kernel matrix is "
-            f"inverted, got {np.dtype(dtype)}"
+        raise ArgumentError(
+            "dtype",
+            "be float32 or float64, because a kernel matrix is inverted",
+            np.dtype(dtype),
         )
 
 
@@ -121,50 +124,47 @@ def value_text(value: object) -> str:
     return np.array2string(np.asarray(value), separator=", ", threshold=20)
 
 
-def array(where: str, name: str, value: object) -> jax.Array | np.ndarray:
+def array(name: str, value: object) -> jax.Array | np.ndarray:
     """`value` as an array of real numbers, traced or not; raises otherwise."""
     if hasattr(value, "tocsr"):
-        raise ValueError(
-            f"{where}: {name} must be a dense array, got a sparse "
-            f"{type(value).__name__}; {name}.toarray() makes one"
+        raise ArgumentError(
+            name,
+            "be a dense array",
+            f"a sparse {type(value).__name__}; {name}.toarray() makes one",
         )
     if not isinstance(value, jax.Array | np.ndarray):
         try:
             value = np.asarray(value)
         except ValueError as error:
-            raise ValueError(
-                f"{where}: {name} must be an array, got a ragged {type(value).__name__}"
+            raise ArgumentError(
+                name, "be an array", f"a ragged {type(value).__name__}"
             ) from error
     if not any(
         jnp.issubdtype(value.dtype, kind) for kind in (jnp.floating, jnp.integer, bool)
     ):
-        raise ValueError(
-            f"{where}: {name} must hold real numbers, got dtype {value.dtype}"
-        )
+        raise ArgumentError(name, "hold real numbers", f"dtype {value.dtype}")
     # JAX has no longdouble.
     return value.astype(np.float64) if value.dtype == np.longdouble else value
 
 
-def csr_matrix(where: str, name: str, X: Any) -> Any:
+def csr_matrix(name: str, X: Any) -> Any:
     """A matrix of `scipy.sparse` as CSR; raises unless it is real and finite."""
     if not hasattr(X, "tocsr") or len(X.shape) != 2:
-        raise ValueError(
-            f"{where}: {name} must be a matrix of scipy.sparse, got {type(X).__name__}"
-        )
+        raise ArgumentError(name, "be a matrix of scipy.sparse", type(X).__name__)
     X = X.tocsr()
-    good = np.isfinite(np.asarray(array(where, name, X.data)))
+    good = np.isfinite(np.asarray(array(name, X.data)))
     if not np.all(good):
         place = int(np.argmin(good))
         row = int(np.searchsorted(X.indptr, place, side="right")) - 1
-        raise ValueError(
-            f"{where}: {name} must be finite, got {X.data[place]} in row {row}, column "
-            f"{X.indices[place]}"
+        raise ArgumentError(
+            name,
+            "be finite",
+            f"{X.data[place]} in row {row}, column {X.indices[place]}",
         )
     return X
 
 
 def check_finite(
-    where: str,
     X: jax.Array | np.ndarray,
     first_row: int = 0,
     names: tuple[str, ...] | None = None,
@@ -187,9 +187,10 @@ def check_finite(
     if row < X.shape[0]:
         column = int(np.argmin(np.isfinite(np.asarray(X[row]))))
         shown = column if names is None else repr(names[column])
-        raise ValueError(
-            f"{where}: X must be finite, got {float(X[row, column])} in row "
-            f"{first_row + row}, column {shown}"
+        raise ArgumentError(
+            "X",
+            "be finite",
+            f"{float(X[row, column])} in row {first_row + row}, column {shown}",
         )
 
 
@@ -215,23 +216,24 @@ def to_device(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
         return jax.device_put(np.asarray(value).astype(dtype))
 
 
-def scalar_integer(where: str, name: str, value: Value) -> Value:
+def scalar_integer(name: str, value: Value) -> Value:
     """`value`, after a check that it is a 32-bit integer, if known."""
     number = value if isinstance(value, jax.Array) else np.asarray(value)
     if number.shape != () or not jnp.issubdtype(number.dtype, jnp.integer):
         kind = f"{number.dtype}{list(number.shape)}"
-        raise ValueError(
-            f"{where}: {name} must be an integer scalar, got "
-            f"{kind if isinstance(value, Tracer) else value_text(value)}"
+        raise ArgumentError(
+            name,
+            "be an integer scalar",
+            kind if isinstance(value, Tracer) else value_text(value),
         )
     known = concrete(value)
     limits = np.iinfo(np.int32)
     if known is not None and not limits.min <= known <= limits.max:
-        raise ValueError(f"{where}: {name} must fit 32 bits, got {value_text(value)}")
+        raise ArgumentError(name, "fit 32 bits", value_text(value))
     return value
 
 
-def seed(where: str, value: Value) -> Value | jax.Array:
+def seed(value: Value) -> Value | jax.Array:
     """`value` if it is an integer, or an integer drawn by a key of `jax.random`."""
     if isinstance(value, jax.Array):
         # Keys from `jax.random.PRNGKey` are two words.
@@ -240,29 +242,27 @@ def seed(where: str, value: Value) -> Value | jax.Array:
         if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
             bits = jax.random.bits(key, (), jnp.uint32)
             return jax.lax.bitcast_convert_type(bits, jnp.int32)
-    return scalar_integer(where, "seed", value)
+    return scalar_integer("seed", value)
 
 
-def numpy_seed(where: str, value: object) -> int:
+def numpy_seed(value: object) -> int:
     """`value`, an integer of at least 0 or a key, as a seed for NumPy."""
     if isinstance(value, jax.Array):
-        value = int(np.asarray(seed(where, value))) & np.iinfo(np.int32).max
-    return size(where, "seed", value, at_least=0)
+        value = int(np.asarray(seed(value))) & np.iinfo(np.int32).max
+    return size("seed", value, at_least=0)
 
 
-def flag(where: str, name: str, value: object) -> bool:
+def flag(name: str, value: object) -> bool:
     """`value`, after a check that it is a boolean and not traced."""
     if not isinstance(value, bool | np.bool):
-        raise ValueError(
-            f"{where}: {name} must be True or False, got {value_text(value)}"
-        )
+        raise ArgumentError(name, "be True or False", value_text(value))
     return bool(value)
 
 
 def _number(expected: str, test: Callable[[np.ndarray], ArrayLike]):
     """A check that returns `value`, and raises if it is known and not as expected."""
 
-    def check(where: str, name: str, value: Value) -> Value:
+    def check(name: str, value: Value) -> Value:
         if isinstance(value, Tracer):
             return value
         try:
@@ -272,9 +272,7 @@ def _number(expected: str, test: Callable[[np.ndarray], ArrayLike]):
         except ValueError:
             good = False
         if not good:
-            raise ValueError(
-                f"{where}: {name} must be {expected}, got {value_text(value)}"
-            )
+            raise ArgumentError(name, f"be {expected}", value_text(value))
         return value
 
     return check
@@ -292,22 +290,22 @@ unit_interval = _number(
 )
 
 
-def positive_integer(where: str, name: str, value: Value) -> Value:
+def positive_integer(name: str, value: Value) -> Value:
     """`value`, after a check that it is an integer of at least 1."""
     number = value if isinstance(value, jax.Array) else np.asarray(value)
     if not jnp.issubdtype(number.dtype, jnp.integer):
-        raise ValueError(f"{where}: {name} must be an integer, got {value_text(value)}")
+        raise ArgumentError(name, "be an integer", value_text(value))
     if not isinstance(number, Tracer) and not np.all(np.asarray(number) >= 1):
-        raise ValueError(f"{where}: {name} must be at least 1, got {value_text(value)}")
+        raise ArgumentError(name, "be at least 1", value_text(value))
     return value
 
 
-def size(where: str, name: str, value: object, *, at_least: int = 1) -> int:
+def size(name: str, value: object, *, at_least: int = 1) -> int:
     """`value` as a Python integer, after a check that it is at least `at_least`."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-        raise ValueError(f"{where}: {name} must be an integer, got {value_text(value)}")
+        raise ArgumentError(name, "be an integer", value_text(value))
     if value < at_least:
-        raise ValueError(f"{where}: {name} must be at least {at_least}, got {value}")
+        raise ArgumentError(name, f"be at least {at_least}", value)
     return int(value)
 
 
@@ -327,11 +325,10 @@ def host_memory() -> float:
         return float("inf")
 
 
-def check_memory(where: str, capacity: int, arrays: object, models: int = 1) -> None:
+def check_memory(capacity: int, arrays: object, models: int = 1) -> None:
     """Raises if arrays for the slots of models are larger than the memory.
 
     Args:
-      where: the caller's name, for the message.
       capacity: slots of the support set.
       arrays: a tree of `jax.ShapeDtypeStruct`, or of anything with a shape and a dtype.
       models: the number of models with such arrays.
@@ -343,23 +340,24 @@ def check_memory(where: str, capacity: int, arrays: object, models: int = 1) -> 
     if needed > CHECK_FROM_BYTES and needed > (available := memory()):
         largest = max(leaves, key=lambda leaf: math.prod(leaf.shape))
         many = f" in each of {models:,} models" if models > 1 else ""
-        raise ValueError(
-            f"{where}: budget must be one whose arrays fit into memory, "
-            f"{available / 2**30:,.1f} GiB, got {capacity:,}{many}, with "
-            f"{needed / 2**30:,.1f} GiB of arrays, the largest of shape {largest.shape}"
+        raise ArgumentError(
+            "budget",
+            f"be one whose arrays fit into memory, {available / 2**30:,.1f} GiB",
+            f"{capacity:,}{many}, with {needed / 2**30:,.1f} GiB of "
+            f"arrays, the largest of shape {largest.shape}",
         )
 
 
-def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:
+def float_dtype(dtype: DTypeLike) -> np.dtype:
     """`dtype`, after checks that it is a float that JAX has enabled."""
     try:
         wanted = np.dtype(dtype) if dtype is not None else None
     except TypeError:
         wanted = None
     if wanted is None:
-        raise ValueError(f"{where}: dtype must be a float type, got {dtype!r}")
+        raise ArgumentError("dtype", "be a float type", f"{dtype!r}")
     if not jnp.issubdtype(wanted, jnp.floating):
-        raise ValueError(f"{where}: dtype must be a float type, got {wanted}")
+        raise ArgumentError("dtype", "be a float type", wanted)
     if wanted == np.float64 and not jax.config.read("jax_enable_x64"):
         raise ValueError(
             f"{where}: dtype float64 needs jax.config.update('jax_enable_x64', True), "
@@ -369,7 +367,6 @@ def float_dtype(where: str, dtype: DTypeLike) -> np.dtype:
 
 
 def as_leaf(
-    where: str,
     name: str,
     value: ArrayLike,
     dtype: DTypeLike,
@@ -377,16 +374,17 @@ def as_leaf(
 ) -> jax.Array:
     """`value` as a strongly typed scalar leaf, so that new values do not retrace."""
     if check is not None:
-        check(where, name, value)
+        check(name, value)
     if np.shape(value) != ():
-        raise ValueError(
-            f"{where}: {name} must be a scalar, got shape {np.shape(value)}; sweep "
-            "values by jax.vmap over init"
+        raise ArgumentError(
+            name,
+            "be a scalar",
+            f"shape {np.shape(value)}; sweep values by jax.vmap over init",
         )
-    return as_leaves(where, name, value, dtype)
+    return as_leaves(name, value, dtype)
 
 
-def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
+def as_leaves(name: str, value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """`value` as a strongly typed array, of any shape."""
     known = concrete(value)
     if known is not None:
@@ -395,9 +393,8 @@ def as_leaves(where: str, name: str, value: ArrayLike, dtype: DTypeLike) -> jax.
         # XLA may treat a subnormal number as 0.
         lost = (known != 0) & (np.abs(cast) < jnp.finfo(dtype).tiny)
         if not np.all(np.isfinite(cast) & ~lost):
-            raise ValueError(
-                f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
-                f"{value_text(value)}"
+            raise ArgumentError(
+                name, f"be in the range of {np.dtype(dtype)}", value_text(value)
             )
         return to_device(cast, dtype)
     # A copy, since a state may be donated and the caller keeps `value`.

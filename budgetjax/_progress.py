@@ -24,25 +24,24 @@ def print_lines(every: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(
-    where: str, progress: bool, unit: str, total: int | None = None
+    progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
     """A function `report(text, count=1)`, which advances the progress bar, if any.
 
     Its rate starts at the first report, so it excludes earlier compilation.
 
     Args:
-      where: the caller's name, on the bar and in error messages.
       progress: whether to show a bar.
       unit: the plural of the counted unit.
       total: the final count, if known.
     """
-    if not _checks.flag(where, "progress", progress):
+    if not _checks.flag("progress", progress):
         yield lambda text, count=1: None
         return
     if _every is not None:
-        yield _lines(where, unit, total, _every)
+        yield _lines(unit, total, _every)
         return
-    tqdm = _checks.import_optional(f"{where}: progress", "tqdm").tqdm
+    tqdm = _checks.import_optional("tqdm").tqdm
     with tqdm(desc=where, unit=f" {unit}", total=total) as bar:
 
         def report(text: str, count: int = 1) -> None:

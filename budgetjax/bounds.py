@@ -8,11 +8,13 @@ hinge loss, `sum_t max(0, 1 - y_t g(x_t))`.
 import math
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 
 # The smallest budget of the Forgetron's theorem.
 LEAST_BUDGET = 83
 
 
+@names_errors("bounds.perceptron")
 def perceptron(norm: float, loss: float) -> float:
     r"""A bound on the mistakes of a Perceptron without a budget.
 
@@ -31,12 +33,12 @@ def perceptron(norm: float, loss: float) -> float:
       on a fixed budget", Theorem 1.
       https://papers.nips.cc/paper/2806-the-forgetron-a-kernel-based-perceptron-on-a-fixed-budget
     """
-    where = "bounds.perceptron"
-    _checks.non_negative(where, "norm", norm)
-    _checks.non_negative(where, "loss", loss)
+    _checks.non_negative("norm", norm)
+    _checks.non_negative("loss", loss)
     return norm**2 + 2 * loss
 
 
+@names_errors("bounds.forgetron")
 def forgetron(norm: float, loss: float, *, budget: int) -> float:
     r"""A bound on the mistakes of a Forgetron.
 
@@ -59,19 +61,18 @@ def forgetron(norm: float, loss: float, *, budget: int) -> float:
     References:
       Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
     """
-    where = "bounds.forgetron"
-    _checks.non_negative(where, "norm", norm)
-    _checks.non_negative(where, "loss", loss)
-    _checks.size(where, "budget", budget, at_least=LEAST_BUDGET)
+    _checks.non_negative("norm", norm)
+    _checks.non_negative("loss", loss)
+    _checks.size("budget", budget, at_least=LEAST_BUDGET)
     largest = forgetron_norm(budget)
     if norm > largest:
-        raise ValueError(
-            f"{where}: norm must be at most {largest:.4g}, that of forgetron_norm("
-            f"{budget}), got {norm}"
+        raise ArgumentError(
+            "norm", f"be at most {largest:.4g}, that of forgetron_norm({budget})", norm
         )
     return 2 * norm**2 + 4 * loss
 
 
+@names_errors("bounds.forgetron_norm")
 def forgetron_norm(budget: int) -> float:
     r"""The largest norm of the functions that a Forgetron competes with.
 
@@ -88,5 +89,5 @@ def forgetron_norm(budget: int) -> float:
     References:
       Dekel, Shalev-Shwartz and Singer (2005), Theorem 2; see `perceptron`.
     """
-    size = _checks.size("bounds.forgetron_norm", "budget", budget)
+    size = _checks.size("budget", budget)
     return math.sqrt((size + 1) / math.log(size + 1)) / 4

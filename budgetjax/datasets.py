@@ -9,6 +9,7 @@ import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import names_errors
 
 
 class Dataset(NamedTuple):
@@ -201,13 +202,14 @@ def _parts(name: str) -> tuple[np.ndarray, ...]:
 
 
 def _scikit_learn(name: str) -> Any:
-    return _checks.import_optional(f"load: the data set {name!r}", "sklearn.datasets")
+    return _checks.import_optional("sklearn.datasets")
 
 
 def _split(X: np.ndarray, y: np.ndarray, num_train: int) -> tuple[np.ndarray, ...]:
     return X[:num_train], y[:num_train], X[num_train:], y[num_train:]
 
 
+@names_errors("load")
 def _of_file(name: str, file: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     """The parts in a file; matrices become dense."""
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Shaped
 from numpy.typing import ArrayLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError
 
 # Limits for the rows that go to the device at once, and for their values.
 MIN_ROWS, MAX_ROWS, MAX_NUMBERS = 64, 65_536, 2**22
@@ -40,32 +41,32 @@ class RowStore(Protocol):
 RawRows: TypeAlias = jax.Array | ArrayLike | SparseMatrix | RowStore
 
 
-def check_shape(where: str, shape: tuple[int, ...], num_features: int) -> None:
+def check_shape(shape: tuple[int, ...], num_features: int) -> None:
     """Raises unless this is the shape of rows with `num_features` columns."""
     if len(shape) != 2 or shape[1] != num_features:
-        raise ValueError(
-            f"{where}: X must have shape (n, {num_features}), {num_features} being the "
-            f"model's num_features, got {shape}"
+        raise ArgumentError(
+            "X",
+            f"have shape (n, {num_features}), {num_features} being the "
+            "model's num_features",
+            shape,
         )
 
 
 def cast_rows(
-    where: str, X: RawRows, num_features: int, dtype: np.dtype
+    X: RawRows, num_features: int, dtype: np.dtype
 ) -> Float[Array, "n features"]:
     """Rows in the dtype of a model; checks their shape, not that they are finite."""
-    rows = _checks.array(where, "X", X)
-    check_shape(where, rows.shape, num_features)
+    rows = _checks.array("X", X)
+    check_shape(rows.shape, num_features)
     return _checks.to_device(rows, dtype)
 
 
-def as_matrix(
-    where: str, X: Any, num_features: int, names: Sequence[str] | None = None
-) -> Any:
+def as_matrix(X: Any, num_features: int, names: Sequence[str] | None = None) -> Any:
     """Rows as an array or a CSR matrix, with the named columns, of a checked shape."""
-    X = order_columns(where, names, X)
+    X = order_columns(names, X)
     sparse = isinstance(X, SparseMatrix)
-    X = _checks.csr_matrix(where, "X", X) if sparse else _checks.array(where, "X", X)
-    check_shape(where, X.shape, num_features)
+    X = _checks.csr_matrix("X", X) if sparse else _checks.array("X", X)
+    check_shape(X.shape, num_features)
     return X
 
 
@@ -78,9 +79,7 @@ def column_names(X: RawRows) -> tuple[str, ...] | None:
     return None
 
 
-def check_columns(
-    where: str, known: Sequence[str], names: Sequence[str] | None
-) -> None:
+def check_columns(known: Sequence[str], names: Sequence[str] | None) -> None:
     """Raises if a known column is missing among these names."""
     lacks = [] if names is None else [name for name in known if name not in names]
     if lacks:
@@ -90,12 +89,12 @@ def check_columns(
         )
 
 
-def order_columns(where: str, known: Sequence[str] | None, X: Any) -> Any:
+def order_columns(known: Sequence[str] | None, X: Any) -> Any:
     """The known columns of a data frame or an Arrow table, in the known order."""
     names = None if known is None else column_names(X)
     if known is None or names is None:
         return X
-    check_columns(where, known, names)
+    check_columns(known, names)
     # Arrow and polars have `select`; pandas does not.
     return X.select(list(known)) if hasattr(type(X), "select") else X[list(known)]
 

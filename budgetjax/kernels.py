@@ -21,6 +21,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Parameters, static
 
 
@@ -152,14 +153,12 @@ class Kernel(Parameters, abstract=True):
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
 
-def as_leaves(
-    where: str, kernel: Kernel, num_features: int, dtype: DTypeLike
-) -> Kernel:
+def as_leaves(kernel: Kernel, num_features: int, dtype: DTypeLike) -> Kernel:
     """The kernel as part of a state: its parameters become arrays of this dtype."""
-    check_kernel(where, "kernel", kernel)
+    check_kernel("kernel", kernel)
     kernel = jax.tree_util.tree_map_with_path(
         lambda path, leaf: _checks.as_leaves(
-            where, "kernel" + jax.tree_util.keystr(path), leaf, dtype
+            "kernel" + jax.tree_util.keystr(path), leaf, dtype
         ),
         kernel,
     )
@@ -167,14 +166,14 @@ def as_leaves(
     try:
         jax.eval_shape(kernel.gram, point, point)
     except ValueError as error:
-        raise ValueError(f"{where}: kernel must fit, got {error}") from error
+        raise ArgumentError("kernel", "fit", error) from error
     return kernel
 
 
-def check_kernel(where: str, name: str, kernel: object) -> None:
+def check_kernel(name: str, kernel: object) -> None:
     """Raises unless this is a kernel."""
     if not isinstance(kernel, Kernel):
-        raise ValueError(f"{where}: {name} must be a kernel, got {kernel!r}")
+        raise ArgumentError(name, "be a kernel", f"{kernel!r}")
 
 
 class Linear(Kernel):
@@ -209,10 +208,11 @@ class Polynomial(Kernel):
     gamma: Any = 1.0
     coef0: Any = 1.0
 
+    @names_errors("Polynomial")
     def __post_init__(self):
-        _checks.positive_integer("Polynomial", "degree", self.degree)
-        _checks.positive("Polynomial", "gamma", self.gamma)
-        _checks.finite("Polynomial", "coef0", self.coef0)
+        _checks.positive_integer("degree", self.degree)
+        _checks.positive("gamma", self.gamma)
+        _checks.finite("coef0", self.coef0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._power(inner_products(*_pair(self, X, Z)))
@@ -280,9 +280,10 @@ class RBF(Stationary):
     def gaussian(self) -> bool:
         return True
 
+    @names_errors("RBF")
     def __post_init__(self):
-        _checks.positive("RBF", "gamma", self.gamma)
-        _checks.flag("RBF", "exact", self.exact)
+        _checks.positive("gamma", self.gamma)
+        _checks.flag("exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         distances = _distances(self, X, Z, X_squares, Z_squares)
@@ -302,8 +303,9 @@ class Laplacian(Stationary):
 
     gamma: Any
 
+    @names_errors("Laplacian")
     def __post_init__(self):
-        _checks.positive("Laplacian", "gamma", self.gamma)
+        _checks.positive("gamma", self.gamma)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -333,11 +335,12 @@ class Matern(Stationary):
     nu: float = static(default=1.5)
     exact: bool = static(default=False)
 
+    @names_errors("Matern")
     def __post_init__(self):
-        _checks.positive("Matern", "length_scale", self.length_scale)
+        _checks.positive("length_scale", self.length_scale)
         if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}")
-        _checks.flag("Matern", "exact", self.exact)
+            raise ArgumentError("nu", "be 0.5, 1.5 or 2.5", f"{self.nu!r}")
+        _checks.flag("exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         X, Z = _pair(self, X, Z)
@@ -374,10 +377,11 @@ class RationalQuadratic(Stationary):
     alpha: Any = 1.0
     exact: bool = static(default=False)
 
+    @names_errors("RationalQuadratic")
     def __post_init__(self):
-        _checks.positive("RationalQuadratic", "length_scale", self.length_scale)
-        _checks.positive("RationalQuadratic", "alpha", self.alpha)
-        _checks.flag("RationalQuadratic", "exact", self.exact)
+        _checks.positive("length_scale", self.length_scale)
+        _checks.positive("alpha", self.alpha)
+        _checks.flag("exact", self.exact)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         squares = _distances(self, X, Z, X_squares, Z_squares)
@@ -401,9 +405,10 @@ class Sigmoid(Kernel):
     gamma: Any
     coef0: Any = 0.0
 
+    @names_errors("Sigmoid")
     def __post_init__(self):
-        _checks.positive("Sigmoid", "gamma", self.gamma)
-        _checks.finite("Sigmoid", "coef0", self.coef0)
+        _checks.positive("gamma", self.gamma)
+        _checks.finite("coef0", self.coef0)
 
     def gram(self, X, Z, X_squares=None, Z_squares=None):
         return self._tanh(inner_products(*_pair(self, X, Z)))
@@ -440,15 +445,18 @@ class Mapped(Kernel):
     matrix: Any
     mapped_vectors: bool = static(default=False)
 
+    @names_errors("Mapped")
     def __post_init__(self):
-        check_kernel("Mapped", "kernel", self.kernel)
+        check_kernel("kernel", self.kernel)
         if not isinstance(self.matrix, Tracer):
-            matrix = np.asarray(_checks.array("Mapped", "matrix", self.matrix))
+            matrix = np.asarray(_checks.array("matrix", self.matrix))
             if matrix.ndim not in (1, 2) or not np.all(np.isfinite(matrix)):
-                raise ValueError(
-                    "Mapped: matrix must be finite, of shape (d, r) or (d,), got shape "
-                    f"{matrix.shape} and {np.count_nonzero(~np.isfinite(matrix))} "
-                    "values that are not finite"
+                raise ArgumentError(
+                    "matrix",
+                    "be finite, of shape (d, r) or (d,)",
+                    f"shape {matrix.shape} and "
+                    f"{np.count_nonzero(~np.isfinite(matrix))} values that are "
+                    "not finite",
                 )
 
     @property
@@ -466,13 +474,16 @@ class Mapped(Kernel):
     def diag(self, X, squares=None):
         return self.kernel.diag(self._mapped(X))
 
+    @names_errors("Mapped")
     def _mapped(self, X: ArrayLike) -> Float[Array, "n r"]:
         X = _points(self, X)
         matrix = jnp.asarray(self.matrix, X.dtype)
         if matrix.ndim not in (1, 2) or matrix.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"Mapped: matrix must have shape ({X.shape[1]}, r) or ({X.shape[1]},), "
-                f"as points have {X.shape[1]} features, got {matrix.shape}"
+            raise ArgumentError(
+                "matrix",
+                f"have shape ({X.shape[1]}, r) or ({X.shape[1]},), as points "
+                f"have {X.shape[1]} features",
+                matrix.shape,
             )
         if matrix.ndim == 1:
             return X * matrix[None]
@@ -492,8 +503,9 @@ class Normalized(Kernel):
 
     kernel: Kernel
 
+    @names_errors("Normalized")
     def __post_init__(self):
-        check_kernel("Normalized", "kernel", self.kernel)
+        check_kernel("kernel", self.kernel)
 
     @property
     def stationary(self) -> bool:
@@ -524,8 +536,8 @@ class Combination(Kernel, abstract=True):
     combine: ClassVar[Callable[[Array, Array], Array]]
 
     def __post_init__(self):
-        check_kernel(type(self).__name__, "left", self.left)
-        check_kernel(type(self).__name__, "right", self.right)
+        check_kernel("left", self.left)
+        check_kernel("right", self.right)
 
     @property
     def stationary(self) -> bool:

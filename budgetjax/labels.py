@@ -5,6 +5,8 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int32, Shaped
 
+from budgetjax._errors import ArgumentError, names_errors
+
 
 def label_indices(
     classes: Shaped[np.ndarray, " classes"], y: Shaped[np.ndarray, " n"]
@@ -15,7 +17,7 @@ def label_indices(
 
 
 def encode_labels(
-    where: str, classes: np.ndarray, y: np.ndarray, first_row: int = 0
+    classes: np.ndarray, y: np.ndarray, first_row: int = 0
 ) -> Int32[np.ndarray, " n"]:
     """The index of each label among the classes; raises if one is unknown.
 
@@ -24,9 +26,10 @@ def encode_labels(
     codes = label_indices(classes, y)
     if np.any(codes < 0):
         row = int(np.argmin(codes))
-        raise ValueError(
-            f"{where}: y must be one of {format_labels(classes)}, got "
-            f"{y.tolist()[row]!r} in row {first_row + row}"
+        raise ArgumentError(
+            "y",
+            f"be one of {format_labels(classes)}",
+            f"{y.tolist()[row]!r} in row {first_row + row}",
         )
     return codes
 
@@ -39,6 +42,7 @@ def format_labels(classes: np.ndarray | None) -> str:
     return shown + (", ..." if len(classes) > 10 else "")
 
 
+@names_errors("predict")
 def labels_from_scores(
     scores: Float[Array | np.ndarray, " n *classes"], classes: np.ndarray | None
 ) -> Shaped[Array | np.ndarray, " n"]:
@@ -54,8 +58,9 @@ def labels_from_scores(
     if classes is None:
         return (numpy.where(best, 1, -1) if binary else best).astype(np.int32)
     if isinstance(scores, Tracer):
-        raise ValueError(
-            "predict: rows must have values where the labels are those of data, got "
-            "traced ones; take the largest of decision_function or probabilities"
+        raise ArgumentError(
+            "rows",
+            "have values where the labels are those of data",
+            "traced ones; take the largest of decision_function or probabilities",
         )
     return classes[np.asarray(best).astype(np.intp)]

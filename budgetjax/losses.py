@@ -24,6 +24,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax._shapes import Flag, Label, Scalar, Score, Target
 
@@ -229,6 +230,7 @@ def huber(
     return optax.losses.huber_loss(score, y)
 
 
+@names_errors("losses.quantile")
 def quantile(level: ArrayLike | Sequence[float]) -> Partial:
     """The pinball loss: `level (y - f)` if `f < y`, else `(1 - level) (f - y)`.
 
@@ -246,7 +248,7 @@ def quantile(level: ArrayLike | Sequence[float]) -> Partial:
         numbers = levels.size and np.issubdtype(levels.dtype, np.number)
         if numbers and np.all((levels > 0) & (levels < 1)):
             return Partial(_pinball, level=levels)
-    _checks.open_unit_interval("losses.quantile", "level", level)
+    _checks.open_unit_interval("level", level)
     return Partial(_pinball, level=level)
 
 
@@ -260,6 +262,7 @@ def _pinball(score, y, level):
     return jnp.where(error > 0, level, level - 1) * error
 
 
+@names_errors("losses.epsilon_insensitive")
 def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
     """`max(0, |f - y| - epsilon)`, the loss of support vector regression.
 
@@ -271,7 +274,7 @@ def epsilon_insensitive(epsilon: ArrayLike) -> Partial:
       >>> float(bj.losses.epsilon_insensitive(0.5)(jnp.array(1.0), jnp.array(2.0)))
       0.5
     """
-    _checks.non_negative("losses.epsilon_insensitive", "epsilon", epsilon)
+    _checks.non_negative("epsilon", epsilon)
     return Partial(_outside_tube, epsilon=epsilon)
 
 
@@ -446,6 +449,7 @@ def _partial(loss: Loss) -> Partial:
     return loss if isinstance(loss, Partial) else Partial(loss)
 
 
+@names_errors("losses.smooth")
 def smooth(loss: Loss, width: ArrayLike) -> Partial:
     """A smooth form of a loss that `has_kinks`; convex too.
 
@@ -474,7 +478,7 @@ def smooth(loss: Loss, width: ArrayLike) -> Partial:
         return Partial(_in_unit, **{**numbers, "loss": inner})
     form = traits(loss).smooth
     if form is None:
-        raise ValueError(f"losses.smooth: loss must have kinks, got {_name(loss)}")
+        raise ArgumentError("loss", "have kinks", _name(loss))
     return Partial(form, **numbers, width=width)
 
 
@@ -486,7 +490,6 @@ def gradient(loss: Loss, score: Score, y: Target) -> Score:
 
 
 def as_leaves(
-    where: str,
     loss: Loss | None,
     num_classes: int | None,
     dtype: DTypeLike,
@@ -500,12 +503,10 @@ def as_leaves(
     if loss is None:
         loss = optax.losses.squared_error if num_classes is None else hinge
     if not callable(loss):
-        raise ValueError(
-            f"{where}: loss must be a function of (scores, y), got {loss!r}"
-        )
+        raise ArgumentError("loss", "be a function of (scores, y)", f"{loss!r}")
 
     def as_leaf(leaf: ArrayLike) -> Array:
-        shape = _checks.array(where, "loss", leaf).shape
+        shape = _checks.array("loss", leaf).shape
         if shape and shape != outputs:
             raise ValueError(
                 f"{where}: loss must have scalars"
@@ -513,7 +514,7 @@ def as_leaves(
                 + f", got shape {shape}; num_outputs= is the number of outputs, and "
                 "jax.vmap over init sweeps values"
             )
-        return _checks.as_leaves(where, "loss", leaf, dtype)
+        return _checks.as_leaves("loss", leaf, dtype)
 
     several = num_classes is None and num_outputs > 1
     outputs = (num_outputs,) if several else ()
@@ -524,26 +525,32 @@ def as_leaves(
     try:
         value = jax.eval_shape(function, score, y)
     except Exception as error:
-        raise ValueError(
-            f"{where}: loss must be a function of scores of shape {score.shape} and "
-            f"one target, got {error}"
+        raise ArgumentError(
+            "loss",
+            f"be a function of scores of shape {score.shape} and one target",
+            error,
         ) from error
     fits = isinstance(value, jax.ShapeDtypeStruct) and value.shape in ((), outputs)
     if not fits or not jnp.issubdtype(value.dtype, jnp.floating):
-        raise ValueError(
-            f"{where}: loss must give one float for scores of shape {score.shape}"
-            f"{', or one per output' if several else ''}, got {value}"
+        raise ArgumentError(
+            "loss",
+            f"give one float for scores of shape {score.shape}"
+            f"{', or one per output' if several else ''}",
+            value,
         )
     if takes_labels(function) and num_classes is None:
-        raise ValueError(
-            f"{where}: loss must be one of numbers for real targets, such as "
-            f"optax.losses.squared_error, got {_name(function)}; or give num_classes="
+        raise ArgumentError(
+            "loss",
+            "be one of numbers for real targets, such as optax.losses.squared_error",
+            f"{_name(function)}; or give num_classes=",
         )
     if not takes_labels(function) and num_classes is not None:
-        raise ValueError(
-            f"{where}: loss must be one of labels for {num_classes} classes, such as "
-            f"budgetjax.losses.hinge, got {_name(function)}; one of your own says so "
-            "by budgetjax.losses.classification_loss; real targets need "
-            "num_classes=None"
+        raise ArgumentError(
+            "loss",
+            f"be one of labels for {num_classes} classes, such as "
+            "budgetjax.losses.hinge",
+            f"{_name(function)}; one of your own says so by "
+            "budgetjax.losses.classification_loss; real targets need "
+            "num_classes=None",
         )
     return function

@@ -25,6 +25,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
 from budgetjax import _checks, _pytree, inputs, labels, losses, scoring
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.inputs import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
@@ -85,6 +86,7 @@ def decision_function(
 def decision_function(model: "Labelled", X: RawRows) -> np.ndarray: ...
 @overload
 def decision_function(model: Holder, X: RawRows) -> Scores: ...
+@names_errors("decision_function")
 def decision_function(model: "Model", X: RawRows) -> Scores:
     """The scores `f(x)` of every row; O(n B d).
 
@@ -110,7 +112,7 @@ def decision_function(model: "Model", X: RawRows) -> Scores:
       >>> bj.decision_function(model, np.array([[2.0, 1.0]])).tolist()
       [1.5]
     """
-    return score_rows("decision_function", model, X)
+    return score_rows(model, X)
 
 
 @overload
@@ -119,6 +121,7 @@ def predict(model: "State | KernelModel | LinearModel", X: RawRows) -> Array: ..
 def predict(model: "Labelled", X: RawRows) -> np.ndarray: ...
 @overload
 def predict(model: Holder, X: RawRows) -> Scores: ...
+@names_errors("predict")
 def predict(model: "Model", X: RawRows) -> Scores:
     """The predicted label, or value, of every row; O(n B d).
 
@@ -139,7 +142,7 @@ def predict(model: "Model", X: RawRows) -> Scores:
       >>> bj.predict(model, X).tolist()
       [1, -1]
     """
-    return predict_from_scores(model, score_rows("predict", model, X))
+    return predict_from_scores(model, score_rows(model, X))
 
 
 @_pytree.record
@@ -352,22 +355,24 @@ def num_columns(model: Model) -> int:
     return parts.num_columns if isinstance(parts, _Expansion) else 1
 
 
-def num_features(where: str, model: Model) -> int:
+def num_features(model: Model) -> int:
     """The number of features of a single model."""
     parts = _parts(model)
     if parts is None:
-        raise ValueError(
-            f"{where}: model must be the state of an online algorithm, or a model of a "
-            f"solver, got {_checks.kind_name(unwrap(model))}"
+        raise ArgumentError(
+            "model",
+            "be the state of an online algorithm, or a model of a solver",
+            _checks.kind_name(unwrap(model)),
         )
     if isinstance(parts, LinearModel):
         return len(parts.weights)
     if isinstance(parts.kernel, Mapped) and parts.kernel.mapped_vectors:
         return parts.kernel.matrix.shape[0]
     if parts.vectors.ndim != 2:
-        raise ValueError(
-            f"{where}: model must be a single one, got a stack of shape "
-            f"{parts.vectors.shape[:-2]}; use jax.vmap"
+        raise ArgumentError(
+            "model",
+            "be a single one",
+            f"a stack of shape {parts.vectors.shape[:-2]}; use jax.vmap",
         )
     return parts.vectors.shape[1]
 
@@ -405,6 +410,7 @@ def is_compact(model: Model) -> TypeGuard[KernelModel]:
     return isinstance(kernel, Mapped) and kernel.mapped_vectors
 
 
+@names_errors("support")
 def support(model: Model) -> Support:
     """The support vectors, true coefficients and mask of a model; O(B (d + C)).
 
@@ -430,17 +436,16 @@ def support(model: Model) -> Support:
     if isinstance(model, Labelled):
         return _raw_support(model, support(model.model))
     if is_compact(model):
-        raise ValueError(
-            "support: model must have support vectors in the space of the examples, "
-            "got a compact one, which has them mapped"
+        raise ArgumentError(
+            "model",
+            "have support vectors in the space of the examples",
+            "a compact one, which has them mapped",
         )
     if isinstance(model, KernelModel):
         coefficients = model.coefficients.reshape(-1, num_columns(model))
         return Support(model.vectors, coefficients, jnp.ones(len(coefficients), bool))
     if not isinstance(model, State) or not model.kernel.of_examples:
-        raise ValueError(
-            f"support: model must have support vectors, got {_checks.kind_name(model)}"
-        )
+        raise ArgumentError("model", "have support vectors", _checks.kind_name(model))
     expansion = model.expansion
     coefficients = expansion.scale[..., None, None] * expansion.coefficients
     return Support(
@@ -490,21 +495,21 @@ def from_coefficients(
     )
 
 
-def weight_norm(where: str, model: Model) -> float:
+def weight_norm(model: Model) -> float:
     """The norm of the weight vector of a binary model, without the bias; O(m^2 d)."""
     single = unwrap(model)
     if isinstance(single, LinearModel):
         return float(np.linalg.norm(np.asarray(single.weights, np.float64)))
     small = to_kernel_model(single)
     coefficients = np.asarray(small.coefficients, np.float64)
-    images = np.asarray(values_at_vectors(where, small), np.float64)
+    images = np.asarray(values_at_vectors(small), np.float64)
     return float(np.sqrt(max(coefficients @ images, 0)))
 
 
-def values_at_vectors(where: str, model: KernelModel) -> Float[Array, " m *classes"]:
+def values_at_vectors(model: KernelModel) -> Float[Array, " m *classes"]:
     """The values of f, without the bias, at the model's support vectors; O(m^2 d)."""
     unbiased = model._replace(bias=jnp.zeros_like(model.bias))
-    return jnp.asarray(score_rows(where, unbiased, model.vectors))
+    return jnp.asarray(score_rows(unbiased, model.vectors))
 
 
 def predict_from_scores(model: Model, scores: Scores) -> Scores:
@@ -524,9 +529,7 @@ def class_labels(model: Model) -> np.ndarray | None:
     return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
-def encode_targets(
-    where: str, model: Labelled, y: ArrayLike, first_row: int = 0
-) -> np.ndarray:
+def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:
     """Targets in the form that the model inside takes.
 
     `first_row` is the number of the first row, for error messages.
@@ -542,29 +545,29 @@ def encode_targets(
         logarithms = inverse_link(model) == losses.EXP
         away = y if logarithms else y - np.asarray(model.intercept)
         return away / unit_of_targets(model)
-    codes = labels.encode_labels(where, model.classes, y, first_row)
+    codes = labels.encode_labels(model.classes, y, first_row)
     return 2 * codes - 1 if len(model.classes) == 2 else codes
 
 
 def encode_labels_and_weights(
-    where: str, model: Model, num_rows: int, y: ArrayLike, weight: ArrayLike | None
+    model: Model, num_rows: int, y: ArrayLike, weight: ArrayLike | None
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The index of each row's label, and the weights, after checks."""
     known, y, expected = class_labels(model), np.asarray(y), (num_rows,)
     if known is None:
-        raise ValueError(f"{where}: model must be a classifier, got a regressor")
+        raise ArgumentError("model", "be a classifier", "a regressor")
     if y.shape != expected:
-        raise ValueError(
-            f"{where}: y must have shape {expected}, one label per row of X, got "
-            f"{y.shape}"
+        raise ArgumentError(
+            "y", f"have shape {expected}, one label per row of X", y.shape
         )
     weights = np.ones(num_rows) if weight is None else np.asarray(weight, np.float64)
     if weights.shape != expected or not np.all((weights >= 0) & np.isfinite(weights)):
-        raise ValueError(
-            f"{where}: weight must be finite and at least 0, of shape {expected}, one "
-            f"per row of X, got {weights.tolist()[:3]} of shape {weights.shape}"
+        raise ArgumentError(
+            "weight",
+            f"be finite and at least 0, of shape {expected}, one per row of X",
+            f"{weights.tolist()[:3]} of shape {weights.shape}",
         )
-    return labels.encode_labels(where, known, y), weights
+    return labels.encode_labels(known, y), weights
 
 
 def unit_of_targets(model: Model) -> float | np.ndarray:
@@ -574,13 +577,13 @@ def unit_of_targets(model: Model) -> float | np.ndarray:
     return np.exp(model.intercept) if exponentiates else model.unit
 
 
-def scale_rows(where: str, model: Labelled, X: RawRows) -> np.ndarray:
+def scale_rows(model: Labelled, X: RawRows) -> np.ndarray:
     """Raw rows in the form that the model inside takes."""
-    return _densify(model, _as_matrix(where, model, X))
+    return _densify(model, _as_matrix(model, X))
 
 
-def _as_matrix(where: str, model: Labelled, X: RawRows) -> Any:
-    X = inputs.as_matrix(where, X, num_features(where, model), model.feature_names)
+def _as_matrix(model: Labelled, X: RawRows) -> Any:
+    X = inputs.as_matrix(X, num_features(model), model.feature_names)
     return X if isinstance(X, SparseMatrix) else np.asarray(X)
 
 
@@ -590,16 +593,16 @@ def _densify(model: Labelled, X: np.ndarray | SparseMatrix) -> np.ndarray:
     return X if model.scaling is None else model.scaling.apply(X, dtype_of(model))
 
 
-def score_rows(where: str, model: Model, X: RawRows, first_row: int = 0) -> Scores:
+def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
     """The scores of rows by a model of any kind; messages count from `first_row`."""
-    model, features = unwrap_labelled(model), num_features(where, model)
+    model, features = unwrap_labelled(model), num_features(model)
     if isinstance(model, Labelled):
-        return _score_raw_rows(where, model, X)
+        return _score_raw_rows(model, X)
     parts = _parts(model)
     assert parts is not None, "refused by num_features"
     if isinstance(parts, LinearModel):
-        return scoring.linear_scores(where, parts.weights, parts.bias, X, first_row)
-    rows = inputs.cast_rows(where, X, features, parts.vectors.dtype)
+        return scoring.linear_scores(parts.weights, parts.bias, X, first_row)
+    rows = inputs.cast_rows(X, features, parts.vectors.dtype)
     vectors, terms = parts.vectors, parts.coefficients_and_sums
     if isinstance(model, KernelModel):
         vectors, terms = scoring.pad_vectors(vectors, terms)
@@ -608,15 +611,15 @@ def score_rows(where: str, model: Model, X: RawRows, first_row: int = 0) -> Scor
         parts.num_columns,
     )
     if not isinstance(finite, Tracer) and not finite:
-        _checks.check_finite(where, rows, first_row)
+        _checks.check_finite(rows, first_row)
     return scores
 
 
-def _score_raw_rows(where: str, model: Labelled, X: RawRows) -> Scores:
+def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
     """The scores of raw rows, which are scaled and made dense in blocks."""
     if _checks.is_traced((model.model, X)):
-        return _score_traced(where, model, X)
-    matrix = _as_matrix(where, model, X)
+        return _score_traced(model, X)
+    matrix = _as_matrix(model, X)
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)
     n, features = matrix.shape
@@ -630,9 +633,7 @@ def _score_raw_rows(where: str, model: Labelled, X: RawRows) -> Scores:
             # The block goes to the device once, for all models.
             dense = inputs.pad_rows(_densify(model, rows), size)
             rows = _checks.to_device(dense, dtype_of(model))
-        scores = [
-            np.asarray(score_rows(where, part, rows, start))[:length] for part in parts
-        ]
+        scores = [np.asarray(score_rows(part, rows, start))[:length] for part in parts]
         blocks.append(np.stack(scores, axis=1) if several else scores[0])
     scores = np.concatenate(blocks)
     if not np.any(model.intercept) and np.all(model.unit == 1):
@@ -640,13 +641,14 @@ def _score_raw_rows(where: str, model: Labelled, X: RawRows) -> Scores:
     return model.unit * scores.astype(np.float64) + np.asarray(model.intercept)[None]
 
 
-def _score_traced(where: str, model: Labelled, X: RawRows) -> Scores:
+def _score_traced(model: Labelled, X: RawRows) -> Scores:
     """The scores inside `jax.jit`, for a model that takes rows as they are."""
     if model.scaling is not None or type(model.model) is tuple:
-        raise ValueError(
-            f"{where}: rows must have values where a model scales them, or is of "
-            "several solvers, got traced ones; budgetjax.export makes a program"
+        raise ArgumentError(
+            "rows",
+            "have values where a model scales them, or is of several solvers",
+            "traced ones; budgetjax.export makes a program",
         )
-    scores = score_rows(where, model.model, X)
+    scores = score_rows(model.model, X)
     shift = jnp.asarray(model.intercept, scores.dtype)
     return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]

@@ -21,6 +21,7 @@ from jaxtyping import Float, Integer
 from numpy.typing import ArrayLike
 
 from budgetjax import _checks, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.labels import label_indices
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def learning_curves(
     return _with_grid(axes, legend="lower left" if len(curves) > 1 else None)
 
 
+@names_errors("decision_regions")
 def decision_regions(
     model: Any,
     X: ArrayLike | None = None,
@@ -189,12 +191,11 @@ def decision_regions(
       >>> bj.plots.decision_regions(state).get_xlabel()
       'feature 1'
     """
-    where = "decision_regions"
     # An estimator holds its fitted model.
     model = getattr(model, "model_", model)
-    features = models.num_features(where, model)
+    features = models.num_features(model)
     if features != 2:
-        raise ValueError(f"{where}: model must have 2 features, got {features}")
+        raise ArgumentError("model", "have 2 features", features)
     vectors, coefficients = _support_vectors(model)
     sizes = np.abs(coefficients).sum(axis=1)
     rows = np.zeros((0, 2)) if X is None else np.asarray(X)
@@ -202,9 +203,8 @@ def decision_regions(
     if not len(shown) and (scaling := models.as_labelled(model).scaling) is not None:
         shown = scaling.undone(np.array([[-2.5, -2.5], [2.5, 2.5]]))
     if not len(shown):
-        raise ValueError(
-            f"{where}: X must say where to draw for a model without support vectors, "
-            "got None"
+        raise ArgumentError(
+            "X", "say where to draw for a model without support vectors", "None"
         )
     axes = _axes(axes)
     first, second = _grid_around(shown)
@@ -230,6 +230,7 @@ def decision_regions(
     return axes
 
 
+@names_errors("sweep")
 def sweep(
     table: "Table",
     x: str,
@@ -258,9 +259,7 @@ def sweep(
     columns = dict(zip(table.names, zip(*table.rows, strict=True), strict=True))
     for name in (x, value) if y is None else (x, y, value):
         if name not in columns:
-            raise ValueError(
-                f"sweep: table must have a column {name!r}, got {', '.join(columns)}"
-            )
+            raise ArgumentError("table", f"have a column {name!r}", ", ".join(columns))
     axes = _axes(axes)
     across = sorted(set(columns[x]))
     upwards = [None] if y is None else sorted(set(columns[y]))
@@ -339,6 +338,7 @@ def accuracy_by_budget(
     return _with_grid(_with_ticks(axes, sorted(budgets)), legend="best")
 
 
+@names_errors("reliability_curve")
 def reliability_curve(
     probabilities: ArrayLike, y: ArrayLike, classes: Any, bins: int = 10
 ) -> tuple[Float[np.ndarray, " bins"], Float[np.ndarray, " bins"]]:
@@ -361,10 +361,11 @@ def reliability_curve(
     """
     chances, y, classes = map(np.asarray, (probabilities, y, classes))
     if chances.shape != (len(y), len(classes)) or not 0 < bins <= len(y):
-        raise ValueError(
-            "reliability_curve: probabilities must have shape "
-            f"{(len(y), len(classes))}, one row per label and one column per class, "
-            f"and at least {bins} rows, one per bin, got {chances.shape}"
+        raise ArgumentError(
+            "probabilities",
+            f"have shape {(len(y), len(classes))}, one row per label and "
+            f"one column per class, and at least {bins} rows, one per bin",
+            chances.shape,
         )
     largest = chances.max(axis=1)
     right = classes[chances.argmax(axis=1)] == y
@@ -402,6 +403,7 @@ def reliability(
     return _with_grid(axes, legend="best" if len(curves) > 1 else None)
 
 
+@names_errors("support_images")
 def support_images(
     model: Any, shape: tuple[int, int], *, axes: Axes | None = None
 ) -> Axes:
@@ -428,17 +430,17 @@ def support_images(
       >>> [text.get_text() for text in axes.get_yticklabels()][:3]
       ['0', '1', '2']
     """
-    where = "support_images"
     model = getattr(model, "model_", model)
     classes = models.class_labels(model)
     if classes is None:
-        raise ValueError(f"{where}: model must be a classifier, got a regressor")
+        raise ArgumentError("model", "be a classifier", "a regressor")
     height, width = shape
-    features = models.num_features(where, model)
+    features = models.num_features(model)
     if height * width != features:
-        raise ValueError(
-            f"{where}: shape must have one pixel per feature, {features} of them, got "
-            f"{height} x {width}"
+        raise ArgumentError(
+            "shape",
+            f"have one pixel per feature, {features} of them",
+            f"{height} x {width}",
         )
     vectors, coefficients = _active_rows(models.support(model))
     if coefficients.shape[1] == 1:
@@ -473,10 +475,11 @@ def support_images(
     return axes
 
 
+@names_errors("plots")
 def _axes(axes: Axes | None) -> Axes:
     if axes is not None:
         return axes
-    return _checks.import_optional("plots", "matplotlib.pyplot").subplots()[1]
+    return _checks.import_optional("matplotlib.pyplot").subplots()[1]
 
 
 def _with_grid(

@@ -49,6 +49,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Shaped
 
 from budgetjax import _checks, models, scaling
+from budgetjax._errors import ArgumentError
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
@@ -62,7 +63,7 @@ try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise _checks.missing_module("budgetjax.river", "river") from error
+    raise _checks.missing_module("river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
@@ -237,9 +238,8 @@ class Online(base.Estimator):
     def _encode(self, y: Hashable) -> float:
         """A target in the learner's form; makes room for a new label."""
         if not isinstance(y, numbers.Real) or not math.isfinite(y):
-            raise ValueError(
-                f"{self._where}: y must be a finite number, got {y!r}; leave out rows "
-                "without one"
+            raise ArgumentError(
+                "y", "be a finite number", f"{y!r}; leave out rows without one"
             )
         return float(y)
 
@@ -311,7 +311,7 @@ class Online(base.Estimator):
         """Starts a model for rows with these features."""
         default = 1 / max(num_features, 1)
         self._kernel = choices.kernel_of(
-            *(self._where, self.kernel, self.gamma), None, lambda: default
+            *(self._where, self.kernel, self.gamma), lambda: default
         )
         width = self._room_for(num_features)
         state = self._init(width, self._room)
@@ -320,7 +320,7 @@ class Online(base.Estimator):
         self._queue = Queue.empty(width)
         gaussian = isinstance(state.kernel, RBF) and not state.kernel.exact
         self._in_numpy = gaussian and state.expansion.average is None
-        no_update_above = registry.of_state(self._where, state).no_update_above
+        no_update_above = registry.of_state(state).no_update_above
         if no_update_above is not None and self._in_numpy:
             self._no_update_above = no_update_above(state)
 
@@ -367,11 +367,12 @@ class Online(base.Estimator):
             except (TypeError, ValueError, OverflowError):
                 total = math.nan
             if not total <= float(np.finfo(np.float32).max):
-                raise ValueError(
-                    f"{self._where}: every feature must be a finite number, and the "
-                    "sum of the squares of a row one that float32 can hold, got "
-                    f"{value!r} for {name!r}; leave out what is missing, or fill it "
-                    "in, and scale the features"
+                raise ArgumentError(
+                    "every feature",
+                    "be a finite number, and the sum of the squares of a row one "
+                    "that float32 can hold",
+                    f"{value!r} for {name!r}; leave out what is missing, or fill "
+                    "it in, and scale the features",
                 )
 
     def _learn(self, x: Row, y: Hashable, w: int | float) -> None:
@@ -379,9 +380,7 @@ class Online(base.Estimator):
         if not 0 < w < math.inf:
             if w == 0:
                 return
-            raise ValueError(
-                f"{self._where}: w must be finite and at least 0, got {w!r}"
-            )
+            raise ArgumentError("w", "be finite and at least 0", f"{w!r}")
         with self._lock:
             row, known = self._row(x)
             new = not known or self._state is None
@@ -406,7 +405,7 @@ class Online(base.Estimator):
         for i, first in enumerate(self._first_rows):
             X[i, : len(first)] = first
         self._first_rows = None
-        message, kernel = scaling.scale_warning(self._where, X), self._kernel
+        message, kernel = scaling.scale_warning(X), self._kernel
         if message is None and self.gamma is None and isinstance(kernel, RBF):
             gamma = float(kernel.gamma)
             usual = scaling.gamma_from_distances(scaling.pairwise_distances(X))
@@ -428,7 +427,7 @@ class Online(base.Estimator):
             return
         several = self._state.expansion.num_columns > 1
         y = queue.y.astype(np.int32) if several else queue.y
-        algorithm = registry.of_state(self._where, self._state)
+        algorithm = registry.of_state(self._state)
         # Dropped before its arrays are overwritten. JAX copies arrays that another
         # thread still uses.
         self._view = None
@@ -436,7 +435,7 @@ class Online(base.Estimator):
             algorithm, self._state, queue.X, y, queue.weights
         )
         self._queue = Queue.empty(self._width)
-        driver.check_room(self._where, self._state)
+        driver.check_room(self._state)
 
     def _decide(self) -> None:
         """Learns the waiting rows, unless they do not change the model."""
@@ -494,9 +493,7 @@ class Online(base.Estimator):
             with self._lock:
                 first = jnp.asarray(self._queue.X[:1])
                 why = driver.explain_overflow(self._state, first)
-            raise ValueError(
-                f"{self._where}: every score must be finite, got {scores}: {why}"
-            )
+            raise ArgumentError("every score", "be finite", f"{scores}: {why}")
 
     def _score_rows(
         self, rows: Iterable[Row]
@@ -695,10 +692,7 @@ class BudgetedClassifier(Supervised, base.MiniBatchClassifier):
 
     def _encode(self, y: Hashable) -> float:
         if y is None or y != y:
-            raise ValueError(
-                f"{self._where}: y must be a label, got {y!r}; leave out rows without "
-                "one"
-            )
+            raise ArgumentError("y", "be a label", f"{y!r}; leave out rows without one")
         code = self._codes.get(y)
         if code is None:
             code = len(self._labels)

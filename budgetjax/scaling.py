@@ -8,6 +8,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Bool, Float, Shaped
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import ArgumentError, names_errors
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
@@ -76,14 +77,11 @@ class Scaling(NamedTuple):
         """The standard deviation of every feature."""
         return np.sqrt(self.variance)
 
-    def updated(
-        self, X: Rows, *, where: str = "Scaling.updated", first_row: int = 0
-    ) -> "Scaling":
+    def updated(self, X: Rows, *, first_row: int = 0) -> "Scaling":
         """The scaling after more rows.
 
         Args:
           X: finite numbers, shape `(n, num_features)`.
-          where: the caller's name, for error messages.
           first_row: the number of the first row, for error messages.
 
         Raises:
@@ -107,10 +105,10 @@ class Scaling(NamedTuple):
         if not np.all(good):
             column = int(np.argmin(good))
             row = int(np.argmax(np.abs(X[:, column])))
-            raise ValueError(
-                f"{where}: X must have squares that float64 can hold, to be "
-                f"standardised, got {X[row, column]} in row {first_row + row}, column "
-                f"{column}"
+            raise ArgumentError(
+                "X",
+                "have squares that float64 can hold, to be standardised",
+                f"{X[row, column]} in row {first_row + row}, column {column}",
             )
         mean = self.mean + apart * (new / total)
         return self._replace(num_rows=total, mean=mean, variance=variance)
@@ -164,20 +162,19 @@ class Scaling(NamedTuple):
             return scaled.astype(dtype)
 
 
-def warn_unscaled(where: str, X: ArrayLike, *, stacklevel: int = 2) -> None:
+def warn_unscaled(X: ArrayLike, *, stacklevel: int = 2) -> None:
     """Warns if the features look unscaled; see `unscaled`.
 
     Args:
-      where: the caller's name, for the message.
       X: finite numbers, shape `(n, num_features)`.
       stacklevel: as for `warnings.warn`; 2 is the caller.
     """
-    message = scale_warning(where, np.asarray(_checks.array(where, "X", X)))
+    message = scale_warning(np.asarray(_checks.array("X", X)))
     if message is not None:
         warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
-def scale_warning(where: str, X: Rows) -> str | None:
+def scale_warning(X: Rows) -> str | None:
     """A warning about the scale of features, or None.
 
     A kernel of distances depends mainly on the features with the largest spread; and in
@@ -221,6 +218,7 @@ SAMPLED_ROWS = 1000
 LARGEST_DISTANCE = 4.0
 
 
+@names_errors("default_gamma")
 def default_gamma(X: ArrayLike) -> float:
     """The default `gamma` for `RBF`: two divided by the mean squared distance.
 
@@ -245,19 +243,18 @@ def default_gamma(X: ArrayLike) -> float:
       >>> bj.default_gamma(np.array([[1.0, 0.0], [-1.0, 0.0]]))
       1.0
     """
-    _checks.check_not_traced("default_gamma", X)
-    X = np.asarray(_checks.array("default_gamma", "X", X), np.float64)
+    _checks.check_not_traced(X)
+    X = np.asarray(_checks.array("X", X), np.float64)
     if X.ndim != 2 or not X.size:
-        raise ValueError(
-            f"default_gamma: X must have shape (n, num_features), got {X.shape}"
-        )
+        raise ArgumentError("X", "have shape (n, num_features)", X.shape)
     rows = X[sample_rows(len(X))]
     with np.errstate(over="ignore", invalid="ignore"):
         gamma = gamma_from_distances(pairwise_distances(rows))
     if not 0 < gamma < np.inf:
-        raise ValueError(
-            "default_gamma: X must be finite and have rows that differ, got "
-            f"{'rows that are all alike' if gamma == 0 else 'NaN or infinity'}"
+        raise ArgumentError(
+            "X",
+            "be finite and have rows that differ",
+            "rows that are all alike" if gamma == 0 else "NaN or infinity",
         )
     return gamma
 

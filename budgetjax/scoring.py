@@ -106,7 +106,6 @@ def pad_vectors(
 
 
 def linear_scores(
-    where: str,
     weights: Float[Array | np.ndarray, " d"],
     bias: Float[Array | np.ndarray, ""],
     X: RawRows,
@@ -114,11 +113,11 @@ def linear_scores(
 ) -> Float[Array, " n"]:
     """The scores of a linear model for dense or sparse rows; O(n d), or O(nonzeros)."""
     if isinstance(X, RowStore):  # `SparseRows`, finite since they were made
-        check_shape(where, X.shape, len(weights))
+        check_shape(X.shape, len(weights))
         return _apply_weights(weights, bias, X)
-    rows: Any = as_matrix(where, X, len(weights))
+    rows: Any = as_matrix(X, len(weights))
     if isinstance(rows, jax.Array | np.ndarray):
-        _checks.check_finite(where, rows, first_row)
+        _checks.check_finite(rows, first_row)
     if isinstance(rows, jax.Array) or isinstance(weights, Tracer):
         return _apply_weights(weights, bias, _checks.to_device(rows, weights.dtype))
     # NumPy and SciPy need no copy of the rows and no compiled program.

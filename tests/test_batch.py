@@ -202,9 +202,9 @@ def test_levels_with_a_bias(n, double):
 
 
 def rows_of(X, y, batch, **given):
-    X, *_ = training_set.read_examples("test", bj.RBF(GAMMA), X, y)
+    X, *_ = training_set.read_examples(bj.RBF(GAMMA), X, y)
     given = {"cache_size": 1e-9, "rows": None} | given
-    return row_cache.init_rows("test", bj.RBF(GAMMA), X, batch_size=batch, **given)
+    return row_cache.init_rows(bj.RBF(GAMMA), X, batch_size=batch, **given)
 
 
 @pytest.fixture

@@ -317,10 +317,10 @@ def test_predictions_on_standard_output_leave_the_accuracy_to_the_other(at):
 def test_scores_and_probabilities_of_two_classes(at, monkeypatch):
     scored, score_rows = [], scorer.score_rows
 
-    def counted(where, model, *given):
+    def counted(model, *given):
         if isinstance(model, scorer.Labelled):
-            scored.append(where)
-        return score_rows(where, model, *given)
+            scored.append()
+        return score_rows(model, *given)
 
     monkeypatch.setattr(scorer, "score_rows", counted)
     predicted("test.csv", "--scores", "model.st")
@@ -882,7 +882,7 @@ def test_the_rate_of_progress_leaves_out_the_first_report(monkeypatch, capsys):
     monkeypatch.setattr(_progress.time, "monotonic", lambda: next(now))
     with (
         _progress.print_lines(30.0),
-        _progress.progress_bar("here", True, "rows") as report,
+        _progress.progress_bar(True, "rows") as report,
     ):
         for count in (1000, 30, 30, 20, 11):
             report("gap 1", count)

@@ -21,8 +21,8 @@ VECTORS = f"{ROWS},{NUM_FEATURES}"
 def compiled_text(row, block_size=None):
     """Of the program that other tests of the row run; it is not compiled again."""
     state = row.roomy()
-    given = examples.check_stream("test", state, *row.stream(), None)
-    size = driver.block_length("test", block_size)
+    given = examples.check_stream(state, *row.stream(), None)
+    size = driver.block_length(block_size)
     program = driver.run_checked.lower(row.algorithm, state, *given, size, True)
     return program.compile().as_text()
 
@@ -69,7 +69,7 @@ def check_vectors(text):
 @functools.partial(registry.each, rows=LEARNERS)
 def test_no_copy_of_the_kernel_rows_in_the_loop_over_violations(row):
     text = compiled_text(row)
-    block = driver.block_length("test", None)
+    block = driver.block_length(None)
     kernel_rows = f"{block},{ROWS}"
     assert f"f32[{kernel_rows}]" in text
     assert copies_in_loops(text, kernel_rows) == []

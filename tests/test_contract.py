@@ -238,7 +238,7 @@ DOCUMENTED = {("penalty", "variant")}
 @pytest.mark.parametrize("name", bj_registry.by_name())
 def test_every_pair_of_arguments_is_done_or_refused(name):
     """One that changes nothing of the state is an error."""
-    algorithm = bj_registry.look_up("", name)
+    algorithm = bj_registry.look_up(name)
     takes = inspect.signature(algorithm.init).parameters.keys()
     usual = {"num_features": 3, "budget": 5}
     if "regularization" in takes:

@@ -660,9 +660,9 @@ def test_a_model_of_averages_starts_with_a_round():
 @pytest.mark.parametrize("of", [np.float64, np.asarray, jnp.asarray])
 def test_messages_have_numbers_and_not_their_types(of):
     with pytest.raises(ValueError, match=r"above 0, got -1\.0$"):
-        _checks.positive("init", "gamma", of(-1.0))
+        _checks.positive("gamma", of(-1.0))
     with pytest.raises(ValueError, match=r"True or False, got \[ 1\.5, -2\.5\]$"):
-        _checks.flag("init", "average", of([1.5, -2.5]))
+        _checks.flag("average", of([1.5, -2.5]))
 
 
 @pytest.mark.parametrize(
@@ -718,7 +718,7 @@ def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     package = "scikit-learn" if module == "sklearn" else module
     assert [one for one in extras[extra] if one.startswith(f"{package}>=")]
-    assert str(_checks.missing_module("solve", f"{module}.part")) == (
+    assert str(_checks.missing_module(f"{module}.part")) == (
         f"solve needs {package}: pip install {package}, or budgetjax with the extra "
         f"[{extra}]"
     )

@@ -266,7 +266,7 @@ def test_the_default_gamma_is_of_most_rows():
     X = np.random.default_rng(0).normal(size=(3000, 6))
 
     def gamma(rows):
-        return inputs.kernel_of("", "rbf", "scale", inputs.Sample(rows)).gamma
+        return inputs.kernel_of("rbf", "scale", inputs.Sample(rows)).gamma
 
     plain = gamma(X)
     assert plain == pytest.approx(1 / 6, rel=0.05)
@@ -1242,12 +1242,12 @@ def test_smo_is_the_svm():
 @pytest.mark.parametrize(("name", "gamma"), [("poly", 0.3), ("sigmoid", 0.02)])
 def test_kernels_by_name_are_those_of_scikit_learn(name, gamma):
     X, _ = stream("two")
-    kernel = inputs.kernel_of("test", name, gamma, inputs.Sample(X))
+    kernel = inputs.kernel_of(name, gamma, inputs.Sample(X))
     expected = SVC(kernel=name, gamma=gamma)
     given = {"degree": expected.degree, "coef0": expected.coef0, "gamma": gamma}
     found = pairwise_kernels(X, X[:5], metric=name, filter_params=True, **given)
     np.testing.assert_allclose(kernel.gram(X, X[:5]), found, rtol=2e-5, atol=1e-6)
-    scaled = inputs.kernel_of("test", name, "scale", inputs.Sample(X))
+    scaled = inputs.kernel_of(name, "scale", inputs.Sample(X))
     assert scaled.gamma == pytest.approx(1 / (2 * X.var()), rel=0.05)
 
 

@@ -302,9 +302,9 @@ def test_a_compact_model_and_an_empty_one(tmp_path, suffix):
 
 
 def test_classes_share_their_vectors():
-    (part,) = predictor("test", shared()).parts
+    (part,) = predictor(shared()).parts
     assert part.coefficients.shape == (len(X[::4]), 4)
-    assert len(predictor("test", estimator()).parts) == 4
+    assert len(predictor(estimator()).parts) == 4
 
 
 class Own(bj.Kernel):

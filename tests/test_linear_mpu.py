@@ -516,7 +516,7 @@ def test_a_pass_is_one_kernel(form, augment, dtype, weight, double):
 @quick_to_compile(False)
 def test_products_and_orders_are_one_kernel(form, double):
     need_large_loops(form)
-    held, order = rows.read_rows("test", wide(form)[0]), epochs.natural_order(300)
+    held, order = rows.read_rows(wide(form)[0]), epochs.natural_order(300)
     for program, *given in (
         (rows.products, held, jnp.zeros(41)),
         (epochs.shuffle, jax.random.key(0), order),

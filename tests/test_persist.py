@@ -165,7 +165,7 @@ def test_batch_and_linear_states(name, path):
     assert_identical(returned(path, state), state)
     drawn = scrambled(state)
     assert_identical(returned(path, drawn, like=state), drawn)
-    node, _ = trees.encode("test", state)
+    node, _ = trees.encode(state)
     assert node["type"] == name.partition("-")[0]
     assert "budgetjax" not in str(node)
     assert "'own " not in str(node)
@@ -403,7 +403,7 @@ def test_a_state_is_enough_for_a_model_that_has_one(path):
 def test_names_are_those_of_the_package_and_no_module_path(row, path):
     state = row.init()
     model_files.save(path, state)
-    node, _ = trees.encode("test", state)
+    node, _ = trees.encode(state)
     assert "budgetjax" not in str(node)
     assert own(row) or "'own " not in str(node)
     algorithm = row.name.partition("-")[0]

@@ -28,7 +28,7 @@ def lowered(program: Any, *given, **named):
 @registry.some
 def test_a_stream(row):
     state = row.roomy()
-    given = examples.check_stream("test", state, *row.stream(), None)
+    given = examples.check_stream(state, *row.stream(), None)
     # Blocks as an accelerator takes them.
     assert "while" in lowered(driver.run_checked, row.algorithm, state, *given, 256)
 
@@ -42,7 +42,7 @@ SWEPT_ROWS = [row for row in registry.ROWS if row.name in SWEPT]
 def test_a_sweep(row):
     states = jax.vmap(lambda budget: row.roomy(budget=budget))(jnp.array([5, 9]))
     one = jax.tree.map(lambda leaf: leaf[0], states)
-    given = examples.check_stream("test", one, *row.stream(), None)
+    given = examples.check_stream(one, *row.stream(), None)
     together = SWEPT[row.name]
     program = row.algorithm, tuple(jax.devices()[:1]), together, 256, states
     assert "while" in lowered(sweeps._run_sharded, *program, *given)

@@ -37,7 +37,7 @@ def bad(names, says, **given):
     return (names,) if isinstance(names, str) else names, says, given
 
 
-def refuses(where, says, call, *given, **named):
+def refuses(says, call, *given, **named):
     """A message that ends with a blank or an = may go on."""
     end = "" if says.endswith((" ", "=")) else "$"
     pattern = f"^{where}: {re.escape(says)}{end}"
@@ -176,7 +176,7 @@ def test_training_sets_and_arguments(argument):
             data = {"X": X_, "y": Y_} | SOLVERS[name] | bias | given
             # What `solve` converts itself it reports itself.
             where = rf"({name}\.init|sparse_rows)"
-            refuses(where, says, bj.solve, getattr(bj, name), **data)
+            refuses(says, bj.solve, getattr(bj, name), **data)
 
 
 @pytest.mark.parametrize(

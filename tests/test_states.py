@@ -79,9 +79,7 @@ def test_the_name_stays(tmp_path):
     stacked = jax.vmap(lambda rate: made("norma", learning_rate=rate))(jnp.ones(2))
     for each in (kept, stacked, jax.tree.map(jnp.copy, state)):
         assert each.algorithm == Name("norma")
-    _checks.check_algorithm(
-        "run", dataclasses.replace(bj.norma, update=bj.sgd.update), state
-    )
+    _checks.check_algorithm(dataclasses.replace(bj.norma, update=bj.sgd.update), state)
 
 
 def test_a_new_state_can_be_donated():
@@ -235,9 +233,7 @@ def test_what_is_not_finite_says_why():
         kernel = bj.Linear() if "overflow float32; s" in why else state.kernel
         wrong = state._replace(kernel=kernel)
         with pytest.raises(ValueError, match=why):
-            driver.check_result(
-                "run", wrong, jnp.full(len(X), jnp.nan), jnp.array(rows)
-            )
+            driver.check_result(wrong, jnp.full(len(X), jnp.nan), jnp.array(rows))
 
 
 def test_second_order_learners_survive_a_kernel_matrix_that_is_not_positive():

@@ -558,15 +558,15 @@ def test_only_features_that_are_unscaled_are_told_of(name):
     if name != "digits" and not (folder / f"{name}.npz").is_file():
         pytest.skip(f"no {name}.npz in {datasets.FOLDER_VARIABLE}")
     X = datasets.load(name, standardise=False).X_train
-    size = batches.rows_per_batch("test", X.shape[1], X.dtype, None)
+    size = batches.rows_per_batch(X.shape[1], X.dtype, None)
     for rows in (size, 1000, 50):
         if name == "covtype":
             with pytest.warns(
                 UserWarning, match=r"test: features look unscaled: column 5"
             ):
-                warn_unscaled("test", X[:rows])
+                warn_unscaled(X[:rows])
         else:
-            warn_unscaled("test", X[:rows])
+            warn_unscaled(X[:rows])
 
 
 def test_what_looks_unscaled():
@@ -578,17 +578,17 @@ def test_what_looks_unscaled():
     with pytest.warns(
         UserWarning, match=r"unscaled: column 3 .* of 1.* at most [01]\."
     ):
-        warn_unscaled("test", wide)
+        warn_unscaled(wide)
     with pytest.warns(
         UserWarning, match=r"uncentred: their mean is 28.. from 0, .* 2\."
     ):
-        warn_unscaled("test", far)
+        warn_unscaled(far)
     with pytest.warns(UserWarning, match="uncentred"):
-        warn_unscaled("test", constant)
+        warn_unscaled(constant)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for quiet in (wide[:49], X, 1e6 * X, np.ones((100, 3)), np.zeros((0, 3))):
-            warn_unscaled("test", quiet)
+            warn_unscaled(quiet)
 
 
 @pytest.mark.parametrize("name", ["@binary"])

@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import Any
 
+from budgetjax._errors import names_errors
+
 # The exit code of a program that Ctrl-C ended.
 INTERRUPTED = 130
 # Seconds until Ctrl-C is raised again.
@@ -30,6 +32,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
+@names_errors("the command line")
 def _run() -> None:
     from budgetjax import _compile_cache
 
@@ -41,9 +44,7 @@ def _run() -> None:
             raise
         from budgetjax import _checks
 
-        sys.exit(
-            f"budgetjax: error: {_checks.missing_module('the command line', 'click')}"
-        )
+        sys.exit(f"budgetjax: error: {_checks.missing_module('click')}")
     budgetjax(prog_name="budgetjax")
 
 

@@ -7,6 +7,7 @@ import click
 import numpy as np
 
 from budgetjax import solvers
+from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Job(NamedTuple):
         extra = "".join(f", {key} {value}" for key, value in settings)
         self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
 
+    @names_errors("--learner, --set")
     def choice(self, *, refits: bool) -> "Choice":
         """The online learner and its arguments, an `estimators.parameters.Choice`.
 
@@ -78,7 +80,6 @@ class Job(NamedTuple):
         labels = self.about.labels
         try:
             return choices.choose(
-                "--learner, --set",
                 name and name.replace("-", "_"),
                 to_python_names(settings),
                 num_classes=None if labels is None else len(labels),
@@ -101,7 +102,7 @@ class Job(NamedTuple):
             X = known.filled(X)
             X = X[np.all(np.isfinite(X), axis=1)]
             if self.training.standardise:
-                X = known.updated(X, where=where).apply(X)
+                X = known.updated(X).apply(X)
         try:
             return scaling.default_gamma(X)
         except ValueError as error:

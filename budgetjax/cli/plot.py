@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ def plot(
     click.echo(f"picture: {output}")
 
 
+@names_errors("plot")
 def draw(output: str, figure: Callable[[], "Figure"]) -> None:
     """Writes a figure of matplotlib in the format of the extension."""
     import io
 
     from budgetjax import _checks, plots
 
-    matplotlib = _checks.import_optional("plot", "matplotlib")
+    matplotlib = _checks.import_optional("matplotlib")
     picture = io.BytesIO()
     with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]
@@ -148,7 +150,7 @@ def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
         if not labels:
             raise ValueError(f"{source.name}: the file must have rows, got none")
         y = np.concatenate(labels)
-        targets.check_targets(source.name, y, model.classes, 0)
+        targets.check_targets(y, model.classes, 0)
         name = os.path.basename(path)
         bins = min(BINS, len(y))
         curves[name] = plots.reliability_curve(

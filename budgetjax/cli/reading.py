@@ -213,7 +213,7 @@ def open_for_model(
 
         known = column_names(path, columns)
         plain = [name for name in features if split_indicator(name, known) is None]
-        inputs.check_columns(display_name(path), plain, known)
+        inputs.check_columns(plain, known)
     source = open_source(
         path, columns, features=features, num_features=num_features, **more
     )
@@ -236,7 +236,7 @@ def check_finite(source: "Batches", X: Any, first_row: int, fills: bool) -> None
         # A model checks sparse rows.
         return
     rows = np.where(np.isnan(X), 0, X) if fills else X
-    _checks.check_finite(source.name, rows, first_row, source.feature_names)
+    _checks.check_finite(rows, first_row, source.feature_names)
 
 
 def check_target(path: Path, columns: Columns) -> None:
@@ -278,7 +278,7 @@ def open_model(path: str) -> Model:
     value, notes = model_files.read(path)
     # An estimator holds its fitted model.
     model = models.as_labelled(getattr(value, "model_", value))
-    num_features = models.num_features(path, model)
+    num_features = models.num_features(model)
     classes, target = models.class_labels(model), (notes or {}).get("target")
     return Model(value, model, classes, num_features, target)
 

@@ -38,7 +38,7 @@ def write(path: str, parts: Iterable[bytes]) -> None:
     """Writes a file atomically, or a device or a pipe piece by piece."""
     from budgetjax.saving import model_files
 
-    model_files.replace(None, path, parts)
+    model_files.replace(path, parts)
 
 
 def echo(text: str, *, err: bool = False) -> None:

@@ -113,7 +113,7 @@ def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | 
     if job.training.standardise:
         known = scaling.Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
-        targets.check_targets(source.name, y, job.about.labels, row)
+        targets.check_targets(y, job.about.labels, row)
         if not hasattr(X, "tocsr"):
             rows = max(row + len(y), job.about.rows or 0)
             what = f"for all rows of {source.name}"
@@ -127,10 +127,8 @@ def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | 
                 known = known.updated(full, where=source.name, first_row=row)
             else:
                 if not row:
-                    scaling.warn_unscaled(source.name, X)
-                X = cast_numbers(
-                    source.name, "X", X, np.float32, row, source.feature_names
-                )
+                    scaling.warn_unscaled(X)
+                X = cast_numbers("X", X, np.float32, row, source.feature_names)
         parts.append((X, y, *weight))
         row += len(y)
     rows, y, *weight = zip(*parts, strict=True)

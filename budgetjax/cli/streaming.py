@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from budgetjax._errors import names_errors
 from budgetjax.cli import learners, reports, targets
 from budgetjax.cli.learners import Job
 
@@ -67,6 +68,7 @@ def train(job: Job) -> "StreamModel":
     return fitted
 
 
+@names_errors("train")
 def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
     """The model after the stream; several epochs form one longer stream."""
     from budgetjax.stream.batches import rows_per_batch
@@ -83,7 +85,7 @@ def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
         source, read=read, num_rows=None if rows is None else epochs * rows
     )
     # One batch per point of the learning curve; a large file has enough batches anyway.
-    usual = rows_per_batch("train", source.num_features, np.float32, None)
+    usual = rows_per_batch(source.num_features, np.float32, None)
     size = max(MIN_ROWS, (rows or usual * POINTS) // POINTS)
     return fit_stream(
         algorithm,

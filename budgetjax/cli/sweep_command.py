@@ -184,7 +184,7 @@ def _run_grid(
         choice.algorithm,
         grid.init(init),
         X,
-        models.encode_targets(job.source.name, coded, y),
+        models.encode_targets(coded, y),
         weight=weight[0] if weight else None,
     )
     error = np.asarray(result.error)

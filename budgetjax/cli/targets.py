@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
+from budgetjax._errors import ArgumentError
 from budgetjax.cli import reports
 from budgetjax.cli.options import BALANCED
 
@@ -71,7 +72,7 @@ def _summarise_numbers(source: "Batches") -> TargetSummary:
 
     scaling, rows = Scaling.empty(1), 0
     for y in read_targets(source):
-        check_targets(source.name, y, None, rows)
+        check_targets(y, None, rows)
         scaling, rows = scaling.updated(y[:, None]), rows + len(y)
     mean, deviation = float(scaling.mean[0]), float(scaling.deviation[0])
     if scaling.constant[0]:
@@ -149,9 +150,7 @@ def _parse_classes(source: "Batches", text: str) -> np.ndarray:
     return np.array(words)
 
 
-def check_targets(
-    where: str, y: np.ndarray, classes: np.ndarray | None, row: int
-) -> None:
+def check_targets(y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
     """Raises if targets are not among the classes, or not finite if there are none."""
     if classes is not None:
         good, expected = (
@@ -164,9 +163,8 @@ def check_targets(
         expected = "finite numbers"
     if not np.all(good):
         bad = int(np.argmin(good))
-        raise ValueError(
-            f"{where}: y must be {expected}, got {reports.format_label(y[bad])} in row "
-            f"{row + bad}"
+        raise ArgumentError(
+            "y", f"be {expected}", f"{reports.format_label(y[bad])} in row {row + bad}"
         )
 
 
@@ -203,7 +201,7 @@ def apply_class_weights(
 
         row = 0
         for X, y, *weight in source.read():
-            factors = by_class[encode_labels(source.name, classes, y, row)]
+            factors = by_class[encode_labels(classes, y, row)]
             yield X, y, weight[0] * factors if weight else factors
             row += len(y)
 

@@ -150,7 +150,7 @@ def train(
         )
         row = 0
         for y in targets.read_targets(tested):
-            targets.check_targets(tested.name, y, about.labels, row)
+            targets.check_targets(y, about.labels, row)
             row += len(y)
     job = learners.Job.of(source, about, columns, training)
     fitted = (solving if solves else streaming).train(job)

@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from budgetjax._errors import names_errors
+
 if TYPE_CHECKING:
     from budgetjax.estimators.batch import (
         BudgetSVC,
@@ -27,13 +29,14 @@ __all__ = [
 ]
 
 
+@names_errors("budgetjax.estimators")
 def __getattr__(name: str) -> Any:
     """Imports an estimator on first use, since the command line needs none."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from budgetjax import _checks
 
-    _checks.import_optional("budgetjax.estimators", "sklearn")
+    _checks.import_optional("sklearn")
     module = "online" if name.startswith("BudgetedKernel") else "batch"
     module = "novelty" if name == "BudgetedOneClass" else module
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import (
 )
 
 from budgetjax import models
+from budgetjax._errors import ArgumentError
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
@@ -118,7 +119,7 @@ class Estimator(BaseEstimator):
         """Rows to predict, after checks."""
         check_is_fitted(self)
         rows = self._validate(X=X, reset=False)
-        inputs.check_range(self._where, rows, models.dtype_of(self._model))
+        inputs.check_range(rows, models.dtype_of(self._model))
         return rows
 
     def _examples(
@@ -139,14 +140,12 @@ class Estimator(BaseEstimator):
     ) -> Float[np.ndarray, " n"]:
         """The weights of rows to learn, after checks of both."""
         dtype = inputs.dtype_of(X) if first else models.dtype_of(self._model)
-        inputs.check_range(self._where, X, dtype)
+        inputs.check_range(X, dtype)
         weights = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
         if not np.any(weights > 0):
-            raise ValueError(
-                f"{self._where}: sample_weight must not be zero for all rows, got zeros"
-            )
+            raise ArgumentError("sample_weight", "not be zero for all rows", "zeros")
         return weights
 
 

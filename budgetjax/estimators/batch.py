@@ -81,13 +81,13 @@ class OneVersusRest(Classifier):
         if not np.all(weights > 0):
             present = weights > 0
             rows, labels, weights = rows[present], labels[present], weights[present]
-        classes = inputs.classes_of(self._where, labels)
+        classes = inputs.classes_of(labels)
         parameters = self.get_params(deep=False)
         random = check_random_state(parameters.pop("random_state", None))
         sample = Sample(rows)
         kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), sample)
         origin = inputs.origin_of(kernel, sample)
-        inputs.warn_unscaled(self._where, rows, origin)
+        inputs.warn_unscaled(rows, origin)
         if kernel is not None:
             rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
             parameters["kernel"] = kernel
@@ -116,7 +116,7 @@ class OneVersusRest(Classifier):
         self, kernel: str | Kernel, gamma: float | str, sample: Sample
     ) -> Kernel | None:
         """The kernel, after checks; None for the linear kernel of a linear solver."""
-        checked = inputs.kernel_of(self._where, kernel, gamma, sample)
+        checked = inputs.kernel_of(kernel, gamma, sample)
         is_linear = isinstance(kernel, str) and kernel == "linear"
         return None if self._solver.linear and is_linear else checked
 
@@ -296,7 +296,7 @@ class BudgetSVC(OneVersusRest):
         weight: Float[np.ndarray, " n"] | None,
     ) -> KernelModel | LinearModel:
         assert isinstance(model, KernelModel), "the solver needs a kernel"
-        size = _checks.size(self._where, "budget", self.budget)
+        size = _checks.size("budget", self.budget)
         if len(model.vectors) <= size:
             return model
         return refit(prune(model, size), inputs.to_array(X), y, weight=weight)

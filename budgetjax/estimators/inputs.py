@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from budgetjax import models, scaling
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
@@ -73,7 +74,7 @@ def to_array(X: Rows) -> Shaped[np.ndarray, "n features"]:
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
-def check_range(where: str, X: Rows, dtype: np.dtype) -> None:
+def check_range(X: Rows, dtype: np.dtype) -> None:
     """Raises if a number of X is out of the range of the dtype for computing."""
     values = X if isinstance(X, np.ndarray) else X.data
     largest = np.finfo(dtype).max
@@ -81,9 +82,10 @@ def check_range(where: str, X: Rows, dtype: np.dtype) -> None:
         return
     entries = scipy.sparse.coo_array(X)
     at = int(np.argmax(np.abs(entries.data)))
-    raise ValueError(
-        f"{where}: X must be in the range of {dtype}, got {entries.data[at]:g} in row "
-        f"{entries.row[at]}, column {entries.col[at]}"
+    raise ArgumentError(
+        "X",
+        f"be in the range of {dtype}",
+        f"{entries.data[at]:g} in row {entries.row[at]}, column {entries.col[at]}",
     )
 
 
@@ -153,7 +155,6 @@ class Sample:
 
 
 def kernel_of(
-    where: str,
     kernel: str | Kernel,
     gamma: float | str,
     sample: Sample,
@@ -170,21 +171,22 @@ def kernel_of(
     def default() -> float:
         gamma = sample.gamma
         if not gamma and more_to_come:
-            raise ValueError(
-                f"{where}: X must have rows that differ in the first call, for "
-                f"gamma='scale', got {sample.num_rows} alike; give more rows, or gamma "
-                "as a number"
+            raise ArgumentError(
+                "X",
+                "have rows that differ in the first call, for gamma='scale'",
+                f"{sample.num_rows} alike; give more rows, or gamma as a number",
             )
         # If all rows are equal, the kernel is 1 for any gamma.
         return gamma or 1.0
 
     known = ("scale", "auto") if kernel == "linear" else ("scale",)
     if isinstance(kernel, str) and isinstance(gamma, str) and gamma not in known:
-        raise ValueError(
-            f"{where}: gamma must be 'scale' or a number (or 'auto', in fit of an "
-            f"online estimator), got {gamma!r}"
+        raise ArgumentError(
+            "gamma",
+            "be 'scale' or a number (or 'auto', in fit of an online estimator)",
+            f"{gamma!r}",
         )
-    return choices.kernel_of(where, kernel, gamma, "scale", default)
+    return choices.kernel_of(kernel, gamma, "scale", default)
 
 
 def origin_of(kernel: Kernel | None, sample: Sample) -> Float[np.ndarray, " features"]:
@@ -205,10 +207,11 @@ def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
     return Scaling.translation(origin) if np.any(origin) else None
 
 
+@names_errors("estimators")
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:
     """The origin of a model, which it subtracts from rows."""
     if model.scaling is None:
-        return np.zeros(models.num_features("estimators", model))
+        return np.zeros(models.num_features(model))
     return model.scaling.mean
 
 
@@ -218,16 +221,13 @@ def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:
     return None if names is None else tuple(names.tolist())
 
 
-def classes_of(
-    where: str, y: Shaped[np.ndarray, " n"]
-) -> Shaped[np.ndarray, " classes"]:
+def classes_of(y: Shaped[np.ndarray, " n"]) -> Shaped[np.ndarray, " classes"]:
     """The classes, in order."""
     check_classification_targets(y)
     classes = np.unique(y)
     if len(classes) < 2:
-        raise ValueError(
-            f"{where}: y must have at least 2 classes, got one class, "
-            f"{format_labels(classes)}"
+        raise ArgumentError(
+            "y", "have at least 2 classes", f"one class, {format_labels(classes)}"
         )
     return classes
 
@@ -243,11 +243,11 @@ def class_weights(
     return by_class[label_indices(classes, y)]
 
 
-def warn_unscaled(where: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:
+def warn_unscaled(X: Rows, origin: Float[np.ndarray, " features"]) -> None:
     """Warns the user if dense features look unscaled."""
     if isinstance(X, np.ndarray):
         rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]
-        scaling.warn_unscaled(where, rows, stacklevel=_level_of_user())
+        scaling.warn_unscaled(rows, stacklevel=_level_of_user())
 
 
 def _level_of_user() -> int:

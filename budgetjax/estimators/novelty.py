@@ -96,7 +96,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """Rows to learn and their weights, after checks."""
         rows = self._validate(X=X, reset=first)
         weights = self._weights(rows, sample_weight, first=first)
-        _checks.open_unit_interval(self._where, "rate", self.rate)
+        _checks.open_unit_interval("rate", self.rate)
         return rows, weights
 
     def decision_function(self, X: Table) -> Float[np.ndarray, " n"]:
@@ -116,7 +116,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _check_refit(self, num_features: int) -> bool:
-        _checks.positive(self._where, "penalty", self.penalty)
+        _checks.positive("penalty", self.penalty)
         return True
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:

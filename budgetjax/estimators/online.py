@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
+from budgetjax._errors import ArgumentError
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import (
@@ -201,8 +202,8 @@ class OnlineEstimator(Estimator):
     ) -> None:
         """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
         where, n = self._where, X.shape[0]
-        shuffle = bool(_checks.flag(where, "shuffle", self.shuffle))
-        epochs = _checks.size(where, "epochs", self.epochs)
+        shuffle = bool(_checks.flag("shuffle", self.shuffle))
+        epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
         sample = Sample(X)
@@ -212,13 +213,13 @@ class OnlineEstimator(Estimator):
         )
         states = [rival.model for rival in (model, *rivals)]
         origin = inputs.origin(model)
-        examples = Examples(X, origin, models.encode_targets(where, model, y), weights)
-        inputs.warn_unscaled(where, X, origin)
-        with _progress.progress_bar(where, self.progress, "rows", n * epochs) as report:
+        examples = Examples(X, origin, models.encode_targets(model, y), weights)
+        inputs.warn_unscaled(X, origin)
+        with _progress.progress_bar(self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
                 states = [
-                    learn(where, state, examples, order, held_out.AT_ONCE, report)
+                    learn(state, examples, order, held_out.AT_ONCE, report)
                     for state in states
                 ]
         model = model._replace(model=states[0])
@@ -250,12 +251,12 @@ class OnlineEstimator(Estimator):
                 refits=refits,
                 more_to_come=True,
             )
-            inputs.warn_unscaled(self._where, X, inputs.origin(model))
+            inputs.warn_unscaled(X, inputs.origin(model))
             reservoir = _empty_reservoir(X, y, seed) if refits else None
         else:
             model, reservoir = self._model, self._reservoir
         examples = Examples(X, inputs.origin(model), targets, weights)
-        state = learn(self._where, model.model, examples, np.arange(len(y)))
+        state = learn(model.model, examples, np.arange(len(y)))
         if reservoir is not None:
             rows = inputs.dense(X, models.dtype_of(model), examples.origin)
             reservoir = reservoir.updated(rows, y, weights)
@@ -280,11 +281,8 @@ class OnlineEstimator(Estimator):
         more_to_come: bool = False,
     ) -> Labelled:
         """A model with an empty state."""
-        where = self._where
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
-        kernel = inputs.kernel_of(
-            where, self.kernel, gamma, sample, more_to_come=more_to_come
-        )
+        kernel = inputs.kernel_of(self.kernel, gamma, sample, more_to_come=more_to_come)
         origin = inputs.origin_of(kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
@@ -310,8 +308,8 @@ class OnlineEstimator(Estimator):
         if not len(y):
             return model
         # Labels are kept in the form that the learner takes.
-        y = models.encode_targets(self._where, model, y) if model.classes is None else y
-        algorithm = registry.of_state(self._where, model.model)
+        y = models.encode_targets(model, y) if model.classes is None else y
+        algorithm = registry.of_state(model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
         examples = Examples(X, np.zeros(X.shape[1]), y, weights)
         model = model._replace(model=state)
@@ -319,7 +317,6 @@ class OnlineEstimator(Estimator):
 
 
 def learn(
-    where: str,
     state: OnlineState,
     examples: Examples,
     order: Int[np.ndarray, " n"],
@@ -328,7 +325,7 @@ def learn(
 ) -> OnlineState:
     """The state after the examples in this order, in blocks of this size."""
     X, origin, targets, weights = examples
-    algorithm = registry.of_state(where, state)
+    algorithm = registry.of_state(state)
     dtype = np.dtype(state.expansion.vectors.dtype)
     for numbers, rows in inputs.blocks(X, dtype, origin, order, size):
         y = pad_rows(targets[numbers], len(rows), 1)
@@ -378,7 +375,7 @@ class Kernelised(OnlineEstimator):
 
     def _losses(self) -> Loss:
         """The loss of the stream, and that of the refit."""
-        return self._family.loss(self._where, self._loss_setting())
+        return self._family.loss(self._loss_setting())
 
     @property
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
@@ -399,12 +396,11 @@ class Kernelised(OnlineEstimator):
         return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
     def _check_refit(self, num_features: int) -> bool:
-        where = self._where
-        refits = bool(_checks.flag(where, "refit", self.refit))
-        moves = _checks.flag(where, "move_vectors", self.move_vectors)
-        check_metric(where, self.learn_metric, num_features)
+        refits = bool(_checks.flag("refit", self.refit))
+        moves = _checks.flag("move_vectors", self.move_vectors)
+        check_metric(self.learn_metric, num_features)
         for penalty in self._penalties(1):
-            _checks.positive(where, "penalty", penalty)
+            _checks.positive("penalty", penalty)
         if refits:
             return True
         asked = {
@@ -413,9 +409,10 @@ class Kernelised(OnlineEstimator):
             "penalty": not _is_auto(self.penalty),
         }
         for name in [name for name, is_set in asked.items() if is_set]:
-            raise ValueError(
-                f"{where}: {name} must be its default where there is no refit, got "
-                f"{getattr(self, name)!r}"
+            raise ArgumentError(
+                name,
+                "be its default where there is no refit",
+                f"{getattr(self, name)!r}",
             )
         return False
 
@@ -445,9 +442,10 @@ class Kernelised(OnlineEstimator):
             "loss": self._loss_setting(),
         }
         if not isinstance(options, dict) or options.keys() & settings:
-            raise ValueError(
-                f"{self._where}: options must be a dict of arguments that are no "
-                f"parameters of the estimator, got {options!r}"
+            raise ArgumentError(
+                "options",
+                "be a dict of arguments that are no parameters of the estimator",
+                f"{options!r}",
             )
         return choices.choose(
             *(self._where, self.algorithm, settings | options),
@@ -609,7 +607,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
           UserWarning: if features look unscaled, or the refit has not converged.
         """
         rows, y, weights = self._examples(X, y, sample_weight, first=True)
-        classes = inputs.classes_of(self._where, y)
+        classes = inputs.classes_of(y)
         weights = weights * inputs.class_weights(self.class_weight, classes, y, y)
         self._fit_stream(rows, y, weights, Labelled(None, classes=classes))
         return self
@@ -648,14 +646,15 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         where, first = self._where, not self.__sklearn_is_fitted__()
         classes = self._check_classes(classes)
         if isinstance(self.class_weight, str):
-            raise ValueError(
-                f"{where}: class_weight must be a dict or None in partial_fit, as not "
-                f"all labels are known, got {self.class_weight!r}"
+            raise ArgumentError(
+                "class_weight",
+                "be a dict or None in partial_fit, as not all labels are known",
+                f"{self.class_weight!r}",
             )
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         weights = weights * inputs.class_weights(self.class_weight, classes, classes, y)
         labels = Labelled(None, classes=classes)
-        y = models.encode_targets(where, labels, y)
+        y = models.encode_targets(labels, y)
         self._continue_stream(rows, y, y, weights, labels)
         return self
 
@@ -667,15 +666,15 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         if classes is None:
             if fitted:
                 return self.classes_
-            raise ValueError(
-                f"{where}: classes must be given in the first call of partial_fit, got "
-                "None"
+            raise ArgumentError(
+                "classes", "be given in the first call of partial_fit", "None"
             )
-        classes = inputs.classes_of(where, np.asarray(classes))
+        classes = inputs.classes_of(np.asarray(classes))
         if fitted and not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"{where}: classes must be those of the first call, "
-                f"{self.classes_.tolist()}, got {classes.tolist()}"
+            raise ArgumentError(
+                "classes",
+                f"be those of the first call, {self.classes_.tolist()}",
+                classes.tolist(),
             )
         return classes
 
@@ -773,16 +772,13 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
     def _levels(self) -> float | Float[np.ndarray, " quantiles"]:
         """The level, or the levels, shape `(quantiles,)`."""
         levels = np.asarray(self.quantile)
-        _checks.open_unit_interval(self._where, "quantile", levels)
+        _checks.open_unit_interval("quantile", levels)
         if levels.ndim > 1 or not levels.size:
-            raise ValueError(
-                f"{self._where}: quantile must be a number or a list of them, got "
-                f"{self.quantile!r}"
+            raise ArgumentError(
+                "quantile", "be a number or a list of them", f"{self.quantile!r}"
             )
         if self.loss is not None:
-            raise ValueError(
-                f"{self._where}: loss must be None with a quantile, got {self.loss!r}"
-            )
+            raise ArgumentError("loss", "be None with a quantile", f"{self.loss!r}")
         return levels if levels.size > 1 else float(levels.reshape(()))
 
     @property
@@ -819,9 +815,11 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         first = not self.__sklearn_is_fitted__()
         rows, y, weights = self._examples(X, y, sample_weight, first=first)
         if not first and y.shape[1:] != np.shape(self._model.intercept):
-            raise ValueError(
-                f"{self._where}: y must have {np.size(self._model.intercept)} columns, "
-                f"as in the first call of partial_fit, got shape {y.shape}"
+            raise ArgumentError(
+                "y",
+                f"have {np.size(self._model.intercept)} columns, as in the "
+                "first call of partial_fit",
+                f"shape {y.shape}",
             )
         targets, labels, seen = self._encode(y, weights, None if first else self._seen)
         self._continue_stream(rows, y, targets, weights, labels)
@@ -852,7 +850,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         if loss is before and not losses.is_shift_invariant(loss, shape):
             loss = losses.limit_slope(loss, STEEPEST)
         dtype, outputs = state.expansion.vectors.dtype, np.size(labels.unit)
-        loss = losses.as_leaves(self._where, loss, None, dtype, outputs)
+        loss = losses.as_leaves(loss, None, dtype, outputs)
         return state._replace(loss=loss)
 
     def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:

@@ -4,6 +4,7 @@ import os
 import sys
 from typing import Any
 
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.exporting import onnx_graph, stablehlo
 from budgetjax.exporting.predictor import predictor
 from budgetjax.saving import model_files
@@ -11,6 +12,7 @@ from budgetjax.saving import model_files
 FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": stablehlo.serialize}
 
 
+@names_errors("export")
 def export(path: str | os.PathLike[str], model: Any) -> None:
     """Writes a predictor to a file that runs without budgetjax.
 
@@ -83,9 +85,7 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     name = os.fspath(path)
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in FORMATS:
-        raise ValueError(
-            f"export: path must end in {' or '.join(FORMATS)}, got {name!r}"
-        )
+        raise ArgumentError("path", f"end in {' or '.join(FORMATS)}", f"{name!r}")
     version = sys.modules["budgetjax"].__version__
-    data = FORMATS[suffix]("export", predictor("export", model), version)
-    model_files.replace("export", name, [data])
+    data = FORMATS[suffix]("export", predictor(model), version)
+    model_files.replace(name, [data])

@@ -11,6 +11,7 @@ import jax.export
 from jax.tree_util import Partial
 
 from budgetjax import _pytree, solvers
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Name, Parameters, Static
 from budgetjax.online import registry
 from budgetjax.saving import names, trees
@@ -37,9 +38,10 @@ def register_types() -> None:
                 )
 
 
+@names_errors("jax.export")
 def _encode(auxiliary: Any) -> bytes:
     own: trees.Own = {}
-    node, _ = trees.encode("jax.export", auxiliary, own)
+    node, _ = trees.encode(auxiliary, own)
     for thing in own.values():
         raise ValueError(
             "jax.export: functions in a state must be of budgetjax.losses or "

@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError
 from budgetjax.exporting.predictor import Predictor, label_array
 from budgetjax.kernels import (
     RBF,
@@ -31,10 +32,10 @@ from budgetjax.online.fourier import Waves
 OPSET, IR_VERSION = 21, 10
 
 
-def serialize(where: str, predictor: Predictor, version: str) -> bytes:
+def serialize(predictor: Predictor, version: str) -> bytes:
     """The bytes of a checked ONNX model."""
-    onnx = _checks.import_optional(where, "onnx")
-    graph = Graph(where, onnx, predictor.dtype)
+    onnx = _checks.import_optional("onnx")
+    graph = Graph(onnx, predictor.dtype)
     _outputs(graph, predictor)
     graph_proto = onnx.helper.make_graph(
         graph.nodes,
@@ -60,7 +61,7 @@ def serialize(where: str, predictor: Predictor, version: str) -> bytes:
 class Graph:
     """A graph under construction: a call adds an operation and returns its name."""
 
-    def __init__(self, where: str, onnx: Any, dtype: np.dtype):
+    def __init__(self, onnx: Any, dtype: np.dtype):
         self.where, self.onnx, self.dtype = where, onnx, dtype
         self.nodes, self.constants, self.outputs = [], [], []
 
@@ -134,7 +135,7 @@ def _outputs(graph: Graph, predictor: Predictor) -> None:
 
     if predictor.labels is None:
         return flat("variable")
-    labels = label_array(graph.where, predictor.labels)
+    labels = label_array(predictor.labels)
     if columns == 1:
         best = graph("Greater", graph("Reshape", scores, graph.axes(-1)), 0)
         best = graph("Cast", best, to=graph.onnx.TensorProto.INT64)
@@ -208,9 +209,10 @@ def _gram(graph: Graph, kernel: Kernel, X: str, Z: np.ndarray) -> str:
     if kind not in _writers:
         kinds = (*_writers, *_product_writers)
         known = ", ".join(sorted(one.__name__ for one in kinds))
-        raise ValueError(
-            f"{graph.where}: kernel must be made of {known} to be written as ONNX, got "
-            f"{kind.__name__}; a file NAME.stablehlo holds any"
+        raise ArgumentError(
+            "kernel",
+            f"be made of {known} to be written as ONNX",
+            f"{kind.__name__}; a file NAME.stablehlo holds any",
         )
     return _writers[kind](graph, kernel, X, Z)
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from budgetjax import losses, models
+from budgetjax._errors import ArgumentError
 from budgetjax.kernels import Linear, Mapped
 from budgetjax.labels import format_labels
 from budgetjax.models import KernelModel, LinearModel
@@ -67,24 +68,25 @@ class Predictor(NamedTuple):
         return len(self.intercept)
 
 
-def predictor(where: str, model: Any) -> Predictor:
+def predictor(model: Any) -> Predictor:
     """The predictor of a model or a fitted estimator.
 
     Raises:
       ValueError: if it is an estimator that is not fitted, not a model, or several
         models.
     """
-    model, before = _after_scalers(where, model)
+    model, before = _after_scalers(model)
     if hasattr(model, "get_params") and not hasattr(model, "model_"):
-        raise ValueError(
-            f"{where}: model must be a model or a fitted estimator of budgetjax, got "
-            f"{type(model).__name__}, which has no model"
+        raise ArgumentError(
+            "model",
+            "be a model or a fitted estimator of budgetjax",
+            f"{type(model).__name__}, which has no model",
         )
     levels = np.asarray(getattr(model, "quantile", None))
     model = models.as_labelled(getattr(model, "model_", model))
     for scaler in reversed(before):
         model = _behind(scaler, model)
-    num_features, dtype = models.num_features(where, model), models.dtype_of(model)
+    num_features, dtype = models.num_features(model), models.dtype_of(model)
     parts = model.model if type(model.model) is tuple else (model.model,)
     parts = _together(tuple(_terms(models.unwrap(part)) for part in parts))
     unit = np.asarray(model.unit, dtype)
@@ -95,7 +97,7 @@ def predictor(where: str, model: Any) -> Predictor:
     columns = sum(part.coefficients.shape[1] for part in parts)
     return Predictor(
         parts,
-        _units(where, model.scaling, parts, dtype),
+        _units(model.scaling, parts, dtype),
         np.broadcast_to(np.asarray(model.intercept, dtype), (columns,)),
         models.class_labels(model),
         models.inverse_link(model) == losses.EXP,
@@ -108,18 +110,19 @@ def predictor(where: str, model: Any) -> Predictor:
     )
 
 
-def _after_scalers(where: str, model: Any) -> tuple[Any, list[Any]]:
+def _after_scalers(model: Any) -> tuple[Any, list[Any]]:
     """The last step of a scikit-learn pipeline, and the scalers before it."""
     steps = [step for _, step in getattr(model, "steps", [("", model)])]
     before = [step for step in steps[:-1] if step not in (None, "passthrough")]
     for step in before:
         if type(step).__name__ != "StandardScaler":
-            raise ValueError(
-                f"{where}: model must have nothing but StandardScaler before it in a "
-                f"pipeline, got {type(step).__name__}"
+            raise ArgumentError(
+                "model",
+                "have nothing but StandardScaler before it in a pipeline",
+                type(step).__name__,
             )
         if not hasattr(step, "n_features_in_"):
-            raise ValueError(f"{where}: model must be fitted, got a new pipeline")
+            raise ArgumentError("model", "be fitted", "a new pipeline")
     return steps[-1], before
 
 
@@ -157,7 +160,7 @@ def _row_dtype(
 
 
 def _units(
-    where: str, scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
+    scaling: Scaling | None, parts: tuple[KernelModel, ...], dtype: np.dtype
 ) -> Units | None:
     if scaling is None:
         return None
@@ -167,10 +170,11 @@ def _units(
         rest = (mean - first).astype(row_dtype)
         units = Units(first, rest, factor, scaling.fills)
     if not all(np.all(np.isfinite(part)) for part in units[:3]):
-        raise ValueError(
-            f"{where}: model must have a scaling in the range of {dtype}, got means up "
-            f"to {np.max(np.abs(mean)):g} and deviations from "
-            f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}"
+        raise ArgumentError(
+            "model",
+            f"have a scaling in the range of {dtype}",
+            f"means up to {np.max(np.abs(mean)):g} and deviations from "
+            f"{np.min(scaling.deviation[~scaling.constant], initial=np.inf):g}",
         )
     return units
 
@@ -230,7 +234,7 @@ def _of(kernel: Any, vectors: Any, coefficients: Any, bias: Any) -> KernelModel:
     return KernelModel(kernel, vectors, coefficients.astype(dtype), bias.astype(dtype))
 
 
-def label_array(where: str, labels: np.ndarray) -> np.ndarray:
+def label_array(labels: np.ndarray) -> np.ndarray:
     """Labels as int64, booleans, float64, or text in an array of objects."""
     values = labels.tolist()
     if all(isinstance(one, str) for one in values):
@@ -239,6 +243,4 @@ def label_array(where: str, labels: np.ndarray) -> np.ndarray:
         return labels.astype(np.int64)
     if labels.dtype.kind in "bf":
         return labels.astype(bool if labels.dtype.kind == "b" else np.float64)
-    raise ValueError(
-        f"{where}: labels must be numbers or text, got {format_labels(labels)}"
-    )
+    raise ArgumentError("labels", "be numbers or text", format_labels(labels))

@@ -17,9 +17,9 @@ from budgetjax.models import KernelModel
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def serialize(where: str, predictor: Predictor, version: str) -> bytes:
+def serialize(predictor: Predictor, version: str) -> bytes:
     """The bytes of a zip archive of `program` and `about.json`."""
-    _checks.import_optional(where, "flatbuffers")
+    _checks.import_optional("flatbuffers")
     (rows,) = jax.export.symbolic_shape("rows")
     program = jax.jit(lambda X: _outputs(predictor, X))
     wide = predictor.row_dtype == np.float64
@@ -30,7 +30,7 @@ def serialize(where: str, predictor: Predictor, version: str) -> bytes:
         exported = jax.export.export(program, platforms=PLATFORMS)(given)
     labels = predictor.labels
     about = {
-        "classes": None if labels is None else label_array(where, labels).tolist(),
+        "classes": None if labels is None else label_array(labels).tolist(),
         "feature_names": predictor.feature_names,
         "num_features": predictor.num_features,
         "dtype": str(predictor.row_dtype),

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree, _sharding, kernels
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import UNIT, Counter, Name
 from budgetjax._shapes import Basis, Flag, Weights
 from budgetjax.kernels import Kernel
@@ -86,6 +87,7 @@ def resume(state: State, other: State) -> State:
     )
 
 
+@names_errors("average_iterates")
 def average_iterates(state):
     """The state with the average of its iterates as the model, for predictions; O(B C).
 
@@ -116,9 +118,10 @@ def average_iterates(state):
     expansion = state.expansion
     average = expansion.average
     if average is None:
-        raise ValueError(
-            "average_iterates: state must be of a learner made with average=True, or "
-            "from a round on, got one without"
+        raise ArgumentError(
+            "state",
+            "be of a learner made with average=True, or from a round on",
+            "one without",
         )
     coefficients, sums = jnp.split(expansion.coefficients_and_sums, 2, axis=-1)
     total = average.total[..., None, None]
@@ -235,6 +238,7 @@ class Algorithm(Generic[Arguments, State]):
     def __repr__(self) -> str:
         return f"Algorithm({self.name!r})"
 
+    @names_errors("step")
     def step(
         self, state: State, x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
     ) -> State:
@@ -259,8 +263,8 @@ class Algorithm(Generic[Arguments, State]):
           ValueError: if the state belongs to another algorithm, or a shape, a label or
             the weight is invalid.
         """
-        _checks.check_algorithm("step", self, state)
-        x, y, weight = examples.check_example("step", state, x, y, weight)
+        _checks.check_algorithm(self, state)
+        x, y, weight = examples.check_example(state, x, y, weight)
         return _step(self, state, x, y, weight)
 
     def learn(
@@ -345,19 +349,18 @@ def init_fields(
       >>> state = {**shared, "maintenance": strategy, "rate": jnp.float32(0.5)}
     """
     where = f"{name}.init"
-    kind = _checks.float_dtype(where, dtype)
+    kind = _checks.float_dtype(dtype)
     expansion = support_set.empty(
-        where,
         num_features=num_features,
-        num_columns=num_columns(where, num_classes, num_outputs),
+        num_columns=num_columns(num_classes, num_outputs),
         budget=budget,
         capacity=capacity,
         dtype=kind,
-        average=_averaging(where, average, kind),
+        average=_averaging(average, kind),
     )
     return {
         "algorithm": Name(name),
-        "kernel": kernels.as_leaves(where, kernel, expansion.vectors.shape[1], kind),
+        "kernel": kernels.as_leaves(kernel, expansion.vectors.shape[1], kind),
         "expansion": expansion,
         "num_seen": Counter.of(0),
         "num_mistakes": Counter.of(0),
@@ -365,26 +368,27 @@ def init_fields(
     }
 
 
-def num_columns(where: str, num_classes: int | None, num_outputs: int | None) -> int:
+def num_columns(num_classes: int | None, num_outputs: int | None) -> int:
     """Columns of coefficients: one for two classes, and one per real output."""
     if num_outputs is not None:
-        outputs = _checks.size(where, "num_outputs", num_outputs)
+        outputs = _checks.size("num_outputs", num_outputs)
         if num_classes is None:
             return outputs
         if outputs > 1:
-            raise ValueError(
-                f"{where}: num_outputs must be 1 unless num_classes is None, for real "
-                f"targets, got {outputs} with num_classes={num_classes!r}"
+            raise ArgumentError(
+                "num_outputs",
+                "be 1 unless num_classes is None, for real targets",
+                f"{outputs} with num_classes={num_classes!r}",
             )
-    classes = _checks.size(where, "num_classes", num_classes, at_least=2)
+    classes = _checks.size("num_classes", num_classes, at_least=2)
     return 1 if classes == 2 else classes
 
 
-def _averaging(where: str, average: bool | int, dtype: np.dtype) -> Average | None:
+def _averaging(average: bool | int, dtype: np.dtype) -> Average | None:
     """Parses `average=` of an `init`: False, True, or the first averaged round."""
     if isinstance(average, bool) and not average:
         return None
     first = 1 if isinstance(average, bool) else average
-    _checks.positive_integer(where, "average", first)
-    _checks.scalar_integer(where, "average", first)
+    _checks.positive_integer("average", first)
+    _checks.scalar_integer("average", first)
     return Average(Counter.of(int(first)), jnp.zeros((), dtype), jnp.zeros((), dtype))

@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel, Normalized
@@ -43,6 +44,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("alma.init")
 def init(
     kernel: Kernel,
     *,
@@ -92,18 +94,18 @@ def init(
 
     Differences from the paper: the budget, and more than two classes.
     """
-    where = "alma.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("alma", kernel, *sizes)
     if not (kernel.stationary or isinstance(kernel, Normalized)):
-        raise ValueError(
-            f"{where}: kernel must have k(x, x) = 1, as Normalized(kernel) has, got "
-            f"{type(kernel).__name__}"
+        raise ArgumentError(
+            "kernel",
+            "have k(x, x) = 1, as Normalized(kernel) has",
+            type(kernel).__name__,
         )
-    near = _checks.as_leaf(where, "alpha", alpha, dtype, _checks.positive)
+    near = _checks.as_leaf("alpha", alpha, dtype, _checks.positive)
     known = _checks.concrete(near)
     if known is not None and known > 1:
-        raise ValueError(f"{where}: alpha must be at most 1, got {known}")
+        raise ArgumentError("alpha", "be at most 1", known)
     return State(
         **shared,
         maintenance=init_maintenance(maintenance, shared, seed),

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _pytree, _sharding, losses
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Index, Label, PerPair, PerRow, Scalar, Score
 from budgetjax.kernels import Kernel
@@ -67,6 +68,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("arow.init")
 def init(
     kernel: Kernel,
     *,
@@ -146,27 +148,22 @@ def init(
     `budgetjax/online/span.py`). Pegasos counts the updates of the model as its rounds;
     its lambda is 0.0001.
     """
-    where = "arow.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("arow", kernel, *sizes)
-    _checks.check_invertible_dtype(where, dtype)
+    _checks.check_invertible_dtype(dtype)
     kernel, expansion = shared["kernel"], shared["expansion"]
     strategy, counts = None, None
     if landmarks is not None:
         if maintenance is not None:
-            raise ValueError(
-                f"{where}: maintenance must be None with landmarks, which stay, got "
-                f"{maintenance!r}"
+            raise ArgumentError(
+                "maintenance", "be None with landmarks, which stay", f"{maintenance!r}"
             )
-        shared["expansion"], basis = span.with_landmarks(
-            where, kernel, expansion, landmarks
-        )
+        shared["expansion"], basis = span.with_landmarks(kernel, expansion, landmarks)
     else:
-        basis = span.empty(where, expansion.ages.shape[0], dtype)
+        basis = span.empty(expansion.ages.shape[0], dtype)
         if isinstance(maintenance, Maintenance) and not maintenance.keeps_full:
-            raise ValueError(
-                f"{where}: maintenance must keep a full budget full, got "
-                f"{maintenance!r}"
+            raise ArgumentError(
+                "maintenance", "keep a full budget full", f"{maintenance!r}"
             )
         strategy = init_maintenance(maintenance, shared, seed)
         counts = jnp.zeros_like(expansion.coefficients_and_sums)
@@ -176,11 +173,9 @@ def init(
         counts=counts,
         span=basis,
         certainty=jnp.zeros_like(basis.root),
-        confidence=_checks.as_leaf(
-            where, "confidence", confidence, dtype, _checks.positive
-        ),
-        drift=_checks.as_leaf(where, "drift", drift, dtype, _checks.unit_interval),
-        moves=_checks.as_leaf(where, "moves", moves, dtype, _checks.non_negative),
+        confidence=_checks.as_leaf("confidence", confidence, dtype, _checks.positive),
+        drift=_checks.as_leaf("drift", drift, dtype, _checks.unit_interval),
+        moves=_checks.as_leaf("moves", moves, dtype, _checks.non_negative),
         num_moves=jnp.zeros((), jnp.int32),
     )
 

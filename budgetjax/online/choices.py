@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, losses
+from budgetjax._errors import ArgumentError
 from budgetjax.kernels import GAMMA_KERNELS, Kernel, Linear
 from budgetjax.online import registry
 from budgetjax.online.algorithm import Algorithm
@@ -52,16 +53,18 @@ class Family(NamedTuple):
             if not self.real_targets or "loss" in _parameters(one)
         )
 
-    def loss(self, where: str, chosen: str | Callable[..., Array] | None) -> Loss:
+    def loss(self, chosen: str | Callable[..., Array] | None) -> Loss:
         """The loss of this name, or this function; None is the first."""
         for name, loss in self.losses.items():
             if chosen is None or chosen is loss.stream or chosen == name:
                 return loss
         if callable(chosen) and losses.takes_labels(chosen) != self.real_targets:
             return Loss(chosen, chosen)
-        raise ValueError(
-            f"{where}: loss must be one of {', '.join(self.losses)}, or a function of "
-            f"{'numbers' if self.real_targets else 'labels'}, got {chosen!r}"
+        raise ArgumentError(
+            "loss",
+            f"be one of {', '.join(self.losses)}, or a function of "
+            f"{'numbers' if self.real_targets else 'labels'}",
+            f"{chosen!r}",
         )
 
 
@@ -122,7 +125,6 @@ class Choice(NamedTuple):
 
 
 def choose(
-    where: str,
     name: str | None,
     settings: Mapping[str, Any],
     *,
@@ -134,7 +136,6 @@ def choose(
     """The algorithm of this name with these settings.
 
     Args:
-      where: the name of the caller, for error messages.
       name: the name of the algorithm; None for the default one.
       settings: arguments of `init` by name; None is the default. A maintenance strategy
         and a loss may be given by name, and the refit has the same loss.
@@ -151,61 +152,60 @@ def choose(
     if name is None:
         name = family.before_refit if refits else family.without_refit
     if name not in family.algorithms:
-        raise ValueError(
-            f"{where}: algorithm must be one of {', '.join(family.algorithms)}, got "
-            f"{name!r}"
+        raise ArgumentError(
+            "algorithm", f"be one of {', '.join(family.algorithms)}", f"{name!r}"
         )
-    algorithm = registry.look_up(where, name)
+    algorithm = registry.look_up(name)
     parameters = _parameters(algorithm)
     arguments = {key: value for key, value in settings.items() if value is not None}
     loss_setting = arguments.pop("loss", None)
-    loss = family.loss(where, loss_setting)
-    _check_settings(where, algorithm, arguments)
+    loss = family.loss(loss_setting)
+    _check_settings(algorithm, arguments)
     if "loss" in parameters:
         arguments["loss"] = loss.stream
-    elif loss != family.loss(where, None) and not refits:
-        raise ValueError(
-            f"{where}: loss must be {next(iter(family.losses))!r} with algorithm="
-            f"{name!r} where there is no refit, got {loss_setting!r}"
+    elif loss != family.loss(None) and not refits:
+        raise ArgumentError(
+            "loss",
+            f"be {next(iter(family.losses))!r} with algorithm={name!r} "
+            "where there is no refit",
+            f"{loss_setting!r}",
         )
     if refits and arguments.get("average"):
-        raise ValueError(
-            f"{where}: average must be False before a refit, which replaces the "
-            f"coefficients, got {arguments['average']!r}"
+        raise ArgumentError(
+            "average",
+            "be False before a refit, which replaces the coefficients",
+            f"{arguments['average']!r}",
         )
     if isinstance(strategy := arguments.get("maintenance"), str):
-        arguments["maintenance"] = _strategy(where, strategy)
+        arguments["maintenance"] = _strategy(strategy)
     derived = {"seed": seed, "num_outputs": num_outputs}
     arguments |= {key: value for key, value in derived.items() if key in parameters}
     return Choice(algorithm, arguments | {"num_classes": num_classes}, loss.refit)
 
 
-def _check_settings(
-    where: str, algorithm: Algorithm, settings: Mapping[str, Any]
-) -> None:
+def _check_settings(algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
     """Raises if `init` has no such argument, or it is no setting."""
     free = [key for key in _parameters(algorithm) if key not in NO_SETTINGS]
     for key, value in settings.items():
         if key not in free:
-            raise ValueError(
-                f"{where}: settings of {algorithm.name} must be among "
-                f"{', '.join(free)}, got {key}={value!r}"
+            raise ArgumentError(
+                f"settings of {algorithm.name}",
+                f"be among {', '.join(free)}",
+                f"{key}={value!r}",
             )
 
 
-def _strategy(where: str, name: str) -> Maintenance:
+def _strategy(name: str) -> Maintenance:
     """The maintenance strategy of this name."""
     known = strategies()
     if name not in known:
-        raise ValueError(
-            f"{where}: maintenance must be one of {', '.join(known)}, or a strategy, "
-            f"got {name!r}"
+        raise ArgumentError(
+            "maintenance", f"be one of {', '.join(known)}, or a strategy", f"{name!r}"
         )
     return known[name]()
 
 
 def kernel_of(
-    where: str,
     kernel: str | Kernel,
     gamma: ArrayLike | str | None,
     unset: str | None,
@@ -222,20 +222,22 @@ def kernel_of(
     names = (*GAMMA_KERNELS, "linear")
     by_name = isinstance(kernel, str)
     if not (kernel in names if by_name else isinstance(kernel, Kernel)):
-        raise ValueError(
-            f"{where}: kernel must be one of {', '.join(names)}, or a budgetjax "
-            f"kernel, got {kernel!r}"
+        raise ArgumentError(
+            "kernel",
+            f"be one of {', '.join(names)}, or a budgetjax kernel",
+            f"{kernel!r}",
         )
     usual = gamma is None if unset is None else isinstance(gamma, str)
     if not by_name:
         if not usual or gamma != unset:
-            raise ValueError(
-                f"{where}: gamma must be {unset!r} with a kernel, which has its own "
-                f"parameters, got gamma={gamma!r} with kernel={kernel!r}"
+            raise ArgumentError(
+                "gamma",
+                f"be {unset!r} with a kernel, which has its own parameters",
+                f"gamma={gamma!r} with kernel={kernel!r}",
             )
         return kernel
     if not usual:
-        _checks.positive(where, "gamma", gamma)
+        _checks.positive("gamma", gamma)
     if kernel == "linear":
         return Linear()
     return GAMMA_KERNELS[kernel](default() if usual else gamma)

@@ -524,7 +524,7 @@ def _update(
         candidate,
     )
     where = f"{block.algorithm.name}: update"
-    new, edits = support_set.check_edits(where, type(state), returned)
+    new, edits = support_set.check_edits(type(state), returned)
     if average is not None:
         # They bring the sums of the average up to date, too.
         edits = edits._replace(scale_sum=average.scale_sum)

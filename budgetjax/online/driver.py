@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _sharding, kernels, models, scoring
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples, support_set
 from budgetjax.online.algorithm import Algorithm
@@ -18,6 +19,7 @@ from budgetjax.online.maintenance.strategy import maintenance_of
 from budgetjax.online.state import KernelExpansion, OnlineState, State
 
 
+@names_errors("run")
 def run(
     algorithm: Algorithm[..., State],
     state: State,
@@ -76,16 +78,16 @@ def run(
       >>> int(state.num_mistakes), scores.shape
       (3, (3,))
     """
-    _checks.check_algorithm("run", algorithm, state)
-    X, y, weights = examples.check_stream("run", state, X, y, weight)
-    size = block_length("run", block_size)
-    keeps = _checks.flag("run", "keep_scores", keep_scores)
+    _checks.check_algorithm(algorithm, state)
+    X, y, weights = examples.check_stream(state, X, y, weight)
+    size = block_length(block_size)
+    keeps = _checks.flag("keep_scores", keep_scores)
     new, scores = run_checked(algorithm, state, X, y, weights, size, keeps)
-    check_result("run", new, scores, X)
+    check_result(new, scores, X)
     return new, scores if keeps else None
 
 
-def block_length(where: str, block_size: int | None) -> int:
+def block_length(block_size: int | None) -> int:
     """Examples per block, the best for this backend if None.
 
     Long blocks make few large matrix products, but every violation touches the rest of
@@ -96,32 +98,34 @@ def block_length(where: str, block_size: int | None) -> int:
     are longer there; that is not measured.
     """
     if block_size is not None:
-        return _checks.size(where, "block_size", block_size)
+        return _checks.size("block_size", block_size)
     return 48 if jax.default_backend() == "cpu" else 256
 
 
-def check_result(where: str, state: OnlineState, scores: Array, X: Any) -> None:
+def check_result(state: OnlineState, scores: Array, X: Any) -> None:
     """Raises if the model had to refuse examples, or a score is not finite.
 
     A scalar stands for scores that were not kept; see `run_checked`.
     """
-    check_room(where, state)
+    check_room(state)
     if isinstance(scores, Tracer):
         return
     if scores.ndim == 0:
         if not bool(jnp.isfinite(scores)):
-            raise ValueError(
-                f"{where}: the model must be finite, got one that is not: "
-                f"{explain_overflow(state, X)}"
+            raise ArgumentError(
+                "the model",
+                "be finite",
+                f"one that is not: {explain_overflow(state, X)}",
             )
     else:
         row = int(
             _checks.first_bad_row(scores if scores.ndim == 2 else scores[:, None])
         )
         if row < scores.shape[0]:
-            raise ValueError(
-                f"{where}: every score must be finite, got {np.asarray(scores[row])} "
-                f"in row {row}: {explain_overflow(state, X)}"
+            raise ArgumentError(
+                "every score",
+                "be finite",
+                f"{np.asarray(scores[row])} in row {row}: {explain_overflow(state, X)}",
             )
 
 
@@ -162,7 +166,7 @@ def diagonal(kernel: Kernel, X: Float[Array, "n features"]) -> Float[Array, " n"
     return kernel.diag(X, norms) + norms * 0
 
 
-def check_room(where: str, state: OnlineState) -> None:
+def check_room(state: OnlineState) -> None:
     """Raises if the model had to refuse examples."""
     strategy = maintenance_of(state)
     refused = _checks.concrete(0 if strategy is None else strategy.count_refused())

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, PerRow, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
@@ -71,7 +72,6 @@ class State(NamedTuple):
 
 
 def init_features(
-    where: str,
     shared: dict[str, Any],
     num_classes: int | None,
     num_outputs: int,
@@ -83,9 +83,8 @@ def init_features(
     """A model with zero weights, from the fields of `algorithm.start`."""
     optimizer = OPTIMIZER if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
-        raise ValueError(
-            f"{where}: optimizer must be of optax, such as optax.sgd(0.1), got "
-            f"{optimizer!r}"
+        raise ArgumentError(
+            "optimizer", "be of optax, such as optax.sgd(0.1)", f"{optimizer!r}"
         )
     expansion = shared["expansion"]
     dtype, columns = expansion.vectors.dtype, expansion.num_columns
@@ -97,15 +96,14 @@ def init_features(
     try:
         jax.eval_shape(optimizer.update, weights, memory, weights)
     except Exception as error:
-        raise ValueError(
-            f"{where}: optimizer must be one of gradients alone, such as "
-            f"optax.sgd(0.1), got {error}"
+        raise ArgumentError(
+            "optimizer", "be one of gradients alone, such as optax.sgd(0.1)", error
         ) from error
     return State(
         **shared,
         root=root,
-        tolerance=_checks.as_leaf(where, "tolerance", tolerance, dtype),
-        loss=losses.as_leaves(where, loss, num_classes, dtype, num_outputs),
+        tolerance=_checks.as_leaf("tolerance", tolerance, dtype),
+        loss=losses.as_leaves(loss, num_classes, dtype, num_outputs),
         weights=weights,
         sums=None if expansion.average is None else jnp.zeros_like(weights),
         optimizer=Partial(optimizer.update),

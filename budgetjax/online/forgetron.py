@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _pytree, losses
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
@@ -35,6 +36,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("forgetron.init")
 def init(
     kernel: Kernel,
     *,
@@ -97,11 +99,9 @@ def init(
     Differences from the paper: none. The largest :math:`\phi` of step 2 is computed in
     closed form.
     """
-    where = "forgetron.init"
     if num_classes != 2:
-        raise ValueError(
-            f"{where}: num_classes must be 2, all that a Forgetron learns, got "
-            f"{num_classes!r}"
+        raise ArgumentError(
+            "num_classes", "be 2, all that a Forgetron learns", f"{num_classes!r}"
         )
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("forgetron", kernel, *sizes)

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import RBF, Kernel, Laplacian
 from budgetjax.online import features
 from budgetjax.online.algorithm import Algorithm, init_fields
@@ -41,6 +42,7 @@ class Waves(Kernel):
         return jnp.ones(jnp.shape(X)[0], self.amplitude.dtype)
 
 
+@names_errors("fourier.init")
 def init(
     kernel: Kernel,
     *,
@@ -100,11 +102,11 @@ def init(
 
     Differences from the paper: any optimiser.
     """
-    where = "fourier.init"
     if not isinstance(kernel, RBF | Laplacian):
-        raise ValueError(
-            f"{where}: kernel must be an RBF or Laplacian, whose Fourier transform is "
-            f"known, got {type(kernel).__name__}"
+        raise ArgumentError(
+            "kernel",
+            "be an RBF or Laplacian, whose Fourier transform is known",
+            type(kernel).__name__,
         )
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields(
@@ -112,12 +114,12 @@ def init(
     )
     known = _checks.concrete(budget)
     if known is not None and known % 2:
-        raise ValueError(f"{where}: budget must be even, got {budget}")
+        raise ArgumentError("budget", "be even", budget)
     expansion = shared["expansion"]
     rows, kind = expansion.ages.shape[0], expansion.vectors.dtype
     slots = jnp.arange(rows, dtype=jnp.int32)
     active = slots < expansion.budget
-    key = jax.random.key(jnp.asarray(_checks.seed(where, seed), jnp.int32))
+    key = jax.random.key(jnp.asarray(_checks.seed(seed), jnp.int32))
     # Each frequency has its own key, so the first ones are the same for any budget.
     draw = jax.random.normal if isinstance(kernel, RBF) else jax.random.cauchy
     drawn = jax.vmap(
@@ -137,9 +139,7 @@ def init(
         ages=jnp.where(active, slots + 1, FREE),
         num_active=jnp.array(expansion.budget),
     )
-    return features.init_features(
-        where, shared, num_classes, num_outputs, loss, optimizer
-    )
+    return features.init_features(shared, num_classes, num_outputs, loss, optimizer)
 
 
 def block(

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Basis, Flag, Scalar, Score, Target, Weights
 from budgetjax.kernels import Kernel
@@ -69,7 +70,6 @@ class State(NamedTuple):
 
 
 def init_state(
-    where: str,
     shared: dict[str, Any],
     *,
     num_classes: int | None,
@@ -85,17 +85,17 @@ def init_state(
     expansion = shared["expansion"]
     kind = expansion.vectors.dtype
     strength = _checks.as_leaf(
-        where, "regularization", regularization, kind, _checks.non_negative
+        "regularization", regularization, kind, _checks.non_negative
     )
     if learning_rate is None:
         # The scale of the model is then the step size; see `decay`.
         shared["expansion"] = expansion._replace(scale=1 / strength)
-    project = _checks.flag(where, "project_to_ball", project_to_ball)
+    project = _checks.flag("project_to_ball", project_to_ball)
     return State(
         **shared,
         maintenance=init_maintenance(maintenance, shared, seed),
-        loss=losses.as_leaves(where, loss, num_classes, kind, num_outputs),
-        learning_rate=_learning_rate(where, learning_rate, kind),
+        loss=losses.as_leaves(loss, num_classes, kind, num_outputs),
+        learning_rate=_learning_rate(learning_rate, kind),
         regularization=strength,
         ball=Ball(jnp.ones((), kind), jnp.zeros((), kind)) if project else None,
     )
@@ -107,7 +107,7 @@ def default_rate(num_classes: int | None) -> float:
 
 
 def _learning_rate(
-    where: str, given: ArrayLike | Callable[[Array], Array] | None, dtype: np.dtype
+    given: ArrayLike | Callable[[Array], Array] | None, dtype: np.dtype
 ) -> Scalar | Partial | None:
     """A learning rate as part of a state."""
     if given is None:
@@ -120,17 +120,17 @@ def _learning_rate(
                 jax.ShapeDtypeStruct((), np.promote_types(dtype, jnp.float32)),
             )
         except Exception as error:
-            raise ValueError(
-                f"{where}: learning_rate must be a number or a function of the number "
-                f"of rounds, got {error}"
+            raise ArgumentError(
+                "learning_rate",
+                "be a number or a function of the number of rounds",
+                error,
             ) from error
         if value.shape != ():
-            raise ValueError(
-                f"{where}: learning_rate must give one number per round, got shape "
-                f"{value.shape}"
+            raise ArgumentError(
+                "learning_rate", "give one number per round", f"shape {value.shape}"
             )
         return schedule
-    return _checks.as_leaf(where, "learning_rate", given, dtype, _checks.positive)
+    return _checks.as_leaf("learning_rate", given, dtype, _checks.positive)
 
 
 def violates(state: State, score: Score, y: Target) -> Flag:

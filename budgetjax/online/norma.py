@@ -7,12 +7,14 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
 from budgetjax import _checks
+from budgetjax._errors import names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance.removal import RemoveOldest
 
 
+@names_errors("norma.init")
 def init(
     kernel: Kernel,
     *,
@@ -58,16 +60,14 @@ def init(
     Differences from the paper: the margin of the loss is fixed (the paper's :math:`\nu`
     trick adapts it), and the model has no constant term b.
     """
-    where = "norma.init"
     if learning_rate is None:
         learning_rate = gradient_descent.default_rate(num_classes)
-    _checks.positive(where, "learning_rate", learning_rate)
+    _checks.positive("learning_rate", learning_rate)
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields(
         "norma", kernel, *sizes, num_outputs=num_outputs, average=average
     )
     return gradient_descent.init_state(
-        where,
         shared,
         loss=loss,
         learning_rate=learning_rate,

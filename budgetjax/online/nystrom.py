@@ -9,6 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, kernels, losses
+from budgetjax._errors import names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import features, span, support_set
 from budgetjax.online.algorithm import Algorithm, init_fields
@@ -16,6 +17,7 @@ from budgetjax.online.features import State
 from budgetjax.online.support_set import NOWHERE
 
 
+@names_errors("nystrom.init")
 def init(
     kernel: Kernel,
     *,
@@ -79,24 +81,23 @@ def init(
     skipped. The kernel matrix of landmarks passed by the caller has a ridge of 0.001 of
     its diagonal.
     """
-    where = "nystrom.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields(
         "nystrom", kernel, *sizes, num_outputs=num_outputs, average=average
     )
-    _checks.check_invertible_dtype(where, dtype)
+    _checks.check_invertible_dtype(dtype)
     rows = shared["expansion"].ages.shape[0]
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
-    _checks.check_memory(where, rows - 1, matrix)
+    _checks.check_memory(rows - 1, matrix)
     root = jnp.zeros(matrix.shape, dtype)
     if landmarks is not None:
         shared["expansion"], basis = span.with_landmarks(
-            where, shared["kernel"], shared["expansion"], landmarks
+            shared["kernel"], shared["expansion"], landmarks
         )
         root = basis.root
-    _checks.positive(where, "tolerance", tolerance)
+    _checks.positive("tolerance", tolerance)
     targets = num_classes, num_outputs, loss
-    return features.init_features(where, shared, *targets, optimizer, root, tolerance)
+    return features.init_features(shared, *targets, optimizer, root, tolerance)
 
 
 def block(

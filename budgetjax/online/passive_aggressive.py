@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
@@ -39,6 +40,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("passive_aggressive.init")
 def init(
     kernel: Kernel,
     *,
@@ -98,12 +100,11 @@ def init(
     Differences from the papers: joint and separate optimisation agree (see
     `ProjectOntoCandidate`), so any strategy goes with any variant.
     """
-    where = "passive_aggressive.init"
     if not isinstance(variant, str) or variant not in VARIANTS:
-        raise ValueError(f"{where}: variant must be one of {VARIANTS}, got {variant!r}")
+        raise ArgumentError("variant", f"be one of {VARIANTS}", f"{variant!r}")
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("passive_aggressive", kernel, *sizes, average=average)
-    C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
+    C = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
     return State(
         **shared,
         maintenance=init_maintenance(maintenance, shared, seed),

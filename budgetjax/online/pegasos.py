@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, losses
+from budgetjax._errors import names_errors
 from budgetjax._shapes import Flag, Label, Score
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
@@ -13,6 +14,7 @@ from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance import Maintenance
 
 
+@names_errors("pegasos.init")
 def init(
     kernel: Kernel,
     *,
@@ -69,15 +71,13 @@ def init(
     multiplied, so equal coefficients stay equal and ties go to the oldest. The
     projection onto the ball is off by default.
     """
-    where = "pegasos.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("pegasos", kernel, *sizes, average=average)
     return gradient_descent.init_state(
-        where,
         shared,
         loss=losses.hinge,
         learning_rate=None,
-        regularization=_checks.positive(where, "regularization", regularization),
+        regularization=_checks.positive("regularization", regularization),
         num_classes=num_classes,
         maintenance=maintenance,
         seed=seed,

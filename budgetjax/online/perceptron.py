@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
@@ -36,6 +37,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("perceptron.init")
 def init(
     kernel: Kernel,
     *,
@@ -96,13 +98,12 @@ def init(
     Differences from the papers: none in the binary case; the multi-class update is the
     one of multi-class Pegasos, without decay.
     """
-    where = "perceptron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("perceptron", kernel, *sizes, average=average)
     return State(
         **shared,
         maintenance=init_maintenance(maintenance, shared, seed),
-        margin=_checks.as_leaf(where, "margin", margin, dtype, _checks.non_negative),
+        margin=_checks.as_leaf("margin", margin, dtype, _checks.non_negative),
     )
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Counter, Name, Static
 from budgetjax._shapes import Flag, Label, Scalar, Score
 from budgetjax.kernels import Kernel
@@ -46,6 +47,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("projectron.init")
 def init(
     kernel: Kernel,
     *,
@@ -102,17 +104,14 @@ def init(
     regularized projection. It is larger than the exact distance, by about 0.001 for a
     duplicate.
     """
-    where = "projectron.init"
     sizes = num_features, budget, num_classes, capacity, dtype
     shared = init_fields("projectron", kernel, *sizes)
-    _checks.check_invertible_dtype(where, dtype)
+    _checks.check_invertible_dtype(dtype)
     return State(
         **shared,
-        span=span.empty(where, shared["expansion"].ages.shape[0], dtype),
-        threshold=_checks.as_leaf(
-            where, "threshold", threshold, dtype, _checks.non_negative
-        ),
-        margin_updates=Static(_checks.flag(where, "margin_updates", margin_updates)),
+        span=span.empty(shared["expansion"].ages.shape[0], dtype),
+        threshold=_checks.as_leaf("threshold", threshold, dtype, _checks.non_negative),
+        margin_updates=Static(_checks.flag("margin_updates", margin_updates)),
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any, TypeVar
 
 from budgetjax import _checks, _pytree, online, solvers
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.online.algorithm import Algorithm
@@ -12,6 +13,7 @@ from budgetjax.solvers.solver import Solver
 Own = TypeVar("Own")
 
 
+@names_errors("register")
 def register(own: Own) -> Own:
     """Registers your own algorithm, solver, kernel or maintenance strategy by its name.
 
@@ -38,9 +40,11 @@ def register(own: Own) -> Own:
         _pytree.record(own)
         return own  # pyright: ignore[reportReturnType]
     if not isinstance(own, Algorithm | Solver):
-        raise ValueError(
-            "register: own must be a budgetjax.Algorithm, a budgetjax.Solver, or a "
-            f"class of kernels or maintenance strategies, got {own!r}"
+        raise ArgumentError(
+            "own",
+            "be a budgetjax.Algorithm, a budgetjax.Solver, or a class of "
+            "kernels or maintenance strategies",
+            f"{own!r}",
         )
     known = by_name() | solvers.by_name()
     if isinstance(own, Algorithm) and own.name in online.registered:
@@ -67,23 +71,23 @@ def by_name() -> dict[str, Algorithm[Any, Any]]:
     return known | online.registered
 
 
-def look_up(where: str, name: Any) -> Algorithm[Any, Any]:
+def look_up(name: Any) -> Algorithm[Any, Any]:
     """The algorithm of this name."""
     known = by_name()
     if name not in known:
-        raise ValueError(
-            f"{where}: algorithm must be one of {', '.join(known)}, got {name!r}; "
-            "budgetjax.register adds one of your own"
+        raise ArgumentError(
+            "algorithm",
+            f"be one of {', '.join(known)}",
+            f"{name!r}; budgetjax.register adds one of your own",
         )
     return known[name]
 
 
-def of_state(where: str, state: Any) -> Algorithm[Any, Any]:
+def of_state(state: Any) -> Algorithm[Any, Any]:
     """The algorithm whose state this is."""
     name = getattr(state, "algorithm", None)
     if not isinstance(name, Name) or not hasattr(state, "expansion"):
-        raise ValueError(
-            f"{where}: state must be one of an online algorithm, got "
-            f"{_checks.kind_name(state)}"
+        raise ArgumentError(
+            "state", "be one of an online algorithm", _checks.kind_name(state)
         )
-    return look_up(where, name.value)
+    return look_up(name.value)

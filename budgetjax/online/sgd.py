@@ -6,12 +6,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array
 
+from budgetjax._errors import names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import gradient_descent
 from budgetjax.online.algorithm import init_fields
 from budgetjax.online.maintenance import Maintenance
 
 
+@names_errors("sgd.init")
 def init(
     kernel: Kernel,
     *,
@@ -77,7 +79,6 @@ def init(
 
     Differences from the papers: any loss, schedule and maintenance.
     """
-    where = "sgd.init"
     if learning_rate is None:
         learning_rate = gradient_descent.default_rate(num_classes)
     sizes = num_features, budget, num_classes, capacity, dtype
@@ -85,7 +86,6 @@ def init(
         "sgd", kernel, *sizes, num_outputs=num_outputs, average=average
     )
     return gradient_descent.init_state(
-        where,
         shared,
         loss=loss,
         learning_rate=learning_rate,

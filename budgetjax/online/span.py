@@ -31,6 +31,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _pytree, kernels
+from budgetjax._errors import ArgumentError
 from budgetjax._shapes import Index, Mask, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
 from budgetjax.online import support_set
@@ -65,10 +66,10 @@ class Span(NamedTuple):
     refresh_index: Index
 
 
-def empty(where: str, rows: int, dtype) -> Span:
+def empty(rows: int, dtype) -> Span:
     """The span of no vectors; `where` is the caller's name, for error messages."""
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
-    _checks.check_memory(where, rows - 1, (matrix, matrix))
+    _checks.check_memory(rows - 1, (matrix, matrix))
     gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))
     return Span(gram, jnp.zeros((rows,), dtype), root, jnp.zeros((), jnp.int32))
 
@@ -87,30 +88,30 @@ def from_vectors(kernel: Kernel, expansion: Expansion) -> Span:
 
 
 def with_landmarks(
-    where: str, kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
+    kernel: Kernel, expansion: Expansion, landmarks: ArrayLike
 ) -> tuple[Expansion, Span]:
     """The expansion with these landmarks and coefficients 0, and their span.
 
     Args:
-      where: the caller's name, for error messages.
       kernel: positive definite.
       expansion: empty.
       landmarks: shape `(m, num_features)`, m from 1 to the budget.
     """
     rows, width = expansion.vectors.shape
-    Z = _checks.array(where, "landmarks", landmarks)
+    Z = _checks.array("landmarks", landmarks)
     budget = _checks.concrete(expansion.budget)
     most = rows - 1 if budget is None else int(budget)
     if Z.ndim != 2 or Z.shape[1] != width or not 1 <= Z.shape[0] <= most:
-        raise ValueError(
-            f"{where}: landmarks must have shape (m, {width}) with m from 1 to the "
-            f"budget {most}, got {Z.shape}"
+        raise ArgumentError(
+            "landmarks",
+            f"have shape (m, {width}) with m from 1 to the budget {most}",
+            Z.shape,
         )
     with np.errstate(over="ignore"):
         Z = jnp.asarray(Z, expansion.vectors.dtype)
     known = _checks.concrete(Z)
     if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError(f"{where}: landmarks must be finite, got NaN or infinity")
+        raise ArgumentError("landmarks", "be finite", "NaN or infinity")
     m = Z.shape[0]
     vectors = jnp.zeros_like(expansion.vectors).at[:m].set(Z)
     slots = jnp.arange(rows, dtype=jnp.int32)
@@ -123,9 +124,10 @@ def with_landmarks(
     basis = from_vectors(kernel, expansion)
     known = _checks.concrete(basis.root)
     if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError(
-            f"{where}: landmarks must have a positive definite kernel matrix, got one "
-            f"of {type(kernel).__name__} that is not"
+        raise ArgumentError(
+            "landmarks",
+            "have a positive definite kernel matrix",
+            f"one of {type(kernel).__name__} that is not",
         )
     return expansion, basis
 

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _pytree, kernels
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Counter
 from budgetjax._shapes import Index, PerPair, PerRow, Scalar
 from budgetjax.kernels import Kernel
@@ -198,7 +199,7 @@ class Edits(NamedTuple):
     scale_sum: Scalar | None = None
 
 
-def check_edits(where: str, kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
+def check_edits(kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
     """`returned`, after a check that it is a record of this kind and edits."""
     got = type(returned).__name__
     if type(returned) is tuple:
@@ -210,7 +211,6 @@ def check_edits(where: str, kind: type[Kind], returned: Any) -> tuple[Kind, Edit
 
 
 def empty(
-    where: str,
     *,
     num_features: int,
     num_columns: int,
@@ -222,7 +222,6 @@ def empty(
     """A support set with all slots free.
 
     Args:
-      where: the caller's name, for error messages.
       num_features: d.
       num_columns: the number of columns of coefficients.
       budget: a Python number, or, if `capacity` is given, a traced integer, which is
@@ -231,13 +230,13 @@ def empty(
       dtype: the dtype of vectors and coefficients.
       average: the memory of averaged iterates, or None.
     """
-    features = _checks.size(where, "num_features", num_features)
-    budget, capacity = _budget_and_capacity(where, budget, capacity)
+    features = _checks.size("num_features", num_features)
+    budget, capacity = _budget_and_capacity(budget, capacity)
     columns = num_columns if average is None else 2 * num_columns
 
     rows = jax.ShapeDtypeStruct((capacity + 1, features), dtype)
     terms = jax.ShapeDtypeStruct((capacity + 1, columns), dtype)
-    _checks.check_memory(where, capacity, (rows, terms))
+    _checks.check_memory(capacity, (rows, terms))
 
     def filled(*shape: int, value: int = 0, dtype: DTypeLike = dtype) -> jax.Array:
         return _checks.to_device(np.full(shape, value, dtype), dtype)
@@ -255,30 +254,31 @@ def empty(
 
 
 def _budget_and_capacity(
-    where: str, budget: ArrayLike, capacity: int | None
+    budget: ArrayLike, capacity: int | None
 ) -> tuple[ArrayLike, int]:
     """Both, after checks; a traced budget is clipped to the capacity."""
     known = _checks.concrete(budget)
     if known is None:
-        _checks.scalar_integer(where, "budget", budget)
+        _checks.scalar_integer("budget", budget)
     if capacity is not None:
-        capacity = _checks.size(where, "capacity", capacity)
+        capacity = _checks.size("capacity", capacity)
     if known is not None:
         if known.ndim != 0:
-            raise ValueError(
-                f"{where}: budget must be a scalar, got shape {known.shape}; sweep "
-                "budgets by jax.vmap over init, with capacity="
+            raise ArgumentError(
+                "budget",
+                "be a scalar",
+                f"shape {known.shape}; sweep budgets by jax.vmap over init, "
+                "with capacity=",
             )
-        most = _checks.size(where, "budget", known.item())
+        most = _checks.size("budget", known.item())
         capacity = most if capacity is None else capacity
         if most > capacity:
-            raise ValueError(
-                f"{where}: budget must be at most the capacity {capacity}, got {most}"
-            )
+            raise ArgumentError("budget", f"be at most the capacity {capacity}", most)
     if capacity is None:
-        raise ValueError(
-            f"{where}: capacity must be given as a Python integer when budget is "
-            "traced, got capacity=None"
+        raise ArgumentError(
+            "capacity",
+            "be given as a Python integer when budget is traced",
+            "capacity=None",
         )
     if known is None:
         budget = jnp.clip(jnp.asarray(budget, jnp.int32), 1, capacity)

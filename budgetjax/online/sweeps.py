@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.online.state import OnlineState
@@ -46,6 +47,7 @@ class Sweep(NamedTuple):
         return self.errors[:, -1]
 
 
+@names_errors("sweep")
 def sweep(
     algorithm: Algorithm,
     states: Any,
@@ -101,22 +103,23 @@ def sweep(
       >>> result.errors.shape, grid.table(error=result.error).rows[0][:2]
       ((4, 42), (8.0, 50))
     """
-    _checks.check_algorithm("sweep", algorithm, states)
+    _checks.check_algorithm(algorithm, states)
     vectors = states.expansion.vectors
     if vectors.ndim != 3:
-        raise ValueError(
-            "sweep: states must be stacked along one axis, vectors of shape (models, "
-            f"rows, features), got {vectors.shape}; use jax.vmap over init"
+        raise ArgumentError(
+            "states",
+            "be stacked along one axis, vectors of shape (models, rows, features)",
+            f"{vectors.shape}; use jax.vmap over init",
         )
     models = vectors.shape[0]
     one = jax.tree.map(lambda leaf: leaf[0], states)
-    X, y, weights = examples.check_stream("sweep", one, X, y, weight)
+    X, y, weights = examples.check_stream(one, X, y, weight)
     if X.shape[0] == 0:
-        raise ValueError("sweep: X must have at least 1 row, got 0")
-    size = driver.block_length("sweep", block_size)
+        raise ArgumentError("X", "have at least 1 row", "0")
+    size = driver.block_length(block_size)
     chosen = tuple(jax.devices() if devices is None else devices)[:models]
     if not chosen:
-        raise ValueError("sweep: devices must not be empty, got ()")
+        raise ArgumentError("devices", "not be empty", "()")
     # Every device takes the same number of models; copies of the last one fill the
     # rest.
     spare = -models % len(chosen)
@@ -138,7 +141,7 @@ def sweep(
     rounds = rounds[0]
     seen = jnp.maximum(rounds, 1).astype(vectors.dtype)
     errors = errors.astype(vectors.dtype) / seen[None]
-    driver.check_room("sweep", new)
+    driver.check_room(new)
     bad = ~jnp.isfinite(jax.vmap(driver.nan_unless_finite)(new))
     if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
         i = int(jnp.argmax(bad))
@@ -193,6 +196,7 @@ class Grid(NamedTuple):
     names: tuple[str, ...]
     columns: tuple[np.ndarray, ...]
 
+    @names_errors("Grid.init")
     def init(self, init: Callable[..., Any]) -> Any:
         """Stacked states: `jax.vmap` of `init`, which takes the names as keywords.
 
@@ -212,11 +216,12 @@ class Grid(NamedTuple):
             one = jax.eval_shape(lambda known=known: init(**known))
         if isinstance(one, OnlineState):
             capacity = one.expansion.ages.shape[0] - 1
-            _checks.check_memory("Grid.init", capacity, one, len(self.columns[0]))
+            _checks.check_memory(capacity, one, len(self.columns[0]))
         return jax.vmap(
             lambda *values: init(**dict(zip(self.names, values, strict=True)))
         )(*self.columns)
 
+    @names_errors("Grid.table")
     def table(self, **results: Any) -> "Table":
         """The grid with results of its models, in ascending order of the first result.
 
@@ -227,9 +232,10 @@ class Grid(NamedTuple):
         for name, values in results.items():
             values = np.asarray(values)
             if values.shape != self.columns[0].shape:
-                raise ValueError(
-                    f"Grid.table: {name} must have shape {self.columns[0].shape}, one "
-                    f"value per model, got {values.shape}"
+                raise ArgumentError(
+                    name,
+                    f"have shape {self.columns[0].shape}, one value per model",
+                    values.shape,
                 )
             columns.append(values)
         first = columns[len(self.names)] if results else np.zeros(len(columns[0]))
@@ -291,6 +297,7 @@ def _format_cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+@names_errors("grid")
 def grid(**axes: Any) -> Grid:
     """Every combination of the values of the given hyperparameters.
 
@@ -305,11 +312,9 @@ def grid(**axes: Any) -> Grid:
         raise ValueError("grid: at least one axis is needed, got none")
     arrays = []
     for name, values in axes.items():
-        array = np.asarray(_checks.array("grid", name, values))
+        array = np.asarray(_checks.array(name, values))
         if array.ndim != 1 or array.size == 0:
-            raise ValueError(
-                f"grid: {name} must be a list of numbers, got shape {array.shape}"
-            )
+            raise ArgumentError(name, "be a list of numbers", f"shape {array.shape}")
         arrays.append(array)
     combinations = itertools.product(*(range(len(array)) for array in arrays))
     index = np.array(list(combinations)).T

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
 
 from budgetjax import _checks, losses, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.inputs import RawRows
 from budgetjax.models import Given, Labelled, Model, Scores
 
@@ -24,6 +25,7 @@ from budgetjax.models import Given, Labelled, Model, Scores
 LEAST = 1e-6
 
 
+@names_errors("probabilities")
 def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n classes"]:
     """The probability of each class for every row; O(n B d).
 
@@ -57,7 +59,7 @@ def probabilities(model: Model, X: RawRows) -> Float[Array | np.ndarray, "n clas
       (200, 2)
     """
     _check_factor(model)  # first of all: scores take time
-    return of_scores(model, models.score_rows("probabilities", model, X))
+    return of_scores(model, models.score_rows(model, X))
 
 
 def of_scores(model: Model, scores: Scores) -> Float[Array | np.ndarray, "n classes"]:
@@ -75,6 +77,7 @@ def factor_of(model: Model) -> float | None:
     return 1.0 if found is None and logistic else found
 
 
+@names_errors("calibrate")
 def calibrate(
     model: Given, X: RawRows, y: ArrayLike, weight: ArrayLike | None = None
 ) -> Given | Labelled:
@@ -114,25 +117,26 @@ def calibrate(
     Differences from the papers: no offset, so the most probable class is the predicted
     one; the number of rows in Platt's targets is that of all classes.
     """
-    _checks.check_not_traced("calibrate", model, X, y, weight)
+    _checks.check_not_traced(model, X, y, weight)
     whole: Any = model
-    scores = np.asarray(models.score_rows("calibrate", whole, X))
-    given = models.encode_labels_and_weights("calibrate", whole, len(scores), y, weight)
+    scores = np.asarray(models.score_rows(whole, X))
+    given = models.encode_labels_and_weights(whole, len(scores), y, weight)
     return models.with_calibration(model, fit_factor(scores, *given))
 
 
+@names_errors("probabilities")
 def _check_factor(model: Model) -> float:
-    where = "probabilities"
     if models.is_regressor(model):
-        raise ValueError(f"{where}: model must be a classifier, got a regressor")
+        raise ArgumentError("model", "be a classifier", "a regressor")
     if (found := factor_of(model)) is not None:
         return found
     kind = _checks.kind_name(models.unwrap(model))
-    raise ValueError(
-        f"{where}: model must have a calibration, or a state that learns with "
-        f"budgetjax.losses.logistic, got neither in {kind}: "
-        "use budgetjax.calibrate(model, X, y) with rows that it has not learned, or "
-        "budgetjax.refit(..., calibrate=True)"
+    raise ArgumentError(
+        "model",
+        "have a calibration, or a state that learns with budgetjax.losses.logistic",
+        f"neither in {kind}: use budgetjax.calibrate(model, X, y) "
+        "with rows that it has not learned, or budgetjax.refit(..., "
+        "calibrate=True)",
     )
 
 

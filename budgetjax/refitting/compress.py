@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _progress, kernels, losses, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, Labelled
 from budgetjax.refitting.adam import apply_slopes
@@ -27,6 +28,7 @@ RIDGE = 1e-5
 RATE = 0.03
 
 
+@names_errors("compress")
 def compress(
     model: Any, budget: int, *, steps: int = 200, progress: bool = False
 ) -> KernelModel | Labelled:
@@ -78,26 +80,25 @@ def compress(
     Differences from the papers: the vectors start as vectors of the model, not one by
     one from a fixed-point search, and Adam moves them together.
     """
-    where = "compress"
-    budget = _checks.size(where, "budget", budget)
-    steps = _checks.size(where, "steps", steps, at_least=0)
+    budget = _checks.size("budget", budget)
+    steps = _checks.size("steps", steps, at_least=0)
     # Our estimators have attributes of the same name as an SVC.
     model = getattr(model, "model_", model)
-    _checks.check_not_traced(where, model)
-    given = models.unwrap_labelled(_from_scikit_learn(where, model))
+    _checks.check_not_traced(model)
+    given = models.unwrap_labelled(_from_scikit_learn(model))
     if isinstance(given, Labelled):
         one = functools.partial(compress, budget=budget, steps=steps, progress=progress)
         return given._replace(model=models.map_parts(one, given), calibration=None)
     given = models.to_kernel_model(given)
     kernel, X, coefficients = given.kernel, given.vectors, given.coefficients
-    _checks.check_invertible_dtype(where, X.dtype)
+    _checks.check_invertible_dtype(X.dtype)
     if not len(X):
-        raise ValueError("compress: model must have support vectors, got none yet")
+        raise ArgumentError("model", "have support vectors", "none yet")
     if len(X) <= budget:
         return given
     coefficients = coefficients.reshape(len(X), -1)
-    with _progress.progress_bar(where, progress, "steps", steps) as report:
-        values = models.values_at_vectors(where, given).reshape(coefficients.shape)
+    with _progress.progress_bar(progress, "steps", steps) as report:
+        values = models.values_at_vectors(given).reshape(coefficients.shape)
         chosen = np.asarray(_choose_vectors(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]
         if steps:
@@ -110,16 +111,18 @@ def compress(
     return KernelModel(kernel, vectors, squeeze_columns(new), given.bias, link)
 
 
-def _from_scikit_learn(where: str, model: Any) -> Any:
+def _from_scikit_learn(model: Any) -> Any:
     """The model of a fitted `SVC` or `SVR`; any other object unchanged."""
     if not hasattr(model, "support_vectors_"):
         return model
     from sklearn.base import is_regressor
 
     if len(model.dual_coef_) != 1:
-        raise ValueError(
-            f"{where}: model must be an SVC of two classes, got {len(model.classes_)}: "
-            "it votes between pairs of them, and has no score per class"
+        raise ArgumentError(
+            "model",
+            "be an SVC of two classes",
+            f"{len(model.classes_)}: it votes between pairs of them, and "
+            "has no score per class",
         )
     gamma, coef0 = model._gamma, model.coef0
     named = {
@@ -129,9 +132,10 @@ def _from_scikit_learn(where: str, model: Any) -> Any:
         "sigmoid": lambda: kernels.Sigmoid(gamma, coef0),
     }
     if model.kernel not in named:
-        raise ValueError(
-            f"{where}: the kernel of an SVC or SVR must be one of {', '.join(named)}, "
-            f"got {model.kernel!r}"
+        raise ArgumentError(
+            "the kernel of an SVC or SVR",
+            f"be one of {', '.join(named)}",
+            f"{model.kernel!r}",
         )
     dtype = np.float32
     dense = getattr(model.support_vectors_, "toarray", lambda: model.support_vectors_)

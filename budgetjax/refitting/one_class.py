@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from budgetjax import _checks, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.models import Given, Labelled
 from budgetjax.refitting import newton, training_data
 from budgetjax.refitting.newton import Basis
@@ -16,6 +17,7 @@ from budgetjax.refitting.refit import find_algorithm, put_weights
 from budgetjax.refitting.training_data import Block
 
 
+@names_errors("one_class")
 def one_class(
     state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
@@ -79,30 +81,27 @@ def one_class(
     Differences from the papers: the span of a budget of support vectors, and a
     threshold by scores that leave one out.
     """
-    where = "one_class"
-    _checks.check_not_traced(where, state, X, weight)
+    _checks.check_not_traced(state, X, weight)
     inner = models.unwrap(state)
-    algorithm = find_algorithm(where, inner)
-    _checks.open_unit_interval(where, "rate", rate)
-    _checks.positive(where, "penalty", penalty)
+    algorithm = find_algorithm(inner)
+    _checks.open_unit_interval("rate", rate)
+    _checks.positive("penalty", penalty)
     if inner.expansion.num_columns > 1:
-        raise ValueError(
-            f"{where}: state must have one column of coefficients, got "
-            f"{inner.expansion.num_columns}"
+        raise ArgumentError(
+            "state", "have one column of coefficients", inner.expansion.num_columns
         )
     # The old intercept is removed.
     known = models.as_labelled(state)
     model = models.add_intercept(state, -known.intercept / known.unit)
-    rows, targets = _with_ones(where, X)
+    rows, targets = _with_ones(X)
     # The targets are not labels of a classifier.
     takes = models.as_labelled(model)._replace(classes=None)
     read, again = training_data.read_examples(
-        where, takes, rows, targets, weight, of_labels=False
+        takes, rows, targets, weight, of_labels=False
     )
     if not again:
-        raise ValueError(
-            f"{where}: X must be batches that can be read again, such as a list, got "
-            "an iterator"
+        raise ArgumentError(
+            "X", "be batches that can be read again, such as a list", "an iterator"
         )
     root = jax.jit(algorithm.basis)(inner)
     basis = Basis(inner.kernel, inner.expansion, root)
@@ -116,7 +115,7 @@ def one_class(
         method="inverted_cdf",
     )
     weights = coefficients[None].astype(root.dtype)
-    new = put_weights(where, algorithm, inner, basis, weights)
+    new = put_weights(algorithm, inner, basis, weights)
     return models.rewrap(models.add_intercept(model, -float(threshold)), new)
 
 
@@ -158,12 +157,12 @@ def _leave_one_out(
     return np.concatenate(scores), np.concatenate(counts).astype(np.float64)
 
 
-def _with_ones(where: str, X: Any) -> tuple[Any, Any]:
+def _with_ones(X: Any) -> tuple[Any, Any]:
     """The examples, or batches of them, with targets 1."""
     if hasattr(X, "ndim") or hasattr(X, "columns"):
         return X, np.ones(X.shape[0])
     if not isinstance(X, Iterable):
-        raise ValueError(f"{where}: X must be an array or batches, got {X!r}")
+        raise ArgumentError("X", "be an array or batches", f"{X!r}")
     return (X if iter(X) is X else _Ones(X)), None
 
 

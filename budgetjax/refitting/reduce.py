@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int32
 
 from budgetjax import _checks, models
+from budgetjax._errors import names_errors
 from budgetjax.inputs import RawRows
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel, Labelled, Model
@@ -26,6 +27,7 @@ def prune(
     *,
     weight: ArrayLike | None = None,
 ) -> KernelModel | Labelled: ...
+@names_errors("prune")
 def prune(
     model: Model,
     size: int,
@@ -72,9 +74,8 @@ def prune(
       Dekel and Singer (2006), "Support vector machines on a budget", Section 5,
       https://papers.nips.cc/paper/3125-support-vector-machines-on-a-budget.
     """
-    where = "prune"
-    _checks.check_not_traced(where, model, X, y, weight)
-    size = _checks.size(where, "size", size)
+    _checks.check_not_traced(model, X, y, weight)
+    size = _checks.size("size", size)
     model = models.unwrap_labelled(model)
     if isinstance(model, Labelled):
         parts = models.map_parts(lambda part: prune(part, size), model)
@@ -91,16 +92,14 @@ def prune(
         )
     if X is None:
         return small
-    scores = np.asarray(models.score_rows(where, small, X), np.float64)
+    scores = np.asarray(models.score_rows(small, X), np.float64)
     if scores.ndim != 1 or y is None:
         got = "no y" if y is None else f"{scores.shape[1]} columns"
         raise ValueError(
             f"{where}: X needs y, and a model of two classes, to find the bias; got "
             f"{got}"
         )
-    codes, masses = models.encode_labels_and_weights(
-        where, small, len(scores), y, weight
-    )
+    codes, masses = models.encode_labels_and_weights(small, len(scores), y, weight)
     known = models.unwrap(small)
     shift = jnp.asarray(best_shift(scores, codes, masses), known.bias.dtype)
     return models.rewrap(small, known._replace(bias=known.bias + shift))
@@ -127,6 +126,7 @@ def best_shift(
     return -float(beyond[best] + beyond[best + 1]) / 2
 
 
+@names_errors("compact")
 def compact(model: Model) -> KernelModel | Labelled:
     """A smaller model with the same predictions; O(m d r).
 
@@ -150,7 +150,7 @@ def compact(model: Model) -> KernelModel | Labelled:
       >>> bj.compact(state).vectors.shape
       (1, 2)
     """
-    _checks.check_not_traced("compact", model)
+    _checks.check_not_traced(model)
     model = models.unwrap_labelled(model)
     if isinstance(model, Labelled):
         return model._replace(model=models.map_parts(compact, model))

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, losses, models, scaling
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, registry, span
 from budgetjax.online.algorithm import Algorithm, restart_average, resume
@@ -61,6 +62,7 @@ LOSSES: dict[str, Callable[..., Array]] = {
 }
 
 
+@names_errors("refit")
 def refit(
     state: Given,
     X: ArrayLike | Iterable[tuple[Any, ...]],
@@ -194,31 +196,27 @@ def refit(
     Differences from the papers: many problems share each pass; the first steps use
     every eighth example; steps that fail are halved.
     """
-    where = "refit"
-    _checks.check_not_traced(where, state, X, y, weight, penalty)
-    subject = _find_subject(where, state, loss, learn_metric)
-    moves = _check_moves(where, subject.algorithm, move_vectors, learn_metric)
-    if _checks.flag(where, "calibrate", calibrate) and subject.is_regressor:
-        raise ValueError(f"{where}: calibrate must be False for a regressor, got True")
-    _checks.positive(where, "tolerance", tolerance)
-    others = _check_rivals(where, rivals, subject.state)
-    read = functools.partial(
-        training_data.read_examples, where, subject.model, X, y, weight
-    )
+    _checks.check_not_traced(state, X, y, weight, penalty)
+    subject = _find_subject(state, loss, learn_metric)
+    moves = _check_moves(subject.algorithm, move_vectors, learn_metric)
+    if _checks.flag("calibrate", calibrate) and subject.is_regressor:
+        raise ArgumentError("calibrate", "be False for a regressor", "True")
+    _checks.positive("tolerance", tolerance)
+    others = _check_rivals(rivals, subject.state)
+    read = functools.partial(training_data.read_examples, subject.model, X, y, weight)
     problem = _pose_problem(
-        where,
         subject,
         *read(of_labels=losses.takes_labels(subject.loss)),
-        penalties=_check_penalties(where, penalty, subject.dtype),
+        penalties=_check_penalties(penalty, subject.dtype),
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
         compares=bool(others),
         tolerance=float(tolerance),
-        epochs=_checks.size(where, "epochs", epochs),
-        seed=_checks.numpy_seed(where, seed),
+        epochs=_checks.size("epochs", epochs),
+        seed=_checks.numpy_seed(seed),
     )
-    with _progress.progress_bar(where, progress, "passes") as report:
+    with _progress.progress_bar(progress, "passes") as report:
         problem = problem._replace(report=report)
         solution, judged = _solve(problem, subject.state, others)
     model: Any = _build_model(problem, subject.model, solution)
@@ -258,36 +256,36 @@ class _Subject(NamedTuple):
 
 
 def _find_subject(
-    where: str, model: Any, loss: str | Callable[..., Array], learn_metric: Metric
+    model: Any, loss: str | Callable[..., Array], learn_metric: Metric
 ) -> _Subject:
     """The state in a model, or a new one of a solver's vectors, after checks."""
     state = models.unwrap(model)
     function, of_solver = (
-        _check_loss(where, loss, state),
+        _check_loss(loss, state),
         isinstance(state, KernelModel),
     )
     is_bare = model is state
     if of_solver:
-        model, state = _wrap_solver_model(where, model, state, learn_metric, function)
+        model, state = _wrap_solver_model(model, state, learn_metric, function)
         is_bare = model is state
-    algorithm = find_algorithm(where, state, learn_metric)
+    algorithm = find_algorithm(state, learn_metric)
     return _Subject(model, state, algorithm, function, of_solver, is_bare)
 
 
-def _check_rivals(where: str, rivals: Sequence[Any], state: Any) -> list[Any]:
+def _check_rivals(rivals: Sequence[Any], state: Any) -> list[Any]:
     """The states of the rivals, which must differ from this one in numbers only."""
     others = [models.unwrap(rival) for rival in rivals]
     for other in others:
         if jax.tree.structure(other) != jax.tree.structure(state):
-            raise ValueError(
-                f"{where}: rivals must be states that differ from state in numbers "
-                f"only, got {other!r}"
+            raise ArgumentError(
+                "rivals",
+                "be states that differ from state in numbers only",
+                f"{other!r}",
             )
     return others
 
 
 def _pose_problem(
-    where: str,
     subject: _Subject,
     blocks: Callable[[], Iterator[Block]],
     again: bool,
@@ -319,29 +317,31 @@ def _pose_problem(
         **choices,
     )
     if not again and problem.rereads:
-        raise ValueError(
-            f"{where}: X must be batches that can be read again, such as a list, for "
-            "several penalties, moving vectors, a metric, a calibration or a loss with "
-            "kinks or of logarithms, got an iterator"
+        raise ArgumentError(
+            "X",
+            "be batches that can be read again, such as a list, for "
+            "several penalties, moving vectors, a metric, a calibration "
+            "or a loss with kinks or of logarithms",
+            "an iterator",
         )
     return _rescale(problem) if again and values else problem
 
 
-def find_algorithm(where: str, state: Any, learn_metric: Metric = False) -> Algorithm:
+def find_algorithm(state: Any, learn_metric: Metric = False) -> Algorithm:
     """The algorithm of a state, after a check that the state can be refitted."""
-    algorithm = registry.of_state(where, state)
-    _checks.check_invertible_dtype(where, state.expansion.vectors.dtype)
-    check_metric(where, learn_metric, models.num_features(where, state))
+    algorithm = registry.of_state(state)
+    _checks.check_invertible_dtype(state.expansion.vectors.dtype)
+    check_metric(learn_metric, models.num_features(state))
     if int(state.expansion.num_active) == 0:
-        raise ValueError(f"{where}: state must have support vectors, got none")
+        raise ArgumentError("state", "have support vectors", "none")
     return algorithm
 
 
 def _check_moves(
-    where: str, algorithm: Algorithm, move_vectors: bool, learn_metric: Metric
+    algorithm: Algorithm, move_vectors: bool, learn_metric: Metric
 ) -> bool:
     """Whether vectors move without a metric, after checks of both arguments."""
-    moves = bool(_checks.flag(where, "move_vectors", move_vectors))
+    moves = bool(_checks.flag("move_vectors", move_vectors))
     learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
         name = "move_vectors" if moves else "learn_metric"
@@ -350,31 +350,29 @@ def _check_moves(
             "no support vectors"
         )
     if moves and learns:
-        raise ValueError(
-            f"{where}: move_vectors must be False with learn_metric={learn_metric!r}, "
-            "which moves the vectors, got True"
+        raise ArgumentError(
+            "move_vectors",
+            f"be False with learn_metric={learn_metric!r}, which moves the vectors",
+            "True",
         )
     return moves
 
 
 def _wrap_solver_model(
-    where: str, model: Any, known: KernelModel, learn_metric: Any, loss: Any
+    model: Any, known: KernelModel, learn_metric: Any, loss: Any
 ) -> tuple[Any, Any]:
     """The model of a solver with an online state of its vectors inside; the state."""
     if learn_metric is not False:
-        raise ValueError(
-            f"{where}: learn_metric must be False for the model of a solver, got "
-            f"{learn_metric!r}"
+        raise ArgumentError(
+            "learn_metric", "be False for the model of a solver", f"{learn_metric!r}"
         )
     whole = models.unwrap_labelled(model)
     if isinstance(whole, models.Labelled) and type(whole.model) is tuple:
-        raise ValueError(
-            f"{where}: state must be a single model, got {len(whole.model)} in one"
-        )
+        raise ArgumentError("state", "be a single model", f"{len(whole.model)} in one")
     vectors = models.support(known).vectors
     number, width = vectors.shape
     if not number:
-        raise ValueError(f"{where}: state must have support vectors, got none")
+        raise ArgumentError("state", "have support vectors", "none")
     columns, values = models.num_columns(known), models.is_regressor(known)
     state = sgd.init(
         known.kernel,
@@ -386,7 +384,7 @@ def _wrap_solver_model(
         maintenance=Unbudgeted(),
         dtype=vectors.dtype,
     )
-    expansion, _ = span.with_landmarks(where, state.kernel, state.expansion, vectors)
+    expansion, _ = span.with_landmarks(state.kernel, state.expansion, vectors)
     state = state._replace(expansion=expansion)
     return models.rewrap(whole, state), state
 
@@ -470,6 +468,7 @@ def _compares_metric(problem: Problem, state: Any, rows: int) -> bool:
     )
 
 
+@names_errors("refit")
 def _build_model(problem: Problem, model: Any, solution: Solution) -> Any:
     """The model with the state of the solution inside, and its weights and bias."""
     state, basis, weights = solution
@@ -479,7 +478,7 @@ def _build_model(problem: Problem, model: Any, solution: Solution) -> Any:
         shift = weights[:, -1] + problem.units.origin
         shift = shift if len(weights) > 1 else shift[0]
         weights = weights[:, :-1]
-    state = put_weights("refit", problem.algorithm, state, basis, weights)
+    state = put_weights(problem.algorithm, state, basis, weights)
     if not problem.streams:
         bias = jnp.asarray(shift, weights.dtype)
         state = models.to_kernel_model(state)._replace(
@@ -644,7 +643,6 @@ def _residual_deviation(
 
 
 def put_weights(
-    where: str,
     algorithm: Algorithm,
     state: Any,
     basis: Basis,
@@ -671,20 +669,20 @@ def _put_weights(
     return state, jnp.all(jnp.isfinite(state.expansion.coefficients_and_sums))
 
 
-def check_metric(where: str, given: Any, width: int) -> None:
+def check_metric(given: Any, width: int) -> None:
     """Raises if this is not a form of a metric for `width` features."""
     if isinstance(given, bool | np.bool_) or given in ("auto", "diagonal"):
         return
     if not isinstance(given, int | np.integer) or not 1 <= given <= width:
-        raise ValueError(
-            f"{where}: learn_metric must be True, False, 'auto', 'diagonal', or a rank "
-            f"of 1 to {width}, the number of features, got {given!r}"
+        raise ArgumentError(
+            "learn_metric",
+            "be True, False, 'auto', 'diagonal', or a rank of 1 to "
+            f"{width}, the number of features",
+            f"{given!r}",
         )
 
 
-def _check_loss(
-    where: str, loss: str | Callable[..., Any], state: Any
-) -> Callable[..., Any]:
+def _check_loss(loss: str | Callable[..., Any], state: Any) -> Callable[..., Any]:
     """The loss of this name, or the function itself, if valid for the state."""
     given = LOSSES.get(loss) if isinstance(loss, str) else loss
     columns, link = models.num_columns(state), models.inverse_link(state)
@@ -701,32 +699,35 @@ def _check_loss(
         except Exception:  # whatever such a function may raise
             good = False
     if given is None or not good:
-        raise ValueError(
-            f"{where}: loss must be one of {', '.join(LOSSES)}, or a function of a "
-            f"score and a target, scalars, with numbers of shape () or ({columns},), "
-            f"one per column, got {loss!r}"
+        raise ArgumentError(
+            "loss",
+            f"be one of {', '.join(LOSSES)}, or a function of a score and "
+            f"a target, scalars, with numbers of shape () or ({columns}"
+            ",), one per column",
+            f"{loss!r}",
         )
     if (link == losses.EXP) != (losses.inverse_link(given) == losses.EXP):
         mean = "logarithms of values" if link == losses.EXP else "labels or values"
-        raise ValueError(
-            f"{where}: loss must be one whose scores mean {mean}, as those of the "
-            f"state, got {loss!r}"
+        raise ArgumentError(
+            "loss",
+            f"be one whose scores mean {mean}, as those of the state",
+            f"{loss!r}",
         )
     if losses.takes_labels(given) and models.target_shape(state):
-        raise ValueError(
-            f"{where}: loss must be 'squared', 'huber' or another one of numbers for "
-            f"several real outputs, got {loss!r}"
+        raise ArgumentError(
+            "loss",
+            "be 'squared', 'huber' or another one of numbers for several real outputs",
+            f"{loss!r}",
         )
     return given
 
 
-def _check_penalties(where: str, penalty: Any, dtype) -> list[float]:
+def _check_penalties(penalty: Any, dtype) -> list[float]:
     """The list of penalties, of one or more."""
     given = np.atleast_1d(np.asarray(penalty, object))
     if given.ndim != 1 or not given.size:
-        raise ValueError(
-            f"{where}: penalty must be a number, or several to choose from, got "
-            f"{penalty!r}"
+        raise ArgumentError(
+            "penalty", "be a number, or several to choose from", f"{penalty!r}"
         )
-    checked = [_checks.positive(where, "penalty", one) for one in given]
-    return [float(_checks.as_leaf(where, "penalty", one, dtype)) for one in checked]
+    checked = [_checks.positive("penalty", one) for one in given]
+    return [float(_checks.as_leaf("penalty", one, dtype)) for one in checked]

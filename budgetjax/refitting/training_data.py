@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from budgetjax import models, scaling
+from budgetjax._errors import ArgumentError
 from budgetjax.inputs import pad_rows, regroup
 from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, order_columns
@@ -44,7 +45,7 @@ class Block(NamedTuple):
 
 
 def read_examples(
-    where: str, model: Any, X: Any, y: Any, weight: Any, *, of_labels: bool
+    model: Any, X: Any, y: Any, weight: Any, *, of_labels: bool
 ) -> tuple[Callable[[], Iterator[Block]], bool]:
     """A function that reads the examples in blocks, and whether it can be called again.
 
@@ -59,17 +60,17 @@ def read_examples(
     """
     again, size, batches = True, BLOCK, []
     if y is not None:
-        batches = [_check_batch(where, model, (X, y, weight), of_labels)]
+        batches = [_check_batch(model, (X, y, weight), of_labels)]
         size = max(1, min(BLOCK, len(batches[0][0])))
     elif weight is not None:
-        raise ValueError(
-            f"{where}: weight must be in the batches, (X, y, weight), got one beside "
-            "them"
+        raise ArgumentError(
+            "weight", "be in the batches, (X, y, weight)", "one beside them"
         )
     elif hasattr(X, "ndim") or not isinstance(X, Iterable):
-        raise ValueError(
-            f"{where}: y must be given with X, or X must be batches (X, y) or "
-            f"(X, y, weight), got y=None and X of type {type(X).__name__}"
+        raise ArgumentError(
+            "y",
+            "be given with X, or X must be batches (X, y) or (X, y, weight)",
+            f"y=None and X of type {type(X).__name__}",
         )
     else:
         if isinstance(X, Batches) and model is not models.unwrap(model):
@@ -77,7 +78,7 @@ def read_examples(
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):
-                yield _check_batch(f"{where}: batch {i}", model, batch, of_labels)
+                yield _check_batch(model, batch, of_labels)
 
         again = iter(X) is not X
         batches = _Kept(read) if again else read()
@@ -92,9 +93,7 @@ def read_examples(
                 targets = np.where(targets == np.arange(columns), 1, -1)
             yield Block(X, targets.astype(X.dtype), weights)
         if not some:
-            raise ValueError(
-                f"{where}: X must have rows with a weight above 0, got none"
-            )
+            raise ArgumentError("X", "have rows with a weight above 0", "none")
 
     return blocks, again
 
@@ -197,7 +196,7 @@ def sample_blocks(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     return (Block(*arrays) for arrays in _equal_sizes(thinned, len(first.weights)))
 
 
-def _check_batch(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
+def _check_batch(model: Any, batch: Any, of_labels: bool) -> Arrays:
     """Examples, targets and weights in the form that the state in a model takes."""
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         kind = type(batch).__name__
@@ -208,18 +207,19 @@ def _check_batch(where: str, model: Any, batch: Any, of_labels: bool) -> Arrays:
     if model is not state:
         model = models.as_labelled(model)
         X, y = (
-            models.scale_rows(where, model, X),
-            models.encode_targets(where, model, y),
+            models.scale_rows(model, X),
+            models.encode_targets(model, y),
         )
-    given = examples.check_stream(where, state, X, y, weight[0] if weight else None)
+    given = examples.check_stream(state, X, y, weight[0] if weight else None)
     X, y, weights = (np.asarray(array) for array in given)
     if of_labels and state.expansion.num_columns == 1:
         known = np.abs(y) == 1
         if not np.all(known):
             row = int(np.argmin(known))
-            raise ValueError(
-                f"{where}: y must be -1 or +1 for a loss of labels, got {y[row]} in "
-                f"row {row}; loss='squared' and 'huber' take any"
+            raise ArgumentError(
+                "y",
+                "be -1 or +1 for a loss of labels",
+                f"{y[row]} in row {row}; loss='squared' and 'huber' take any",
             )
     return X, y, weights
 

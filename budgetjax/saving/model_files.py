@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from budgetjax import _checks, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import is_record, own_name
@@ -32,6 +33,7 @@ ALIEN = "must be a file of budgetjax.save"
 NO_DIGEST = b"0" * 64
 
 
+@names_errors("save")
 def save(path: str | os.PathLike[str], model: Any) -> None:
     """Writes a model to a file, atomically.
 
@@ -65,9 +67,10 @@ def save(path: str | os.PathLike[str], model: Any) -> None:
       >>> bj.predict(load(path), jnp.array([[1.0, 2.0]])).tolist()
       [1]
     """
-    write(path, model, {}, where="save")
+    write(path, model, {})
 
 
+@names_errors("load")
 def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     """Reads a model that `save` wrote.
 
@@ -107,20 +110,18 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
       >>> bj.decision_function(state, jnp.array([[0.0]])).tolist()
       [3.0]
     """
-    return read(path, like=like, where="load")[0]
+    return read(path, like=like)[0]
 
 
 def write(
     path: str | os.PathLike[str],
     model: Any,
     notes: Notes,
-    *,
-    where: str | None = None,
 ) -> None:
     """Writes a model as `save` does, with notes: any value that JSON can hold."""
-    numpy_files = _checks.import_optional(where or "a model file", "safetensors.numpy")
+    numpy_files = _checks.import_optional("safetensors.numpy")
     name = os.fspath(path)
-    node, tensors = trees.encode(where or name, model)
+    node, tensors = trees.encode(model)
     about = {
         # This comes first, so that its 64 zeros are the first in the file.
         "digest": NO_DIGEST.decode(),
@@ -133,7 +134,7 @@ def write(
     }
     data = numpy_files.save(tensors, {HEADER: json.dumps(about)})
     digest = hashlib.sha256(data).hexdigest().encode()
-    replace(where, name, [data.replace(NO_DIGEST, digest, 1)])
+    replace(name, [data.replace(NO_DIGEST, digest, 1)])
 
 
 def read(
@@ -141,31 +142,30 @@ def read(
     *,
     like: Any = None,
     check: Callable[[Notes], None] = lambda notes: None,
-    where: str | None = None,
 ) -> tuple[Any, Notes]:
     """The model in a file, as `load` returns it, and the notes of `write`.
 
     `check` sees the notes before the model is made, and may raise.
     """
-    safetensors = _checks.import_optional(where or "a model file", "safetensors")
+    safetensors = _checks.import_optional("safetensors")
     where = (f"{where}: " if where else "") + os.fspath(path)
-    found, data = _read_intact(where, path)
+    found, data = _read_intact(path)
     check(found["notes"])
     own: trees.Own = {}
     state = like if hasattr(like, "get_params") else models.unwrap(like)
-    trees.encode(where, state, own)
+    trees.encode(state, own)
     try:
         tensors = {name: part["data"] for name, part in safetensors.deserialize(data)}
-        decoder = trees.Decoder(where, tensors, str(found["budgetjax"]), own)
+        decoder = trees.Decoder(tensors, str(found["budgetjax"]), own)
         model = decoder.decode(found["structure"])
     except (ImportError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(where):
+        if isinstance(error, ValueError) and str(error).startswith():
             raise
         # The digest is right, so the file was made by hand or by another version.
-        raise ValueError(
-            f"{where}: the structure of the model must be readable, got {error!r}"
+        raise ArgumentError(
+            "the structure of the model", "be readable", f"{error!r}"
         ) from error
     return model, found["notes"]
 
@@ -176,7 +176,7 @@ def header(path: str | os.PathLike[str]) -> Notes:
     It has the keys `about`, the result of `_about`, and `budgetjax` and `jax`, the
     versions that wrote it.
     """
-    return _read_intact(os.fspath(path), path)[0]
+    return _read_intact(path)[0]
 
 
 def _version() -> str:
@@ -200,7 +200,7 @@ def _about(model: Any) -> Notes:
     return about
 
 
-def _read_intact(where: str, path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
+def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
     """The header and the bytes of a file, after checks that it is an intact model."""
     try:
         data = pathlib.Path(path).read_bytes()
@@ -214,21 +214,22 @@ def _read_intact(where: str, path: str | os.PathLike[str]) -> tuple[Notes, bytes
         got = "another file, or a damaged one" if data else "an empty file"
         raise ValueError(f"{where}: {ALIEN}, got {got}") from error
     if not isinstance(number, int) or number > FORMAT:
-        raise ValueError(
-            f"{where}: the format must be at most {FORMAT}, which budgetjax "
-            f"{_version()} reads, got {number!r}, of budgetjax "
-            f"{found.get('budgetjax')}: install a newer one"
+        raise ArgumentError(
+            "the format",
+            f"be at most {FORMAT}, which budgetjax {_version()} reads",
+            f"{number!r}, of budgetjax {found.get('budgetjax')}: install a newer one",
         )
     whole = data.replace(digest, NO_DIGEST, 1) if len(digest) == 64 else b""
     if hashlib.sha256(whole).hexdigest().encode() != digest:
-        raise ValueError(
-            f"{where}: the file must be as it was written, with the digest "
-            f"{digest.decode()[:12]}..., got another digest: it is truncated or altered"
+        raise ArgumentError(
+            "the file",
+            f"be as it was written, with the digest {digest.decode()[:12]}...",
+            "another digest: it is truncated or altered",
         )
     return found, data
 
 
-def replace(where: str | None, path: str, parts: Iterable[bytes]) -> None:
+def replace(path: str, parts: Iterable[bytes]) -> None:
     """Writes a file under another name in the same folder, and then renames it.
 
     It writes directly to a device such as /dev/null. It rejects a pipe, which may never

@@ -14,6 +14,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import Partial
 
+from budgetjax._errors import ArgumentError
 from budgetjax.saving import names
 from budgetjax.saving.names import FUNCTIONS, fields_of, is_record, own_name
 
@@ -27,15 +28,13 @@ Own = dict[str, Callable[..., Any]]
 SCALARS = (type(None), bool, int, float, str)
 
 
-def encode(
-    where: str, tree: Any, own: Own | None = None
-) -> tuple[Any, dict[str, np.ndarray]]:
+def encode(tree: Any, own: Own | None = None) -> tuple[Any, dict[str, np.ndarray]]:
     """A tree as JSON and tensors; `own` collects unregistered objects by place.
 
     Raises:
       ValueError: if the tree holds something that `budgetjax.save` does not take.
     """
-    encoder = _Encoder(where, {}, {} if own is None else own)
+    encoder = _Encoder({}, {} if own is None else own)
     return encoder.encode("", tree), encoder.tensors
 
 
@@ -137,7 +136,7 @@ class _Encoder(NamedTuple):
         return {"array": kind, "dtype": array.dtype.name, "shape": shape, **more}
 
     def error(self, at: str, wanted: str, got: str) -> ValueError:
-        return ValueError(f"{self.where}: {format_path(at)} must {wanted}, got {got}")
+        return ArgumentError(f"{format_path(at)}", wanted, got)
 
 
 def _is_learned(name: str) -> bool:
@@ -221,7 +220,7 @@ class Decoder(NamedTuple):
         return f"the file was written by budgetjax {self.written_by}"
 
     def error(self, at: str, wanted: str, got: str) -> ValueError:
-        return ValueError(f"{self.where}: {format_path(at)} must {wanted}, got {got}")
+        return ArgumentError(f"{format_path(at)}", wanted, got)
 
     def array(self, node: dict[str, Any], at: str) -> Any:
         """A tensor, as its original kind of array."""

@@ -7,9 +7,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from budgetjax import _checks, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.solvers.solver import Record, Solver, State
 
 
+@names_errors("held_out_stop")
 def held_out_stop(
     solver: Solver[..., State, Any, Any],
     X: Any,
@@ -56,13 +58,13 @@ def held_out_stop(
       seems to be to terminate when a holdout error stabilizes".
       https://arxiv.org/abs/1204.0566
     """
-    where = "held_out_stop"
-    patience = _checks.size(where, "patience", patience)
+    patience = _checks.size("patience", patience)
     labels = np.asarray(y_held)
     if labels.shape != (len(X_held),) or not np.all(np.abs(labels) == 1):
-        raise ValueError(
-            f"{where}: y_held must be -1 or +1 per row of X_held, of shape "
-            f"({len(X_held)},), got {labels.tolist()[:3]} of shape {labels.shape}"
+        raise ArgumentError(
+            "y_held",
+            f"be -1 or +1 per row of X_held, of shape ({len(X_held)},)",
+            f"{labels.tolist()[:3]} of shape {labels.shape}",
         )
     errors: list[float] = []
 

@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks, _progress, _pytree, _sharding
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.solvers.training_set import Scalar, Vector
 
 # Let an editor know the arguments of an `init`, the fields of states and models, and
@@ -238,6 +239,7 @@ def solve(
     penalty: Sequence[float] | np.ndarray,
     **arguments: Any,
 ) -> tuple[Solution[State, Model], ...]: ...
+@names_errors("solve")
 @_sharding.with_auto_axes_on_host
 def solve(
     solver: Solver[..., State, Model, Data],
@@ -288,25 +290,23 @@ def solve(
       >>> solution.converged, bool(solution.history.gap[-1] <= 1e-3)
       (True, True)
     """
-    where = "solve"
-    _checks.check_not_traced(where, X, y, state, arguments)
+    _checks.check_not_traced(X, y, state, arguments)
     if not isinstance(solver, Solver):
-        raise ValueError(
-            f"{where}: solver must be one such as budgetjax.smo, got "
-            f"{_checks.kind_name(solver)}"
+        raise ArgumentError(
+            "solver", "be one such as budgetjax.smo", _checks.kind_name(solver)
         )
     steps = solver.max_steps if max_steps is None else max_steps
     every = solver.callback_every if callback_every is None else callback_every
-    steps = _checks.size(where, "max_steps", steps, at_least=0)
-    every = _checks.size(where, "callback_every", every)
+    steps = _checks.size("max_steps", steps, at_least=0)
+    every = _checks.size("callback_every", every)
     if tolerance is not None:
-        _checks.non_negative(where, "tolerance", tolerance)
+        _checks.non_negative("tolerance", tolerance)
         if np.ndim(tolerance):
-            raise ValueError(f"{where}: tolerance must be a number, got {tolerance!r}")
+            raise ArgumentError("tolerance", "be a number", f"{tolerance!r}")
     if state is not None:
-        _checks.check_algorithm(where, solver, state)
+        _checks.check_algorithm(solver, state)
         for name in arguments:
-            raise ValueError(f"{where}: {name} must not come with a state, got one")
+            raise ArgumentError(name, "not come with a state", "one")
     # Some solvers derive their own thresholds from it.
     elif tolerance and solver.takes("tolerance"):
         arguments["tolerance"] = tolerance
@@ -356,6 +356,7 @@ def _is_vector(penalty: ArrayLike | Sequence[float]) -> bool:
     return len(shape) == 1 and shape[0] > 0
 
 
+@names_errors("solve")
 def _solve(
     solver: Solver[..., State, Model, Data],
     max_steps: int,
@@ -379,7 +380,7 @@ def _solve(
         return near or bool(solver.is_stationary(state))
 
     advance = _advance_in_place if callback is None else _advance
-    with _progress.progress_bar("solve", progress, "steps", max_steps) as report:
+    with _progress.progress_bar(progress, "steps", max_steps) as report:
         while not (
             (callback is not None and callback(state, record))
             or converged()

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Integer, Key
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError
 from budgetjax.kernels import Kernel, check_kernel
 
 # A number; one number per example, shape `(n,)`; the examples, shape `(n, d)`.
@@ -19,81 +20,75 @@ Matrix = Float[Array, "n d"]
 
 
 def read_examples(
-    where: str,
     kernel: Kernel,
     X: ArrayLike,
     y: ArrayLike,
     weight: ArrayLike | None = None,
 ) -> tuple[Matrix, Vector, Vector | None]:
     """Checks the training set of a kernel solver and gives it one dtype."""
-    check_kernel(where, "kernel", kernel)
-    X = read_features(where, X)
-    y = read_labels(where, y, X.shape[0], X.dtype)
-    return X, y, read_weight(where, weight, y)
+    check_kernel("kernel", kernel)
+    X = read_features(X)
+    y = read_labels(y, X.shape[0], X.dtype)
+    return X, y, read_weight(weight, y)
 
 
-def read_features(where: str, X: Any) -> Matrix:
+def read_features(X: Any) -> Matrix:
     """Dense, finite rows; floats keep their dtype, other numbers get JAX's default."""
-    X = _checks.array(where, "X", X)
-    check_shape(where, X.shape)
+    X = _checks.array("X", X)
+    check_shape(X.shape)
     kind = X.dtype if jnp.issubdtype(X.dtype, jnp.floating) else float
     X = _checks.to_device(X, kind)
-    _checks.check_finite(where, X)
+    _checks.check_finite(X)
     return X
 
 
-def check_shape(where: str, shape: tuple[int, ...]) -> None:
+def check_shape(shape: tuple[int, ...]) -> None:
     """Raises if this is not the shape of a nonempty matrix."""
     if len(shape) != 2 or 0 in shape:
-        raise ValueError(
-            f"{where}: X must have shape (n, d), n and d above 0, got {shape}"
-        )
+        raise ArgumentError("X", "have shape (n, d), n and d above 0", shape)
 
 
-def read_labels(where: str, y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
+def read_labels(y: ArrayLike, number: int, dtype: DTypeLike) -> Vector:
     """The labels, after a check that they are -1 and +1, one per row, both present."""
-    y = _read_column(where, "y", y, number, "label")
+    y = _read_column("y", y, number, "label")
     labels = _checks.concrete(y)
     if labels is not None:
         if not np.all(np.abs(labels) == 1):
             row = int(np.argmin(np.abs(labels) == 1))
-            raise ValueError(
-                f"{where}: y must be -1 or +1, got {labels[row]:g} in row {row}"
-            )
+            raise ArgumentError("y", "be -1 or +1", f"{labels[row]:g} in row {row}")
         if np.all(labels == labels[0]):
-            raise ValueError(
-                f"{where}: y must have both classes, got {labels[0]:+g} in all "
-                f"{len(labels)} rows"
+            raise ArgumentError(
+                "y", "have both classes", f"{labels[0]:+g} in all {len(labels)} rows"
             )
     return _checks.to_device(y, dtype)
 
 
-def read_weight(where: str, weight: ArrayLike | None, y: Vector) -> Vector | None:
+def read_weight(weight: ArrayLike | None, y: Vector) -> Vector | None:
     """The weights of the examples, after a check that they are above 0."""
     if weight is None:
         return None
-    weight = _read_column(where, "weight", weight, len(y), "number")
+    weight = _read_column("weight", weight, len(y), "number")
     known = _checks.concrete(weight)
     if known is not None:
         cast = known.astype(y.dtype)
         good = np.isfinite(cast) & (cast >= np.finfo(y.dtype).tiny)
         if not np.all(good):
             row = int(np.argmin(good))
-            raise ValueError(
-                f"{where}: weight must be finite and above 0, got {known[row]:g} in "
-                f"row {row}; leave out rows that do not count"
+            raise ArgumentError(
+                "weight",
+                "be finite and above 0",
+                f"{known[row]:g} in row {row}; leave out rows that do not count",
             )
     return _checks.to_device(weight, y.dtype)
 
 
 def _read_column(
-    where: str, name: str, value: ArrayLike, rows: int, what: str
+    name: str, value: ArrayLike, rows: int, what: str
 ) -> Array | np.ndarray:
-    value = _checks.array(where, name, value)
+    value = _checks.array(name, value)
     if value.shape != (rows,):
-        raise ValueError(
-            f"{where}: {name} must have shape ({rows},), one {what} per row of X, got "
-            f"{value.shape}"
+        raise ArgumentError(
+            name, f"have shape ({rows},), one {what} per row of X", value.shape
         )
     return value
 
@@ -129,7 +124,6 @@ def digest(array: ArrayLike, kernel: Kernel | None = None) -> Integer[Array, ""]
 
 
 def check_same(
-    where: str,
     name: str,
     known: Integer[Array, ""],
     array: ArrayLike,
@@ -138,7 +132,8 @@ def check_same(
     """Raises if the digest differs, unless one of the two was traced."""
     stored, given = _checks.concrete(known), int(digest(array, kernel))
     if stored is not None and stored and given and given != stored:
-        raise ValueError(
-            f"{where}: {name} must be that of the training set of the state, in its "
-            "order, got another of the same shape"
+        raise ArgumentError(
+            name,
+            "be that of the training set of the state, in its order",
+            "another of the same shape",
         )

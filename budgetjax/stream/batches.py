@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks, inputs
+from budgetjax._errors import ArgumentError, names_errors
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -59,12 +60,10 @@ class Batches:
         return self.read()
 
 
-def rows_per_batch(
-    where: str, num_features: int, dtype: DTypeLike, batch_rows: int | None
-) -> int:
+def rows_per_batch(num_features: int, dtype: DTypeLike, batch_rows: int | None) -> int:
     """`batch_rows`, or the rows that fit in about 4 MiB, at most 65,536."""
     if batch_rows is not None:
-        return _checks.size(where, "batch_rows", batch_rows)
+        return _checks.size("batch_rows", batch_rows)
     bytes_per_row = max(1, num_features) * np.dtype(dtype).itemsize
     return min(MAX_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
@@ -92,26 +91,28 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     """
     where = source_name(batches)
     if iter(batches) is batches:
-        raise ValueError(
-            f"{where}: batches must be a source that can be read again, got an "
-            "iterator, which would be used up"
+        raise ArgumentError(
+            "batches",
+            "be a source that can be read again",
+            "an iterator, which would be used up",
         )
     found: set[Any] = set()
     row, text = 0, None
     for y in iterate_targets(batches):
-        text = _check_kind(where, y, row, text)
+        text = _check_kind(y, row, text)
         if y.dtype.kind == "f" and np.any(np.isnan(y)):
             bad = row + int(np.argmax(np.isnan(y)))
-            raise ValueError(f"{where}: y must be a label, got nan in row {bad}")
+            raise ArgumentError("y", "be a label", f"nan in row {bad}")
         found.update(y.tolist() if text else np.unique(y).tolist())
         if len(found) > MAX_CLASSES:
-            raise ValueError(
-                f"{where}: y must hold at most {MAX_CLASSES:,} labels, got more: "
-                "targets of a regression have no classes"
+            raise ArgumentError(
+                "y",
+                f"hold at most {MAX_CLASSES:,} labels",
+                "more: targets of a regression have no classes",
             )
         row += len(y)
     if not row:
-        raise ValueError(f"{where}: batches must have rows, got none")
+        raise ArgumentError("batches", "have rows", "none")
     return np.array(sorted(found))
 
 
@@ -121,9 +122,9 @@ def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
     if isinstance(batches, Batches) and batches.read_targets is not None:
         parts: Iterator[Any] = batches.read_targets()
     else:
-        parts = (_split_batch(name, i, one)[1] for i, one in enumerate(batches))
+        parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
     for part in parts:
-        y = coerce_targets(name, part, row)
+        y = coerce_targets(part, row)
         row += len(y)
         yield y
 
@@ -153,23 +154,23 @@ def regroup(
         message names the source and the row.
     """
     where = source_name(batches)
-    rows = _checks.size(where, "rows", rows)
+    rows = _checks.size("rows", rows)
     if names is None and isinstance(batches, Batches):
         names = batches.feature_names
 
     def pieces() -> Iterator[tuple[np.ndarray, ...]]:
         row, text, columns = 0, None, width
         for i, batch in enumerate(batches):
-            X, y, weight = _check_batch(where, i, batch, row, columns, outputs, names)
-            columns, text = X.shape[1], _check_kind(where, y, row, text)
+            X, y, weight = _check_batch(i, batch, row, columns, outputs, names)
+            columns, text = X.shape[1], _check_kind(y, row, text)
             weight = np.ones(len(y)) if weight is None else weight
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
                 piece = X[part].toarray() if is_sparse(X) else X[part]
                 yield (
-                    cast_numbers(where, "X", piece, dtype, first, names),
+                    cast_numbers("X", piece, dtype, first, names),
                     y[part],
-                    cast_numbers(where, "weight", weight[part], dtype, first),
+                    cast_numbers("weight", weight[part], dtype, first),
                 )
             row += len(y)
 
@@ -186,7 +187,7 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     names = batches.feature_names
     if known is None or names in (None, known):
         return batches
-    inputs.check_columns(batches.name, known, names)
+    inputs.check_columns(known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -196,7 +197,7 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     )
 
 
-def _split_batch(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
+def _split_batch(i: int, batch: Any) -> tuple[Any, Any, Any]:
     """X, y and the weight, or None, of a batch."""
     listed = isinstance(batch, tuple | list)
     if listed and len(batch) in (2, 3):
@@ -204,14 +205,12 @@ def _split_batch(where: str, i: int, batch: Any) -> tuple[Any, Any, Any]:
         return X, y, weight[0] if weight else None
     got = type(batch).__name__ + (f" of {len(batch)}" if listed else "")
     hint = "; give the reader a target" if listed and len(batch) == 1 else ""
-    raise ValueError(
-        f"{where}: batches must be (X, y) or (X, y, weight), got {got} as batch {i}"
-        f"{hint}"
+    raise ArgumentError(
+        "batches", "be (X, y) or (X, y, weight)", f"{got} as batch {i}{hint}"
     )
 
 
 def _check_batch(
-    where: str,
     i: int,
     batch: Any,
     row: int,
@@ -220,27 +219,24 @@ def _check_batch(
     names: tuple[str, ...] | None,
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """The parts of a batch as arrays, after checks of their shapes."""
-    X, y, weight = _split_batch(where, i, batch)
-    y = coerce_targets(where, y, row, outputs)
+    X, y, weight = _split_batch(i, batch)
+    y = coerce_targets(y, row, outputs)
     where = f"{where}: batch {i}, from row {row} on"
-    X = inputs.order_columns(where, names, X)
-    X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array(where, "X", X))
+    X = inputs.order_columns(names, X)
+    X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array("X", X))
     if len(X.shape) != 2 or X.shape[0] != len(y):
-        raise ValueError(
-            f"{where}: X must have shape ({len(y)}, d), one row per target, got "
-            f"{X.shape}"
+        raise ArgumentError(
+            "X", f"have shape ({len(y)}, d), one row per target", X.shape
         )
     if width is not None and X.shape[1] != width:
-        raise ValueError(
-            f"{where}: X must have {width} columns, as the model or the rows before, "
-            f"got {X.shape[1]}"
+        raise ArgumentError(
+            "X", f"have {width} columns, as the model or the rows before", X.shape[1]
         )
     if weight is not None:
-        weight = np.asarray(_checks.array(where, "weight", weight))
+        weight = np.asarray(_checks.array("weight", weight))
         if weight.shape != (len(y),):
-            raise ValueError(
-                f"{where}: weight must have shape {(len(y),)}, one per row of X, got "
-                f"{weight.shape}"
+            raise ArgumentError(
+                "weight", f"have shape {(len(y),)}, one per row of X", weight.shape
             )
     return X, y, weight
 
@@ -250,22 +246,22 @@ def is_sparse(X: object) -> bool:
     return hasattr(X, "tocsr")
 
 
-def _check_kind(where: str, y: np.ndarray, row: int, text: bool | None) -> bool | None:
+def _check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
     """Whether targets are text; raises on a mixture; None before the first target."""
     if not len(y):
         return text
     new = y.dtype.kind in "UO"
     if text not in (None, new):
         before, now = ("strings", "numbers") if text else ("numbers", "strings")
-        raise ValueError(
-            f"{where}: y must be {before}, as in the rows before, got {now}, such as "
-            f"{y.tolist()[0]!r} in row {row}"
+        raise ArgumentError(
+            "y",
+            f"be {before}, as in the rows before",
+            f"{now}, such as {y.tolist()[0]!r} in row {row}",
         )
     return new
 
 
 def cast_numbers(
-    where: str,
     name: str,
     numbers: np.ndarray,
     dtype: DTypeLike,
@@ -287,15 +283,14 @@ def cast_numbers(
         if columns is not None or len(at) > 1:
             i = at[1] if len(at) > 1 else 0
             column = f", column {i if columns is None else repr(columns[i])}"
-        raise ValueError(
-            f"{where}: {name} must be in the range of {np.dtype(dtype)}, got "
-            f"{numbers[*at]:g} in row {row + at[0]}{column}"
+        raise ArgumentError(
+            name,
+            f"be in the range of {np.dtype(dtype)}",
+            f"{numbers[*at]:g} in row {row + at[0]}{column}",
         ) from error
 
 
-def coerce_targets(
-    where: str, y: Any, row: int, outputs: tuple[int, ...] = ()
-) -> np.ndarray:
+def coerce_targets(y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
     """A copy of targets as int64, float64, booleans or strings.
 
     With `outputs`, each row has that number of targets, or one that is repeated. `row`
@@ -303,36 +298,35 @@ def coerce_targets(
     """
     y = np.asarray(y)
     if outputs and y.shape[1:] == outputs and y.ndim == 2:
-        columns = (coerce_targets(where, column, row) for column in y.T)
+        columns = (coerce_targets(column, row) for column in y.T)
         return np.stack(list(columns), axis=1)
     if y.ndim != 1:
         also = f" or (n, {outputs[0]})" if outputs else ""
-        raise ValueError(
-            f"{where}: y must have shape (n,){also}, one per row, got {y.shape} from "
-            f"row {row} on"
+        raise ArgumentError(
+            "y", f"have shape (n,){also}, one per row", f"{y.shape} from row {row} on"
         )
     if outputs:
-        return np.repeat(coerce_targets(where, y, row)[:, None], *outputs, axis=1)
+        return np.repeat(coerce_targets(y, row)[:, None], *outputs, axis=1)
     if y.dtype.kind in "OT":
-        y = _coerce_objects(where, y.astype(object), row)
+        y = _coerce_objects(y.astype(object), row)
     kind = y.dtype.kind
     if kind == "u" and np.any(y > np.iinfo(np.int64).max):
         bad = int(np.argmax(y > np.iinfo(np.int64).max))
-        raise ValueError(
-            f"{where}: y must be in the range of int64, got {y[bad]} in row {row + bad}"
+        raise ArgumentError(
+            "y", "be in the range of int64", f"{y[bad]} in row {row + bad}"
         )
     if kind in "iu":
         return y.astype(np.int64)
     if jnp.issubdtype(y.dtype, jnp.floating):
         return y.astype(np.float64)
     if kind not in "bUO":
-        raise ValueError(
-            f"{where}: y must be numbers or strings, got {y.dtype} from row {row} on"
+        raise ArgumentError(
+            "y", "be numbers or strings", f"{y.dtype} from row {row} on"
         )
     return y.copy()
 
 
-def _coerce_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
+def _coerce_objects(y: np.ndarray, row: int) -> np.ndarray:
     """Converts Python objects: strings stay, numbers become an array of numbers."""
     kinds = set(map(type, y))
     if all(issubclass(kind, str) for kind in kinds):
@@ -344,12 +338,12 @@ def _coerce_objects(where: str, y: np.ndarray, row: int) -> np.ndarray:
             return y
     kind = str if issubclass(type(y[0]), str) else numbers
     bad = next((i for i, value in enumerate(y) if not isinstance(value, kind)), 0)
-    raise ValueError(
-        f"{where}: y must be all numbers or all strings, got {y[bad]!r} in row "
-        f"{row + bad}"
+    raise ArgumentError(
+        "y", "be all numbers or all strings", f"{y[bad]!r} in row {row + bad}"
     )
 
 
+@names_errors("prefetch")
 def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:
     """The same items, which a thread reads ahead.
 
@@ -358,7 +352,7 @@ def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, Non
     its current item. At most `depth` items are held, besides the one in use and the one
     being read.
     """
-    depth = _checks.size("prefetch", "depth", depth)
+    depth = _checks.size("depth", depth)
     # An item, the error of the source, or None at its end.
     results: queue.Queue[tuple[Item] | BaseException | None] = queue.Queue()
     free, stopped = threading.Semaphore(depth), threading.Event()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from budgetjax._errors import ArgumentError
 from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
@@ -46,13 +47,13 @@ class Checkpoint(NamedTuple):
 class Writer:
     """Writes positions of a run, each at most once; without a file, none."""
 
-    def __init__(self, where: str, run: Checkpoint | None, every: int):
+    def __init__(self, run: Checkpoint | None, every: int):
         self.where, self.run, self.every = where, run, every
         self.written = -1
 
     def read(self, start: StreamModel) -> Position | None:
         """The position in the file, if there is one."""
-        found = None if self.run is None else read(self.where, self.run, start)
+        found = None if self.run is None else read(self.run, start)
         if found is not None:
             self.written = found.batches
         return found
@@ -60,7 +61,7 @@ class Writer:
     def save(self, position: Position) -> None:
         """Writes a position, unless it is the last one written or read."""
         if self.run is not None and self.written < position.batches:
-            write(self.where, self.run, position)
+            write(self.run, position)
             self.written = position.batches
 
     def save_if_due(self, position: Position) -> None:
@@ -69,7 +70,7 @@ class Writer:
             self.save(position)
 
 
-def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
+def write(checkpoint: Checkpoint, position: Position) -> None:
     """Replaces the position in a file atomically."""
     notes = {
         "start": checkpoint.start,
@@ -89,12 +90,12 @@ def write(where: str, checkpoint: Checkpoint, position: Position) -> None:
         ) from error
 
 
-def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | None:
+def read(checkpoint: Checkpoint, start: StreamModel) -> Position | None:
     """The position in a file, or None if there is no file."""
     path = checkpoint.path
     try:
         model, notes = model_files.read(
-            path, like=start.state, check=lambda notes: _check(where, checkpoint, notes)
+            path, like=start.state, check=lambda notes: _check(checkpoint, notes)
         )
     except FileNotFoundError:
         return None
@@ -112,7 +113,7 @@ def read(where: str, checkpoint: Checkpoint, start: StreamModel) -> Position | N
     return Position(model, notes["batches"], notes["rows"], notes["last"])
 
 
-def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
+def _check(checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     """Raises if the file belongs to another run."""
     path = checkpoint.path
     if "batch_rows" not in notes:
@@ -134,11 +135,11 @@ def _check(where: str, checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
         )
 
 
-def describe_run(where: str, path: Any, rows: int, *begin: Any) -> Checkpoint:
+def describe_run(path: Any, rows: int, *begin: Any) -> Checkpoint:
     """The checkpoint of a run with this file, rows per batch and initial values."""
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"{where}: checkpoint must be a path, got {path!r}")
-    node, tensors = trees.encode(where, begin)
+        raise ArgumentError("checkpoint", "be a path", f"{path!r}")
+    node, tensors = trees.encode(begin)
     text = np.frombuffer(json.dumps(node).encode(), np.uint8)
     named = (tensors[name] for name in sorted(tensors))
     return Checkpoint(os.fspath(path), digest((text, *named)), rows)

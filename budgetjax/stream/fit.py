@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, _progress, models
+from budgetjax._errors import ArgumentError
 from budgetjax.inputs import column_names, pad_rows
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
@@ -133,27 +134,27 @@ def fit_stream(
       (2000, True, (5,))
     """
     _check_batches(batches)
-    _checks.check_not_traced(WHERE, state, batches)
+    _checks.check_not_traced(state, batches)
     learner = state.state if isinstance(state, StreamModel) else state
-    _checks.check_algorithm(WHERE, algorithm, learner)
-    fills = _checks.flag(WHERE, "fill_missing", fill_missing)
+    _checks.check_algorithm(algorithm, learner)
+    fills = _checks.flag("fill_missing", fill_missing)
     model = _initial_model(state, classes, intercept, standardise, fills, reservoir)
     name = source.source_name(batches)
     total = batches.num_rows if isinstance(batches, Batches) else None
     model, batches = _match_columns(model, batches)
     expansion = model.state.expansion
     rows = source.rows_per_batch(
-        WHERE, expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
+        expansion.vectors.shape[1], expansion.vectors.dtype, batch_rows
     )
-    every = _checks.size(WHERE, "every", every)
-    resume = bool(_checks.flag(WHERE, "resume", resume))
-    writer, position = checkpoints.Writer(WHERE, None, every), Position(model)
+    every = _checks.size("every", every)
+    resume = bool(_checks.flag("resume", resume))
+    writer, position = checkpoints.Writer(None, every), Position(model)
     if checkpoint is not None:
-        run = checkpoints.describe_run(WHERE, checkpoint, rows, model, algorithm.name)
-        writer = checkpoints.Writer(WHERE, run, every)
+        run = checkpoints.describe_run(checkpoint, rows, model, algorithm.name)
+        writer = checkpoints.Writer(run, every)
         position = (writer.read(model) if resume else None) or position
     writer.save(position)
-    with _progress.progress_bar(WHERE, progress, "rows", total) as report:
+    with _progress.progress_bar(progress, "rows", total) as report:
         model = _learn(algorithm, batches, name, position, rows, writer, report)
     return _replay_reservoir(algorithm, model, rows, name)
 
@@ -197,10 +198,11 @@ def _check_batches(batches: object) -> None:
     is_single = any(hasattr(one, "dtype") for one in (batches, first))
     is_other = isinstance(batches, str | bytes | os.PathLike | Mapping)
     if is_single or is_other or not isinstance(batches, Iterable):
-        raise ValueError(
-            f"{WHERE}: batches must be an iterable of (X, y) or (X, y, weight), got "
-            f"{type(batches).__name__}: put arrays in a list, [(X, y)], and open files "
-            "with budgetjax.stream"
+        raise ArgumentError(
+            "batches",
+            "be an iterable of (X, y) or (X, y, weight)",
+            f"{type(batches).__name__}: put arrays in a list, [(X, y)], "
+            "and open files with budgetjax.stream",
         )
 
 
@@ -208,14 +210,15 @@ def _match_columns(
     model: StreamModel, batches: Iterable[Any]
 ) -> tuple[StreamModel, Iterable[Any]]:
     """The model with the names of the columns, and the batches in that order."""
-    features = models.num_features(WHERE, model.state)
+    features = models.num_features(model.state)
     known, found = model.model.feature_names, None
     if isinstance(batches, Batches):
         batches = source.order_columns(batches, known)
         if batches.num_features != features:
-            raise ValueError(
-                f"{WHERE}: {batches.name}: X must have {features} columns, the model's "
-                f"num_features, got {batches.num_features}"
+            raise ArgumentError(
+                f"{batches.name}: X",
+                f"have {features} columns, the model's num_features",
+                batches.num_features,
             )
         found = batches.feature_names
     else:
@@ -238,32 +241,32 @@ def _initial_model(
     size: int | None,
 ) -> StreamModel:
     """The model at the start of a run."""
-    wanted = bool(_checks.flag(WHERE, "standardise", standardise))
-    _checks.finite(WHERE, "intercept", intercept)
+    wanted = bool(_checks.flag("standardise", standardise))
+    _checks.finite("intercept", intercept)
     intercept = np.asarray(intercept, np.float64)
     if isinstance(state, StreamModel):
-        model, features = state, models.num_features(WHERE, state.state)
+        model, features = state, models.num_features(state.state)
         _check_continued(model, classes, intercept, wanted)
     else:
-        features = models.num_features(WHERE, state)
+        features = models.num_features(state)
         scaling = Scaling.empty(features, fills=fills) if wanted else None
         known = _check_classes(state, classes)
         if np.any(intercept) and not models.is_regressor(state):
-            raise ValueError(
-                f"{WHERE}: intercept must be 0 for a classifier, got {intercept}"
-            )
+            raise ArgumentError("intercept", "be 0 for a classifier", intercept)
         outputs = models.target_shape(state)
         if intercept.shape not in ((), outputs):
-            raise ValueError(
-                f"{WHERE}: intercept must have shape {outputs}, one number per output, "
-                f"got {intercept.shape}"
+            raise ArgumentError(
+                "intercept",
+                f"have shape {outputs}, one number per output",
+                intercept.shape,
             )
         intercept = intercept if intercept.ndim else float(intercept)
         model = StreamModel(Labelled(state, scaling, known, intercept=intercept))
     if fills and not (model.scaling and model.scaling.fills):
-        raise ValueError(
-            f"{WHERE}: fill_missing must come with standardise=True, from the start of "
-            "a model, got it for one whose scaling does not fill"
+        raise ArgumentError(
+            "fill_missing",
+            "come with standardise=True, from the start of a model",
+            "it for one whose scaling does not fill",
         )
     if size is None or model.reservoir is not None:
         return model
@@ -275,7 +278,7 @@ def _initial_model(
         dtype if model.scaling is None else np.dtype(np.float64),
         models.target_dtype(model.state),
         models.target_shape(model.state),
-        size=_checks.size(WHERE, "reservoir", size),
+        size=_checks.size("reservoir", size),
     )
     return model._replace(reservoir=empty)
 
@@ -286,20 +289,20 @@ def _check_continued(
     """Raises if these arguments do not fit the model to continue."""
     before = model.model.intercept
     if np.any(intercept) and not np.array_equal(intercept, before):
-        raise ValueError(
-            f"{WHERE}: intercept must be the model's, {before}, got {intercept}"
-        )
+        raise ArgumentError("intercept", f"be the model's, {before}", intercept)
     if standardise and model.scaling is None:
-        raise ValueError(
-            f"{WHERE}: standardise must be False for a model that has learned from "
-            "features as they are, got True"
+        raise ArgumentError(
+            "standardise",
+            "be False for a model that has learned from features as they are",
+            "True",
         )
     if classes is not None:
         known, before = _check_classes(model.state, classes), model.classes
         if known is None or before is None or not np.array_equal(known, before):
-            raise ValueError(
-                f"{WHERE}: classes must be those of the model, "
-                f"{format_labels(before)}, got {format_labels(known)}"
+            raise ArgumentError(
+                "classes",
+                f"be those of the model, {format_labels(before)}",
+                format_labels(known),
             )
 
 
@@ -309,25 +312,21 @@ def _check_classes(state: Any, classes: Labels | None) -> np.ndarray | None:
         return None
     expected = max(2, state.expansion.num_columns)
     if models.is_regressor(state):
-        raise ValueError(
-            f"{WHERE}: classes must be None for a regressor, got {classes!r}"
-        )
+        raise ArgumentError("classes", "be None for a regressor", f"{classes!r}")
     try:
-        known = np.array(
-            source.coerce_targets(WHERE, np.asarray(classes, object), 0).tolist()
-        )
+        known = np.array(source.coerce_targets(np.asarray(classes, object), 0).tolist())
     except ValueError:
         known = None
     # NaN is not equal to itself.
     if known is None or len(set(known[known == known].tolist())) < len(known):
-        raise ValueError(
-            f"{WHERE}: classes must be distinct numbers, or distinct strings, got "
-            f"{classes!r}"
+        raise ArgumentError(
+            "classes", "be distinct numbers, or distinct strings", f"{classes!r}"
         )
     if len(known) != expected:
-        raise ValueError(
-            f"{WHERE}: classes must be {expected}, the learner's number, got "
-            f"{len(known)}: {format_labels(known)}"
+        raise ArgumentError(
+            "classes",
+            f"be {expected}, the learner's number",
+            f"{len(known)}: {format_labels(known)}",
         )
     return known
 
@@ -379,8 +378,8 @@ def _prepare_batches(
         # Rows are kept with gaps, since other means fill these at the end.
         raw = X
         X = X if scaling is None else scaling.filled(X)
-        _checks.check_finite(name, X, first, names)
-        examples.check_weights(name, weight, dtype, first)
+        _checks.check_finite(X, first, names)
+        examples.check_weights(weight, dtype, first)
         y = _encode(name, model, y, first)
         if read == start.batches:
             _check_learned(name, start, (raw, y, weight), first)
@@ -391,7 +390,7 @@ def _prepare_batches(
             scaling = scaling.updated(counted, where=name, first_row=first)
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
-            warning = scale_warning(name, X)
+            warning = scale_warning(X)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
@@ -421,9 +420,9 @@ def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndar
             f"{name}: y must be numbers, or classes= be given, got {y.tolist()[0]!r} "
             f"in row {first}"
         )
-    y = models.encode_targets(name, model.model, y, first)
+    y = models.encode_targets(model.model, y, first)
     if model.classes is None:
-        examples.check_labels(name, model.state, y, first)
+        examples.check_labels(model.state, y, first)
     return y.astype(models.target_dtype(model.state))
 
 
@@ -454,7 +453,7 @@ def _learn_batch(
             state = units.rescale_vectors(
                 algorithm, state, model.scaling, batch.scaling
             )
-        state, scores = _learn_rows(algorithm, state, batch, where)
+        state, scores = _learn_rows(algorithm, state, batch)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
     scored, error = _sum_errors(model, state, batch, scores)
@@ -496,19 +495,21 @@ def _replay_reservoir(
         for start in range(0, len(X), size):
             part = slice(start, start + size)
             batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)
-            state, _ = _learn_rows(algorithm, state, batch, where)
+            state, _ = _learn_rows(algorithm, state, batch)
     except (ValueError, OverflowError) as error:
         raise StreamError(str(error), model) from error
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
 def _learn_rows(
-    algorithm: Algorithm, state: Any, batch: Batch, where: str
+    algorithm: Algorithm,
+    state: Any,
+    batch: Batch,
 ) -> tuple[Any, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
-    size = driver.block_length(WHERE, None)
+    size = driver.block_length(None)
     new, scores = driver.run_checked(algorithm, state, X, y, weights, size)
     values = np.asarray(scores).reshape(len(X), -1).sum(axis=1)
     good = np.isfinite(values + np.asarray(driver.diagonal(state.kernel, X)))
@@ -518,7 +519,7 @@ def _learn_rows(
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
         why = driver.explain_overflow(state, X[:stop], batch.first)
         raise ValueError(f"{where}: the model must stay finite: {why}")
-    driver.check_room(where, new)
+    driver.check_room(new)
     return new, scores
 
 

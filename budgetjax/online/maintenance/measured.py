@@ -5,6 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online.maintenance.strategy import Maintenance
 from budgetjax.online.support_set import NOWHERE, Candidate, Edits, Expansion
@@ -53,11 +54,13 @@ class Measured(Maintenance):
     degradation: Float[Array, ""] | float = 0.0
     gradient_error: Float[Array, ""] | float = 0.0
 
+    @names_errors("Measured")
     def __post_init__(self):
         if self.strategy.makes_room_ahead:
-            raise ValueError(
-                "Measured: strategy must make room for one candidate at a time, got "
-                f"{self.strategy!r}"
+            raise ArgumentError(
+                "strategy",
+                "make room for one candidate at a time",
+                f"{self.strategy!r}",
             )
 
     def start(self, kernel, expansion, seed):

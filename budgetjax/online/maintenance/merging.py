@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _sharding
+from budgetjax._errors import names_errors
 from budgetjax._pytree import static
 from budgetjax._shapes import Flag, Index, Mask, Scalar
 from budgetjax.kernels import Kernel
@@ -60,8 +61,9 @@ class Merge(Maintenance):
 
     same_sign: bool = static(default=True)
 
+    @names_errors("Merge")
     def __post_init__(self):
-        _checks.flag("Merge", "same_sign", self.same_sign)
+        _checks.flag("same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
         _check_gaussian("Merge", kernel)
@@ -113,9 +115,10 @@ class MultiMerge(Maintenance):
     count: int = static(default=3)
     same_sign: bool = static(default=True)
 
+    @names_errors("MultiMerge")
     def __post_init__(self):
-        _checks.size("MultiMerge", "count", self.count, at_least=2)
-        _checks.flag("MultiMerge", "same_sign", self.same_sign)
+        _checks.size("count", self.count, at_least=2)
+        _checks.flag("same_sign", self.same_sign)
 
     def start(self, kernel, expansion, seed):
         _check_gaussian("MultiMerge", kernel)

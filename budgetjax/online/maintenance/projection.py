@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import static
 from budgetjax.online import span, support_set
 from budgetjax.online.maintenance.strategy import Maintenance
@@ -47,11 +48,13 @@ class Project(Maintenance):
     best: bool = static(default=False)
     span: Any = ()
 
+    @names_errors("Project")
     def __post_init__(self):
-        _checks.flag("Project", "best", self.best)
+        _checks.flag("best", self.best)
 
+    @names_errors("Project")
     def start(self, kernel, expansion, seed):
-        _checks.check_invertible_dtype("Project", expansion.vectors.dtype)
+        _checks.check_invertible_dtype(expansion.vectors.dtype)
         return Project(self.best, span.from_vectors(kernel, expansion))
 
     def insert(self, kernel, expansion, candidate):
@@ -135,16 +138,17 @@ class DelayedProject(Maintenance):
 
     share: float = static(default=1 / 8)
 
+    @names_errors("DelayedProject")
     def __post_init__(self):
-        _checks.open_unit_interval("DelayedProject", "share", self.share)
+        _checks.open_unit_interval("share", self.share)
         if not np.isscalar(self.share):
-            raise ValueError(
-                "DelayedProject: share must be a Python number, because it is static, "
-                f"got {self.share!r}"
+            raise ArgumentError(
+                "share", "be a Python number, because it is static", f"{self.share!r}"
             )
 
+    @names_errors("DelayedProject")
     def start(self, kernel, expansion, seed):
-        _checks.check_invertible_dtype("DelayedProject", expansion.vectors.dtype)
+        _checks.check_invertible_dtype(expansion.vectors.dtype)
         return self
 
     def insert(self, kernel, expansion, candidate):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Shaped
 
 from budgetjax import _checks, _pytree, losses
+from budgetjax._errors import names_errors
 from budgetjax._pytree import static
 from budgetjax._shapes import Scalar, Score
 from budgetjax.online import support_set
@@ -144,15 +145,13 @@ class RemoveLargestMargin(Maintenance):
     above: Any = None
     responses: Any = ()
 
+    @names_errors("RemoveLargestMargin")
     def start(self, kernel, expansion, seed):
         gram = support_set.gram(kernel, expansion)
         responses = jnp.matmul(gram, expansion.coefficients, precision="highest")
         above = self.above
         if above is not None:
-            where = "RemoveLargestMargin"
-            above = _checks.as_leaf(
-                where, "above", above, responses.dtype, _checks.finite
-            )
+            above = _checks.as_leaf("above", above, responses.dtype, _checks.finite)
         return RemoveLargestMargin(above, responses)
 
     def insert(self, kernel, expansion, candidate):
@@ -228,8 +227,9 @@ class RemoveFewestErrors(Maintenance):
     size: int = static(default=100)
     cache: Any = ()
 
+    @names_errors("RemoveFewestErrors")
     def __post_init__(self):
-        _checks.size("RemoveFewestErrors", "size", self.size)
+        _checks.size("size", self.size)
 
     def start(self, kernel, expansion, seed):
         rows, columns = expansion.coefficients.shape

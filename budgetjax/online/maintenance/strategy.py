@@ -97,7 +97,7 @@ def _check_result(name: str, insert: Insert) -> Insert:
     @functools.wraps(insert)
     def checked(self, kernel, expansion, candidate):
         returned = insert(self, kernel, expansion, candidate)
-        return support_set.check_edits(f"{name}: insert", Maintenance, returned)
+        return support_set.check_edits(Maintenance, returned)
 
     return checked
 

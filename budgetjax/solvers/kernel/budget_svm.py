@@ -9,6 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Integer
 
 from budgetjax import _checks, _pytree, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
@@ -69,6 +70,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("budget_svm.init")
 def init(
     X: ArrayLike,
     y: ArrayLike,
@@ -162,15 +164,12 @@ def init(
     here it is the pair with the largest gain within the constraints; and the paper
     moves pairs for "l2" too.
     """
-    where = "budget_svm.init"
-    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
-    norm = _read_norm(where, norm, budget, X.dtype)
+    X, y, weight = training_set.read_examples(kernel, X, y, weight)
+    norm = _read_norm(norm, budget, X.dtype)
     pairs = isinstance(norm, OneInfinity)
     if weight is not None and not pairs:
-        raise ValueError(
-            f"{where}: weight must be None for all norms except 'l1', got weights"
-        )
-    known_rows = row_cache.init_rows(where, kernel, X, CANDIDATES, cache_size, rows)
+        raise ArgumentError("weight", "be None for all norms except 'l1'", "weights")
+    known_rows = row_cache.init_rows(kernel, X, CANDIDATES, cache_size, rows)
     zeros = jnp.zeros_like(y)
     momentum = None
     if not pairs:
@@ -180,7 +179,7 @@ def init(
         algorithm=Name("budget_svm"),
         rows=known_rows,
         norm=norm,
-        penalty=_checks.as_leaf(where, "penalty", penalty, X.dtype, _checks.positive),
+        penalty=_checks.as_leaf("penalty", penalty, X.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
@@ -191,7 +190,6 @@ def init(
 
 
 def _read_norm(
-    where: str,
     norm: str | Norm | OneInfinity,
     budget: ArrayLike | None,
     dtype: DTypeLike,
@@ -199,19 +197,20 @@ def _read_norm(
     """The norm of this name with this budget, or the norm itself, after checks."""
     named = NORMS.get(norm) if isinstance(norm, str) else None
     if named is None:
-        norms.check_norm(where, norm)
+        norms.check_norm(norm)
     if (budget is None) != (named is None):
-        raise ValueError(
-            f"{where}: budget must be given for 'l1' and 'l2', and for no other norm, "
-            f"got {budget!r} for {norm!r}"
+        raise ArgumentError(
+            "budget",
+            "be given for 'l1' and 'l2', and for no other norm",
+            f"{budget!r} for {norm!r}",
         )
     if named is None or budget is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), norm)
-    budget = _checks.positive(where, "budget", budget)
+    budget = _checks.positive("budget", budget)
     known = _checks.concrete(budget)
     if known is not None and not np.all(known >= 1):
-        raise ValueError(f"{where}: budget must be at least 1, got {budget!r}")
-    return named(_checks.as_leaf(where, "budget", budget, dtype))
+        raise ArgumentError("budget", "be at least 1", f"{budget!r}")
+    return named(_checks.as_leaf("budget", budget, dtype))
 
 
 def step(state: State, X: Matrix, y: Vector) -> State:

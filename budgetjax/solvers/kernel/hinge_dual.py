@@ -72,16 +72,16 @@ def init_state(
     return State(
         algorithm=Name(name),
         rows=rows,
-        penalty=_checks.as_leaf(where, "penalty", penalty, y.dtype, _checks.positive),
+        penalty=_checks.as_leaf("penalty", penalty, y.dtype, _checks.positive),
         weight=weight,
         coefficients=zeros,
         responses=zeros,
         lost=zeros,
         num_visits=jnp.int32(0),
         num_updates=jnp.int32(0),
-        key=jax.random.key(_checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(seed)),
         digest=training_set.digest(y),
-        fit_bias=Static(_checks.flag(where, "fit_bias", fit_bias)),
+        fit_bias=Static(_checks.flag("fit_bias", fit_bias)),
     )
 
 
@@ -283,8 +283,8 @@ def make_visiting_solver(
         seed: ArrayLike = 0,
     ) -> State:
         where = f"{name}.init"
-        X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
-        rows = row_cache.init_rows(where, kernel, X, batch_size, cache_size, rows)
+        X, y, weight = training_set.read_examples(kernel, X, y, weight)
+        rows = row_cache.init_rows(kernel, X, batch_size, cache_size, rows)
         return init_state(name, rows, y, weight, penalty, seed)
 
     init.__doc__ = doc

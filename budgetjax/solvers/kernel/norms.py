@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _pytree
+from budgetjax._errors import ArgumentError
 from budgetjax.solvers.kernel import hinge_dual, water_level
 from budgetjax.solvers.training_set import Scalar, Vector
 
@@ -206,12 +207,11 @@ class Euclidean(NamedTuple):
         return jnp.sqrt(jnp.sum(weight * rest**2)), bias
 
 
-def check_norm(where: str, norm: object) -> None:
+def check_norm(norm: object) -> None:
     """Raises if this is not a norm for gradient steps."""
     if isinstance(norm, type) or not isinstance(norm, Norm | OneInfinity):
-        raise ValueError(
-            f"{where}: norm must be 'l1', 'l2' or an object with least and project, "
-            f"got {norm!r}"
+        raise ArgumentError(
+            "norm", "be 'l1', 'l2' or an object with least and project", f"{norm!r}"
         )
 
 

@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _pytree, kernels
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
@@ -84,7 +85,6 @@ class KernelState(Protocol):
 
 
 def init_rows(
-    where: str,
     kernel: Kernel,
     X: Matrix,
     batch_size: int,
@@ -97,17 +97,18 @@ def init_rows(
     `ValueError` if kernel values overflow.
     """
     n = X.shape[0]
-    batch_size = min(_checks.size(where, "batch_size", batch_size), n)
+    batch_size = min(_checks.size("batch_size", batch_size), n)
     if cache_size is not None:
-        _checks.positive(where, "cache_size", cache_size)
+        _checks.positive("cache_size", cache_size)
     digest = training_set.digest(X, kernel)
     if rows is not None:
         if rows.batch.value != batch_size or rows.squares.shape != (n,):
-            raise ValueError(
-                f"{where}: rows must be of {n} examples and batch_size {batch_size}, "
-                f"got {rows.squares.shape[0]} and {rows.batch.value}"
+            raise ArgumentError(
+                "rows",
+                f"be of {n} examples and batch_size {batch_size}",
+                f"{rows.squares.shape[0]} and {rows.batch.value}",
             )
-        training_set.check_same(where, "X and kernel", rows.digest, X, kernel)
+        training_set.check_same("X and kernel", rows.digest, X, kernel)
         return rows
     size = n
     if cache_size is not None:
@@ -265,18 +266,19 @@ def signed_block(
     return rows._replace(num_blocks=rows.num_blocks + 1), signs * block
 
 
+@names_errors("solve")
 def prepare(state: KernelState, X: ArrayLike, y: ArrayLike) -> tuple[Matrix, Vector]:
     """The training set of a kernel solver's state as arrays, after checks."""
-    where = "solve"
-    X, y, _ = training_set.read_examples(where, state.rows.kernel, X, y)
+    X, y, _ = training_set.read_examples(state.rows.kernel, X, y)
     (n,), dtype = state.rows.squares.shape, state.rows.squares.dtype
     if X.shape[0] != n or X.dtype != dtype:
-        raise ValueError(
-            f"{where}: X must be the training set of the state, {n} rows of {dtype}, "
-            f"got {X.shape[0]} of {X.dtype}, {X.shape[1]} features"
+        raise ArgumentError(
+            "X",
+            f"be the training set of the state, {n} rows of {dtype}",
+            f"{X.shape[0]} of {X.dtype}, {X.shape[1]} features",
         )
-    training_set.check_same(where, "X", state.rows.digest, X, state.rows.kernel)
-    training_set.check_same(where, "y", state.digest, y)
+    training_set.check_same("X", state.rows.digest, X, state.rows.kernel)
+    training_set.check_same("y", state.digest, y)
     return X, y
 
 

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import _checks, _pytree, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
@@ -78,6 +79,7 @@ class Draws(NamedTuple):
     volume: Scalar
 
 
+@names_errors("sbp.init")
 def init(  # noqa: PLR0913
     X: ArrayLike,
     y: ArrayLike,
@@ -155,10 +157,9 @@ def init(  # noqa: PLR0913
     Newton's method finds the levels, without sorting or selection. With a bias, the
     paper draws either class with equal probability; here the classes alternate.
     """
-    where = "sbp.init"
-    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
-    rows = row_cache.init_rows(where, kernel, X, batch_size, cache_size, rows)
-    slack = _checks.as_leaf(where, "slack", slack, X.dtype, _checks.non_negative)
+    X, y, weight = training_set.read_examples(kernel, X, y, weight)
+    rows = row_cache.init_rows(kernel, X, batch_size, cache_size, rows)
+    slack = _checks.as_leaf("slack", slack, X.dtype, _checks.non_negative)
     largest = jnp.max(rows.diagonal)
     zeros = jnp.zeros_like(rows.squares)
     scalar = jnp.zeros((), X.dtype)
@@ -168,7 +169,7 @@ def init(  # noqa: PLR0913
         slack=slack,
         weight=weight,
         average_power=_checks.as_leaf(
-            where, "average_power", average_power, X.dtype, _checks.non_negative
+            "average_power", average_power, X.dtype, _checks.non_negative
         ),
         first_rate=jnp.where(largest > 0, jax.lax.rsqrt(largest), 1),
         coefficients=zeros,
@@ -179,9 +180,9 @@ def init(  # noqa: PLR0913
         mean_coefficients=zeros,
         mean_responses=zeros,
         num_updates=jnp.int32(0),
-        key=jax.random.key(_checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(seed)),
         digest=training_set.digest(y),
-        fit_bias=Static(_checks.flag(where, "fit_bias", fit_bias)),
+        fit_bias=Static(_checks.flag("fit_bias", fit_bias)),
     )
 
 
@@ -422,6 +423,7 @@ def model(state: State, X: ArrayLike, y: ArrayLike) -> KernelModel:
     return models.from_coefficients(state.rows.kernel, X, y, coefficients, bias)
 
 
+@names_errors("slack_of")
 def slack_of(
     model: Any, X: ArrayLike, y: ArrayLike, *, weight: ArrayLike | None = None
 ) -> float:
@@ -463,18 +465,15 @@ def slack_of(
       Cotter, Shalev-Shwartz and Srebro (2012), Lemma 2.1 and Section 5,
       https://arxiv.org/abs/1204.0566.
     """
-    where = "slack_of"
     scores = models.decision_function(model, X)
     if scores.ndim != 1:
-        raise ValueError(
-            f"{where}: model must be binary, got one of {scores.shape[1]} columns"
-        )
+        raise ArgumentError("model", "be binary", f"one of {scores.shape[1]} columns")
     scores = np.asarray(scores, np.float64)
-    y = np.asarray(training_set.read_labels(where, y, len(scores), np.float32))
-    weight = training_set.read_weight(where, weight, jnp.asarray(y))
-    length = models.weight_norm(where, model)
+    y = np.asarray(training_set.read_labels(y, len(scores), np.float32))
+    weight = training_set.read_weight(weight, jnp.asarray(y))
+    length = models.weight_norm(model)
     if not length > 0:
-        raise ValueError(f"{where}: model must not be zero, got weights of norm 0")
+        raise ArgumentError("model", "not be zero", "weights of norm 0")
     return float(np.average(np.maximum(1 - y * scores, 0), weights=weight) / length)
 
 

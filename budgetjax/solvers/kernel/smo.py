@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks
+from budgetjax._errors import names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
 from budgetjax.solvers.kernel import hinge_dual, row_cache
@@ -24,6 +25,7 @@ ENOUGH = 1e-2
 ROUNDING = 8
 
 
+@names_errors("smo.init")
 def init(
     X: ArrayLike,
     y: ArrayLike,
@@ -81,11 +83,10 @@ def init(
     working set are the worst violators in "up", and the other half have the largest
     gain together with the first of them.
     """
-    where = "smo.init"
-    batch = _checks.size(where, "batch_size", batch_size)
-    batch = max(batch, 2) if _checks.flag(where, "fit_bias", fit_bias) else batch
-    X, y, weight = training_set.read_examples(where, kernel, X, y, weight)
-    rows = row_cache.init_rows(where, kernel, X, batch, cache_size, rows)
+    batch = _checks.size("batch_size", batch_size)
+    batch = max(batch, 2) if _checks.flag("fit_bias", fit_bias) else batch
+    X, y, weight = training_set.read_examples(kernel, X, y, weight)
+    rows = row_cache.init_rows(kernel, X, batch, cache_size, rows)
     return hinge_dual.init_state("smo", rows, y, weight, penalty, fit_bias=fit_bias)
 
 

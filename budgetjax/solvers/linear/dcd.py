@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Key
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Name
 from budgetjax.models import LinearModel
 from budgetjax.solvers.linear import patterns, rows
@@ -53,6 +54,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("dcd.init")
 def init(
     X: Any,
     y: ArrayLike,
@@ -109,11 +111,10 @@ def init(
     10 whenever a pass over all patterns reaches it. From 4,096 patterns on, runs of 16
     neighbours are shuffled, whose visits take a third less time.
     """
-    where = "dcd.init"
-    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale)
+    problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
-    penalty = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
-    if patterns.is_squared(where, loss):
+    penalty = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
+    if patterns.is_squared(loss):
         upper, ridge = jnp.full_like(penalty, jnp.inf), 1 / (2 * penalty)
     else:
         upper, ridge = penalty, jnp.zeros_like(penalty)
@@ -128,7 +129,7 @@ def init(
         order=natural_order(problem.squares.shape[0]),
         bounds=jnp.array([-jnp.inf, jnp.inf], dtype),
         tolerance=jnp.full((), TOLERANCE, dtype),
-        key=jax.random.key(_checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(seed)),
         problem=problem,
     )
 

@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int32, Key
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Name, Static
 from budgetjax.models import LinearModel
 from budgetjax.solvers import training_set
@@ -39,6 +40,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("linear_pegasos.init")
 def init(
     X: Any,
     y: ArrayLike,
@@ -89,18 +91,17 @@ def init(
     not projected into their ball, which the paper's later version shows to be
     unnecessary (https://doi.org/10.1007/s10107-010-0420-4, Section 2).
     """
-    where = "linear_pegasos.init"
-    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale)
+    problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale)
     dtype = problem.squares.dtype
     return State(
         algorithm=Name("linear_pegasos"),
         weights=jnp.zeros(problem.width, dtype),
         coefficients=jnp.zeros_like(problem.squares),
-        penalty=_checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive),
+        penalty=_checks.as_leaf("penalty", penalty, dtype, _checks.positive),
         num_blocks=jnp.zeros((), dtype),
-        key=jax.random.key(_checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(seed)),
         problem=problem,
-        batch_size=Static(_checks.size(where, "batch_size", batch_size)),
+        batch_size=Static(_checks.size("batch_size", batch_size)),
     )
 
 

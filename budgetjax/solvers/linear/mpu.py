@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import _checks, _pytree, models
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
@@ -65,6 +66,7 @@ class State(NamedTuple):
     __repr__ = _pytree.record_repr
 
 
+@names_errors("mpu.init")
 def init(  # noqa: PLR0913
     X: Any,
     y: ArrayLike,
@@ -156,23 +158,21 @@ def init(  # noqa: PLR0913
     Differences from the paper: examples may have weights. From 4,096 patterns on, runs
     of 16 neighbours are shuffled, whose visits take a third less time.
     """
-    where = "mpu.init"
-    problem = patterns.read_problem(where, X, y, weight, fit_bias, bias_scale, kernel)
+    problem = patterns.read_problem(X, y, weight, fit_bias, bias_scale, kernel)
     squares, dtype = problem.squares, problem.squares.dtype
-    if _checks.flag(where, "hard_margin", hard_margin) and weight is not None:
-        raise ValueError(
-            f"{where}: weight must be None, as it changes no hard margin, got weights"
+    if _checks.flag("hard_margin", hard_margin) and weight is not None:
+        raise ArgumentError(
+            "weight", "be None, as it changes no hard margin", "weights"
         )
-    C = _checks.as_leaf(where, "penalty", penalty, dtype, _checks.positive)
-    squared = patterns.is_squared(where, loss)
+    C = _checks.as_leaf("penalty", penalty, dtype, _checks.positive)
+    squared = patterns.is_squared(loss)
     if squared and (hard_margin or weight is not None):
         got = "a hard margin" if hard_margin else "weights"
-        raise ValueError(
-            f"{where}: hard_margin must be False and weight None with "
-            f"loss='squared_hinge', got {got}"
+        raise ArgumentError(
+            "hard_margin", "be False and weight None with loss='squared_hinge'", got
         )
     damping = 1 / (2 * C) if squared else None
-    leaf = _checks.as_leaf(where, "tolerance", tolerance, dtype, _checks.positive)
+    leaf = _checks.as_leaf("tolerance", tolerance, dtype, _checks.positive)
     # A delta above 1 has no meaning.
     delta = jnp.minimum(DELTA_PER_TOLERANCE * leaf, 0.9)
     gap = GAP * (jnp.max(squares) + (0 if damping is None else damping))
@@ -182,12 +182,10 @@ def init(  # noqa: PLR0913
         max_count = jnp.floor(C * gap * (2 + delta) / delta) + 1  # Remark 4
         threshold = max_count / C
     rounds = [
-        _checks.size(where, "first_rounds", first_rounds, at_least=0),
-        _checks.size(where, "second_rounds", second_rounds, at_least=0),
+        _checks.size("first_rounds", first_rounds, at_least=0),
+        _checks.size("second_rounds", second_rounds, at_least=0),
     ]
-    _check_range(
-        where, problem, squared, bool(hard_margin), tolerance, max_count, threshold
-    )
+    _check_range(problem, squared, bool(hard_margin), tolerance, max_count, threshold)
     return State(
         algorithm=Name("mpu"),
         weights=jnp.zeros(problem.width, dtype),
@@ -196,18 +194,17 @@ def init(  # noqa: PLR0913
         gap=gap,
         max_count=max_count,
         damping=damping,
-        near=_checks.as_leaf(where, "near", near, dtype, _checks.positive),
+        near=_checks.as_leaf("near", near, dtype, _checks.positive),
         rounds=jnp.array(rounds, jnp.int32),
         tally=jnp.zeros(2, dtype),
         num_visits=jnp.zeros((), dtype),
         is_stationary=jnp.bool_(False),
-        key=jax.random.key(_checks.seed(where, seed)),
+        key=jax.random.key(_checks.seed(seed)),
         problem=problem,
     )
 
 
 def _check_range(
-    where: str,
     problem: Problem,
     squared: bool,
     hard: bool,

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import ArgumentError
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
@@ -67,15 +68,14 @@ class LinearState(Protocol):
     def problem(self) -> Problem: ...
 
 
-def is_squared(where: str, loss: object) -> bool:
+def is_squared(loss: object) -> bool:
     """Whether this is the squared hinge, not the hinge; raises for any other loss."""
     if not isinstance(loss, str) or loss not in LOSSES:
-        raise ValueError(f"{where}: loss must be one of {LOSSES}, got {loss!r}")
+        raise ArgumentError("loss", f"be one of {LOSSES}", f"{loss!r}")
     return loss == "squared_hinge"
 
 
 def read_problem(
-    where: str,
     X: Any,
     y: ArrayLike,
     weight: ArrayLike | None,
@@ -85,28 +85,29 @@ def read_problem(
 ) -> Problem:
     """Checks a training set of two classes; see `budgetjax.Solver`."""
     if kernel is None:
-        rows = read_rows(where, X)
+        rows = read_rows(X)
         (n, d), squares = rows.shape, _squared_norms(rows)
     else:
-        check_kernel(where, "kernel", kernel)
-        X = training_set.read_features(where, X)
+        check_kernel("kernel", kernel)
+        X = training_set.read_features(X)
         (n, d), squares = X.shape, kernel.diag(X)
-    y = training_set.read_labels(where, y, n, float)
+    y = training_set.read_labels(y, n, float)
     squares, constant = squares.astype(y.dtype), None
-    scale = _checks.as_leaf(where, "bias_scale", bias_scale, y.dtype, _checks.positive)
-    if _checks.flag(where, "fit_bias", fit_bias):
+    scale = _checks.as_leaf("bias_scale", bias_scale, y.dtype, _checks.positive)
+    if _checks.flag("fit_bias", fit_bias):
         constant = scale
         squares += jnp.square(constant)
     known = _checks.concrete(squares)
     if known is not None and not np.all(np.isfinite(known)):
         row = int(np.argmin(np.isfinite(known)))
-        raise ValueError(
-            f"{where}: squared norms must be finite in {squares.dtype}, got "
-            f"{known[row]} in row {row}; scale X down"
+        raise ArgumentError(
+            "squared norms",
+            f"be finite in {squares.dtype}",
+            f"{known[row]} in row {row}; scale X down",
         )
     return Problem(
         squares=squares,
-        weight=training_set.read_weight(where, weight, y),
+        weight=training_set.read_weight(weight, y),
         constant=constant,
         kernel=kernel,
         digest=training_set.digest(y),
@@ -140,19 +141,14 @@ def prepare(state: LinearState, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     """
     where, problem = "solve", state.problem
     dense = problem.kernel is not None
-    rows = (
-        DenseRows(training_set.read_features(where, X))
-        if dense
-        else read_rows(where, X)
-    )
+    rows = DenseRows(training_set.read_features(X)) if dense else read_rows(X)
     shape = problem.squares.shape[0], problem.num_features.value
     if rows.shape != shape:
-        raise ValueError(
-            f"{where}: X must be the training set of the state, of shape {shape}, got "
-            f"{rows.shape}"
+        raise ArgumentError(
+            "X", f"be the training set of the state, of shape {shape}", rows.shape
         )
-    y = training_set.read_labels(where, y, shape[0], float)
-    training_set.check_same(where, "y", problem.digest, y)
+    y = training_set.read_labels(y, shape[0], float)
+    training_set.check_same("y", problem.digest, y)
     if isinstance(rows, SparseRows):
         return _sparse_patterns(rows, y, problem), y
     if problem.kernel is None:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int32, Integer, Shaped
 
 from budgetjax import _checks, _pytree
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Static
 from budgetjax.solvers import training_set
 from budgetjax.solvers.training_set import Matrix, Scalar, Vector
@@ -203,6 +204,7 @@ def products(rows: Rows, w: Float[Array, " size"]) -> Vector:
     )
 
 
+@names_errors("sparse_rows")
 def sparse_rows(X: Any) -> SparseRows:
     """A sparse matrix as an argument for the linear solvers, `jit` and `vmap`.
 
@@ -223,17 +225,15 @@ def sparse_rows(X: Any) -> SparseRows:
       >>> rows.values.tolist(), rows.starts.tolist()
       ([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0, 2, 4, 6])
     """
-    where = "sparse_rows"
-    X = _checks.csr_matrix(where, "X", X)
+    X = _checks.csr_matrix("X", X)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     if max(X.nnz + X.shape[0], X.shape[1]) > np.iinfo(np.int32).max:
-        raise ValueError(
-            f"{where}: X must have fewer than 2^31 numbers and columns, got {X.nnz} "
-            f"and {X.shape[1]}"
+        raise ArgumentError(
+            "X", "have fewer than 2^31 numbers and columns", f"{X.nnz} and {X.shape[1]}"
         )
-    values = np.asarray(_checks.array(where, "X", X.data))
+    values = np.asarray(_checks.array("X", X.data))
     if not jnp.issubdtype(values.dtype, jnp.floating):
         values = values.astype(np.float64)
     return pad_rows(values, X.indices, X.indptr, X.shape[1])
@@ -259,10 +259,10 @@ def read(X: Any) -> Any:
     return sparse_rows(X) if hasattr(X, "tocsr") else X
 
 
-def read_rows(where: str, X: Any) -> DenseRows | SparseRows:
+def read_rows(X: Any) -> DenseRows | SparseRows:
     """The rows of an array, of a SciPy matrix, or of `SparseRows`, after checks."""
     X = read(X)
     if not isinstance(X, SparseRows):
-        return DenseRows(training_set.read_features(where, X))
-    training_set.check_shape(where, X.shape)
+        return DenseRows(training_set.read_features(X))
+    training_set.check_shape(X.shape)
     return X

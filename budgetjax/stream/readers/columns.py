@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError
 from budgetjax.inputs import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
@@ -62,14 +63,13 @@ Part = tuple[str, int, "RecordBatch"]
 
 
 def choose_columns(
-    where: str,
     names: Sequence[str],
     target: str | int | None,
     features: Sequence[str | int] | None,
     weight: str | int | None,
 ) -> Columns:
     """The chosen columns, each by its name or number; see `csv`."""
-    _check_distinct(where, "column names must be unique", names)
+    _check_distinct("column names must be unique", names)
     known, texts = set(names), {}
 
     def one(use: str, column: object) -> str:
@@ -86,14 +86,12 @@ def choose_columns(
             return names[int(column)]
         else:
             expected = f"a column number from {-len(names)} to {len(names) - 1}"
-        raise ValueError(f"{where}: {use} must be {expected}, got {column!r}")
+        raise ArgumentError(f"{use}", f"be {expected}", f"{column!r}")
 
     y = None if target is None else one("target", target)
     w = None if weight is None else one("weight", weight)
     if w is not None and y is None:
-        raise ValueError(
-            f"{where}: weight must come with a target, got {w!r} and target=None"
-        )
+        raise ArgumentError("weight", "come with a target", f"{w!r} and target=None")
     if features is None:
         # All columns except an index written by pandas, which has no name in CSV.
         X = tuple(
@@ -104,26 +102,26 @@ def choose_columns(
             and (name or i or len(names) == 1)
         )
         if "" in X:
-            raise ValueError(
-                f"{where}: every column must have a name, got none for column "
-                f"{names.index('')}; choose columns with features="
+            raise ArgumentError(
+                "every column",
+                "have a name",
+                f"none for column {names.index('')}; choose columns with features=",
             )
     elif isinstance(features, str) or not isinstance(features, Sequence):
-        raise ValueError(
-            f"{where}: features must be a list of columns, got {features!r}"
-        )
+        raise ArgumentError("features", "be a list of columns", f"{features!r}")
     else:
         X = tuple(one("features", feature) for feature in features)
     if not X:
-        raise ValueError(
-            f"{where}: features must be at least one column, got none; the columns are "
-            f"{_list_names(names)}"
+        raise ArgumentError(
+            "features",
+            "be at least one column",
+            f"none; the columns are {_list_names(names)}",
         )
     columns = Columns(X, y, w, texts)
     expected = "features, target and weight must be different columns"
     of_text = columns.text_columns()
     used = [*(name for name in X if name not in texts), *of_text, y, w]
-    _check_distinct(where, expected, [name for name in used if name is not None])
+    _check_distinct(expected, [name for name in used if name is not None])
     return columns
 
 
@@ -135,7 +133,7 @@ def split_indicator(feature: str, names: Collection[str]) -> tuple[str, str] | N
     return None
 
 
-def _check_distinct(where: str, expected: str, names: Sequence[str]) -> None:
+def _check_distinct(expected: str, names: Sequence[str]) -> None:
     for name, times in collections.Counter(names).items():
         if times > 1:
             raise ValueError(f"{where}: {expected}, got {name!r} {times} times")
@@ -178,30 +176,28 @@ def table_batches(
     `what` describes an intact file of the format, and `path` is the user's argument,
     for messages; see `csv` for the others.
     """
-    _checks.flag(reader, "allow_missing", allow_missing)
+    _checks.flag("allow_missing", allow_missing)
     first = tables[0]
     where = str(path) if isinstance(path, str | os.PathLike) else first.name
     if where == first.name and len(tables) > 1:
         where += f" and {len(tables) - 1} more"
-    columns = choose_columns(first.name, first.columns, target, features, weight)
+    columns = choose_columns(first.columns, target, features, weight)
     # All columns are wanted, so no file may lack one.
     given = None if features is None else columns.features
     for table in tables[1:]:
-        found = choose_columns(
-            table.name, table.columns, columns.target, given, columns.weight
-        )
+        found = choose_columns(table.columns, columns.target, given, columns.weight)
         if odd := set(found.features) ^ set(columns.features):
             raise ValueError(
                 f"{table.name}: every file must have the columns of {first.name}, got "
                 f"{min(odd)!r} in one of them only"
             )
     types = set().union(*(table.types(columns) for table in tables))
-    dtype = files.float_type(reader, dtype, files.exact_type(types))
-    rows = source.rows_per_batch(reader, len(columns.features), dtype, batch_rows)
+    dtype = files.float_type(dtype, files.exact_type(types))
+    rows = source.rows_per_batch(len(columns.features), dtype, batch_rows)
 
     def parts_of(table: Table, wanted: Columns) -> Iterator[Part]:
         row = 0
-        with report_damage(table.name, what, lambda: row):
+        with report_damage(what, lambda: row):
             for part in table.read(wanted, rows):
                 yield table.name, row, part
                 row += part.num_rows
@@ -210,8 +206,8 @@ def table_batches(
         for table in tables:
             yield from parts_of(table, wanted)
 
-    columns = _add_indicators(where, columns, parts)
-    rows = source.rows_per_batch(reader, len(columns.features), dtype, batch_rows)
+    columns = _add_indicators(columns, parts)
+    rows = source.rows_per_batch(len(columns.features), dtype, batch_rows)
 
     def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
         pieces = (
@@ -226,7 +222,6 @@ def table_batches(
     fills, counts = allow_missing, [table.num_rows for table in tables]
     y_alone = Columns((), columns.target)
     return Batches(
-        where,
         len(columns.features),
         lambda: read(columns),
         None if None in counts else sum(filter(None, counts)),
@@ -236,7 +231,7 @@ def table_batches(
 
 
 def _add_indicators(
-    where: str, columns: Columns, parts: Callable[[Columns], Iterator[Part]]
+    columns: Columns, parts: Callable[[Columns], Iterator[Part]]
 ) -> Columns:
     """Adds a feature for each text of the columns that are given without a text.
 
@@ -254,9 +249,10 @@ def _add_indicators(
                 _as_text(table.column(column)).unique().drop_null().to_pylist()
             )
             if len(texts) > MAX_TEXTS:
-                raise ValueError(
-                    f"{where}: column {column!r} must have at most {MAX_TEXTS:,} "
-                    "texts, to make a feature of each, got more"
+                raise ArgumentError(
+                    f"column {column!r}",
+                    f"have at most {MAX_TEXTS:,} texts, to make a feature of each",
+                    "more",
                 )
     features, texts = [], {}
     for name in columns.features:
@@ -267,7 +263,7 @@ def _add_indicators(
         if name in columns.texts:
             texts |= {one: (column, text) for one, text in zip(new, every, strict=True)}
     if not features:
-        raise ValueError(f"{where}: features must be at least one column, got no text")
+        raise ArgumentError("features", "be at least one column", "no text")
     return columns._replace(features=tuple(features), texts=texts)
 
 
@@ -283,7 +279,7 @@ def _convert_part(
         values = _convert_column(part, use, name, found[name], allowed)
         if values.dtype == dtype:
             return values
-        return source.cast_numbers(where, use, values, dtype, row, (name,))
+        return source.cast_numbers(use, values, dtype, row, (name,))
 
     X = np.zeros((table.num_rows, len(columns.features)), dtype)
     places: dict[str, dict[str, int]] = {}
@@ -298,7 +294,7 @@ def _convert_part(
     if columns.target is None:
         return (X,)
     y = _convert_column(part, "y", columns.target, found[columns.target])
-    y = source.coerce_targets(where, y, row)
+    y = source.coerce_targets(y, row)
     if columns.weight is None:
         return X, y
     return X, y, numbers("weight", columns.weight).copy()
@@ -343,9 +339,10 @@ def _convert_column(
     if column.null_count:
         row += column.is_null().index(True).as_py()
         hint = f"; {HOW_TO_FILL}" if use == "X" else ""
-        raise ValueError(
-            f"{where}: {use} must not have missing values, got one in row {row}, "
-            f"column {name!r}{hint}"
+        raise ArgumentError(
+            f"{use}",
+            "not have missing values",
+            f"one in row {row}, column {name!r}{hint}",
         )
     kind = column.type
     if types.is_floating(kind) or types.is_integer(kind):
@@ -389,9 +386,7 @@ def _as_numpy(column: "Array") -> np.ndarray:
 
 
 @contextlib.contextmanager
-def report_damage(
-    where: str, what: str, rows: Callable[[], int] = lambda: 0
-) -> Iterator[None]:
+def report_damage(what: str, rows: Callable[[], int] = lambda: 0) -> Iterator[None]:
     """Turns errors from a damaged file into a `ValueError` with its name."""
     from pyarrow import ArrowException
 
@@ -400,7 +395,6 @@ def report_damage(
     except MemoryError:  # `ArrowMemoryError` is also an `ArrowException`
         raise
     except (*DAMAGED, ArrowException) as error:
-        raise ValueError(
-            f"{where}: the file must be {what}, got an error after {rows()} rows: "
-            f"{error}"
+        raise ArgumentError(
+            "the file", f"be {what}", f"an error after {rows()} rows: {error}"
         ) from error

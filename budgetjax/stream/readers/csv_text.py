@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
@@ -108,23 +109,23 @@ def csv(
       ...         print(X.tolist(), y.tolist())
       [[1.0, 0.5], [7.0, 20.0]] ['cat', 'dog']
     """
-    pa = _checks.import_optional("csv", "pyarrow")
-    dtype = files.float_type("csv", dtype)
-    _checks.flag("csv", "header", header)
+    pa = _checks.import_optional("pyarrow")
+    dtype = files.float_type(dtype)
+    _checks.flag("header", header)
     if text_target is not None:
-        _checks.flag("csv", "text_target", text_target)
+        _checks.flag("text_target", text_target)
     for name, character in (("delimiter", delimiter), ("decimal", decimal)):
         if character is None and name == "delimiter":
             continue
         if not isinstance(character, str) or len(character) != 1:
-            raise ValueError(f"csv: {name} must be one character, got {character!r}")
+            raise ArgumentError(name, "be one character", f"{character!r}")
     paths = files.list_files("csv", path, (".csv", ".tsv"))
     found = [
         _File.of(pa, str(one), Parse(header, delimiter or _delimiter(one), decimal))
         for one in paths
     ]
     if header and features is None and target not in found[0].types:
-        _check_names(found[0].path, found[0].names)
+        _check_names(found[0].names)
     # One pass over the labels, for any number of passes over the rows.
     target_type = functools.cache(
         lambda name: _target_type(pa, found, name, text_target)
@@ -177,7 +178,7 @@ class _File(NamedTuple):
     def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
         """The file, after checks that it is text with this delimiter."""
         files.check_readable(path)
-        with report_damage(path, WHAT), _open_bytes(pa, path) as file:
+        with report_damage(WHAT), _open_bytes(pa, path) as file:
             start = file.read(BLOCK)
         alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
         if alien or b"\0" in start:
@@ -193,7 +194,7 @@ class _File(NamedTuple):
             )
         block = max(BLOCK, CELL * line.count(parse.delimiter))
         file = cls(path, parse, block, [], {})
-        with report_damage(path, WHAT), file.opened({}) as reader:
+        with report_damage(WHAT), file.opened({}) as reader:
             names, types = reader.schema.names, reader.schema.types
         if not parse.header:
             names = [str(i) for i in range(len(names))]
@@ -303,12 +304,13 @@ def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str])
     return text + hint
 
 
-def _check_names(where: str, names: list[str]) -> None:
+def _check_names(names: list[str]) -> None:
     """Raises if the header looks like a row: a name is a number, not its own index."""
     for i, name in enumerate(names):
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
-            raise ValueError(
-                f"{where}: the first line must hold the names of columns, got "
-                f"{name!r}; header=False reads files without names, and a target that "
-                "is one of them says that these are names"
+            raise ArgumentError(
+                "the first line",
+                "hold the names of columns",
+                f"{name!r}; header=False reads files without names, and a "
+                "target that is one of them says that these are names",
             )

@@ -9,24 +9,22 @@ from typing import IO
 import numpy as np
 from jax.typing import DTypeLike
 
+from budgetjax._errors import ArgumentError
+
 # The module of the standard library for each file extension.
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
 
 Path = str | os.PathLike[str]
 
 
-def float_type(
-    where: str, dtype: DTypeLike | None, of_file: DTypeLike = np.float64
-) -> np.dtype:
+def float_type(dtype: DTypeLike | None, of_file: DTypeLike = np.float64) -> np.dtype:
     """`dtype` if it is float32 or float64; None is the dtype of the file."""
     try:
         given = np.dtype(of_file if dtype is None else dtype)
     except TypeError:
         given = None
     if given not in (np.float32, np.float64):
-        raise ValueError(
-            f"{where}: dtype must be float32, float64 or None, got {dtype!r}"
-        )
+        raise ArgumentError("dtype", "be float32, float64 or None", f"{dtype!r}")
     return given
 
 

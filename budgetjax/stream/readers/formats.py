@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
 
@@ -129,12 +130,13 @@ def first_ending(path: Any) -> str:
     return files.ending(path)
 
 
+@names_errors("read")
 def format_of(path: Any, format: str | None = None) -> Format:
     """The named format, or the format of a file by its ending."""
     if format is not None:
         if format not in FORMATS:
-            raise ValueError(
-                f"read: format must be one of {', '.join(names())}, got {format!r}"
+            raise ArgumentError(
+                "format", f"be one of {', '.join(names())}", f"{format!r}"
             )
         return FORMATS[format]
     end, known = first_ending(path), by_ending()
@@ -147,6 +149,7 @@ def format_of(path: Any, format: str | None = None) -> Format:
     return known.get(end, FORMATS[OTHERWISE])
 
 
+@names_errors("read")
 def read(
     path: files.Path | Sequence[files.Path],
     *,
@@ -190,14 +193,11 @@ def read(
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if name not in file_format.arguments:
-            raise ValueError(
-                f"read: {name} must not be given for files of {file_format.name}, got "
-                f"{value!r}"
+            raise ArgumentError(
+                name, f"not be given for files of {file_format.name}", f"{value!r}"
             )
     if file_format.has_columns:
         given.setdefault("target", None)
     elif not isinstance(path, str | os.PathLike) or os.path.isdir(path):
-        raise ValueError(
-            f"read: path must be one file of {file_format.name}, got {path!r}"
-        )
+        raise ArgumentError("path", f"be one file of {file_format.name}", f"{path!r}")
     return file_format.reader(path, **given)

@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches, rows_per_batch
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.formats import register_format
@@ -35,6 +36,7 @@ EXACT = 2**53
 MALFORMED = (ValueError, OverflowError, FloatingPointError)
 
 
+@names_errors("libsvm")
 @register_format()
 def libsvm(
     path: files.Path,
@@ -85,20 +87,20 @@ def libsvm(
       ...         print(X.tolist(), y.tolist())
       [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]] [1, -1]
     """
-    _checks.import_optional("libsvm", "sklearn.datasets")
-    dtype = files.float_type("libsvm", dtype)
-    _checks.flag("libsvm", "zero_based", zero_based)
-    _checks.flag("libsvm", "ignore_beyond", ignore_beyond)
-    _checks.flag("libsvm", "sparse", sparse)
+    _checks.import_optional("sklearn.datasets")
+    dtype = files.float_type(dtype)
+    _checks.flag("zero_based", zero_based)
+    _checks.flag("ignore_beyond", ignore_beyond)
+    _checks.flag("sparse", sparse)
     files.check_readable(path)
     where, num_rows = str(path), None
     first = 0 if zero_based else 1
     if num_features is None:
         num_features, num_rows = _shape(path, first)
-    num_features = _checks.size("libsvm", "num_features", num_features)
+    num_features = _checks.size("num_features", num_features)
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
-    rows = rows_per_batch("libsvm", numbers, dtype, batch_rows)
-    parser = _Parser(where, num_features, first, ignore_beyond, dtype)
+    rows = rows_per_batch(numbers, dtype, batch_rows)
+    parser = _Parser(num_features, first, ignore_beyond, dtype)
 
     def read() -> Iterator[tuple[Any, np.ndarray]]:
         blocks = _blocks(parser, path, rows, labels_only=False)
@@ -107,7 +109,7 @@ def libsvm(
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in _blocks(parser, path, TARGETS, labels_only=True))
 
-    return Batches(where, num_features, read, num_rows, None, read_targets)
+    return Batches(num_features, read, num_rows, None, read_targets)
 
 
 def _blocks(
@@ -151,10 +153,11 @@ class _Parser:
             i, error = self.locate_error(lines, caught)
         shown = lines[i][:80].decode("utf-8", "backslashreplace")
         hint = "; zero_based=True reads files that start at 0" if self.first else ""
-        raise ValueError(
-            f"{self.where}: rows must be 'label index:value ...' with ascending "
-            f"indices, got {shown!r} in row {row + i}: {str(error).rstrip('.')}"
-            f"{hint if b' 0:' in lines[i] else ''}"
+        raise ArgumentError(
+            "rows",
+            "be 'label index:value ...' with ascending indices",
+            f"{shown!r} in row {row + i}: {str(error).rstrip('.')}"
+            f"{hint if b' 0:' in lines[i] else ''}",
         ) from error
 
     def parse(self, lines: list[bytes]) -> "tuple[csr_matrix, np.ndarray]":

@@ -7,6 +7,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import (
     Batches,
     cast_numbers,
@@ -18,6 +19,7 @@ from budgetjax.stream.readers.columns import HOW_TO_FILL
 from budgetjax.stream.readers.formats import register_format
 
 
+@names_errors("npy")
 @register_format(".npy")
 def npy(
     path: files.Path,
@@ -56,12 +58,12 @@ def npy(
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
     X = _open_array(path, "X")
-    dtype = files.float_type("npy", dtype, files.exact_type([X.dtype]))
+    dtype = files.float_type(dtype, files.exact_type([X.dtype]))
     n, d = X.shape
     if not d:
         raise ValueError(f"{path}: X must have columns, got shape {X.shape}")
     if weight is not None and target is None:
-        raise ValueError("npy: weight must come with a target, got target=None")
+        raise ArgumentError("weight", "come with a target", "target=None")
     paths = {"X": path, "y": target, "weight": weight}
     paths = {name: one for name, one in paths.items() if one is not None}
     for name, one in paths.items():
@@ -70,23 +72,24 @@ def npy(
                 f"{one}: {name} must have shape ({n},), one per row of X, got "
                 f"{found.shape}"
             )
-    _checks.flag("npy", "allow_missing", allow_missing)
-    rows = rows_per_batch("npy", d, dtype, batch_rows)
+    _checks.flag("allow_missing", allow_missing)
+    rows = rows_per_batch(d, dtype, batch_rows)
 
     def pieces(name: str) -> Iterator[np.ndarray]:
         array, where = _open_array(paths[name], name), str(paths[name])
         for start in range(0, n, rows):
             piece = array[start : start + rows]
             if name == "y":
-                yield coerce_targets(where, piece, start)
+                yield coerce_targets(piece, start)
                 continue
             if name == "X" and not allow_missing and np.any(np.isnan(piece)):
                 row, column = np.argwhere(np.isnan(piece))[0]
-                raise ValueError(
-                    f"{where}: X must not have missing values, got one in row "
-                    f"{start + row}, column {column}; {HOW_TO_FILL}"
+                raise ArgumentError(
+                    "X",
+                    "not have missing values",
+                    f"one in row {start + row}, column {column}; {HOW_TO_FILL}",
                 )
-            yield cast_numbers(where, name, piece, dtype, start)
+            yield cast_numbers(name, piece, dtype, start)
 
     return Batches(
         str(path),

@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers.columns import Columns, Table, report_damage
@@ -26,6 +27,7 @@ IPC_FILE = b"ARROW1"
 PARQUET, ARROW = "whole Parquet", "whole Arrow"
 
 
+@names_errors("parquet")
 @register_format(".parquet", has_columns=True)
 def parquet(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -65,7 +67,7 @@ def parquet(
       ...     [X.tolist() for (X,) in bj.stream.parquet(path, target=None)]
       [[[1.0], [2.0]]]
     """
-    _checks.import_optional("parquet", "pyarrow")
+    _checks.import_optional("pyarrow")
 
     def table(one: Path) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
@@ -119,12 +121,12 @@ def arrow(
       ...     print(X.tolist(), y.tolist())
       [[1.0], [2.0]] ['small', 'large']
     """
-    pa = _checks.import_optional("arrow", "pyarrow")
+    pa = _checks.import_optional("pyarrow")
 
     def file(path: Path) -> Table:
         check_readable(path)
         name = str(path)
-        with report_damage(name, ARROW), _open_ipc(pa, name) as (schema, _):
+        with report_damage(ARROW), _open_ipc(pa, name) as (schema, _):
             pass
 
         def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
@@ -147,9 +149,8 @@ def arrow(
         name = type(source).__name__
         tables = [Table(name, table.column_names, types, read, table.num_rows)]
     else:
-        raise ValueError(
-            "arrow: source must be a path, or a table of Arrow, got "
-            f"{type(source).__name__}"
+        raise ArgumentError(
+            "source", "be a path, or a table of Arrow", type(source).__name__
         )
     return table_columns.table_batches(
         *("arrow", ARROW, source, tables),
@@ -186,7 +187,7 @@ def _open_parquet(path: Path) -> Iterator["ParquetFile"]:
     check_readable(path)
     from pyarrow import parquet as format_
 
-    with report_damage(str(path), PARQUET):
+    with report_damage(PARQUET):
         # Otherwise entire column chunks are read, which may be as large as the file.
         file = format_.ParquetFile(
             path,
