@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike, DTypeLike
 
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, MissingModule
 from budgetjax._pytree import Name
 
 Value = TypeVar("Value")
@@ -51,10 +51,7 @@ def missing_module(module: str) -> ImportError:
     """The error that tells how to install an optional module."""
     name = module.partition(".")[0]
     package = "scikit-learn" if name == "sklearn" else name
-    return ImportError(
-        f"{where} needs {package}: pip install {package}, or budgetjax with the extra "
-        f"[{EXTRAS[name]}]"
-    )
+    return MissingModule(package, EXTRAS[name])
 
 
 def check_algorithm(algorithm: Any, state: Any) -> None:
@@ -359,9 +356,10 @@ def float_dtype(dtype: DTypeLike) -> np.dtype:
     if not jnp.issubdtype(wanted, jnp.floating):
         raise ArgumentError("dtype", "be a float type", wanted)
     if wanted == np.float64 and not jax.config.read("jax_enable_x64"):
-        raise ValueError(
-            f"{where}: dtype float64 needs jax.config.update('jax_enable_x64', True), "
-            "got x64 switched off"
+        raise ArgumentError(
+            "dtype",
+            "be float32 unless jax.config.update('jax_enable_x64', True) is called",
+            "float64",
         )
     return wanted
 
@@ -370,7 +368,7 @@ def as_leaf(
     name: str,
     value: ArrayLike,
     dtype: DTypeLike,
-    check: Callable[[str, str, ArrayLike], ArrayLike] | None = None,
+    check: Callable[[str, ArrayLike], ArrayLike] | None = None,
 ) -> jax.Array:
     """`value` as a strongly typed scalar leaf, so that new values do not retrace."""
     if check is not None:

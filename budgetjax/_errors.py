@@ -6,7 +6,12 @@ place, so no check needs to be told who asks.
 """
 
 import contextlib
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, Self, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class Named(Exception):
@@ -15,17 +20,33 @@ class Named(Exception):
     Attributes:
       function: the name of the public function, or of the file that was read.
       place: the part of the input, such as a batch; empty for all of it.
+      advice: what helps, in arguments of functions; a door with other words translates
+        it.
     """
 
     function: str = ""
     place: str = ""
+    advice: str = ""
+
+    def advised(self, advice: str) -> Self:
+        """The error, with advice."""
+        self.advice = advice
+        return self
 
     def located(self, text: str) -> str:
-        """A message behind the function and the place."""
-        return ": ".join(filter(None, (self.function, self.place, text)))
+        """A message behind the function and the place, and before the advice."""
+        start = ": ".join(filter(None, (self.function, self.place, text)))
+        return f"{start}; {self.advice}" if self.advice else start
 
 
-class ArgumentError(Named, ValueError):
+class InputError(Named, ValueError):
+    """Input that a function cannot take, said in a sentence."""
+
+    def __str__(self) -> str:
+        return self.located(super().__str__())
+
+
+class ArgumentError(InputError):
     """An argument that a function cannot take.
 
     Attributes:
@@ -40,6 +61,20 @@ class ArgumentError(Named, ValueError):
 
     def __str__(self) -> str:
         return self.located(f"{self.argument} must {self.expected}, got {self.got}")
+
+
+class MissingModule(Named, ImportError):
+    """An optional module that is not installed."""
+
+    def __init__(self, package: str, extra: str):
+        super().__init__(package, extra)
+        self.package, self.extra = package, extra
+
+    def __str__(self) -> str:
+        return (
+            f"{self.function or 'budgetjax'} needs {self.package}: pip install "
+            f"{self.package}, or budgetjax with the extra [{self.extra}]"
+        )
 
 
 class names_errors(contextlib.ContextDecorator):
@@ -57,6 +92,17 @@ class names_errors(contextlib.ContextDecorator):
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Named) and not error.function:
             error.function = self.function
+
+
+def names_class(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Gives errors of a method the name of the class of its object."""
+
+    @functools.wraps(method)
+    def named(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with names_errors(type(args[0]).__name__):
+            return method(*args, **kwargs)
+
+    return named
 
 
 class places_errors(contextlib.ContextDecorator):

@@ -24,13 +24,14 @@ def print_lines(every: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(
-    progress: bool, unit: str, total: int | None = None
+    name: str, progress: bool, unit: str, total: int | None = None
 ) -> Iterator[Callable[..., object]]:
     """A function `report(text, count=1)`, which advances the progress bar, if any.
 
     Its rate starts at the first report, so it excludes earlier compilation.
 
     Args:
+      name: what is on the bar, such as the name of the caller.
       progress: whether to show a bar.
       unit: the plural of the counted unit.
       total: the final count, if known.
@@ -39,10 +40,10 @@ def progress_bar(
         yield lambda text, count=1: None
         return
     if _every is not None:
-        yield _lines(unit, total, _every)
+        yield _lines(name, unit, total, _every)
         return
     tqdm = _checks.import_optional("tqdm").tqdm
-    with tqdm(desc=where, unit=f" {unit}", total=total) as bar:
+    with tqdm(desc=name, unit=f" {unit}", total=total) as bar:
 
         def report(text: str, count: int = 1) -> None:
             bar.set_postfix_str(text, refresh=False)
@@ -57,7 +58,7 @@ def progress_bar(
 
 
 def _lines(
-    where: str, unit: str, total: int | None, every: float
+    name: str, unit: str, total: int | None, every: float
 ) -> Callable[..., object]:
     """A `report` that writes a line from time to time."""
     done, last_done, last = 0, 0, 0.0
@@ -70,7 +71,7 @@ def _lines(
         if last:
             of = "" if total is None else f" of {total:,}"
             rate = (done - last_done) / (now - last)
-            line = f"{where}: {done:,}{of} {unit}, {rate:,.4g} {unit}/s, {text}"
+            line = f"{name}: {done:,}{of} {unit}, {rate:,.4g} {unit}/s, {text}"
             try:
                 print(line.rstrip(", "), file=sys.stderr, flush=True)
             except BrokenPipeError:

@@ -9,7 +9,7 @@ import scipy.sparse
 from jaxtyping import Float, Int32, Shaped
 
 from budgetjax import _checks, _pytree
-from budgetjax._errors import names_errors
+from budgetjax._errors import InputError, names_errors
 
 
 class Dataset(NamedTuple):
@@ -52,6 +52,7 @@ IN_TIME_ORDER = ("electricity",)
 REGRESSION = ("cpusmall",)
 
 
+@names_errors("load")
 def load(name: str, *, standardise: bool = True) -> Dataset:
     """Loads a data set.
 
@@ -194,22 +195,22 @@ def _parts(name: str) -> tuple[np.ndarray, ...]:
         return (X, y) if num_train is None else _split(X, y, num_train)
     held = sorted(path.stem for path in Path(folder).glob("*.npz")) if folder else []
     where = f"{folder} holds {', '.join(held) or 'none'}" if folder else "it is not set"
-    raise ValueError(
-        f"load: no data set {name!r}. There are {', '.join(BUNDLED)}; by download "
+    raise InputError(
+        f"no data set {name!r}. There are {', '.join(BUNDLED)}; by download "
         f"{', '.join(OPENML)}; and the files NAME.npz in the folder that the "
         f"environment variable {FOLDER_VARIABLE} names ({where})"
     )
 
 
 def _scikit_learn(name: str) -> Any:
-    return _checks.import_optional("sklearn.datasets")
+    with names_errors(f"load: the data set {name!r}"):
+        return _checks.import_optional("sklearn.datasets")
 
 
 def _split(X: np.ndarray, y: np.ndarray, num_train: int) -> tuple[np.ndarray, ...]:
     return X[:num_train], y[:num_train], X[num_train:], y[num_train:]
 
 
-@names_errors("load")
 def _of_file(name: str, file: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     """The parts in a file; matrices become dense."""
 
@@ -226,8 +227,8 @@ def _of_file(name: str, file: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         train = matrix("X" + part), file["y" + part]
         return (*train, matrix("X_test"), file["y_test"]) if "y_test" in file else train
     except KeyError as error:
-        raise ValueError(
-            f"load: {name}.npz lacks {error.args[0]}; it holds {', '.join(file)}"
+        raise InputError(
+            f"{name}.npz lacks {error.args[0]}; it holds {', '.join(file)}"
         ) from None
 
 

@@ -508,11 +508,12 @@ def as_leaves(
     def as_leaf(leaf: ArrayLike) -> Array:
         shape = _checks.array("loss", leaf).shape
         if shape and shape != outputs:
-            raise ValueError(
-                f"{where}: loss must have scalars"
-                + (f", or shape {outputs}, one number per output" if outputs else "")
-                + f", got shape {shape}; num_outputs= is the number of outputs, and "
-                "jax.vmap over init sweeps values"
+            shapes = f", or shape {outputs}, one number per output" if outputs else ""
+            raise ArgumentError(
+                "loss",
+                f"have scalars{shapes}",
+                f"shape {shape}; num_outputs= is the number of outputs, and jax.vmap "
+                "over init sweeps values",
             )
         return _checks.as_leaves("loss", leaf, dtype)
 

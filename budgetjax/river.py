@@ -49,7 +49,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Shaped
 
 from budgetjax import _checks, models, scaling
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_class, names_errors
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
@@ -63,7 +63,8 @@ try:
     from river import base
     from river.utils import dataframe
 except ImportError as error:
-    raise _checks.missing_module("river") from error
+    with names_errors("budgetjax.river"):
+        raise _checks.missing_module("river") from error
 
 __all__ = ["BudgetedClassifier", "BudgetedOneClass", "BudgetedRegressor"]
 
@@ -214,6 +215,7 @@ class Online(base.Estimator):
             return tuple(self._columns)
 
     @property
+    @names_class
     def state(self) -> OnlineState | None:
         """The model, a state for all functions of budgetjax; None before the first row.
 
@@ -225,10 +227,6 @@ class Online(base.Estimator):
                 return None
             labels = None if self._room is None else max(2, len(self._labels))
             return self._resized_state(max(len(self._columns), 1), labels)
-
-    @property
-    def _where(self) -> str:
-        return type(self).__name__
 
     @property
     def _predicts(self) -> bool:
@@ -275,7 +273,7 @@ class Online(base.Estimator):
     def _init(self, width: int, num_classes: int | None) -> OnlineState:
         """An empty model with these sizes."""
         algorithm, arguments, _ = choices.choose(
-            *(self._where, self.algorithm, self.options),
+            *(self.algorithm, self.options),
             num_classes=num_classes,
             seed=self.seed,
             refits=False,
@@ -310,9 +308,7 @@ class Online(base.Estimator):
     def _start_model(self, num_features: int) -> None:
         """Starts a model for rows with these features."""
         default = 1 / max(num_features, 1)
-        self._kernel = choices.kernel_of(
-            *(self._where, self.kernel, self.gamma), lambda: default
-        )
+        self._kernel = choices.kernel_of(self.kernel, self.gamma, None, lambda: default)
         width = self._room_for(num_features)
         state = self._init(width, self._room)
         # No two leaves may share an array, since it cannot be donated twice.
@@ -375,6 +371,7 @@ class Online(base.Estimator):
                     "it in, and scale the features",
                 )
 
+    @names_class
     def _learn(self, x: Row, y: Hashable, w: int | float) -> None:
         """Puts a row into the queue."""
         if not 0 < w < math.inf:
@@ -412,13 +409,13 @@ class Online(base.Estimator):
             ratio = gamma / (usual or gamma)
             if not 1 / scaling.TOO_UNEVEN < ratio < scaling.TOO_UNEVEN:
                 message = (
-                    f"{self._where}: features look unscaled: the usual gamma of "
-                    f"standardised ones is {gamma:.3g}, and that of the first {len(X)} "
-                    f"rows is {usual:.3g}; standardise them, or give gamma"
+                    "features look unscaled: the usual gamma of standardised ones is "
+                    f"{gamma:.3g}, and that of the first {len(X)} rows is {usual:.3g}; "
+                    "standardise them, or give gamma"
                 )
         if message is not None:
             # The caller of `learn_one`.
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(f"{type(self).__name__}: {message}", stacklevel=5)
 
     def _learn_queue(self) -> None:
         """Learns all waiting rows."""
@@ -495,6 +492,7 @@ class Online(base.Estimator):
                 why = driver.explain_overflow(self._state, first)
             raise ArgumentError("every score", "be finite", f"{scores}: {why}")
 
+    @names_class
     def _score_rows(
         self, rows: Iterable[Row]
     ) -> tuple[Float[np.ndarray, "n columns"] | None, tuple[Label, ...]]:

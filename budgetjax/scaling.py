@@ -162,16 +162,16 @@ class Scaling(NamedTuple):
             return scaled.astype(dtype)
 
 
-def warn_unscaled(X: ArrayLike, *, stacklevel: int = 2) -> None:
-    """Warns if the features look unscaled; see `unscaled`.
+def warn_unscaled(name: str, X: Rows, *, stacklevel: int = 2) -> None:
+    """Warns if the features look unscaled; see `scale_warning`.
 
     Args:
+      name: that of their source, for the message.
       X: finite numbers, shape `(n, num_features)`.
       stacklevel: as for `warnings.warn`; 2 is the caller.
     """
-    message = scale_warning(np.asarray(_checks.array("X", X)))
-    if message is not None:
-        warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+    if message := scale_warning(X):
+        warnings.warn(f"{name}: {message}", UserWarning, stacklevel=stacklevel + 1)
 
 
 def scale_warning(X: Rows) -> str | None:
@@ -197,17 +197,17 @@ def scale_warning(X: Rows) -> str | None:
     if deviations.max() > TOO_UNEVEN * usual:
         column = int(np.argmax(scaling.deviation))
         return (
-            f"{where}: features look unscaled: column {column} has a standard "
-            f"deviation of {scaling.deviation[column]:.4g}, a quarter of the others "
+            f"features look unscaled: column {column} has a standard deviation of "
+            f"{scaling.deviation[column]:.4g}, a quarter of the others "
             f"at most {usual:.4g}; {remedy}"
         )
     spread = np.sqrt(np.sum(scaling.variance))
     away = np.linalg.norm(scaling.mean)
     if away > TOO_UNEVEN * spread:
         return (
-            f"{where}: features look uncentred: their mean is {away:.4g} from 0, and "
-            f"their total standard deviation {spread:.4g}, so that distances lose "
-            f"digits; {remedy}"
+            f"features look uncentred: their mean is {away:.4g} from 0, and their "
+            f"total standard deviation {spread:.4g}, so that distances lose digits; "
+            f"{remedy}"
         )
     return None
 

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from streams import ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
+from budgetjax._errors import ArgumentError, InputError
 from budgetjax.cli.commands import budgetjax as command_line
 from budgetjax.stream import Batches
 from budgetjax.stream.batches import labels, regroup
@@ -329,7 +330,7 @@ def test_a_damaged_file_is_told_at_every_door(
 
     with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
         list(bj.stream.read(file, target=target, batch_rows=100))
-    assert raised.type is ValueError
+    assert isinstance(raised.value, InputError)
     assert told(python, str(raised.value))
 
     with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
@@ -538,7 +539,7 @@ CALLS = {
 def test_a_bad_call_is_told(says, call, tmp_path):
     with pytest.raises(ValueError, match=r".+: .+ must .+, got .+") as raised:
         call(tmp_path)
-    assert raised.type is ValueError
+    assert isinstance(raised.value, InputError)
     message = str(raised.value)
     message = message.replace(f"{tmp_path}/", "").replace(str(tmp_path), "FOLDER")
     assert told(says, message)
@@ -871,7 +872,7 @@ def test_bad_arguments(name, given, says):
     arguments = {"batches": [(X, Y)], name: given}
     with pytest.raises(ValueError, match=f"^fit_stream: .*{says}") as raised:
         fit(LEARNERS["binary"], **arguments)
-    assert type(raised.value) is ValueError
+    assert type(raised.value) is ArgumentError
 
 
 def test_what_does_not_fit_a_model_that_goes_on():

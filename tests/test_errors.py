@@ -16,6 +16,7 @@ import pytest
 
 import budgetjax as bj
 from budgetjax import _checks, losses
+from budgetjax._errors import InputError, names_errors
 
 D, N, CLASSES = 3, 12, 4
 NAN, INF = float("nan"), float("inf")
@@ -69,7 +70,7 @@ def check(call, says):
     with pytest.raises(ValueError, match=r".+: .+ (must|needs) .+, got .+") as raised:
         call()
     # No subclass: an internal error of JAX or NumPy is not what was promised.
-    assert raised.type is ValueError
+    assert isinstance(raised.value, InputError)
     message, at = str(raised.value), 0
     first, *rest = says.split(" ... ")
     assert message.startswith(first)
@@ -138,8 +139,8 @@ CHECKS = [
     ],
 )
 def test_shared_checks(function, value, expected):
-    says = f"init: size must {expected}, got {_checks.value_text(value)}"
-    check(lambda: function("init", "size", value), says)
+    says = f"size must {expected}, got {_checks.value_text(value)}"
+    check(lambda: names_errors("init")(function)("size", value), "init: " + says)
 
 
 # Arguments of init, for these algorithms; {} is the value.
@@ -718,7 +719,9 @@ def test_what_is_not_installed_is_in_the_extra_that_is_named(module, extra):
     extras = tomllib.loads(project.read_text())["project"]["optional-dependencies"]
     package = "scikit-learn" if module == "sklearn" else module
     assert [one for one in extras[extra] if one.startswith(f"{package}>=")]
-    assert str(_checks.missing_module(f"{module}.part")) == (
+    error = _checks.missing_module(f"{module}.part")
+    error.function = "solve"
+    assert str(error) == (
         f"solve needs {package}: pip install {package}, or budgetjax with the extra "
         f"[{extra}]"
     )
@@ -741,7 +744,7 @@ def test_the_package_shows_what_is_public():
 def test_one_function_says_what_to_install():
     package = pathlib.Path(bj.__file__).parent
     says = [path for path in package.rglob("*.py") if "pip install" in path.read_text()]
-    assert says == [package / "_checks.py"]
+    assert says == [package / "_errors.py"]
 
 
 ON_HOST = {

@@ -17,6 +17,7 @@ import pytest
 import safetensors.numpy
 
 import budgetjax as bj
+from budgetjax._errors import InputError
 from budgetjax.saving import model_files, names, trees
 
 pytestmark = pytest.mark.usefixtures("as_installed")
@@ -46,7 +47,7 @@ def refused(path, says=" must "):
     with pytest.raises(ValueError, match=says) as raised:
         model_files.load(path)
     # No subclass, as an error of JSON or Unicode would be.
-    assert raised.type is ValueError
+    assert isinstance(raised.value, InputError)
     message = str(raised.value)
     assert message.startswith(f"load: {path}: ")
     assert ", got " in message
@@ -399,7 +400,7 @@ def test_a_failure_leaves_all_as_it_was(stage, before, path, monkeypatch):
 
 def check_told(error, path, number):
     assert (error.errno, error.filename) == (number, str(path))
-    text = f"save: could not write: {os.strerror(number)}"
+    text = f"could not write: {os.strerror(number)}"
     assert error.strerror.startswith(text)
     assert error.strerror.endswith("what was there before is unchanged")
 
@@ -438,7 +439,7 @@ def test_places_that_take_no_file(what, tmp_path):
     elif what != "no-folder":
         target = place
         place.mkdir() if what == "folder" else os.mkfifo(place)
-    with pytest.raises(OSError, match=f"save: could not write: .*{target.name}'$"):
+    with pytest.raises(OSError, match=f"could not write: .*{target.name}'$"):
         model_files.save(target, MODEL)
     assert os.listdir(tmp_path) == ["place"] * (what != "no-folder")
     if what == "pipe":

@@ -10,6 +10,7 @@ import scipy.sparse
 from solving import DATA, LINEAR, SOLVERS, SPARSE
 
 import budgetjax as bj
+from budgetjax._errors import InputError
 from budgetjax.solvers.kernel.norms import Euclidean, OneInfinity
 
 pytestmark = pytest.mark.usefixtures("as_installed")
@@ -37,13 +38,13 @@ def bad(names, says, **given):
     return (names,) if isinstance(names, str) else names, says, given
 
 
-def refuses(says, call, *given, **named):
+def refuses(where, says, call, *given, **named):
     """A message that ends with a blank or an = may go on."""
     end = "" if says.endswith((" ", "=")) else "$"
     pattern = f"^{where}: {re.escape(says)}{end}"
     with pytest.raises(ValueError, match=pattern) as raised:
         call(*given, **named)
-    assert raised.type is ValueError
+    assert isinstance(raised.value, InputError)
 
 
 def values(names, says, **given):
@@ -176,7 +177,7 @@ def test_training_sets_and_arguments(argument):
             data = {"X": X_, "y": Y_} | SOLVERS[name] | bias | given
             # What `solve` converts itself it reports itself.
             where = rf"({name}\.init|sparse_rows)"
-            refuses(says, bj.solve, getattr(bj, name), **data)
+            refuses(where, says, bj.solve, getattr(bj, name), **data)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_runs(says, given):
     given = {"solver": bj.sdca, "max_steps": 2, "state": state_of("sdca")} | given
     with pytest.raises(ValueError, match=f"^solve: {re.escape(says)}") as raised:
         bj.solve(X=SINGLE, y=Y_, **given)
-    assert raised.type is ValueError
+    assert isinstance(raised.value, InputError)
 
 
 @pytest.mark.parametrize("name", ALL)

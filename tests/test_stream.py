@@ -524,7 +524,7 @@ def test_a_stream_learns_columns_by_their_names(tmp_path):
     refitted = bj.refit(named, bj.stream.parquet(path, target="t"))
     identical(refitted, bj.refit(named, [(moved, y)]))
     identical(refitted, bj.refit(named, [(X, y)]))
-    lacks = "must have the columns that the model was trained on, and lacks 'b'"
+    lacks = "must have the columns that the model was trained on, got one without 'b'"
     with pytest.raises(bj.StreamError, match=lacks):
         fit(row, [(frame[["a", "c"]], y)], named)
     with pytest.raises(ValueError, match=lacks):
@@ -564,9 +564,9 @@ def test_only_features_that_are_unscaled_are_told_of(name):
             with pytest.warns(
                 UserWarning, match=r"test: features look unscaled: column 5"
             ):
-                warn_unscaled(X[:rows])
+                warn_unscaled("test", X[:rows])
         else:
-            warn_unscaled(X[:rows])
+            warn_unscaled("test", X[:rows])
 
 
 def test_what_looks_unscaled():
@@ -578,17 +578,17 @@ def test_what_looks_unscaled():
     with pytest.warns(
         UserWarning, match=r"unscaled: column 3 .* of 1.* at most [01]\."
     ):
-        warn_unscaled(wide)
+        warn_unscaled("test", wide)
     with pytest.warns(
         UserWarning, match=r"uncentred: their mean is 28.. from 0, .* 2\."
     ):
-        warn_unscaled(far)
+        warn_unscaled("test", far)
     with pytest.warns(UserWarning, match="uncentred"):
-        warn_unscaled(constant)
+        warn_unscaled("test", constant)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for quiet in (wide[:49], X, 1e6 * X, np.ones((100, 3)), np.zeros((0, 3))):
-            warn_unscaled(quiet)
+            warn_unscaled("test", quiet)
 
 
 @pytest.mark.parametrize("name", ["@binary"])

@@ -9,8 +9,6 @@ import sys
 import threading
 from typing import Any
 
-from budgetjax._errors import names_errors
-
 # The exit code of a program that Ctrl-C ended.
 INTERRUPTED = 130
 # Seconds until Ctrl-C is raised again.
@@ -32,7 +30,6 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-@names_errors("the command line")
 def _run() -> None:
     from budgetjax import _compile_cache
 
@@ -42,9 +39,11 @@ def _run() -> None:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        from budgetjax import _checks
+        from budgetjax._errors import MissingModule
 
-        sys.exit(f"budgetjax: error: {_checks.missing_module('click')}")
+        missing = MissingModule("click", "cli")
+        missing.function = "the command line"
+        sys.exit(f"budgetjax: error: {missing}")
     budgetjax(prog_name="budgetjax")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from budgetjax import __version__
+from budgetjax._errors import Named
 from budgetjax.cli import INTERRUPTED, options, reading, reports
 from budgetjax.cli.export import export
 from budgetjax.cli.info import info
@@ -20,19 +21,23 @@ from budgetjax.cli.train import train
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
 # JAX's error for exhausted memory, under its old and new name.
 OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
-# Prefixes of messages from Python functions that a user of commands does not call.
+# Python functions that a user of commands does not call, and messages do not name.
 FUNCTIONS = ("fit_stream", "refit", "sweep", "read")
-# Advice about Python arguments in messages, and the same for the command line.
+# The advice of errors about arguments, and the same for the command line.
 OPTION_ADVICE = {
-    "'COLUMN=' in features= makes": "--one-hot COLUMN makes",
-    "features= without it leaves": "--ignore COLUMN leaves",
+    "'COLUMN=' in features= makes a feature of each text of a column, and features= "
+    "without it leaves it out": "--one-hot COLUMN makes a feature of each text of a "
+    "column, and --ignore COLUMN leaves it out",
     "allow_missing=True reads NaN": "training with --missing mean fills it in",
-    "header=False reads": "--no-header reads",
-    "zero_based=True reads": "--zero-based reads",
+    "header=False reads files without names, and a target that is one of them says "
+    "that these are names": "--no-header reads files without names, and a target that "
+    "is one of them says that these are names",
+    "zero_based=True reads files that start at 0": "--zero-based reads files that "
+    "start at 0",
     "choose columns with features=": "name it in the first line",
-    "delimiter='\\t' reads": "--delimiter tab reads",
-    "decimal=',' reads": "--decimal , reads",
-    **{f"delimiter={one!r} reads": f"--delimiter {one!r} reads" for one in ",;|"},
+    "delimiter='\\t' reads it": "--delimiter tab reads it",
+    "decimal=',' reads decimal commas": "--decimal , reads decimal commas",
+    **{f"delimiter={one!r} reads it": f"--delimiter {one!r} reads it" for one in ",;|"},
 }
 EXAMPLES = """\b
 Train, predict, look:
@@ -78,13 +83,14 @@ class Group(click.Group):
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None) -> None:
-    reports.echo(f"budgetjax: warning: {_clean(str(message))}", err=True)
+    text = str(message)
+    for name in FUNCTIONS:
+        text = text.removeprefix(f"{name}: ")
+    reports.echo(f"budgetjax: warning: {_clean(text)}", err=True)
 
 
 def _clean(text: str) -> str:
-    """A message without function names and without unprintable characters."""
-    for name in FUNCTIONS:
-        text = text.removeprefix(f"{name}: ")
+    """A message without unprintable characters, and with the names of copied files."""
     shown = (one if one.isprintable() else ascii(one)[1:-1] for one in text)
     return reading.restore_names("".join(shown))
 
@@ -100,10 +106,17 @@ def _one_line(error: BaseException) -> str:
     exhausted = _is_of_jax(error) and "memory" in str(error).lower()
     if isinstance(error, MemoryError) or exhausted:
         return f"out of memory {str(error).partition(chr(10))[0]}".rstrip()
-    text = " ".join(str(error).split("\n"))
-    for python, option in OPTION_ADVICE.items():
-        text = text.replace(python, option)
-    return text
+    if isinstance(error, ValueError):
+        from budgetjax.stream.model import StreamError
+
+        if isinstance(error, StreamError) and isinstance(error.__cause__, Named):
+            # It adds the model to the error.
+            error = error.__cause__
+    if isinstance(error, Named):
+        error.advice = OPTION_ADVICE.get(error.advice, error.advice)
+        if error.function in FUNCTIONS:
+            error.function = ""
+    return " ".join(str(error).split("\n"))
 
 
 *_others, _last = options.FORMATS.values()

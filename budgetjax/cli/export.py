@@ -28,5 +28,5 @@ def export(model: str, output: str) -> None:
 
     found = reading.open_model(model).value
     exporting.export(output, found)
-    dtype = exporting.predictor("export", found).row_dtype
+    dtype = exporting.predictor(found).row_dtype
     click.echo(f"exported: {output}, of rows in {dtype}")

@@ -59,14 +59,12 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
 def _of_contents(path: str) -> list[Line]:
     """The lines from the model itself."""
     from budgetjax import models
-    from budgetjax.saving import model_files
+    from budgetjax.saving import model_files, trees
     from budgetjax.stream.model import StreamModel
 
     try:
         value, notes = model_files.read(path)
-    except ValueError as error:
-        if "like=" not in str(error):
-            raise
+    except trees.OwnPartError as error:
         # With a function of the user, only Python can load this model.
         return [("not shown", str(error))]
     lines: list[Line] = []

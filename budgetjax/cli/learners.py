@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from budgetjax import solvers
-from budgetjax._errors import names_errors
+from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax.cli import options, reading, reports, targets
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ class Job(NamedTuple):
         extra = "".join(f", {key} {value}" for key, value in settings)
         self.say("learner", f"{name.replace('_', '-')}{about}{extra}")
 
-    @names_errors("--learner, --set")
     def choice(self, *, refits: bool) -> "Choice":
         """The online learner and its arguments, an `estimators.parameters.Choice`.
 
@@ -79,22 +78,23 @@ class Job(NamedTuple):
             )
         labels = self.about.labels
         try:
-            return choices.choose(
-                name and name.replace("-", "_"),
-                to_python_names(settings),
-                num_classes=None if labels is None else len(labels),
-                seed=self.training.seed,
-                refits=refits,
-            )
-        except ValueError as error:
-            text = str(error).replace("algorithm must", "the learner must")
-            raise click.UsageError(text) from error
+            with names_errors("--learner, --set"):
+                return choices.choose(
+                    name and name.replace("-", "_"),
+                    to_python_names(settings),
+                    num_classes=None if labels is None else len(labels),
+                    seed=self.training.seed,
+                    refits=refits,
+                )
+        except ArgumentError as error:
+            if error.argument == "algorithm":
+                error.argument = "the learner"
+            raise click.UsageError(str(error)) from error
 
     def default_gamma(self, X: np.ndarray, *, scaled: bool = False) -> float:
         """The default gamma of these rows."""
         from budgetjax import scaling
 
-        where = self.source.name
         if not scaled:
             known = scaling.Scaling.empty(X.shape[1], fills=self.fills)
             # A value that is not finite is reported, with its place, when it is
@@ -102,12 +102,13 @@ class Job(NamedTuple):
             X = known.filled(X)
             X = X[np.all(np.isfinite(X), axis=1)]
             if self.training.standardise:
-                X = known.updated(X).apply(X)
+                with names_errors(self.source.name):
+                    X = known.updated(X).apply(X)
         try:
             return scaling.default_gamma(X)
         except ValueError as error:
-            raise ValueError(
-                f"{where}: --gamma scale needs rows that differ: {error}"
+            raise InputError(
+                f"{self.source.name}: --gamma scale needs rows that differ: {error}"
             ) from error
 
 

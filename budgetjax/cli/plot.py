@@ -74,14 +74,14 @@ def plot(
     click.echo(f"picture: {output}")
 
 
-@names_errors("plot")
 def draw(output: str, figure: Callable[[], "Figure"]) -> None:
     """Writes a figure of matplotlib in the format of the extension."""
     import io
 
     from budgetjax import _checks, plots
 
-    matplotlib = _checks.import_optional("matplotlib")
+    with names_errors("plot"):
+        matplotlib = _checks.import_optional("matplotlib")
     picture = io.BytesIO()
     with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]
@@ -150,7 +150,8 @@ def _reliability(paths: tuple[str, ...], file: str) -> "Figure":
         if not labels:
             raise ValueError(f"{source.name}: the file must have rows, got none")
         y = np.concatenate(labels)
-        targets.check_targets(y, model.classes, 0)
+        with names_errors(source.name):
+            targets.check_targets(y, model.classes, 0)
         name = os.path.basename(path)
         bins = min(BINS, len(y))
         curves[name] = plots.reliability_curve(

@@ -103,7 +103,8 @@ class _Accuracy:
             return
         classes = self.model.classes
         try:
-            targets.check_targets(y, classes, first)
+            with names_errors(self.file):
+                targets.check_targets(y, classes, first)
         except ValueError as error:
             if self.strict:
                 raise
@@ -127,7 +128,6 @@ class _Accuracy:
         return f"accuracy: {share:.2f}% ({right:,} of {rows})"
 
 
-@names_errors("predict")
 def _lines(
     model: Model, source: "Batches", accuracy: _Accuracy, more: str | None, shows: bool
 ) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _lines(
         ]
         single = more == "score" and len(names) == 2
         yield reports.as_csv([["prediction", *([more] if single else names)]])
-    bar = _progress.progress_bar(shows, "rows", source.num_rows)
+    bar = _progress.progress_bar("predict", shows, "rows", source.num_rows)
     with bar as report:
         for X, *rest in source:
             reading.check_finite(source, X, accuracy.rows, fills)

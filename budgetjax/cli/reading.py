@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
+from budgetjax._errors import names_errors
 from budgetjax.cli.reports import join_values, with_count
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ def open_for_model(
 
         known = column_names(path, columns)
         plain = [name for name in features if split_indicator(name, known) is None]
-        inputs.check_columns(plain, known)
+        with names_errors(display_name(path)):
+            inputs.check_columns(plain, known)
     source = open_source(
         path, columns, features=features, num_features=num_features, **more
     )
@@ -236,7 +238,8 @@ def check_finite(source: "Batches", X: Any, first_row: int, fills: bool) -> None
         # A model checks sparse rows.
         return
     rows = np.where(np.isnan(X), 0, X) if fills else X
-    _checks.check_finite(rows, first_row, source.feature_names)
+    with names_errors(source.name):
+        _checks.check_finite(rows, first_row, source.feature_names)
 
 
 def check_target(path: Path, columns: Columns) -> None:
@@ -278,7 +281,8 @@ def open_model(path: str) -> Model:
     value, notes = model_files.read(path)
     # An estimator holds its fitted model.
     model = models.as_labelled(getattr(value, "model_", value))
-    num_features = models.num_features(model)
+    with names_errors(path):
+        num_features = models.num_features(model)
     classes, target = models.class_labels(model), (notes or {}).get("target")
     return Model(value, model, classes, num_features, target)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from budgetjax._errors import names_errors
 from budgetjax.cli import learners, options, reading, reports, targets
 from budgetjax.cli.learners import Job
 
@@ -60,8 +61,8 @@ def train(job: Job) -> "Labelled":
         weight=weight,
         **arguments,
     )
-    if late := convergence_warning(solutions, classes):
-        late = late.replace("raise ", "raise by --set ")
+    advice = "raise by --set max_steps, or tolerance"
+    if late := convergence_warning(solutions, classes, advice):
         reports.echo(f"budgetjax: warning: {solver.name}: {late}", err=True)
     model = combine_models(solutions)
     if not solver.linear:
@@ -113,22 +114,22 @@ def _read_all(job: Job) -> tuple[Any, np.ndarray, np.ndarray | None, "Scaling | 
     if job.training.standardise:
         known = scaling.Scaling.empty(source.num_features, fills=job.fills)
     for X, y, *weight in source:
-        targets.check_targets(y, job.about.labels, row)
-        if not hasattr(X, "tocsr"):
-            rows = max(row + len(y), job.about.rows or 0)
-            what = f"for all rows of {source.name}"
-            sparse = learners.takes_sparse(job.training.learner)
-            if sparse and source.feature_names is None:
-                what += " (--no-standardise keeps LIBSVM text sparse)"
-            learners.check_memory(what, BYTES * rows * source.num_features)
-            reading.check_finite(source, X, row, job.fills)
-            if known is not None:
-                full = known.filled(X)
-                known = known.updated(full, where=source.name, first_row=row)
-            else:
-                if not row:
-                    scaling.warn_unscaled(X)
-                X = cast_numbers("X", X, np.float32, row, source.feature_names)
+        with names_errors(source.name):
+            targets.check_targets(y, job.about.labels, row)
+            if not hasattr(X, "tocsr"):
+                rows = max(row + len(y), job.about.rows or 0)
+                what = f"for all rows of {source.name}"
+                sparse = learners.takes_sparse(job.training.learner)
+                if sparse and source.feature_names is None:
+                    what += " (--no-standardise keeps LIBSVM text sparse)"
+                learners.check_memory(what, BYTES * rows * source.num_features)
+                reading.check_finite(source, X, row, job.fills)
+                if known is not None:
+                    known = known.updated(known.filled(X), first_row=row)
+                else:
+                    if not row:
+                        scaling.warn_unscaled(source.name, X)
+                    X = cast_numbers("X", X, np.float32, row, source.feature_names)
         parts.append((X, y, *weight))
         row += len(y)
     rows, y, *weight = zip(*parts, strict=True)

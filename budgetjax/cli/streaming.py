@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from budgetjax._errors import names_errors
 from budgetjax.cli import learners, reports, targets
 from budgetjax.cli.learners import Job
 
@@ -68,7 +67,6 @@ def train(job: Job) -> "StreamModel":
     return fitted
 
 
-@names_errors("train")
 def _fit_stream(job: Job, algorithm: "Algorithm", state: Any) -> "StreamModel":
     """The model after the stream; several epochs form one longer stream."""
     from budgetjax.stream.batches import rows_per_batch

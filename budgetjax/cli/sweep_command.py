@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, streaming, targets
 from budgetjax.cli.learners import Job
 from budgetjax.cli.plot import FORMATS, draw
@@ -163,10 +164,12 @@ def _run_grid(
     from budgetjax.online.sweeps import sweep as run
     from budgetjax.scaling import Scaling
 
-    if job.training.standardise:
-        scaling = Scaling.empty(X.shape[1], fills=job.fills)
-        X = scaling.updated(scaling.filled(X)).apply(X)
     coded = models.Labelled(None, classes=about.labels, intercept=about.mean)
+    with names_errors(job.source.name):
+        if job.training.standardise:
+            scaling = Scaling.empty(X.shape[1], fills=job.fills)
+            X = scaling.updated(scaling.filled(X)).apply(X)
+        y = models.encode_targets(coded, y)
 
     def init(gamma: "Array", budget: "Array", **more: "Array") -> Any:
         return choice.algorithm.init(
@@ -184,7 +187,7 @@ def _run_grid(
         choice.algorithm,
         grid.init(init),
         X,
-        models.encode_targets(coded, y),
+        y,
         weight=weight[0] if weight else None,
     )
     error = np.asarray(result.error)

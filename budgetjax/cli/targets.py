@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import numpy as np
 
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.cli import reports
 from budgetjax.cli.options import BALANCED
 
@@ -72,8 +72,10 @@ def _summarise_numbers(source: "Batches") -> TargetSummary:
 
     scaling, rows = Scaling.empty(1), 0
     for y in read_targets(source):
-        check_targets(y, None, rows)
-        scaling, rows = scaling.updated(y[:, None]), rows + len(y)
+        with names_errors(source.name):
+            check_targets(y, None, rows)
+            scaling = scaling.updated(y[:, None])
+        rows += len(y)
     mean, deviation = float(scaling.mean[0]), float(scaling.deviation[0])
     if scaling.constant[0]:
         raise ValueError(
@@ -201,7 +203,8 @@ def apply_class_weights(
 
         row = 0
         for X, y, *weight in source.read():
-            factors = by_class[encode_labels(classes, y, row)]
+            with names_errors(source.name):
+                factors = by_class[encode_labels(classes, y, row)]
             yield X, y, weight[0] * factors if weight else factors
             row += len(y)
 

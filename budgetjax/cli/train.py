@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
+from budgetjax._errors import names_errors
 from budgetjax.cli import (
     learners,
     options,
@@ -150,7 +151,8 @@ def train(
         )
         row = 0
         for y in targets.read_targets(tested):
-            targets.check_targets(y, about.labels, row)
+            with names_errors(tested.name):
+                targets.check_targets(y, about.labels, row)
             row += len(y)
     job = learners.Job.of(source, about, columns, training)
     fitted = (solving if solves else streaming).train(job)

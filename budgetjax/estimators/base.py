@@ -14,7 +14,7 @@ from sklearn.utils.validation import (
 )
 
 from budgetjax import models
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.inputs import Rows, Table, Weights
 from budgetjax.models import Labelled
@@ -79,7 +79,8 @@ class Estimator(BaseEstimator):
         try:
             supports = [models.support(model._replace(model=part)) for part in parts]
         except ValueError as error:
-            raise AttributeError(f"{self._where} has no support vectors") from error
+            name = type(self).__name__
+            raise AttributeError(f"{name} has no support vectors") from error
         masks = [np.asarray(support.mask) for support in supports]
         vectors, coefficients = (
             np.concatenate(
@@ -106,15 +107,12 @@ class Estimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_model")
 
-    @property
-    def _where(self) -> str:
-        return type(self).__name__
-
     def _validate(self, **arguments: Any) -> Any:
         """Rows as an array or a CSR matrix; with `y`, the targets too."""
         arguments |= {"accept_sparse": "csr", "dtype": inputs.FLOATS}
         return validate_data(self, **arguments)
 
+    @names_class
     def _rows(self, X: Table) -> Rows:
         """Rows to predict, after checks."""
         check_is_fitted(self)

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from budgetjax import _checks
+from budgetjax._errors import names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.inputs import (
@@ -60,6 +61,7 @@ class OneVersusRest(Classifier):
         """The bias of each model."""
         return np.stack([np.asarray(model.bias) for model in self.models_])
 
+    @names_class
     def fit(
         self, X: Table, y: ArrayLike, sample_weight: Weights = None
     ) -> "OneVersusRest":
@@ -81,13 +83,13 @@ class OneVersusRest(Classifier):
         if not np.all(weights > 0):
             present = weights > 0
             rows, labels, weights = rows[present], labels[present], weights[present]
-        classes = inputs.classes_of(labels)
+        classes, name = inputs.classes_of(labels), type(self).__name__
         parameters = self.get_params(deep=False)
         random = check_random_state(parameters.pop("random_state", None))
         sample = Sample(rows)
         kernel = self._kernel(parameters.pop("kernel"), parameters.pop("gamma"), sample)
         origin = inputs.origin_of(kernel, sample)
-        inputs.warn_unscaled(rows, origin)
+        inputs.warn_unscaled(name, rows, origin)
         if kernel is not None:
             rows = inputs.dense(rows, inputs.dtype_of(rows), origin)
             parameters["kernel"] = kernel
@@ -100,7 +102,7 @@ class OneVersusRest(Classifier):
             self._solver, rows, labels, classes, random=random, **parameters
         )
         if late := convergence_warning(solutions, classes):
-            warnings.warn(f"{self._where}: {late}", ConvergenceWarning, stacklevel=2)
+            warnings.warn(f"{name}: {late}", ConvergenceWarning, stacklevel=3)
         solutions = tuple(
             solution._replace(model=self._reduce(solution.model, rows, signs, weight))
             for solution, signs in zip(
@@ -356,5 +358,6 @@ class MPUClassifier(OneVersusRest):
         """The weights, one row per model; only with the linear kernel."""
         models = [model for model in self.models_ if isinstance(model, LinearModel)]
         if not models:
-            raise AttributeError(f"{self._where} has coef_ with the linear kernel only")
+            name = type(self).__name__
+            raise AttributeError(f"{name} has coef_ with the linear kernel only")
         return np.stack([np.asarray(model.weights) for model in models])

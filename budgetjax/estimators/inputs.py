@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from budgetjax import models, scaling
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError
 from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
@@ -207,7 +207,6 @@ def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
     return Scaling.translation(origin) if np.any(origin) else None
 
 
-@names_errors("estimators")
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:
     """The origin of a model, which it subtracts from rows."""
     if model.scaling is None:
@@ -243,11 +242,11 @@ def class_weights(
     return by_class[label_indices(classes, y)]
 
 
-def warn_unscaled(X: Rows, origin: Float[np.ndarray, " features"]) -> None:
-    """Warns the user if dense features look unscaled."""
+def warn_unscaled(name: str, X: Rows, origin: Float[np.ndarray, " features"]) -> None:
+    """Warns the user of the estimator of this name if dense features look unscaled."""
     if isinstance(X, np.ndarray):
         rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]
-        scaling.warn_unscaled(rows, stacklevel=_level_of_user())
+        scaling.warn_unscaled(name, rows, stacklevel=_level_of_user())
 
 
 def _level_of_user() -> int:

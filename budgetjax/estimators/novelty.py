@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from sklearn.base import OutlierMixin
 
 from budgetjax import _checks, models
+from budgetjax._errors import names_class
 from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
 from budgetjax.estimators.online import Examples, OnlineEstimator
 from budgetjax.kernels import Kernel
@@ -68,6 +69,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         """The threshold of the scores."""
         return -float(np.asarray(self._predicting_model().intercept))
 
+    @names_class
     def fit(
         self, X: Table, y: object = None, sample_weight: Weights = None
     ) -> "BudgetedOneClass":
@@ -79,6 +81,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         self._fit_stream(rows, np.ones(len(weights)), weights, Labelled(None))
         return self
 
+    @names_class
     def partial_fit(
         self, X: Table, y: object = None, sample_weight: Weights = None
     ) -> "BudgetedOneClass":
@@ -121,7 +124,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
         return choices.choose(
-            *(self._where, None, {"maintenance": self.maintenance}),
+            None,
+            {"maintenance": self.maintenance},
             num_classes=None,
             seed=seed,
             refits=refits,

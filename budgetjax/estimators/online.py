@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_class
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import (
@@ -171,6 +171,7 @@ class OnlineEstimator(Estimator):
         """The model that predicts, as a state of the algorithm."""
         return self._predicting_model().model
 
+    @names_class
     def _predicting_model(self) -> Labelled:
         """The model that predicts, after the refit on the sample of a stream."""
         if self._reservoir is None:
@@ -201,7 +202,7 @@ class OnlineEstimator(Estimator):
         labels: Labelled,
     ) -> None:
         """Fits a new model; see `fit`. `labels` has the classes or the intercept."""
-        where, n = self._where, X.shape[0]
+        name, n = type(self).__name__, X.shape[0]
         shuffle = bool(_checks.flag("shuffle", self.shuffle))
         epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
@@ -214,8 +215,8 @@ class OnlineEstimator(Estimator):
         states = [rival.model for rival in (model, *rivals)]
         origin = inputs.origin(model)
         examples = Examples(X, origin, models.encode_targets(model, y), weights)
-        inputs.warn_unscaled(X, origin)
-        with _progress.progress_bar(self.progress, "rows", n * epochs) as report:
+        inputs.warn_unscaled(name, X, origin)
+        with _progress.progress_bar(name, self.progress, "rows", n * epochs) as report:
             for _ in range(epochs):
                 order = random.permutation(n) if shuffle else np.arange(n)
                 states = [
@@ -251,7 +252,7 @@ class OnlineEstimator(Estimator):
                 refits=refits,
                 more_to_come=True,
             )
-            inputs.warn_unscaled(X, inputs.origin(model))
+            inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
             reservoir = _empty_reservoir(X, y, seed) if refits else None
         else:
             model, reservoir = self._model, self._reservoir
@@ -448,7 +449,7 @@ class Kernelised(OnlineEstimator):
                 f"{options!r}",
             )
         return choices.choose(
-            *(self._where, self.algorithm, settings | options),
+            *(self.algorithm, settings | options),
             num_classes=None if labels.classes is None else len(labels.classes),
             num_outputs=np.size(labels.intercept),
             seed=seed,
@@ -589,6 +590,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         tags.classifier_tags.multi_class = self.algorithm != "forgetron"
         return tags
 
+    @names_class
     def fit(
         self, X: Table, y: ArrayLike, sample_weight: Weights = None
     ) -> "BudgetedKernelClassifier":
@@ -612,6 +614,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         self._fit_stream(rows, y, weights, Labelled(None, classes=classes))
         return self
 
+    @names_class
     def partial_fit(
         self,
         X: Table,
@@ -643,7 +646,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         Raises:
           ValueError: if an argument is invalid; the model does not change.
         """
-        where, first = self._where, not self.__sklearn_is_fitted__()
+        first = not self.__sklearn_is_fitted__()
         classes = self._check_classes(classes)
         if isinstance(self.class_weight, str):
             raise ArgumentError(
@@ -662,7 +665,7 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         self, classes: ArrayLike | None
     ) -> Shaped[np.ndarray, " classes"]:
         """The classes of a stream, after a check of those of `partial_fit`."""
-        where, fitted = self._where, self.__sklearn_is_fitted__()
+        fitted = self.__sklearn_is_fitted__()
         if classes is None:
             if fitted:
                 return self.classes_
@@ -791,6 +794,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         """The factor of the scores of the state."""
         return self._model.unit
 
+    @names_class
     def fit(
         self, X: Table, y: ArrayLike, sample_weight: Weights = None
     ) -> "BudgetedKernelRegressor":
@@ -804,6 +808,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         self._seen = seen
         return self
 
+    @names_class
     def partial_fit(
         self, X: Table, y: ArrayLike, sample_weight: Weights = None
     ) -> "BudgetedKernelRegressor":
@@ -853,6 +858,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
         loss = losses.as_leaves(loss, None, dtype, outputs)
         return state._replace(loss=loss)
 
+    @names_class
     def predict(self, X: Table) -> Float[np.ndarray, "n ..."]:
         """The predicted target of each row; O(n budget features).
 
@@ -868,6 +874,7 @@ class BudgetedKernelRegressor(RegressorMixin, Kernelised):
             predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)
         return predicted
 
+    @names_class
     def score(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> float:
         """R^2, averaged over outputs; for some losses the mean of their D^2.
 

@@ -85,7 +85,7 @@ def export(path: str | os.PathLike[str], model: Any) -> None:
     name = os.fspath(path)
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in FORMATS:
-        raise ArgumentError("path", f"end in {' or '.join(FORMATS)}", f"{name!r}")
+        raise ArgumentError("path", f"end in {' or '.join(FORMATS)}", repr(name))
     version = sys.modules["budgetjax"].__version__
-    data = FORMATS[suffix]("export", predictor(model), version)
+    data = FORMATS[suffix](predictor(model), version)
     model_files.replace(name, [data])

@@ -11,7 +11,7 @@ import jax.export
 from jax.tree_util import Partial
 
 from budgetjax import _pytree, solvers
-from budgetjax._errors import names_errors
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name, Parameters, Static
 from budgetjax.online import registry
 from budgetjax.saving import names, trees
@@ -43,13 +43,15 @@ def _encode(auxiliary: Any) -> bytes:
     own: trees.Own = {}
     node, _ = trees.encode(auxiliary, own)
     for thing in own.values():
-        raise ValueError(
-            "jax.export: functions in a state must be of budgetjax.losses or "
-            f"optax.losses, got {names.own_name(thing)}"
+        raise ArgumentError(
+            "functions in a state",
+            "be of budgetjax.losses or optax.losses",
+            names.own_name(thing),
         )
     return json.dumps(node).encode()
 
 
+@names_errors("jax.export")
 def _decode(data: bytes | bytearray) -> Any:
-    decoder = trees.Decoder("jax.export", {}, "another version", {})
+    decoder = trees.Decoder({}, "another version", {})
     return decoder.decode(json.loads(data))

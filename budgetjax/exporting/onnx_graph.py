@@ -62,7 +62,7 @@ class Graph:
     """A graph under construction: a call adds an operation and returns its name."""
 
     def __init__(self, onnx: Any, dtype: np.dtype):
-        self.where, self.onnx, self.dtype = where, onnx, dtype
+        self.onnx, self.dtype = onnx, dtype
         self.nodes, self.constants, self.outputs = [], [], []
 
     def __call__(

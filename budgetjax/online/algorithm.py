@@ -348,19 +348,20 @@ def init_fields(
       >>> strategy = bj.init_maintenance(bj.RemoveOldest(), shared, seed=0)
       >>> state = {**shared, "maintenance": strategy, "rate": jnp.float32(0.5)}
     """
-    where = f"{name}.init"
-    kind = _checks.float_dtype(dtype)
-    expansion = support_set.empty(
-        num_features=num_features,
-        num_columns=num_columns(num_classes, num_outputs),
-        budget=budget,
-        capacity=capacity,
-        dtype=kind,
-        average=_averaging(average, kind),
-    )
+    with names_errors(f"{name}.init"):
+        kind = _checks.float_dtype(dtype)
+        expansion = support_set.empty(
+            num_features=num_features,
+            num_columns=num_columns(num_classes, num_outputs),
+            budget=budget,
+            capacity=capacity,
+            dtype=kind,
+            average=_averaging(average, kind),
+        )
+        kernel = kernels.as_leaves(kernel, expansion.vectors.shape[1], kind)
     return {
         "algorithm": Name(name),
-        "kernel": kernels.as_leaves(kernel, expansion.vectors.shape[1], kind),
+        "kernel": kernel,
         "expansion": expansion,
         "num_seen": Counter.of(0),
         "num_mistakes": Counter.of(0),

@@ -46,6 +46,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _sharding, kernels, losses
+from budgetjax._errors import names_errors
 from budgetjax._shapes import Examples, Flag, Index, PerExample, Scalar, Scores, Targets
 from budgetjax.online import support_set
 from budgetjax.online.maintenance.strategy import maintenance_of
@@ -523,8 +524,8 @@ def _update(
         block.y[i],
         candidate,
     )
-    where = f"{block.algorithm.name}: update"
-    new, edits = support_set.check_edits(type(state), returned)
+    with names_errors(block.algorithm.name):
+        new, edits = support_set.check_edits("update", type(state), returned)
     if average is not None:
         # They bring the sums of the average up to date, too.
         edits = edits._replace(scale_sum=average.scale_sum)

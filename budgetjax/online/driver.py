@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Shaped
 
 from budgetjax import _checks, _sharding, kernels, models, scoring
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, Named, names_errors
 from budgetjax.kernels import Kernel
 from budgetjax.online import examples, support_set
 from budgetjax.online.algorithm import Algorithm
@@ -166,14 +166,21 @@ def diagonal(kernel: Kernel, X: Float[Array, "n features"]) -> Float[Array, " n"
     return kernel.diag(X, norms) + norms * 0
 
 
+class BudgetError(Named, OverflowError):
+    """Examples that found no room in an unbudgeted model."""
+
+    def __str__(self) -> str:
+        return self.located(super().__str__())
+
+
 def check_room(state: OnlineState) -> None:
     """Raises if the model had to refuse examples."""
     strategy = maintenance_of(state)
     refused = _checks.concrete(0 if strategy is None else strategy.count_refused())
     if refused is not None and np.any(refused):
         budget = np.asarray(state.expansion.budget)
-        raise OverflowError(
-            f"{where}: a budget of {budget} support vectors was full, and {refused} "
+        raise BudgetError(
+            f"a budget of {budget} support vectors was full, and {refused} "
             "examples could not enter; give init a larger budget, or a maintenance="
         )
 

@@ -67,7 +67,7 @@ class Span(NamedTuple):
 
 
 def empty(rows: int, dtype) -> Span:
-    """The span of no vectors; `where` is the caller's name, for error messages."""
+    """The span of no vectors."""
     matrix = jax.ShapeDtypeStruct((rows, rows), dtype)
     _checks.check_memory(rows - 1, (matrix, matrix))
     gram, root = (jnp.zeros((rows, rows), dtype) for _ in range(2))

@@ -199,7 +199,7 @@ class Edits(NamedTuple):
     scale_sum: Scalar | None = None
 
 
-def check_edits(kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
+def check_edits(method: str, kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
     """`returned`, after a check that it is a record of this kind and edits."""
     got = type(returned).__name__
     if type(returned) is tuple:
@@ -207,7 +207,7 @@ def check_edits(kind: type[Kind], returned: Any) -> tuple[Kind, Edits]:
             case (record, Edits() as edits) if isinstance(record, kind):
                 return record, edits
         got = f"({', '.join(type(part).__name__ for part in returned)})"
-    raise ValueError(f"{where} must return ({kind.__name__}, Edits), got {got}")
+    raise ArgumentError(method, f"return ({kind.__name__}, Edits)", got)
 
 
 def empty(

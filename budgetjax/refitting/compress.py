@@ -97,7 +97,7 @@ def compress(
     if len(X) <= budget:
         return given
     coefficients = coefficients.reshape(len(X), -1)
-    with _progress.progress_bar(progress, "steps", steps) as report:
+    with _progress.progress_bar("compress", progress, "steps", steps) as report:
         values = models.values_at_vectors(given).reshape(coefficients.shape)
         chosen = np.asarray(_choose_vectors(kernel, X, values, budget))
         vectors = X[np.sort(chosen[chosen >= 0])]

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int32
 
 from budgetjax import _checks, models
-from budgetjax._errors import names_errors
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.inputs import RawRows
 from budgetjax.kernels import Mapped
 from budgetjax.models import KernelModel, Labelled, Model
@@ -95,9 +95,8 @@ def prune(
     scores = np.asarray(models.score_rows(small, X), np.float64)
     if scores.ndim != 1 or y is None:
         got = "no y" if y is None else f"{scores.shape[1]} columns"
-        raise ValueError(
-            f"{where}: X needs y, and a model of two classes, to find the bias; got "
-            f"{got}"
+        raise ArgumentError(
+            "X", "come with y, and a model of two classes, to find the bias", got
         )
     codes, masses = models.encode_labels_and_weights(small, len(scores), y, weight)
     known = models.unwrap(small)

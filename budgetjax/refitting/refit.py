@@ -216,7 +216,7 @@ def refit(
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
     )
-    with _progress.progress_bar(progress, "passes") as report:
+    with _progress.progress_bar("refit", progress, "passes") as report:
         problem = problem._replace(report=report)
         solution, judged = _solve(problem, subject.state, others)
     model: Any = _build_model(problem, subject.model, solution)
@@ -345,9 +345,10 @@ def _check_moves(
     learns = learn_metric not in (False, "auto")
     if (moves or learns) and algorithm.with_vectors is None:
         name = "move_vectors" if moves else "learn_metric"
-        raise ValueError(
-            f"{where}: {name} must be False for {algorithm.name}, whose features are "
-            "no support vectors"
+        raise ArgumentError(
+            name,
+            f"be False for {algorithm.name}, whose features are no support vectors",
+            learn_metric if name == "learn_metric" else True,
         )
     if moves and learns:
         raise ArgumentError(
@@ -651,11 +652,11 @@ def put_weights(
     """The state with these weights, ready to continue learning."""
     state, finite = _put_weights(algorithm, state, basis.root, weights)
     if not bool(finite):
-        raise ValueError(
-            f"{where}: every coefficient must be finite, got NaN or infinity: "
-            + driver.explain_overflow(
-                basis, basis.expansion.vectors[basis.expansion.mask]
-            )
+        vectors = basis.expansion.vectors[basis.expansion.mask]
+        raise ArgumentError(
+            "every coefficient",
+            "be finite",
+            f"NaN or infinity: {driver.explain_overflow(basis, vectors)}",
         )
     return restart_average(state)
 

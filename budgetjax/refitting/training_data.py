@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from budgetjax import models, scaling
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, places_errors
 from budgetjax.inputs import pad_rows, regroup
 from budgetjax.online import examples
 from budgetjax.stream.batches import Batches, order_columns
@@ -78,7 +78,13 @@ def read_examples(
 
         def read() -> Iterator[Arrays]:
             for i, batch in enumerate(X):
-                yield _check_batch(model, batch, of_labels)
+                if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+                    raise ArgumentError(
+                        f"batch {i}", "be (X, y) or (X, y, weight)", _describe(batch)
+                    )
+                with places_errors(f"batch {i}"):
+                    arrays = _check_batch(model, batch, of_labels)
+                yield arrays
 
         again = iter(X) is not X
         batches = _Kept(read) if again else read()
@@ -196,12 +202,13 @@ def sample_blocks(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     return (Block(*arrays) for arrays in _equal_sizes(thinned, len(first.weights)))
 
 
+def _describe(batch: Any) -> str:
+    kind = type(batch).__name__
+    return f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
+
+
 def _check_batch(model: Any, batch: Any, of_labels: bool) -> Arrays:
     """Examples, targets and weights in the form that the state in a model takes."""
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        kind = type(batch).__name__
-        got = f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
-        raise ValueError(f"{where} must be (X, y) or (X, y, weight), got {got}")
     X, y, *weight = batch
     state = models.unwrap(model)
     if model is not state:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from budgetjax import _checks, models
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
 from budgetjax._pytree import Name
 from budgetjax.saving import names, trees
 from budgetjax.saving.names import is_record, own_name
@@ -27,10 +27,15 @@ Notes = dict[str, Any]
 FORMAT = 1
 # The key of the header in the metadata of a file.
 HEADER = "budgetjax"
-# The message about files of other programs.
-ALIEN = "must be a file of budgetjax.save"
 # Stands for the digest while it is computed.
 NO_DIGEST = b"0" * 64
+
+
+class ForeignFileError(InputError):
+    """A file that `save` did not write; its argument says what it is."""
+
+    def __str__(self) -> str:
+        return self.located(f"must be a file of budgetjax.save, got {self.args[0]}")
 
 
 @names_errors("save")
@@ -113,14 +118,9 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     return read(path, like=like)[0]
 
 
-def write(
-    path: str | os.PathLike[str],
-    model: Any,
-    notes: Notes,
-) -> None:
+def write(path: str | os.PathLike[str], model: Any, notes: Notes) -> None:
     """Writes a model as `save` does, with notes: any value that JSON can hold."""
     numpy_files = _checks.import_optional("safetensors.numpy")
-    name = os.fspath(path)
     node, tensors = trees.encode(model)
     about = {
         # This comes first, so that its 64 zeros are the first in the file.
@@ -134,7 +134,7 @@ def write(
     }
     data = numpy_files.save(tensors, {HEADER: json.dumps(about)})
     digest = hashlib.sha256(data).hexdigest().encode()
-    replace(name, [data.replace(NO_DIGEST, digest, 1)])
+    replace(os.fspath(path), [data.replace(NO_DIGEST, digest, 1)])
 
 
 def read(
@@ -148,26 +148,24 @@ def read(
     `check` sees the notes before the model is made, and may raise.
     """
     safetensors = _checks.import_optional("safetensors")
-    where = (f"{where}: " if where else "") + os.fspath(path)
     found, data = _read_intact(path)
     check(found["notes"])
     own: trees.Own = {}
     state = like if hasattr(like, "get_params") else models.unwrap(like)
-    trees.encode(state, own)
-    try:
-        tensors = {name: part["data"] for name, part in safetensors.deserialize(data)}
-        decoder = trees.Decoder(tensors, str(found["budgetjax"]), own)
-        model = decoder.decode(found["structure"])
-    except (ImportError, MemoryError):
-        raise
-    except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith():
+    with places_errors(os.fspath(path)):
+        trees.encode(state, own)
+        try:
+            parts = safetensors.deserialize(data)
+            tensors = {name: part["data"] for name, part in parts}
+            decoder = trees.Decoder(tensors, str(found["budgetjax"]), own)
+            return decoder.decode(found["structure"]), found["notes"]
+        except (ImportError, MemoryError, trees.PartError):
             raise
-        # The digest is right, so the file was made by hand or by another version.
-        raise ArgumentError(
-            "the structure of the model", "be readable", f"{error!r}"
-        ) from error
-    return model, found["notes"]
+        except Exception as error:
+            # The digest is right, so the file was made by hand or by another version.
+            raise ArgumentError(
+                "the structure of the model", "be readable", repr(error)
+            ) from error
 
 
 def header(path: str | os.PathLike[str]) -> Notes:
@@ -202,17 +200,23 @@ def _about(model: Any) -> Notes:
 
 def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
     """The header and the bytes of a file, after checks that it is an intact model."""
-    try:
-        data = pathlib.Path(path).read_bytes()
-    except IsADirectoryError as error:
-        raise ValueError(f"{where}: {ALIEN}, got a folder") from error
+    with places_errors(os.fspath(path)):
+        try:
+            data = pathlib.Path(path).read_bytes()
+        except IsADirectoryError as error:
+            raise ForeignFileError("a folder") from error
+        return _header(data), data
+
+
+def _header(data: bytes) -> Notes:
+    """The header of an intact model in these bytes."""
     try:
         size = int.from_bytes(data[:8], "little")
         found = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][HEADER])
         number, digest = found["format"], found["digest"].encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         got = "another file, or a damaged one" if data else "an empty file"
-        raise ValueError(f"{where}: {ALIEN}, got {got}") from error
+        raise ForeignFileError(got) from error
     if not isinstance(number, int) or number > FORMAT:
         raise ArgumentError(
             "the format",
@@ -226,7 +230,7 @@ def _read_intact(path: str | os.PathLike[str]) -> tuple[Notes, bytes]:
             f"be as it was written, with the digest {digest.decode()[:12]}...",
             "another digest: it is truncated or altered",
         )
-    return found, data
+    return found
 
 
 def replace(path: str, parts: Iterable[bytes]) -> None:
@@ -257,8 +261,7 @@ def replace(path: str, parts: Iterable[bytes]) -> None:
     except OSError as error:
         raise OSError(
             error.errno or errno.EIO,
-            (f"{where}: " if where else "")
-            + f"could not write: {error.strerror or error}; what was there before is "
+            f"could not write: {error.strerror or error}; what was there before is "
             "unchanged",
             path,
         ) from error

@@ -28,6 +28,14 @@ Own = dict[str, Callable[..., Any]]
 SCALARS = (type(None), bool, int, float, str)
 
 
+class PartError(ArgumentError):
+    """A part of a tree that a file cannot hold, or that is not known here."""
+
+
+class OwnPartError(PartError):
+    """A part of the caller's own, which only `like` can give."""
+
+
 def encode(tree: Any, own: Own | None = None) -> tuple[Any, dict[str, np.ndarray]]:
     """A tree as JSON and tensors; `own` collects unregistered objects by place.
 
@@ -39,7 +47,6 @@ def encode(tree: Any, own: Own | None = None) -> tuple[Any, dict[str, np.ndarray
 
 
 class _Encoder(NamedTuple):
-    where: str
     tensors: dict[str, np.ndarray]
     own: Own
 
@@ -79,8 +86,8 @@ class _Encoder(NamedTuple):
             }
         if callable(value) and not isinstance(value, type):
             return self.function(at, value)
-        raise self.error(
-            at,
+        raise PartError(
+            format_path(at),
             "be made of arrays, numbers, text, tuples, lists, dicts with text as keys, "
             "named tuples and dataclasses",
             own_name(kind),
@@ -104,8 +111,10 @@ class _Encoder(NamedTuple):
         if isinstance(value, jax.Array) and (
             isinstance(value, Tracer) or value.is_deleted()
         ):
-            raise self.error(
-                at, "have a value", "an array that is traced by JAX, or was donated"
+            raise PartError(
+                format_path(at),
+                "have a value",
+                "an array that is traced by JAX, or was donated",
             )
         kind, more = "NumPy array", {}
         if isinstance(value, np.generic):
@@ -129,14 +138,13 @@ class _Encoder(NamedTuple):
                 dtype = array.dtype.str.lstrip("<>|")
                 return {"text": texts, "dtype": dtype, "shape": shape}
         if array.dtype.name not in DTYPES:
-            raise self.error(
-                at, "be an array of numbers, bools or text", f"dtype {array.dtype}"
+            raise PartError(
+                format_path(at),
+                "be an array of numbers, bools or text",
+                f"dtype {array.dtype}",
             )
         self.tensors[format_path(at)] = array
         return {"array": kind, "dtype": array.dtype.name, "shape": shape, **more}
-
-    def error(self, at: str, wanted: str, got: str) -> ValueError:
-        return ArgumentError(f"{format_path(at)}", wanted, got)
 
 
 def _is_learned(name: str) -> bool:
@@ -156,7 +164,6 @@ class Decoder(NamedTuple):
     unregistered functions and types by place.
     """
 
-    where: str
     tensors: Mapping[str, bytes | bytearray]
     written_by: str
     own: Own
@@ -187,7 +194,7 @@ class Decoder(NamedTuple):
                 kind = names.estimator(name)
                 if kind is None:
                     wanted = f"be an estimator of {names.ESTIMATORS}"
-                    raise self.error(at, wanted, repr(name))
+                    raise PartError(format_path(at), wanted, repr(name))
                 estimator = kind(**self.fields(node["parameters"], at))
                 learned = self.fields(node["learned"], at).items()
                 vars(estimator).update({k: v for k, v in learned if _is_learned(k)})
@@ -207,7 +214,8 @@ class Decoder(NamedTuple):
                 )
                 return self.given(at, name, wanted)
         got = f"{str(node)[:80]}: {self.age}"
-        raise self.error(at, "be of a kind that this budgetjax knows", got)
+        wanted = "be of a kind that this budgetjax knows"
+        raise PartError(format_path(at), wanted, got)
 
     def items(self, parts: list[Any], at: str) -> list[Any]:
         return [self.decode(part, f"{at}[{i}]") for i, part in enumerate(parts)]
@@ -218,9 +226,6 @@ class Decoder(NamedTuple):
     @property
     def age(self) -> str:
         return f"the file was written by budgetjax {self.written_by}"
-
-    def error(self, at: str, wanted: str, got: str) -> ValueError:
-        return ArgumentError(f"{format_path(at)}", wanted, got)
 
     def array(self, node: dict[str, Any], at: str) -> Any:
         """A tensor, as its original kind of array."""
@@ -233,7 +238,7 @@ class Decoder(NamedTuple):
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             needs = "jax.config.update('jax_enable_x64', True)"
             wanted = f"be loaded as {dtype}, which needs {needs}"
-            raise self.error(at, wanted, "x64 switched off")
+            raise PartError(format_path(at), wanted, "x64 switched off")
         if kind == "random keys":
             return jax.random.wrap_key_data(jnp.array(array), impl=node["impl"])
         return jnp.array(array)
@@ -246,7 +251,7 @@ class Decoder(NamedTuple):
             kind = self.given(at, name, "be of a type of budgetjax or optax")
         found, wanted = tuple(node["fields"]), fields_of(kind)
         if found != wanted:
-            raise self.error(
+            raise PartError(
                 f"{format_path(at)}, a {name},",
                 f"have the fields {', '.join(wanted)}",
                 f"{', '.join(found)}: {self.age}",
@@ -257,10 +262,7 @@ class Decoder(NamedTuple):
         """The caller's function or type of this name, if possible at this place."""
         places = [place for place, one in self.own.items() if own_name(one) == name]
         if not places:
-            raise self.error(
-                at,
-                wanted,
-                f"{name!r}; for one of your own give like=, a model made by the same "
-                "init",
+            raise OwnPartError(format_path(at), wanted, repr(name)).advised(
+                "for one of your own give like=, a model made by the same init"
             )
         return self.own[max(places, key=lambda place: (at.endswith(place), len(place)))]

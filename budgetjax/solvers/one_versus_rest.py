@@ -67,7 +67,9 @@ def combine_models(
 
 
 def convergence_warning(
-    solutions: tuple[Solution, ...], classes: Shaped[np.ndarray, " classes"]
+    solutions: tuple[Solution, ...],
+    classes: Shaped[np.ndarray, " classes"],
+    advice: str = "raise max_steps, or tolerance",
 ) -> str | None:
     """A warning about solutions that are not close enough, or None."""
     late = [i for i, one in enumerate(solutions) if not one.converged]
@@ -76,5 +78,5 @@ def convergence_warning(
     first = format_labels(classes[-len(solutions) :][late[:1]])
     return (
         f"{len(late)} of {len(solutions)} models have a gap above tolerance, the first "
-        f"of class {first}; raise max_steps, or tolerance"
+        f"of class {first}; {advice}"
     )

@@ -380,7 +380,7 @@ def _solve(
         return near or bool(solver.is_stationary(state))
 
     advance = _advance_in_place if callback is None else _advance
-    with _progress.progress_bar(progress, "steps", max_steps) as report:
+    with _progress.progress_bar("solve", progress, "steps", max_steps) as report:
         while not (
             (callback is not None and callback(state, record))
             or converged()

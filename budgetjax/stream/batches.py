@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks, inputs
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, names_errors, places_errors
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -89,7 +89,11 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
       >>> bj.stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
       array(['no', 'yes'], dtype='<U3')
     """
-    where = source_name(batches)
+    with names_errors(source_name(batches)):
+        return _find_labels(batches)
+
+
+def _find_labels(batches: Iterable[Any]) -> np.ndarray:
     if iter(batches) is batches:
         raise ArgumentError(
             "batches",
@@ -118,15 +122,16 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
 
 def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
     """The y of all batches, read the fastest way, in the types of `coerce_targets`."""
-    name, row = source_name(batches), 0
+    row = 0
     if isinstance(batches, Batches) and batches.read_targets is not None:
         parts: Iterator[Any] = batches.read_targets()
     else:
         parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
-    for part in parts:
-        y = coerce_targets(part, row)
-        row += len(y)
-        yield y
+    with names_errors(source_name(batches)):
+        for part in parts:
+            y = coerce_targets(part, row)
+            row += len(y)
+            yield y
 
 
 def regroup(
@@ -153,8 +158,6 @@ def regroup(
         columns changes, or a value is not a number or out of the range of `dtype`. The
         message names the source and the row.
     """
-    where = source_name(batches)
-    rows = _checks.size("rows", rows)
     if names is None and isinstance(batches, Batches):
         names = batches.feature_names
 
@@ -174,7 +177,9 @@ def regroup(
                 )
             row += len(y)
 
-    return inputs.regroup(pieces(), rows)
+    with names_errors(source_name(batches)):
+        rows = _checks.size("rows", rows)
+        yield from inputs.regroup(pieces(), rows)
 
 
 def source_name(batches: object) -> str:
@@ -187,7 +192,8 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     names = batches.feature_names
     if known is None or names in (None, known):
         return batches
-    inputs.check_columns(known, names)
+    with names_errors(batches.name):
+        inputs.check_columns(known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -204,10 +210,10 @@ def _split_batch(i: int, batch: Any) -> tuple[Any, Any, Any]:
         X, y, *weight = batch
         return X, y, weight[0] if weight else None
     got = type(batch).__name__ + (f" of {len(batch)}" if listed else "")
-    hint = "; give the reader a target" if listed and len(batch) == 1 else ""
+    advice = "give the reader a target" if listed and len(batch) == 1 else ""
     raise ArgumentError(
-        "batches", "be (X, y) or (X, y, weight)", f"{got} as batch {i}{hint}"
-    )
+        "batches", "be (X, y) or (X, y, weight)", f"{got} as batch {i}"
+    ).advised(advice)
 
 
 def _check_batch(
@@ -221,23 +227,22 @@ def _check_batch(
     """The parts of a batch as arrays, after checks of their shapes."""
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
-    where = f"{where}: batch {i}, from row {row} on"
-    X = inputs.order_columns(names, X)
-    X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array("X", X))
-    if len(X.shape) != 2 or X.shape[0] != len(y):
-        raise ArgumentError(
-            "X", f"have shape ({len(y)}, d), one row per target", X.shape
-        )
-    if width is not None and X.shape[1] != width:
-        raise ArgumentError(
-            "X", f"have {width} columns, as the model or the rows before", X.shape[1]
-        )
-    if weight is not None:
-        weight = np.asarray(_checks.array("weight", weight))
-        if weight.shape != (len(y),):
+    with places_errors(f"batch {i}, from row {row} on"):
+        X = inputs.order_columns(names, X)
+        X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array("X", X))
+        if len(X.shape) != 2 or X.shape[0] != len(y):
             raise ArgumentError(
-                "weight", f"have shape {(len(y),)}, one per row of X", weight.shape
+                "X", f"have shape ({len(y)}, d), one row per target", X.shape
             )
+        if width is not None and X.shape[1] != width:
+            before = "as the model or the rows before"
+            raise ArgumentError("X", f"have {width} columns, {before}", X.shape[1])
+        if weight is not None:
+            weight = np.asarray(_checks.array("weight", weight))
+            if weight.shape != (len(y),):
+                raise ArgumentError(
+                    "weight", f"have shape {(len(y),)}, one per row of X", weight.shape
+                )
     return X, y, weight
 
 
@@ -270,8 +275,8 @@ def cast_numbers(
 ) -> np.ndarray:
     """A copy of numbers in another float dtype, after a check of their range.
 
-    Errors name the source and the numbers; `row` is the number of the first row, and
-    `columns` are the names of the columns, or of the only one.
+    `row` is the number of the first row, and `columns` are the names of the columns, or
+    of the only one.
     """
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -343,7 +348,6 @@ def _coerce_objects(y: np.ndarray, row: int) -> np.ndarray:
     )
 
 
-@names_errors("prefetch")
 def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:
     """The same items, which a thread reads ahead.
 
@@ -352,7 +356,8 @@ def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, Non
     its current item. At most `depth` items are held, besides the one in use and the one
     being read.
     """
-    depth = _checks.size("depth", depth)
+    with names_errors("prefetch"):
+        depth = _checks.size("depth", depth)
     # An item, the error of the source, or None at its end.
     results: queue.Queue[tuple[Item] | BaseException | None] = queue.Queue()
     free, stopped = threading.Semaphore(depth), threading.Event()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, InputError, places_errors
 from budgetjax.saving import model_files, trees
 from budgetjax.stream.model import CheckpointError, StreamModel
 
@@ -17,8 +17,8 @@ START_OVER = "delete it to start anew"
 OTHER_PATH = "give another path"
 
 
-class _OtherRunError(ValueError):
-    """The file is not a checkpoint of this run; the message has advice."""
+class _OtherRunError(Exception):
+    """The file is not of this run: what it must be, what it is, and advice."""
 
 
 class Position(NamedTuple):
@@ -48,7 +48,7 @@ class Writer:
     """Writes positions of a run, each at most once; without a file, none."""
 
     def __init__(self, run: Checkpoint | None, every: int):
-        self.where, self.run, self.every = where, run, every
+        self.run, self.every = run, every
         self.written = -1
 
     def read(self, start: StreamModel) -> Position | None:
@@ -83,7 +83,7 @@ def write(checkpoint: Checkpoint, position: Position) -> None:
         model_files.write(checkpoint.path, position.model, notes)
     except OSError as error:
         raise CheckpointError(
-            f"{where}: checkpoint {checkpoint.path} must be writable, got "
+            f"checkpoint {checkpoint.path} must be writable, got "
             f"{type(error).__name__}: {error}; .model has learned "
             f"{position.model.num_rows} rows",
             position.model,
@@ -94,44 +94,47 @@ def read(checkpoint: Checkpoint, start: StreamModel) -> Position | None:
     """The position in a file, or None if there is no file."""
     path = checkpoint.path
     try:
-        model, notes = model_files.read(
-            path, like=start.state, check=lambda notes: _check(checkpoint, notes)
-        )
+        with places_errors("checkpoint"):
+            model, notes = model_files.read(
+                path, like=start.state, check=lambda notes: _check(checkpoint, notes)
+            )
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CheckpointError(
-            f"{where}: checkpoint {path} must be readable, got "
-            f"{type(error).__name__}: {error}",
+            f"checkpoint {path} must be readable, got {type(error).__name__}: {error}",
             start,
         ) from error
-    except _OtherRunError:
+    except _OtherRunError as error:
+        *what, advice = error.args
+        raise ArgumentError(f"checkpoint {path}", *what).advised(advice) from None
+    except InputError as error:
+        foreign = isinstance(error, model_files.ForeignFileError)
+        before = [error.advice] if error.advice else []
+        error.advised("; ".join([*before, OTHER_PATH if foreign else START_OVER]))
         raise
-    except ValueError as error:
-        advice = OTHER_PATH if model_files.ALIEN in str(error) else START_OVER
-        raise ValueError(f"{where}: checkpoint: {error}; {advice}") from error
     return Position(model, notes["batches"], notes["rows"], notes["last"])
 
 
 def _check(checkpoint: Checkpoint, notes: dict[str, Any]) -> None:
     """Raises if the file belongs to another run."""
-    path = checkpoint.path
     if "batch_rows" not in notes:
         raise _OtherRunError(
-            f"{where}: checkpoint {path} must be of a run on a stream, got a model "
-            f"without a place in one; {OTHER_PATH}"
+            "be of a run on a stream", "a model without a place in one", OTHER_PATH
         )
     rows = notes["batch_rows"]
     if rows != checkpoint.batch_rows:
         raise _OtherRunError(
-            f"{where}: checkpoint {path} must be of batches of {checkpoint.batch_rows} "
-            f"rows, got one of {rows}; {START_OVER}"
+            f"be of batches of {checkpoint.batch_rows} rows",
+            f"one of {rows}",
+            START_OVER,
         )
     if notes["start"] != checkpoint.start:
         raise _OtherRunError(
-            f"{where}: checkpoint {path} must be of the same learner, hyperparameters, "
-            "classes, intercept, standardise and reservoir, got one of others; "
-            f"{START_OVER}"
+            "be of the same learner, hyperparameters, classes, intercept, standardise "
+            "and reservoir",
+            "one of others",
+            START_OVER,
         )
 
 

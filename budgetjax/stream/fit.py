@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, _progress, models
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
 from budgetjax.inputs import column_names, pad_rows
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
@@ -32,12 +32,12 @@ from budgetjax.stream.model import (
 )
 from budgetjax.stream.reservoir import Reservoir
 
-WHERE = "fit_stream"
 Item = TypeVar("Item")
 # All labels, numbers or strings.
 Labels = ArrayLike | Sequence[Any]
 
 
+@names_errors("fit_stream")
 def fit_stream(
     algorithm: Algorithm,
     state: Any,
@@ -154,7 +154,7 @@ def fit_stream(
         writer = checkpoints.Writer(run, every)
         position = (writer.read(model) if resume else None) or position
     writer.save(position)
-    with _progress.progress_bar(progress, "rows", total) as report:
+    with _progress.progress_bar("fit_stream", progress, "rows", total) as report:
         model = _learn(algorithm, batches, name, position, rows, writer, report)
     return _replay_reservoir(algorithm, model, rows, name)
 
@@ -176,7 +176,9 @@ def _learn(
         try:
             while (batch := _read_next(ready, name, position)) is not None:
                 if batch.warning is not None:
-                    warnings.warn(f"{WHERE}: {batch.warning}", stacklevel=3)
+                    # The caller of the decorated `fit_stream`.
+                    message = f"fit_stream: {name}: {batch.warning}"
+                    warnings.warn(message, stacklevel=4)
                 position = _learn_batch(algorithm, position, batch, name)
                 report(_progress_text(position.model), batch.rows)
                 writer.save_if_due(position)
@@ -187,7 +189,7 @@ def _learn(
             try:
                 writer.save(position)
             except CheckpointError as failed:
-                error.add_note(str(failed))
+                error.add_note(f"fit_stream: {failed}")
             raise
     return position.model
 
@@ -215,11 +217,9 @@ def _match_columns(
     if isinstance(batches, Batches):
         batches = source.order_columns(batches, known)
         if batches.num_features != features:
-            raise ArgumentError(
-                f"{batches.name}: X",
-                f"have {features} columns, the model's num_features",
-                batches.num_features,
-            )
+            expected = f"have {features} columns, the model's num_features"
+            with places_errors(batches.name):
+                raise ArgumentError("X", expected, batches.num_features)
         found = batches.feature_names
     else:
         rest = iter(batches)
@@ -362,7 +362,7 @@ def _prepare_batches(
     batches: Iterable[Any], start: Position, rows: int
 ) -> Iterator[Batch]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
-    name, model = source.source_name(batches), start.model
+    model = start.model
     dtype, scaling = model.state.expansion.vectors.dtype, model.scaling
     width = model.state.expansion.vectors.shape[1]
     names = model.model.feature_names
@@ -380,45 +380,46 @@ def _prepare_batches(
         X = X if scaling is None else scaling.filled(X)
         _checks.check_finite(X, first, names)
         examples.check_weights(weight, dtype, first)
-        y = _encode(name, model, y, first)
+        y = _encode(model, y, first)
         if read == start.batches:
-            _check_learned(name, start, (raw, y, weight), first)
+            _check_learned(start, (raw, y, weight), first)
             continue
         warning = None
         if scaling is not None:
             counted = X if np.all(weight > 0) else X[weight > 0]
-            scaling = scaling.updated(counted, where=name, first_row=first)
+            scaling = scaling.updated(counted, first_row=first)
             X = scaling.apply(X, dtype)
         elif index == 0 and not model.num_rows:
             warning = scale_warning(X)
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
-        raise ValueError(
-            f"{name}: batches must have the {start.rows} rows that the checkpoint has "
-            f"learned, got {read * rows} at most; {checkpoints.START_OVER}"
-        )
+        raise ArgumentError(
+            "batches",
+            f"have the {start.rows} rows that the checkpoint has learned",
+            f"{read * rows} at most",
+        ).advised(checkpoints.START_OVER)
     if not read:
-        raise ValueError(f"{name}: batches must have rows, got none")
+        raise ArgumentError("batches", "have rows", "none")
 
 
-def _check_learned(
-    name: str, start: Position, last: tuple[np.ndarray, ...], first: int
-) -> None:
+def _check_learned(start: Position, last: tuple[np.ndarray, ...], first: int) -> None:
     """Raises if this is not the last batch before the checkpoint."""
     if checkpoints.digest(last) != start.last:
-        raise ValueError(
-            f"{name}: rows {first} to {start.rows - 1} must be those that the "
-            f"checkpoint has learned, got others; {checkpoints.START_OVER}"
-        )
+        raise ArgumentError(
+            f"rows {first} to {start.rows - 1}",
+            "be those that the checkpoint has learned",
+            "others",
+        ).advised(checkpoints.START_OVER)
 
 
-def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
+def _encode(model: StreamModel, y: np.ndarray, first: int) -> np.ndarray:
     """The targets in the labels and dtype of the learner."""
     if model.classes is None and y.dtype.kind in "UO":
-        raise ValueError(
-            f"{name}: y must be numbers, or classes= be given, got {y.tolist()[0]!r} "
-            f"in row {first}"
+        raise ArgumentError(
+            "y",
+            "be numbers, or classes= be given",
+            f"{y.tolist()[0]!r} in row {first}",
         )
     y = models.encode_targets(model.model, y, first)
     if model.classes is None:
@@ -429,33 +430,41 @@ def _encode(name: str, model: StreamModel, y: np.ndarray, first: int) -> np.ndar
 def _read_next(ready: Iterator[Item], name: str, position: Position) -> Item | None:
     """The next batch, or None after the last."""
     try:
-        return next(ready, None)
+        with names_errors(name):
+            return next(ready, None)
     except (ImportError, MemoryError):
         raise
     except ValueError as error:
-        raise StreamError(f"{WHERE}: {error}", position.model) from error
+        raise StreamError(str(error), position.model) from error
     except Exception as error:  # whatever an iterator may raise: the model is kept
         raise StreamError(
-            f"{WHERE}: {name}: batches must be readable, got {type(error).__name__}: "
-            f"{error}, after row {position.rows}",
+            f"{name}: batches must be readable, got {type(error).__name__}: {error}, "
+            f"after row {position.rows}",
             position.model,
         ) from error
+
+
+@contextlib.contextmanager
+def _with_model(model: StreamModel, name: str) -> Iterator[None]:
+    """Turns errors, of the source of this name, into a `StreamError` with the model."""
+    try:
+        with names_errors(name):
+            yield
+    except (ValueError, OverflowError) as error:
+        raise StreamError(str(error), model) from error
 
 
 def _learn_batch(
     algorithm: Algorithm, position: Position, batch: Batch, name: str
 ) -> Position:
     """The position after another batch."""
-    model, where = position.model, f"{WHERE}: {name}"
-    try:
-        state = model.state
+    model, state = position.model, position.model.state
+    with _with_model(model, name):
         if model.scaling is not None and batch.scaling is not None:
             state = units.rescale_vectors(
                 algorithm, state, model.scaling, batch.scaling
             )
         state, scores = _learn_rows(algorithm, state, batch)
-    except (ValueError, OverflowError) as error:
-        raise StreamError(str(error), model) from error
     scored, error = _sum_errors(model, state, batch, scores)
     model = extend_curve(model, state, batch.scaling, batch.rows, scored, error)
     if model.reservoir is not None:
@@ -490,22 +499,15 @@ def _replay_reservoir(
     X = kept.X
     if model.scaling is not None:
         X = model.scaling.apply(X, state.expansion.vectors.dtype)
-    where = f"{WHERE}: the reservoir of {name}"
-    try:
+    with _with_model(model, f"the reservoir of {name}"):
         for start in range(0, len(X), size):
             part = slice(start, start + size)
             batch = _pad(X[part], kept.y[part], kept.weights[part], size, start)
             state, _ = _learn_rows(algorithm, state, batch)
-    except (ValueError, OverflowError) as error:
-        raise StreamError(str(error), model) from error
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
-def _learn_rows(
-    algorithm: Algorithm,
-    state: Any,
-    batch: Batch,
-) -> tuple[Any, Array]:
+def _learn_rows(algorithm: Algorithm, state: Any, batch: Batch) -> tuple[Any, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))
@@ -518,7 +520,7 @@ def _learn_rows(
         # A support vector with a finite score may make scores of later rows infinite.
         stop = min(int(np.argmin(np.append(good, False))) + 1, batch.rows)
         why = driver.explain_overflow(state, X[:stop], batch.first)
-        raise ValueError(f"{where}: the model must stay finite: {why}")
+        raise InputError(f"the model must stay finite: {why}")
     driver.check_room(new)
     return new, scores
 

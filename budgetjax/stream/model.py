@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Integer, Shaped
 
 from budgetjax import _pytree, models
+from budgetjax._errors import InputError, Named
 from budgetjax.models import Labelled
 from budgetjax.scaling import Scaling
 from budgetjax.stream.reservoir import Reservoir
@@ -68,7 +69,7 @@ class StreamModel(NamedTuple):
         return float(self.errors[-1]) if len(self.errors) else float("nan")
 
 
-class _WithModel(Exception):
+class _WithModel(Named):
     """An error that carries a model."""
 
     model: StreamModel
@@ -77,8 +78,11 @@ class _WithModel(Exception):
         super().__init__(message)
         self.model = model
 
+    def __str__(self) -> str:
+        return self.located(self.args[0])
 
-class StreamError(_WithModel, ValueError):
+
+class StreamError(_WithModel, InputError):
     """A batch could not be read or learned.
 
     Attributes:

@@ -7,7 +7,7 @@ import jax
 from jax.typing import ArrayLike
 
 from budgetjax import _checks, _pytree
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.online.maintenance.merging import Merge
 from budgetjax.online.maintenance.projection import Project
 from budgetjax.online.maintenance.strategy import Maintenance
@@ -39,18 +39,18 @@ def init_maintenance(
       seed: an integer, or a key of `jax.random`.
     """
     kernel, expansion = shared["kernel"], shared["expansion"]
-    where = f"{shared['algorithm'].value}.init"
     if strategy is None:
         strategy = Merge() if kernel.gaussian else Project()
-    if not isinstance(strategy, Maintenance):
-        raise ArgumentError(
-            "maintenance", "be a strategy such as RemoveOldest()", f"{strategy!r}"
-        )
-    seed = _checks.seed(seed)
-    rows = expansion.ages.shape[0]
-    if rows * rows > _checks.CHECK_FROM_BYTES // 8:
-        # Checked before a matrix of all pairs is allocated. Small ones skip the slow
-        # tracing.
-        arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)
-        _checks.check_memory(rows - 1, arrays)
+    with names_errors(f"{shared['algorithm'].value}.init"):
+        if not isinstance(strategy, Maintenance):
+            raise ArgumentError(
+                "maintenance", "be a strategy such as RemoveOldest()", f"{strategy!r}"
+            )
+        seed = _checks.seed(seed)
+        rows = expansion.ages.shape[0]
+        if rows * rows > _checks.CHECK_FROM_BYTES // 8:
+            # Checked before a matrix of all pairs is allocated. Small ones skip the
+            # slow tracing.
+            arrays = jax.eval_shape(strategy.start, kernel, expansion, seed)
+            _checks.check_memory(rows - 1, arrays)
     return strategy.start(kernel, expansion, seed)

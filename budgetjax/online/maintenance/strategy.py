@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Parameters
 from budgetjax._shapes import Index, Scalar
 from budgetjax.kernels import Kernel
@@ -97,7 +98,8 @@ def _check_result(name: str, insert: Insert) -> Insert:
     @functools.wraps(insert)
     def checked(self, kernel, expansion, candidate):
         returned = insert(self, kernel, expansion, candidate)
-        return support_set.check_edits(Maintenance, returned)
+        with names_errors(name):
+            return support_set.check_edits("insert", Maintenance, returned)
 
     return checked
 

@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer, Key
 
 from budgetjax import _checks, _pytree, models
+from budgetjax._errors import names_errors
 from budgetjax._pytree import Name, Static
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel
@@ -68,7 +69,7 @@ def init_state(
     fit_bias: bool = False,
 ) -> State:
     """The state of the zero model on a checked training set."""
-    where, zeros = f"{name}.init", jnp.zeros_like(y)
+    zeros = jnp.zeros_like(y)
     return State(
         algorithm=Name(name),
         rows=rows,
@@ -270,6 +271,7 @@ def make_visiting_solver(
     `doc` is the docstring of its `init`.
     """
 
+    @names_errors(f"{name}.init")
     def init(
         X: ArrayLike,
         y: ArrayLike,
@@ -282,7 +284,6 @@ def make_visiting_solver(
         rows: KernelRows | None = None,
         seed: ArrayLike = 0,
     ) -> State:
-        where = f"{name}.init"
         X, y, weight = training_set.read_examples(kernel, X, y, weight)
         rows = row_cache.init_rows(kernel, X, batch_size, cache_size, rows)
         return init_state(name, rows, y, weight, penalty, seed)

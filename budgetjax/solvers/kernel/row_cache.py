@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Integer
 
 from budgetjax import _checks, _pytree, kernels
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel
 from budgetjax.solvers import training_set
@@ -118,7 +118,7 @@ def init_rows(
     found = _allocate(kernel, X, digest, batch_size, None if complete else size)
     known = _checks.concrete(found.diagonal)
     if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError(f"{where}: kernel values overflow {X.dtype}; scale X down")
+        raise InputError(f"kernel values overflow {X.dtype}; scale X down")
     return found
 
 

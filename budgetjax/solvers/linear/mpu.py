@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Key
 
 from budgetjax import _checks, _pytree, models
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, InputError, names_errors
 from budgetjax._pytree import Name
 from budgetjax.kernels import Kernel
 from budgetjax.models import KernelModel, LinearModel
@@ -250,7 +250,7 @@ def _check_range(
         ),
     ):
         if is_wrong:
-            raise ValueError(f"{where}: {message}")
+            raise InputError(message)
 
 
 def _present(

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Integer
 
 from budgetjax import _checks, _pytree
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Static
 from budgetjax.kernels import Kernel, check_kernel
 from budgetjax.models import LinearModel
@@ -134,12 +134,13 @@ def _dense_squared_norms(X: Matrix, dtype: np.dtype) -> Vector:
     return jnp.sum(jnp.square(X.astype(dtype)), axis=1)
 
 
+@names_errors("solve")
 def prepare(state: LinearState, X: Any, y: ArrayLike) -> tuple[Rows, Vector]:
     """The patterns of a linear state, and the labels; sparse rows cannot be traced.
 
     Raises a `ValueError` if the training set differs from that of the state.
     """
-    where, problem = "solve", state.problem
+    problem = state.problem
     dense = problem.kernel is not None
     rows = DenseRows(training_set.read_features(X)) if dense else read_rows(X)
     shape = problem.squares.shape[0], problem.num_features.value

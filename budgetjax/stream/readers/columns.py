@@ -12,7 +12,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.inputs import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
@@ -55,8 +55,12 @@ class Columns(NamedTuple):
         return {column for column, _ in self.texts.values()}
 
 
-# Errors of Python's decompression and decoding.
-DAMAGED = (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
+class DamageError(Exception):
+    """What a parser does not take, and advice."""
+
+
+# The errors of a parser, and of Python's decompression and decoding.
+DAMAGED = (DamageError, OSError, EOFError, UnicodeDecodeError, lzma.LZMAError)
 
 # A file, the number of the first row, and a `pyarrow.RecordBatch`.
 Part = tuple[str, int, "RecordBatch"]
@@ -69,7 +73,7 @@ def choose_columns(
     weight: str | int | None,
 ) -> Columns:
     """The chosen columns, each by its name or number; see `csv`."""
-    _check_distinct("column names must be unique", names)
+    _check_distinct("column names", "be unique", names)
     known, texts = set(names), {}
 
     def one(use: str, column: object) -> str:
@@ -86,7 +90,7 @@ def choose_columns(
             return names[int(column)]
         else:
             expected = f"a column number from {-len(names)} to {len(names) - 1}"
-        raise ArgumentError(f"{use}", f"be {expected}", f"{column!r}")
+        raise ArgumentError(use, f"be {expected}", f"{column!r}")
 
     y = None if target is None else one("target", target)
     w = None if weight is None else one("weight", weight)
@@ -105,8 +109,8 @@ def choose_columns(
             raise ArgumentError(
                 "every column",
                 "have a name",
-                f"none for column {names.index('')}; choose columns with features=",
-            )
+                f"none for column {names.index('')}",
+            ).advised("choose columns with features=")
     elif isinstance(features, str) or not isinstance(features, Sequence):
         raise ArgumentError("features", "be a list of columns", f"{features!r}")
     else:
@@ -118,10 +122,10 @@ def choose_columns(
             f"none; the columns are {_list_names(names)}",
         )
     columns = Columns(X, y, w, texts)
-    expected = "features, target and weight must be different columns"
     of_text = columns.text_columns()
     used = [*(name for name in X if name not in texts), *of_text, y, w]
-    _check_distinct(expected, [name for name in used if name is not None])
+    used = [name for name in used if name is not None]
+    _check_distinct("features, target and weight", "be different columns", used)
     return columns
 
 
@@ -133,10 +137,10 @@ def split_indicator(feature: str, names: Collection[str]) -> tuple[str, str] | N
     return None
 
 
-def _check_distinct(expected: str, names: Sequence[str]) -> None:
+def _check_distinct(argument: str, expected: str, names: Sequence[str]) -> None:
     for name, times in collections.Counter(names).items():
         if times > 1:
-            raise ValueError(f"{where}: {expected}, got {name!r} {times} times")
+            raise ArgumentError(argument, expected, f"{name!r} {times} times")
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -160,7 +164,6 @@ class Table(NamedTuple):
 
 
 def table_batches(
-    reader: str,
     what: str,
     path: Any,
     tables: Sequence[Table],
@@ -178,26 +181,29 @@ def table_batches(
     """
     _checks.flag("allow_missing", allow_missing)
     first = tables[0]
-    where = str(path) if isinstance(path, str | os.PathLike) else first.name
-    if where == first.name and len(tables) > 1:
-        where += f" and {len(tables) - 1} more"
-    columns = choose_columns(first.columns, target, features, weight)
+    name = str(path) if isinstance(path, str | os.PathLike) else first.name
+    if name == first.name and len(tables) > 1:
+        name += f" and {len(tables) - 1} more"
+    with names_errors(first.name):
+        columns = choose_columns(first.columns, target, features, weight)
     # All columns are wanted, so no file may lack one.
     given = None if features is None else columns.features
     for table in tables[1:]:
-        found = choose_columns(table.columns, columns.target, given, columns.weight)
-        if odd := set(found.features) ^ set(columns.features):
-            raise ValueError(
-                f"{table.name}: every file must have the columns of {first.name}, got "
-                f"{min(odd)!r} in one of them only"
-            )
+        with names_errors(table.name):
+            found = choose_columns(table.columns, columns.target, given, columns.weight)
+            if odd := set(found.features) ^ set(columns.features):
+                raise ArgumentError(
+                    "every file",
+                    f"have the columns of {first.name}",
+                    f"{min(odd)!r} in one of them only",
+                )
     types = set().union(*(table.types(columns) for table in tables))
     dtype = files.float_type(dtype, files.exact_type(types))
     rows = source.rows_per_batch(len(columns.features), dtype, batch_rows)
 
     def parts_of(table: Table, wanted: Columns) -> Iterator[Part]:
         row = 0
-        with report_damage(what, lambda: row):
+        with names_errors(table.name), report_damage(what, lambda: row):
             for part in table.read(wanted, rows):
                 yield table.name, row, part
                 row += part.num_rows
@@ -206,22 +212,24 @@ def table_batches(
         for table in tables:
             yield from parts_of(table, wanted)
 
-    columns = _add_indicators(columns, parts)
+    with names_errors(name):
+        columns = _add_indicators(columns, parts)
     rows = source.rows_per_batch(len(columns.features), dtype, batch_rows)
 
+    def pieces(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
+        for name, row, part in parts(wanted):
+            for start in range(0, part.num_rows, rows):
+                piece = part.slice(start, rows)
+                with names_errors(name):
+                    yield _convert_part(wanted, row + start, piece, dtype, fills)
+
     def read(wanted: Columns) -> Iterator[tuple[np.ndarray, ...]]:
-        pieces = (
-            _convert_part(
-                wanted, (name, row + start, part.slice(start, rows)), dtype, fills
-            )
-            for name, row, part in parts(wanted)
-            for start in range(0, part.num_rows, rows)
-        )
-        return regroup(pieces, rows)
+        return regroup(pieces(wanted), rows)
 
     fills, counts = allow_missing, [table.num_rows for table in tables]
     y_alone = Columns((), columns.target)
     return Batches(
+        name,
         len(columns.features),
         lambda: read(columns),
         None if None in counts else sum(filter(None, counts)),
@@ -268,15 +276,18 @@ def _add_indicators(
 
 
 def _convert_part(
-    columns: Columns, part: Part, dtype: DTypeLike, allow_missing: bool
+    columns: Columns,
+    row: int,
+    table: "RecordBatch",
+    dtype: DTypeLike,
+    allow_missing: bool,
 ) -> tuple[np.ndarray, ...]:
-    """A part as `(X,)`, `(X, y)` or `(X, y, weight)`."""
-    where, row, table = part
+    """Rows, from this number on, as `(X,)`, `(X, y)` or `(X, y, weight)`."""
     found = dict(zip(table.schema.names, table.columns, strict=True))
 
     def numbers(use: str, name: str) -> np.ndarray:
         allowed = allow_missing and use == "X"
-        values = _convert_column(part, use, name, found[name], allowed)
+        values = _convert_column(row, use, name, found[name], allowed)
         if values.dtype == dtype:
             return values
         return source.cast_numbers(use, values, dtype, row, (name,))
@@ -293,7 +304,7 @@ def _convert_part(
         _write_indicators(X, _as_text(found[column]), place)
     if columns.target is None:
         return (X,)
-    y = _convert_column(part, "y", columns.target, found[columns.target])
+    y = _convert_column(row, "y", columns.target, found[columns.target])
     y = source.coerce_targets(y, row)
     if columns.weight is None:
         return X, y
@@ -321,7 +332,7 @@ def _write_indicators(X: np.ndarray, column: "Array", places: dict[str, int]) ->
 
 
 def _convert_column(
-    part: Part, use: str, name: str, column: "Array", allow_missing: bool = False
+    row: int, use: str, name: str, column: "Array", allow_missing: bool = False
 ) -> np.ndarray:
     """A column without nulls: numbers or booleans, or for y also Python strings.
 
@@ -329,7 +340,6 @@ def _convert_column(
     """
     from pyarrow import float64, int64, large_string, types, uint8
 
-    where, row, _ = part
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
@@ -338,12 +348,9 @@ def _convert_column(
         column = column.cast(float64()).fill_null(float("nan"))
     if column.null_count:
         row += column.is_null().index(True).as_py()
-        hint = f"; {HOW_TO_FILL}" if use == "X" else ""
         raise ArgumentError(
-            f"{use}",
-            "not have missing values",
-            f"one in row {row}, column {name!r}{hint}",
-        )
+            use, "not have missing values", f"one in row {row}, column {name!r}"
+        ).advised(HOW_TO_FILL if use == "X" else "")
     kind = column.type
     if types.is_floating(kind) or types.is_integer(kind):
         return _as_numpy(column)
@@ -357,10 +364,9 @@ def _convert_column(
     if use != "y" or not text:
         expected = "numbers or strings" if use == "y" else "numbers"
         got = repr(column[0].as_py()) if text else kind
-        raise ValueError(
-            f"{where}: {use} must be {expected}, got {got} in row {row}, column "
-            f"{name!r}" + (f"; {HOW_TO_ENCODE}" if use == "X" else "")
-        )
+        raise ArgumentError(
+            use, f"be {expected}", f"{got} in row {row}, column {name!r}"
+        ).advised(HOW_TO_ENCODE if use == "X" else "")
     # Equal strings share one object, since most targets repeat.
     column = (column.cast(large_string()) if view else column).dictionary_encode()
     return np.array(column.dictionary.to_pylist(), object)[_as_numpy(column.indices)]
@@ -387,7 +393,7 @@ def _as_numpy(column: "Array") -> np.ndarray:
 
 @contextlib.contextmanager
 def report_damage(what: str, rows: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turns errors from a damaged file into a `ValueError` with its name."""
+    """Turns errors from a damaged file into a `ValueError`."""
     from pyarrow import ArrowException
 
     try:
@@ -395,6 +401,7 @@ def report_damage(what: str, rows: Callable[[], int] = lambda: 0) -> Iterator[No
     except MemoryError:  # `ArrowMemoryError` is also an `ArrowException`
         raise
     except (*DAMAGED, ArrowException) as error:
+        text, advice = error.args if isinstance(error, DamageError) else (error, "")
         raise ArgumentError(
-            "the file", f"be {what}", f"an error after {rows()} rows: {error}"
-        ) from error
+            "the file", f"be {what}", f"an error after {rows()} rows: {text}"
+        ).advised(advice) from error

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jax.typing import DTypeLike
 
 from budgetjax import _checks
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import (
     HOW_TO_ENCODE,
     Columns,
+    DamageError,
     Table,
     report_damage,
 )
@@ -45,6 +46,7 @@ ALIEN = {
 
 
 @register_format(".csv", ".tsv", has_columns=True)
+@names_errors("csv")
 def csv(
     path: files.Path | Sequence[files.Path],
     *,
@@ -119,13 +121,14 @@ def csv(
             continue
         if not isinstance(character, str) or len(character) != 1:
             raise ArgumentError(name, "be one character", f"{character!r}")
-    paths = files.list_files("csv", path, (".csv", ".tsv"))
-    found = [
-        _File.of(pa, str(one), Parse(header, delimiter or _delimiter(one), decimal))
-        for one in paths
-    ]
+    found: list[_File] = []
+    for one in map(str, files.list_files(path, (".csv", ".tsv"))):
+        parse = Parse(header, delimiter or _delimiter(one), decimal)
+        with names_errors(one):
+            found.append(_File.of(pa, one, parse))
     if header and features is None and target not in found[0].types:
-        _check_names(found[0].names)
+        with names_errors(found[0].path):
+            _check_names(found[0].names)
     # One pass over the labels, for any number of passes over the rows.
     target_type = functools.cache(
         lambda name: _target_type(pa, found, name, text_target)
@@ -147,7 +150,7 @@ def csv(
         return Table(file.path, file.names, lambda _: {dtype}, read)
 
     return table_columns.table_batches(
-        *("csv", WHAT, path, [table(file) for file in found]),
+        *(WHAT, path, [table(file) for file in found]),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
@@ -183,15 +186,16 @@ class _File(NamedTuple):
         alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
         if alien or b"\0" in start:
             got = alien or "bytes that are no text"
-            raise ValueError(f"{path}: the file must be {WHAT}, got {got}")
+            raise ArgumentError("the file", f"be {WHAT}", got)
         line = start.partition(b"\n")[0].decode(errors="replace").strip()
         seen = (one for one in OTHERS if one in line)
         other = None if parse.delimiter in line else next(seen, None)
         if other is not None:
-            raise ValueError(
-                f"{path}: cells must be separated by {parse.delimiter!r}, got "
-                f"{line[:80]!r} as the first line; delimiter={other!r} reads it"
-            )
+            raise ArgumentError(
+                "cells",
+                f"be separated by {parse.delimiter!r}",
+                f"{line[:80]!r} as the first line",
+            ).advised(f"delimiter={other!r} reads it")
         block = max(BLOCK, CELL * line.count(parse.delimiter))
         file = cls(path, parse, block, [], {})
         with report_damage(WHAT), file.opened({}) as reader:
@@ -246,8 +250,7 @@ class _File(NamedTuple):
             ) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
-            text = _explain(str(error), names, parse, features)
-            raise pyarrow.ArrowInvalid(text) from error
+            raise DamageError(*_explain(str(error), names, parse, features)) from error
 
 
 def _target_type(
@@ -289,19 +292,21 @@ def _open_bytes(pa: Any, path: str) -> Any:
     return files.open_decompressed(path) if by_python else pa.input_stream(path)
 
 
-def _explain(text: str, names: list[str], parse: Parse, features: Sequence[str]) -> str:
-    """An error of pyarrow with rows counted from 0, names of columns, and advice."""
-    hint = ""
+def _explain(
+    text: str, names: list[str], parse: Parse, features: Sequence[str]
+) -> tuple[str, str]:
+    """An error of pyarrow with rows counted from 0 and names of columns, and advice."""
+    advice = ""
     if column := re.search(r"CSV column #(\d+)", text):
         name = names[int(column[1])]
         text = text.replace(column[0], f"column {name!r}")
         value = text.partition("invalid value '")[2].removesuffix("'")
-        hint = f"; {HOW_TO_ENCODE}" if value and name in features else ""
+        advice = HOW_TO_ENCODE if value and name in features else ""
         if parse.decimal != "," and COMMA.fullmatch(value):
-            hint = "; decimal=',' reads decimal commas"
+            advice = "decimal=',' reads decimal commas"
     if row := re.search(r"Row #(\d+)", text):
         text = text.replace(row[0], f"row {int(row[1]) - 1 - parse.header}")
-    return text + hint
+    return text, advice
 
 
 def _check_names(names: list[str]) -> None:
@@ -309,8 +314,8 @@ def _check_names(names: list[str]) -> None:
     for i, name in enumerate(names):
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
             raise ArgumentError(
-                "the first line",
-                "hold the names of columns",
-                f"{name!r}; header=False reads files without names, and a "
-                "target that is one of them says that these are names",
+                "the first line", "hold the names of columns", repr(name)
+            ).advised(
+                "header=False reads files without names, and a target that is one of "
+                "them says that these are names"
             )

@@ -9,7 +9,7 @@ from typing import IO
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax._errors import ArgumentError
+from budgetjax._errors import ArgumentError, names_errors
 
 # The module of the standard library for each file extension.
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "lzma"}
@@ -34,25 +34,22 @@ def exact_type(dtypes: Iterable[np.dtype]) -> np.dtype:
     return np.dtype(np.float32 if fits else np.float64)
 
 
-def list_files(
-    reader: str, path: Path | Sequence[Path], ends: Sequence[str]
-) -> Sequence[Path]:
+def list_files(path: Path | Sequence[Path], ends: Sequence[str]) -> Sequence[Path]:
     """The files of a path, a folder or a list of paths.
 
     From a folder, the files with these extensions are taken, sorted by name.
     """
     if not isinstance(path, str | os.PathLike):
         if not (paths := list(path)):
-            raise ValueError(f"{reader}: path must be files, got an empty list")
+            raise ArgumentError("path", "be files", "an empty list")
         return paths
     if not os.path.isdir(path):
         return [path]
     paths = [os.path.join(path, name) for name in sorted(os.listdir(path))]
     paths = [one for one in paths if ending(one) in ends and os.path.isfile(one)]
     if not paths:
-        raise ValueError(
-            f"{path}: the folder must have files *{', *'.join(ends)}, got none"
-        )
+        with names_errors(str(path)):
+            raise ArgumentError("the folder", f"have files *{', *'.join(ends)}", "none")
     return paths
 
 
@@ -63,10 +60,11 @@ def check_readable(path: Path) -> None:
     """
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise ValueError(
-            f"{path}: the source must be a file, which can be read more than once, got "
-            "a pipe or a device; write it to a file first"
-        )
+        raise ArgumentError(
+            "the source",
+            "be a file, which can be read more than once",
+            "a pipe or a device",
+        ).advised("write it to a file first")
     with open(path, "rb"):
         pass
 

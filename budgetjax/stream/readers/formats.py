@@ -72,6 +72,7 @@ def register_format(
       [((2, 2), [1.0, 0.0])]
     """
 
+    @names_errors("register_format")
     def register(reader: Reader) -> Reader:
         name = reader.__name__
         # A module that is executed again replaces its reader.
@@ -82,9 +83,8 @@ def register_format(
         )
         for one in (name, *endings):
             if one in taken:
-                raise ValueError(
-                    f"register_format: the {taken[one]} {one!r} must be free, got one "
-                    "that is taken"
+                raise ArgumentError(
+                    f"the {taken[one]} {one!r}", "be free", "one that is taken"
                 )
         arguments = frozenset(inspect.signature(reader).parameters)
         FORMATS[name] = Format(name, reader, endings, has_columns, arguments)
@@ -141,11 +141,10 @@ def format_of(path: Any, format: str | None = None) -> Format:
         return FORMATS[format]
     end, known = first_ending(path), by_ending()
     if end in PACKED + OTHERS and end not in known:
-        first = "; unpack it first" if end in PACKED else ""
-        raise ValueError(
-            f"{path}: the file must be {', '.join(known)}, or LIBSVM text under "
-            f"another name, got {end}{first}"
-        )
+        advice = "unpack it first" if end in PACKED else ""
+        expected = f"be {', '.join(known)}, or LIBSVM text under another name"
+        with names_errors(str(path)):
+            raise ArgumentError("the file", expected, end).advised(advice)
     return known.get(end, FORMATS[OTHERWISE])
 
 

@@ -36,8 +36,8 @@ EXACT = 2**53
 MALFORMED = (ValueError, OverflowError, FloatingPointError)
 
 
-@names_errors("libsvm")
 @register_format()
+@names_errors("libsvm")
 def libsvm(
     path: files.Path,
     *,
@@ -92,15 +92,16 @@ def libsvm(
     _checks.flag("zero_based", zero_based)
     _checks.flag("ignore_beyond", ignore_beyond)
     _checks.flag("sparse", sparse)
-    files.check_readable(path)
-    where, num_rows = str(path), None
+    name, num_rows = str(path), None
     first = 0 if zero_based else 1
-    if num_features is None:
-        num_features, num_rows = _shape(path, first)
+    with names_errors(name):
+        files.check_readable(path)
+        if num_features is None:
+            num_features, num_rows = _shape(path, first)
     num_features = _checks.size("num_features", num_features)
     numbers = min(num_features, USUAL_NUMBERS) if sparse else num_features
     rows = rows_per_batch(numbers, dtype, batch_rows)
-    parser = _Parser(num_features, first, ignore_beyond, dtype)
+    parser = _Parser(name, num_features, first, ignore_beyond, dtype)
 
     def read() -> Iterator[tuple[Any, np.ndarray]]:
         blocks = _blocks(parser, path, rows, labels_only=False)
@@ -109,7 +110,7 @@ def libsvm(
     def read_targets() -> Iterator[np.ndarray]:
         return (y for _, y in _blocks(parser, path, TARGETS, labels_only=True))
 
-    return Batches(num_features, read, num_rows, None, read_targets)
+    return Batches(name, num_features, read, num_rows, None, read_targets)
 
 
 def _blocks(
@@ -117,26 +118,27 @@ def _blocks(
 ) -> "Iterator[tuple[csr_matrix, np.ndarray]]":
     """The rows of a file, `size` at a time; with `labels_only`, without features."""
     row, whole, lines = 0, True, _read_lines(path)
-    while block := list(itertools.islice(lines, size)):
-        if labels_only:
-            block = [line.split(None, 1)[0] for line in block]
-        X, y = parser.parse_rows(block, row)
-        # Labels are integers as long as all of them are.
-        whole = whole and bool(np.all(y == np.rint(y)))
-        if whole and np.any(np.abs(y) > EXACT):
-            with contextlib.suppress(ValueError, OverflowError):
-                texts = (line.split(None, 1)[0] for line in block)
-                y = np.array([int(text) for text in texts], np.int64)
-            whole = y.dtype == np.int64
-        yield X, (y.astype(np.int64) if whole else y)
-        row += len(block)
+    with names_errors(parser.name):
+        while block := list(itertools.islice(lines, size)):
+            if labels_only:
+                block = [line.split(None, 1)[0] for line in block]
+            X, y = parser.parse_rows(block, row)
+            # Labels are integers as long as all of them are.
+            whole = whole and bool(np.all(y == np.rint(y)))
+            if whole and np.any(np.abs(y) > EXACT):
+                with contextlib.suppress(ValueError, OverflowError):
+                    texts = (line.split(None, 1)[0] for line in block)
+                    y = np.array([int(text) for text in texts], np.int64)
+                whole = y.dtype == np.int64
+            yield X, (y.astype(np.int64) if whole else y)
+            row += len(block)
 
 
 @dataclasses.dataclass
 class _Parser:
     """Parses lines of a file by scikit-learn; indices start at `first`."""
 
-    where: str
+    name: str
     num_features: int
     first: int
     ignore_beyond: bool
@@ -152,13 +154,12 @@ class _Parser:
         except MALFORMED as caught:
             i, error = self.locate_error(lines, caught)
         shown = lines[i][:80].decode("utf-8", "backslashreplace")
-        hint = "; zero_based=True reads files that start at 0" if self.first else ""
+        advice = "zero_based=True reads files that start at 0" if self.first else ""
         raise ArgumentError(
             "rows",
             "be 'label index:value ...' with ascending indices",
-            f"{shown!r} in row {row + i}: {str(error).rstrip('.')}"
-            f"{hint if b' 0:' in lines[i] else ''}",
-        ) from error
+            f"{shown!r} in row {row + i}: {str(error).rstrip('.')}",
+        ).advised(advice if b" 0:" in lines[i] else "") from error
 
     def parse(self, lines: list[bytes]) -> "tuple[csr_matrix, np.ndarray]":
         """A sparse matrix and the labels, with the errors of the parser."""
@@ -174,7 +175,7 @@ class _Parser:
             if X.shape[1] > self.num_features and not self.has_warned:
                 self.has_warned = True
                 warnings.warn(
-                    f"{self.where}: indices beyond {self.num_features - 1 + self.first}"
+                    f"{self.name}: indices beyond {self.num_features - 1 + self.first}"
                     ", which the model has not seen, are left out",
                     stacklevel=2,
                 )
@@ -206,14 +207,15 @@ def _shape(path: files.Path, first: int) -> tuple[int, int]:
     largest, row, num_rows = _extent(path)
     num_features = largest + 1 - first
     if not num_rows:
-        raise ValueError(f"{path}: the file must have rows, got none")
+        raise ArgumentError("the file", "have rows", "none")
     if num_features > WIDEST:
-        raise ValueError(
-            f"{path}: indices must be at most {WIDEST:,}, so that a row and "
-            f"a model fit in memory, got {largest:,} in row {row}"
+        raise ArgumentError(
+            "indices",
+            f"be at most {WIDEST:,}, so that a row and a model fit in memory",
+            f"{largest:,} in row {row}",
         )
     if num_features < 1:
-        raise ValueError(f"{path}: the file must have features, got none")
+        raise ArgumentError("the file", "have features", "none")
     return num_features, num_rows
 
 
@@ -237,16 +239,18 @@ def _read_lines(path: files.Path) -> Iterator[bytes]:
         with files.open_decompressed(path) as file:
             while line := file.readline(LONGEST_LINE):
                 if len(line) == LONGEST_LINE:
-                    raise ValueError(
-                        f"{path}: lines must be shorter than {LONGEST_LINE:,} bytes, "
-                        "got a longer one: is it text?"
+                    raise ArgumentError(
+                        "lines",
+                        f"be shorter than {LONGEST_LINE:,} bytes",
+                        "a longer one: is it text?",
                     )
                 line = line.partition(b"#")[0].strip()
                 if line:
                     yield line
                     row += 1
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(
-            f"{path}: the file must be {f'whole {kind}' if kind else 'readable'}, got "
-            f"an error after {row} rows: {error}"
+        raise ArgumentError(
+            "the file",
+            f"be {f'whole {kind}' if kind else 'readable'}",
+            f"an error after {row} rows: {error}",
         ) from error

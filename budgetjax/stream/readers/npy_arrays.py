@@ -19,8 +19,8 @@ from budgetjax.stream.readers.columns import HOW_TO_FILL
 from budgetjax.stream.readers.formats import register_format
 
 
-@names_errors("npy")
 @register_format(".npy")
+@names_errors("npy")
 def npy(
     path: files.Path,
     target: files.Path | None = None,
@@ -57,39 +57,42 @@ def npy(
       ...     [(X.shape, y.tolist()) for X, y in bj.stream.npy(X, y, batch_rows=2)]
       [((2, 3), [1, 0]), ((1, 3), [1])]
     """
-    X = _open_array(path, "X")
+    with names_errors(str(path)):
+        X = _open_array(path, "X")
+        n, d = X.shape
+        if not d:
+            raise ArgumentError("X", "have columns", f"shape {X.shape}")
     dtype = files.float_type(dtype, files.exact_type([X.dtype]))
-    n, d = X.shape
-    if not d:
-        raise ValueError(f"{path}: X must have columns, got shape {X.shape}")
     if weight is not None and target is None:
         raise ArgumentError("weight", "come with a target", "target=None")
     paths = {"X": path, "y": target, "weight": weight}
     paths = {name: one for name, one in paths.items() if one is not None}
     for name, one in paths.items():
-        if name != "X" and len(found := _open_array(one, name)) != n:
-            raise ValueError(
-                f"{one}: {name} must have shape ({n},), one per row of X, got "
-                f"{found.shape}"
-            )
+        with names_errors(str(one)):
+            if name != "X" and len(found := _open_array(one, name)) != n:
+                raise ArgumentError(
+                    name, f"have shape ({n},), one per row of X", found.shape
+                )
     _checks.flag("allow_missing", allow_missing)
     rows = rows_per_batch(d, dtype, batch_rows)
 
+    def piece(name: str, array: np.ndarray, start: int) -> np.ndarray:
+        part = array[start : start + rows]
+        if name == "y":
+            return coerce_targets(part, start)
+        if name == "X" and not allow_missing and np.any(np.isnan(part)):
+            row, column = np.argwhere(np.isnan(part))[0]
+            raise ArgumentError(
+                "X",
+                "not have missing values",
+                f"one in row {start + row}, column {column}",
+            ).advised(HOW_TO_FILL)
+        return cast_numbers(name, part, dtype, start)
+
     def pieces(name: str) -> Iterator[np.ndarray]:
-        array, where = _open_array(paths[name], name), str(paths[name])
-        for start in range(0, n, rows):
-            piece = array[start : start + rows]
-            if name == "y":
-                yield coerce_targets(piece, start)
-                continue
-            if name == "X" and not allow_missing and np.any(np.isnan(piece)):
-                row, column = np.argwhere(np.isnan(piece))[0]
-                raise ArgumentError(
-                    "X",
-                    "not have missing values",
-                    f"one in row {start + row}, column {column}; {HOW_TO_FILL}",
-                )
-            yield cast_numbers(name, piece, dtype, start)
+        with names_errors(str(paths[name])):
+            array = _open_array(paths[name], name)
+            yield from (piece(name, array, start) for start in range(0, n, rows))
 
     return Batches(
         str(path),
@@ -108,17 +111,15 @@ def _open_array(path: files.Path, name: str) -> np.ndarray:
     except OSError:
         raise
     except Exception as error:  # whatever NumPy's parser of the header may raise
-        raise ValueError(
-            f"{path}: {name} must be a whole .npy file of numbers, got an error: "
-            f"{error}"
+        raise ArgumentError(
+            name, "be a whole .npy file of numbers", f"an error: {error}"
         ) from error
     ndim, shape = (2, "(n, d)") if name == "X" else (1, "(n,)")
     kinds, due = (
         ("biufUS", "numbers or strings") if name == "y" else ("biuf", "numbers")
     )
     if array.ndim != ndim or array.dtype.kind not in kinds:
-        raise ValueError(
-            f"{path}: {name} must be {due} of shape {shape}, got {array.dtype} of "
-            f"shape {array.shape}"
+        raise ArgumentError(
+            name, f"be {due} of shape {shape}", f"{array.dtype} of shape {array.shape}"
         )
     return array

@@ -27,8 +27,8 @@ IPC_FILE = b"ARROW1"
 PARQUET, ARROW = "whole Parquet", "whole Arrow"
 
 
-@names_errors("parquet")
 @register_format(".parquet", has_columns=True)
+@names_errors("parquet")
 def parquet(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
@@ -77,19 +77,20 @@ def parquet(
                     file.iter_batches(rows, columns=names, use_threads=False)
                 )
 
-        with _open_parquet(one) as file:
+        with names_errors(str(one)), _open_parquet(one) as file:
             schema, num_rows = file.schema_arrow, file.metadata.num_rows
         types = functools.partial(_column_types, schema)
         return Table(str(one), schema.names, types, read, num_rows)
 
-    tables = [table(one) for one in list_files("parquet", path, (".parquet",))]
+    tables = [table(one) for one in list_files(path, (".parquet",))]
     return table_columns.table_batches(
-        *("parquet", PARQUET, path, tables),
+        *(PARQUET, path, tables),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
 
 @register_format(".arrow", ".feather", has_columns=True)
+@names_errors("arrow")
 def arrow(
     source: Any,
     *,
@@ -124,10 +125,11 @@ def arrow(
     pa = _checks.import_optional("pyarrow")
 
     def file(path: Path) -> Table:
-        check_readable(path)
         name = str(path)
-        with report_damage(ARROW), _open_ipc(pa, name) as (schema, _):
-            pass
+        with names_errors(name):
+            check_readable(path)
+            with report_damage(ARROW), _open_ipc(pa, name) as (schema, _):
+                pass
 
         def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
             with _open_ipc(pa, name) as (_, found):
@@ -136,9 +138,7 @@ def arrow(
         return Table(name, schema.names, functools.partial(_column_types, schema), read)
 
     if isinstance(source, str | os.PathLike | list | tuple):
-        tables = [
-            file(one) for one in list_files("arrow", source, (".arrow", ".feather"))
-        ]
+        tables = [file(one) for one in list_files(source, (".arrow", ".feather"))]
     elif hasattr(source, "__arrow_c_stream__"):
         table = pa.table(source)
 
@@ -153,7 +153,7 @@ def arrow(
             "source", "be a path, or a table of Arrow", type(source).__name__
         )
     return table_columns.table_batches(
-        *("arrow", ARROW, source, tables),
+        *(ARROW, source, tables),
         *(target, features, weight, allow_missing, batch_rows, dtype),
     )
 
