@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import PartitionSpec
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _sharding, kernels
@@ -107,7 +108,7 @@ def pad_vectors(
 
 def linear_scores(
     weights: Float[Array | np.ndarray, " d"],
-    bias: Float[Array | np.ndarray, ""],
+    bias: ArrayLike,
     X: RawRows,
     first_row: int,
 ) -> Float[Array, " n"]:
@@ -127,7 +128,7 @@ def linear_scores(
 
 @jax.jit
 def _apply_weights(
-    weights: Float[Array, " d"], bias: Float[Array, ""], X: Array | RowStore
+    weights: Float[Array, " d"], bias: ArrayLike, X: Array | RowStore
 ) -> Float[Array, " n"]:
     if isinstance(X, RowStore):
         return X.products(weights) + bias

@@ -127,9 +127,11 @@ def test_a_run_that_ended_gives_its_result(group, undisturbed, tmp_path):
 def test_it_is_read_and_hashed_once(group, interrupted, monkeypatch, tmp_path):
     path = tmp_path / "run"
     path.write_bytes(interrupted)
-    read, checked = [], model_files._checked
+    read, checked = [], model_files._read_intact
     monkeypatch.setattr(
-        model_files, "_checked", lambda *given: read.append(given) or checked(*given)
+        model_files,
+        "_read_intact",
+        lambda *given: read.append(given) or checked(*given),
     )
     fit(ROW, batches(), checkpoint=path)
     assert len(read) == 1

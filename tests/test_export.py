@@ -21,6 +21,7 @@ import budgetjax as bj
 from budgetjax import scaling
 from budgetjax.estimators import BudgetedKernelRegressor, SBPClassifier
 from budgetjax.exporting.predictor import predictor
+from budgetjax.refitting import calibration
 
 # Raw rows: far from 0, on scales of their own; and times that float32 rounds off.
 RAW = (1000 + X * np.array([4.0, 30.0])).astype(np.float32)
@@ -218,7 +219,7 @@ def test_it_predicts_the_same_without_this_package(exported, name):
         expected["variable"] = model.predict(rows)
     else:
         expected["scores"] = bj.decision_function(predicts, rows)
-        if bj.calibration.factor_of(predicts) is not None:
+        if calibration.factor_of(predicts) is not None:
             expected["probabilities"] = bj.probabilities(predicts, rows)
         near = np.abs(np.sort(np.atleast_2d(expected["scores"].T).T, axis=1))
         sure = np.abs(near[:, -1]) > 1e-4

@@ -131,7 +131,7 @@ def test_errors():
         (y, y, "weight must be finite and at least 0, of shape .30,.*got .*-1"),
         (y, [1.0], "weight must .* of shape .30,., one per row of X, got .* .1,."),
     ):
-        with pytest.raises(ValueError, match=f"^calibrated: {says}"):
+        with pytest.raises(ValueError, match=f"^calibrate: {says}"):
             bj.calibrate(state, X, labels, weight)
     with pytest.raises(ValueError, match=r"a calibration or a loss.*got an iterator"):
         bj.refit(state, iter([(X, y)]), calibrate=True)

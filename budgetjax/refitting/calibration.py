@@ -70,7 +70,7 @@ def of_scores(model: Model, scores: Scores) -> Float[Array | np.ndarray, "n clas
     return softmax(_check_factor(model) * class_columns(np.asarray(scores)))
 
 
-def factor_of(model: Model) -> float | None:
+def factor_of(model: Model) -> Any:
     """The calibration of a model; 1 if its loss is the logistic one, otherwise None."""
     logistic = models.inverse_link(model) == losses.SOFTMAX
     found = models.as_labelled(model).calibration

@@ -1,10 +1,11 @@
 """Functions that the readers of files share."""
 
 import importlib
+import io
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from typing import IO
+from typing import BinaryIO
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -80,7 +81,7 @@ def ending(path: Path) -> str:
     return (os.path.splitext(stem)[1] if compression(path) else end).lower()
 
 
-def open_decompressed(path: Path) -> IO[bytes]:
+def open_decompressed(path: Path) -> BinaryIO | io.BufferedIOBase:
     """The open file, which decompresses its bytes during reading."""
     module = importlib.import_module(compression(path) or "io")
     return module.open(path, "rb")
