@@ -358,8 +358,8 @@ def float_dtype(dtype: DTypeLike) -> np.dtype:
     if wanted == np.float64 and not jax.config.read("jax_enable_x64"):
         raise ArgumentError(
             "dtype",
-            "be float32 unless jax.config.update('jax_enable_x64', True) is called",
-            "float64",
+            "be float32 without jax.config.update('jax_enable_x64', True)",
+            "float64 and x64 switched off",
         )
     return wanted
 

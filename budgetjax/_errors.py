@@ -1,17 +1,23 @@
 """Errors that carry what was wrong, and get the name of the function that met it.
 
 A check deep inside knows an argument, what was expected and what it got. The public
-function that was called adds its name, and whoever reads a file or a batch adds that
+function that was called adds its name, and a reader of a file or of a batch adds that
 place, so no check needs to be told who asks.
 """
 
 import contextlib
 import functools
+import inspect
+import pathlib
+import warnings
 from collections.abc import Callable
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Kind = TypeVar("Kind", bound="Named")
+# Frames of these files are no lines of a user: the package, and what wraps functions.
+NO_USER = (str(pathlib.Path(__file__).parent), contextlib.__file__, "<@beartype")
 
 
 class Named(Exception):
@@ -28,7 +34,7 @@ class Named(Exception):
     place: str = ""
     advice: str = ""
 
-    def advised(self, advice: str) -> Self:
+    def advised(self: Kind, advice: str) -> Kind:
         """The error, with advice."""
         self.advice = advice
         return self
@@ -55,9 +61,10 @@ class ArgumentError(InputError):
       got: what it is.
     """
 
-    def __init__(self, argument: str, expected: str, got: Any):
-        super().__init__(argument, expected, got)
+    def __init__(self, argument: str, expected: str, got: Any, function: str = ""):
+        super().__init__(argument, expected, got, function)
         self.argument, self.expected, self.got = argument, expected, str(got)
+        self.function = function
 
     def __str__(self) -> str:
         return self.located(f"{self.argument} must {self.expected}, got {self.got}")
@@ -117,3 +124,14 @@ class places_errors(contextlib.ContextDecorator):
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if isinstance(error, Named) and not error.function:
             error.place = ": ".join(filter(None, (self.place, error.place)))
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns at the line of the user that called this package."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(NO_USER)
+        or "jaxtyping" in frame.f_code.co_filename
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level + 1)

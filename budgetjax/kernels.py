@@ -21,7 +21,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Float, Shaped
 
 from budgetjax import _checks
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, names_class, names_errors
 from budgetjax._pytree import Parameters, static
 
 
@@ -57,9 +57,8 @@ def _points(kernel: "Kernel", X: ArrayLike) -> Float[Array, "n d"]:
     """`X` as floats of shape `(n, d)`, since bytes would wrap around."""
     X = jnp.asarray(X)
     if X.ndim != 2:
-        raise ValueError(
-            f"{type(kernel).__name__}: points must have shape (n, d), got {X.shape}"
-        )
+        name = type(kernel).__name__
+        raise ArgumentError("points", "have shape (n, d)", X.shape, name)
     return X if jnp.issubdtype(X.dtype, jnp.floating) else X.astype(float)
 
 
@@ -69,10 +68,8 @@ def _pair(
     """Two point sets with equal feature counts."""
     X, Z = _points(kernel, X), _points(kernel, Z)
     if X.shape[1] != Z.shape[1]:
-        raise ValueError(
-            f"{type(kernel).__name__}: X and Z must have equally many features, got "
-            f"shapes {X.shape} and {Z.shape}"
-        )
+        name, shapes = type(kernel).__name__, f"shapes {X.shape} and {Z.shape}"
+        raise ArgumentError("X and Z", "have equally many features", shapes, name)
     return X, Z
 
 
@@ -80,10 +77,9 @@ def _scalar(kernel: "Kernel", name: str, dtype: DTypeLike) -> Shaped[Array, ""]:
     """A parameter in the dtype of the data."""
     value = getattr(kernel, name)
     if jnp.shape(value) != ():
-        raise ValueError(
-            f"{type(kernel).__name__}: {name} must be a scalar to compute with, got "
-            f"shape {jnp.shape(value)}; sweep kernels by jax.vmap"
-        )
+        got = f"shape {jnp.shape(value)}; sweep kernels by jax.vmap"
+        kind = type(kernel).__name__
+        raise ArgumentError(name, "be a scalar to compute with", got, kind)
     return jnp.asarray(value, dtype)
 
 
@@ -115,10 +111,9 @@ class Kernel(Parameters, abstract=True):
         """`k(x, z)` of two points of shape `(d,)`, a scalar."""
         x, z = jnp.asarray(x), jnp.asarray(z)
         if x.ndim != 1 or z.ndim != 1:
-            raise ValueError(
-                f"{type(self).__name__}: x and z must have shape (d,), got {x.shape} "
-                f"and {z.shape}; for sets of points use gram"
-            )
+            got = f"{x.shape} and {z.shape}; for sets of points use gram"
+            kind = type(self).__name__
+            raise ArgumentError("x and z", "have shape (d,)", got, kind)
         return self.gram(x[None], z[None])[0, 0]
 
     def gram(
@@ -535,6 +530,7 @@ class Combination(Kernel, abstract=True):
     right: Kernel
     combine: ClassVar[Callable[[Array, Array], Array]]
 
+    @names_class
     def __post_init__(self):
         check_kernel("left", self.left)
         check_kernel("right", self.right)

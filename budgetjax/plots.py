@@ -88,9 +88,11 @@ def progressive_error(
     scores, y = np.asarray(scores), np.asarray(y)
     n = len(scores)
     if len(y) != n or n == 0:
-        raise ValueError(
-            "progressive_error: scores and y must have the same number of rows, at "
-            f"least 1, got {n} and {len(y)}"
+        raise ArgumentError(
+            "scores and y",
+            "have the same number of rows, at least 1",
+            f"{n} and {len(y)}",
+            "progressive_error",
         )
     if regression:
         # A single target per row serves all outputs.

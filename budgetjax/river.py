@@ -39,7 +39,6 @@ import functools
 import math
 import numbers
 import threading
-import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -49,7 +48,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Shaped
 
 from budgetjax import _checks, models, scaling
-from budgetjax._errors import ArgumentError, names_class, names_errors
+from budgetjax._errors import ArgumentError, names_class, names_errors, warn
 from budgetjax.kernels import RBF, Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
@@ -414,8 +413,7 @@ class Online(base.Estimator):
                     "standardise them, or give gamma"
                 )
         if message is not None:
-            # The caller of `learn_one`.
-            warnings.warn(f"{type(self).__name__}: {message}", stacklevel=5)
+            warn(f"{type(self).__name__}: {message}")
 
     def _learn_queue(self) -> None:
         """Learns all waiting rows."""

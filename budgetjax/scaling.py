@@ -1,6 +1,5 @@
 """The scale of features: running means and variances, and the default gamma."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +7,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Bool, Float, Shaped
 
 from budgetjax import _checks, _pytree
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, names_errors, warn
 
 # The ratio of standard deviations, or of the mean to them, that causes a warning.
 TOO_UNEVEN = 100
@@ -162,16 +161,15 @@ class Scaling(NamedTuple):
             return scaled.astype(dtype)
 
 
-def warn_unscaled(name: str, X: Rows, *, stacklevel: int = 2) -> None:
+def warn_unscaled(name: str, X: Rows) -> None:
     """Warns if the features look unscaled; see `scale_warning`.
 
     Args:
       name: that of their source, for the message.
       X: finite numbers, shape `(n, num_features)`.
-      stacklevel: as for `warnings.warn`; 2 is the caller.
     """
     if message := scale_warning(X):
-        warnings.warn(f"{name}: {message}", UserWarning, stacklevel=stacklevel + 1)
+        warn(f"{name}: {message}")
 
 
 def scale_warning(X: Rows) -> str | None:

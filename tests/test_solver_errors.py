@@ -351,7 +351,7 @@ def test_pruning():
         says = f"at least 1, got {size}" if number else f"an integer, got {size!r}"
         refuses("prune", f"size must be {says}", bj.prune, model, size)
     for given, says in (
-        ((X_,), "X needs y"),
+        ((X_,), "X must come with y"),
         ((X_, Y_[:-1]), LABELS + "(11,)"),
         ((X_, 2 * Y_), "y must be one of -1, 1, got "),
         ((X_[:, 1:], Y_), "X must have shape (n, 6)"),

@@ -1,7 +1,6 @@
 """Classifiers that solve support vector machines, one problem per class."""
 
 import dataclasses
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from budgetjax import _checks
-from budgetjax._errors import names_class
+from budgetjax._errors import names_class, warn
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier
 from budgetjax.estimators.inputs import (
@@ -102,7 +101,7 @@ class OneVersusRest(Classifier):
             self._solver, rows, labels, classes, random=random, **parameters
         )
         if late := convergence_warning(solutions, classes):
-            warnings.warn(f"{name}: {late}", ConvergenceWarning, stacklevel=3)
+            warn(f"{name}: {late}", ConvergenceWarning)
         solutions = tuple(
             solution._replace(model=self._reduce(solution.model, rows, signs, weight))
             for solution, signs in zip(

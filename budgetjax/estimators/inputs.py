@@ -1,8 +1,6 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
 import functools
-import inspect
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -246,13 +244,4 @@ def warn_unscaled(name: str, X: Rows, origin: Float[np.ndarray, " features"]) ->
     """Warns the user of the estimator of this name if dense features look unscaled."""
     if isinstance(X, np.ndarray):
         rows = X[:: -(-X.shape[0] // SAMPLED_ROWS)] - origin[None]
-        scaling.warn_unscaled(name, rows, stacklevel=_level_of_user())
-
-
-def _level_of_user() -> int:
-    """The `stacklevel` of the function that called this package, for the caller."""
-    package = str(pathlib.Path(__file__).parents[1])
-    frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
+        scaling.warn_unscaled(name, rows)

@@ -54,8 +54,8 @@ def register(own: Own) -> Own:
     else:
         free = own.name not in known
     if not free:
-        raise ValueError(
-            f"register: the name {own.name!r} must be free, got one that is taken"
+        raise ArgumentError(
+            f"the name {own.name!r}", "be free", "one that is taken", "register"
         )
     if isinstance(own, Algorithm):
         online.registered[own.name] = own

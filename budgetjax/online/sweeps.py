@@ -146,9 +146,10 @@ def sweep(
     if not isinstance(bad, Tracer) and bool(jnp.any(bad)):
         i = int(jnp.argmax(bad))
         broken = jax.tree.map(lambda leaf: leaf[i], new)
-        raise ValueError(
-            f"sweep: every model must be finite, got model {i} that is not: "
-            f"{driver.explain_overflow(broken, X)}"
+        raise ArgumentError(
+            "every model",
+            "be finite",
+            f"model {i} that is not: {driver.explain_overflow(broken, X)}",
         )
     return Sweep(new, rounds, errors)
 
@@ -309,7 +310,7 @@ def grid(**axes: Any) -> Grid:
       [50, 100, 50, 100]
     """
     if not axes:
-        raise ValueError("grid: at least one axis is needed, got none")
+        raise ArgumentError("grid", "have at least one axis", "none", "grid")
     arrays = []
     for name, values in axes.items():
         array = np.asarray(_checks.array(name, values))

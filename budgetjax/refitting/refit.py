@@ -1,7 +1,6 @@
 """New coefficients for the support vectors that a stream chose; see `refit`."""
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -14,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
 from budgetjax import _checks, _progress, losses, models, scaling
-from budgetjax._errors import ArgumentError, names_errors
+from budgetjax._errors import ArgumentError, names_errors, warn
 from budgetjax.models import Given, KernelModel
 from budgetjax.online import driver, registry, span
 from budgetjax.online.algorithm import Algorithm, restart_average, resume
@@ -604,15 +603,12 @@ def _check_solution(
 ) -> None:
     """Raises if an objective is not finite; warns of problems that are not solved."""
     if not np.all(np.isfinite(value)):
-        raise ValueError(
-            "refit: the objective must be finite, got NaN or infinity: "
-            + driver.explain_overflow(basis, jnp.asarray(next(blocks()).X))
-        )
+        reason = driver.explain_overflow(basis, jnp.asarray(next(blocks()).X))
+        raise ArgumentError("the objective", "be finite", f"NaN or infinity: {reason}")
     if not np.all(converged):
-        warnings.warn(
+        warn(
             f"refit: {np.sum(~converged)} of {len(converged)} columns have not "
-            f"converged in {MAX_PASSES} passes",
-            stacklevel=6,
+            f"converged in {MAX_PASSES} passes"
         )
 
 

@@ -444,9 +444,11 @@ def _make_record(
     objective, vectors = _evaluate(solver, state, X, y)
     primal, dual = map(float, objective)
     if np.isnan(primal):
-        raise ValueError(
-            f"solve: the objective must be a number, got {primal} after {step} steps: "
-            "numbers overflow; scale X down, or lower penalty"
+        raise ArgumentError(
+            "the objective",
+            "be a number",
+            f"{primal} after {step} steps: numbers overflow; scale X down, or lower "
+            "penalty",
         )
     lower = min(primal, dual)
     gap = abs(primal - dual) / lower if lower > 0 else np.inf

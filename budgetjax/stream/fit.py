@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,7 +12,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Array
 
 from budgetjax import _checks, _progress, models
-from budgetjax._errors import ArgumentError, InputError, names_errors, places_errors
+from budgetjax._errors import (
+    ArgumentError,
+    InputError,
+    names_errors,
+    places_errors,
+    warn,
+)
 from budgetjax.inputs import column_names, pad_rows
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
@@ -176,9 +181,7 @@ def _learn(
         try:
             while (batch := _read_next(ready, name, position)) is not None:
                 if batch.warning is not None:
-                    # The caller of the decorated `fit_stream`.
-                    message = f"fit_stream: {name}: {batch.warning}"
-                    warnings.warn(message, stacklevel=4)
+                    warn(f"fit_stream: {name}: {batch.warning}")
                 position = _learn_batch(algorithm, position, batch, name)
                 report(_progress_text(position.model), batch.rows)
                 writer.save_if_due(position)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from budgetjax import _checks, _sharding
-from budgetjax._errors import names_errors
+from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import static
 from budgetjax._shapes import Flag, Index, Mask, Scalar
 from budgetjax.kernels import Kernel
@@ -20,9 +20,12 @@ from budgetjax.online.support_set import FREE, NOWHERE, Candidate, Edits, Expans
 def _check_gaussian(name: str, kernel: Kernel) -> None:
     """Raises if the kernel is not Gaussian."""
     if not kernel.gaussian:
-        raise ValueError(
-            f"{name}: kernel must be Gaussian (RBF), because only then does a "
-            f"merged vector lie between the two, got {type(kernel).__name__}"
+        raise ArgumentError(
+            "kernel",
+            "be Gaussian (RBF), because only then does a merged vector lie between the "
+            "two",
+            type(kernel).__name__,
+            name,
         )
 
 
