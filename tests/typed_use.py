@@ -32,8 +32,8 @@ bj.smo.init(X, y, kernel=bj.RBF(1.0), penalti=1.0)  # pyright: ignore
 
 solution = bj.solve(bj.smo, X, y, kernel=bj.RBF(1.0), penalty=2.0)
 assert_type(solution, bj.Solution[smo.State, bj.KernelModel])
-print(solution.model.coeficients)  # pyright: ignore
+print(solution.model.coefs)  # pyright: ignore
 several = bj.solve(bj.dcd, X, y, penalty=[1.0, 2.0])
 assert_type(several, tuple[bj.Solution[dcd.State, bj.LinearModel], ...])
-print(several[0].state.weigths)  # pyright: ignore
+print(several[0].state.weigt)  # pyright: ignore
 bj.solve(bj.smo, X, y, state=several[0].state)  # pyright: ignore
