@@ -79,7 +79,10 @@ def factor_of(model: Model) -> Any:
 
 @names_errors("calibrate")
 def calibrate(
-    model: Given, X: RawRows, y: ArrayLike, weight: ArrayLike | None = None
+    model: Given,
+    X: RawRows,
+    y: ArrayLike,
+    weight: ArrayLike | None = None,
 ) -> Given | Labelled:
     """The model with a calibration, for `probabilities`; O(n B d).
 
@@ -125,7 +128,7 @@ def calibrate(
 
 
 @names_errors("probabilities")
-def _check_factor(model: Model) -> float:
+def _check_factor(model: Model) -> Any:
     if models.is_regressor(model):
         raise ArgumentError("model", "be a classifier", "a regressor")
     if (found := factor_of(model)) is not None:
