@@ -39,6 +39,9 @@ class Named(Exception):
         self.advice = advice
         return self
 
+    def __str__(self) -> str:
+        return self.located(super().__str__())
+
     def located(self, text: str) -> str:
         """A message behind the function and the place, and before the advice."""
         start = ": ".join(filter(None, (self.function, self.place, text)))
@@ -47,9 +50,6 @@ class Named(Exception):
 
 class InputError(Named, ValueError):
     """Input that a function cannot take, said in a sentence."""
-
-    def __str__(self) -> str:
-        return self.located(super().__str__())
 
 
 class ArgumentError(InputError):

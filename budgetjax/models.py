@@ -20,6 +20,7 @@ from typing import (
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
@@ -550,7 +551,7 @@ def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndar
 
 
 def encode_labels_and_weights(
-    model: Model, num_rows: int, y: ArrayLike, weight: ArrayLike | None
+    model: Model, num_rows: int, y: npt.ArrayLike, weight: npt.ArrayLike | None
 ) -> tuple[Int32[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """The index of each row's label, and the weights, after checks."""
     known, y, expected = class_labels(model), np.asarray(y), (num_rows,)

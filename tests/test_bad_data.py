@@ -494,7 +494,7 @@ CALLS = {
     ),
     f"a: {LINE}'1 2:1e39' in row 1: ...": libsvm("1 1:1\n1 2:1e39\n", dtype=np.float32),
     "read: target must not be given for files of libsvm, got 'y'": read("a", "1 1:1\n"),
-    "read: format must be one of csv, parquet, arrow, npy, ...": read(
+    "read: format must be one of csv, parquet, arrow, npy, libsvm, got 'text'": read(
         "a", "1 1:1\n", format="text"
     ),
     "y.npy: y must have shape (3,), one per row of X, got (2,)": npys(ONES, np.ones(2)),

@@ -1633,7 +1633,7 @@ def test_export_of_times_in_milliseconds_and_nanoseconds(at, now, unit):
 @pytest.mark.parametrize(
     "command", ["train", "predict", "sweep", "info", "plot", "export"]
 )
-def test_help_is_for_candidates(command):
+def test_help_is_for_newcomers(command):
     text = good(f"{command} --help")
     assert text.startswith(f"Usage: budgetjax {command} [OPTIONS] ")
     if command != "info":

@@ -129,7 +129,7 @@ def test_errors():
         (y[:3], None, "y must have shape .30,., one label per row"),
         (2 * y, None, "y must be one of -1, 1, got 2 in row"),
         (y, y, "weight must be finite and at least 0, of shape .30,.*got .*-1"),
-        (y, np.ones(1), "weight must .* of shape .30,., one per row of X, got .* .1,."),
+        (y, [1.0], "weight must .* of shape .30,., one per row of X, got .* .1,."),
     ):
         with pytest.raises(ValueError, match=f"^calibrate: {says}"):
             bj.calibrate(state, X, labels, weight)

@@ -12,6 +12,7 @@ import pytest
 import budgetjax as bj
 from budgetjax import _pytree, solvers
 from budgetjax.online import registry
+from budgetjax.stream.readers import formats
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = ("README", "research", "sweeps", "files", "scikit_learn")
@@ -117,8 +118,10 @@ def modules():
 
 
 @pytest.mark.parametrize("name", list(modules()))
-def test_examples_in_docstrings_run(name):
+def test_examples_in_docstrings_run(name, monkeypatch):
     """After the imports that the documentation shows above each."""
+    # What an example registers is for this test alone.
+    monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
     module, known = importlib.import_module(name), {"bj": bj, "jnp": jnp, "np": np}
     done = doctest.testmod(module, optionflags=doctest.ELLIPSIS, extraglobs=known)
     assert done.failed == 0

@@ -169,9 +169,6 @@ def diagonal(kernel: Kernel, X: Float[Array, "n features"]) -> Float[Array, " n"
 class BudgetError(Named, OverflowError):
     """Examples that found no room in an unbudgeted model."""
 
-    def __str__(self) -> str:
-        return self.located(super().__str__())
-
 
 def check_room(state: OnlineState) -> None:
     """Raises if the model had to refuse examples."""

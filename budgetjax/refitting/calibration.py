@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from budgetjax import _checks, losses, models
 from budgetjax._errors import ArgumentError, names_errors
