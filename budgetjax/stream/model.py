@@ -78,9 +78,6 @@ class _WithModel(Named):
         super().__init__(message)
         self.model = model
 
-    def __str__(self) -> str:
-        return self.located(self.args[0])
-
 
 class StreamError(_WithModel, InputError):
     """A batch could not be read or learned.
