@@ -53,8 +53,10 @@ def accuracy(state, classes=3):
     return np.mean(np.asarray(bj.predict(state, X[N:])) == y[N:])
 
 
-@pytest.mark.parametrize("shape", [(8,), (8, 3)])
-def test_the_objective_is_that_of_numpy(shape, double):
+@pytest.mark.parametrize(
+    ("shape", "images"), [((8,), False), ((8, 3), False), ((8, 3), True)]
+)
+def test_the_objective_is_that_of_numpy(shape, images, double):
     random = np.random.default_rng(1)
     X, y = stream(64)
     Z, W = X[:10].astype(float), random.normal(size=(3, 10))
@@ -63,9 +65,15 @@ def test_the_objective_is_that_of_numpy(shape, double):
     targets = np.where(y[10:, None] == np.arange(3), 1.0, -1.0)
     pace = metric.MAP_RATE / np.sqrt(8)
     M = first + pace * change
+    Z = Z @ M if images else Z
+
+    def mapped(X):
+        if X.shape[1] < len(M):
+            return X
+        return X * M if M.ndim == 1 else X @ M
 
     def gram(X, Z):
-        X, Z = (X * M, Z * M) if M.ndim == 1 else (X @ M, Z @ M)
+        X, Z = mapped(X), mapped(Z)
         return np.exp(-0.3 * np.sum((X[:, None] - Z[None]) ** 2, axis=2))
 
     root = np.linalg.inv(np.linalg.cholesky(gram(Z, Z) + np.eye(10)))
@@ -78,7 +86,11 @@ def test_the_objective_is_that_of_numpy(shape, double):
     expected = loss + (norm / penalty + prior) / (2 * rows)
 
     state = bj.perceptron.init(
-        bj.RBF(0.3), num_features=8, budget=10, num_classes=3, dtype=jnp.float64
+        bj.RBF(0.3),
+        num_features=Z.shape[1],
+        budget=10,
+        num_classes=3,
+        dtype=jnp.float64,
     )
     expansion = state.expansion._replace(
         vectors=jnp.asarray(np.vstack([Z, Z[:1]])),
@@ -86,9 +98,8 @@ def test_the_objective_is_that_of_numpy(shape, double):
         ages=state.expansion.ages.at[:10].set(jnp.arange(10, dtype=jnp.int32)),
     )
     basis = Basis(bj.RBF(0.3), expansion, jnp.asarray(np.vstack([root, 0 * root[:1]])))
-    unit = np.float64(0.5)
-    parameters = (expansion.vectors / unit, jnp.asarray(W), jnp.asarray(change))
-    units = unit, np.float64(1), np.float64(1)
+    units = np.float64(0.5), np.float64(1), np.float64(1)
+    parameters = (expansion.vectors / units[0], jnp.asarray(W), jnp.asarray(change))
     numbers = np.float64(rows), np.float64(penalty)
     fixed = (basis, units, jnp.asarray(first), *numbers, None)
     objective = jax.jit(metric._objective)

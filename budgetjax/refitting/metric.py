@@ -10,6 +10,9 @@ SCORES for numbers. For labels the loss is the logistic one over all classes, wh
 depends on every example: the one-versus-rest squared hinge was a point less accurate on
 letter.
 
+A map to fewer features takes the vectors with it: the steps move their images `z M`,
+which is as accurate as moving z and a third faster, and z is a preimage of the result.
+
 The passes over four fifths of the examples stop at the best predictions of the others.
 Half that number of passes over all examples follow, starting again at the first rate.
 """
@@ -96,8 +99,8 @@ def learn_metric(
     that did not learn the held-out examples. The result is None if the rival is as
     good.
 
-    Cost per epoch: O(n (d r + B (r + C))), and O(B d r + B^2 C) per step, for a map to
-    r features. One factor per feature counts as r = d without the term d r.
+    Cost per epoch: O(n (d r + B (r + C))) for a map to r features, and O(B d^2) more
+    per step if r = d. One factor per feature counts as r = d without the terms of maps.
     """
     loss, blocks, kernel = problem.loss, problem.blocks, fold.state.kernel
     expansion = fold.state.expansion
@@ -108,6 +111,9 @@ def learn_metric(
     columns = expansion.num_columns
     mask, original = np.asarray(expansion.mask), np.asarray(expansion.vectors)
     vectors = np.where(mask[:, None], original, 0)
+    reduces = matrix.ndim == 2 and matrix.shape[1] < len(matrix)
+    if reduces:
+        vectors = vectors @ matrix
     unit = VECTOR_RATE * unit_of(vectors[mask])
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
@@ -144,9 +150,12 @@ def learn_metric(
         return None
     parameters, _ = steps(parameters, blocks=blocks, epochs=-(-best // 2))
     vectors, weights, change = (np.asarray(part) for part in parameters)
-    vectors = np.where(mask[:, None], vectors * unit, original)
+    vectors, matrix = vectors * unit, _map_after(matrix, change)
+    if reduces:
+        vectors = vectors @ np.linalg.pinv(matrix.astype(np.float64))
+    vectors = np.where(mask[:, None], vectors, original).astype(original.dtype)
     weights = weights * units[1]
-    mapped = Mapped(inner, jnp.asarray(_map_after(matrix, change)))
+    mapped = Mapped(inner, jnp.asarray(matrix))
     state = fold.state._replace(kernel=mapped)
     return problem.with_vectors(state, jnp.asarray(vectors)), weights, scores
 
@@ -159,11 +168,15 @@ def _map_after(matrix: Any, change: Any) -> Any:
 def _norm_and_scores(
     parameters: Any, fixed: Any, X: Array, first: Array
 ) -> tuple[Array, Array]:
-    """`||w||^2` and the scores."""
+    """`||w||^2` and the scores; vectors of fewer features than the map's are images."""
     vectors, weights, change = parameters
     basis, (unit, pace, _), matrix, *_ = fixed
-    mapped = basis._replace(kernel=Mapped(basis.kernel, _map_after(matrix, change)))
-    return norm_and_scores(mapped, vectors * unit, weights * pace, X, first)
+    matrix = _map_after(matrix, change)
+    if vectors.shape[1] < len(matrix):
+        X = jnp.matmul(X, matrix, precision="highest")
+    else:
+        basis = basis._replace(kernel=Mapped(basis.kernel, matrix))
+    return norm_and_scores(basis, vectors * unit, weights * pace, X, first)
 
 
 @jax.jit

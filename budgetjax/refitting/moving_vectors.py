@@ -27,6 +27,9 @@ from budgetjax.refitting.training_data import Block
 
 # Examples per step.
 BATCH = 128
+# The number of vectors whose kernel rows estimate the norm: more cost as much as the
+# batch, and gain nothing.
+NORM_OF = 64
 # The first rate of Adam, for vectors in units of the deviation of their features. A
 # third of it, or three times it, gains less, but always more than half as much.
 RATE = 0.03
@@ -108,8 +111,8 @@ def norm_and_scores(
 ) -> tuple[Float[Array, ""], Float[Array, "n columns"]]:
     """`||w||^2` and the scores with moved vectors and coefficients `root w`.
 
-    With more vectors than examples, the products of a cyclic window of vectors, from
-    `first` on, with all vectors estimate the norm; the mean over `first` is exact.
+    The products of a cyclic window of at most `NORM_OF` vectors, from `first` on, with
+    all vectors estimate the norm; the mean over `first` is exact.
     """
     moving = support_set.with_vectors(basis.expansion, vectors)
     weights, bias = jnp.split(weights, [basis.root.shape[1]], axis=1)
@@ -122,7 +125,7 @@ def norm_and_scores(
 
     scores = responses(X, kernels.squared_norms(X))
     count = len(vectors)
-    some = (first + jnp.arange(min(count, len(X)), dtype=first.dtype)) % count
+    some = (first + jnp.arange(min(count, len(X), NORM_OF), dtype=first.dtype)) % count
     own = jnp.where(moving.mask[some, None], coefficients[some], 0)
     parts = own * responses(moving.vectors[some], moving.squares[some])
     norm = count / len(some) * jnp.sum(parts)
