@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float
@@ -16,6 +17,8 @@ from budgetjax.refitting.training_data import Block
 Objective = Callable[[Any, Any, Array, Array, Array, Array], Array]
 # A tree of arrays.
 Parameters = TypeVar("Parameters")
+# The rate follows: as an argument, it may fall in any number of steps in one program.
+ADAM = optax.scale_by_adam()
 
 
 def run_adam(
@@ -49,9 +52,9 @@ def run_adam(
       The parameters, and the number of passes to reach them.
     """
     counts = [block.weights.shape[0] for block in blocks()]
-    optimizer = _make_adam(rate, epochs * sum(-(-count // batch) for count in counts))
+    schedule = (rate, epochs * sum(-(-count // batch) for count in counts))
     tree: Any = parameters
-    memory = optimizer.init(tree)
+    memory = ADAM.init(tree)
     random = np.random.default_rng(seed)
     best, least, passes = parameters, np.inf, 0
     for epoch in range(epochs):
@@ -62,7 +65,7 @@ def run_adam(
             order = np.resize(random.permutation(size), -(-size // batch) * batch)
             order = order.reshape(-1, batch).astype(np.int32)
             parameters, memory, value = _run_steps(
-                objective, optimizer.update, parameters, memory, fixed, block, order
+                objective, parameters, memory, fixed, block, order, schedule
             )
             total += float(value) * size / sum(counts)
         report(total)
@@ -72,23 +75,27 @@ def run_adam(
     return best, passes
 
 
-@functools.cache
-def _make_adam(rate: float, steps: int) -> optax.GradientTransformation:
-    """Adam; the same object for the same number of steps, so `_steps` compiles once."""
-    return optax.adam(optax.cosine_decay_schedule(rate, steps))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnums=0)
 def _run_steps(
     objective: Objective,
-    update: Callable,
     parameters: Parameters,
     memory: optax.OptState,
     fixed: Any,
     block: Block,
     order: Array,
+    schedule: tuple[Any, Any],
 ) -> tuple[Parameters, optax.OptState, Float[Array, ""]]:
-    """One step per row of `order`; and the mean objective."""
+    """One step per row of `order`; and the mean objective.
+
+    The schedule is the first rate and the number of steps in which it falls to 0.
+    """
+    first, steps = schedule
+
+    def update(slopes, memory, parameters):
+        del parameters
+        rate = first * (1 + jnp.cos(jnp.pi * memory.count / steps)) / 2
+        changes, memory = ADAM.update(slopes, memory)
+        return jax.tree.map(lambda change: -rate * change, changes), memory
 
     def body(carry, rows):
         parameters, memory = carry

@@ -107,7 +107,9 @@ def learn_metric(
     matrix = init_map(kernel, problem.form, expansion.vectors, blocks)
     inner = kernel.kernel if isinstance(kernel, Mapped) else kernel
     basis = fold.basis._replace(kernel=inner)
-    rows = sum(block.weights.shape[0] for block in blocks())
+    rows, learned = (
+        sum(len(block.weights) for block in read()) for read in (blocks, fold.learn)
+    )
     columns = expansion.num_columns
     mask, original = np.asarray(expansion.mask), np.asarray(expansion.vectors)
     vectors = np.where(mask[:, None], original, 0)
@@ -118,17 +120,16 @@ def learn_metric(
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
     scale = kind(1 if of_labels else SCORES)
-    epochs = max(problem.epochs, -(-FEWEST_STEPS * BATCH // rows))
-    more = len(mask) * epochs * -(-rows // BATCH) / (FEATURES * STEPS)
+    epochs = max(problem.epochs, -(-FEWEST_STEPS * BATCH // learned))
+    more = len(mask) * epochs * -(-learned // BATCH) / (FEATURES * STEPS)
     units = unit, scale / kind(more**0.5), scale
     strength = kind(STRENGTH * penalty)
     numbers = None if of_labels else of_problems(loss, columns, kind)
-    fixed = basis, units, matrix, kind(rows), strength, numbers
+    fixed = basis, units, matrix, kind(learned), strength, numbers
     weights = np.zeros((columns, basis.num_features), unit.dtype)
     steps = functools.partial(
         run_adam,
         _objective,
-        fixed=fixed,
         batch=BATCH,
         rate=RATE,
         seed=problem.seed,
@@ -139,6 +140,7 @@ def learn_metric(
     )
     parameters, best = steps(
         parameters,
+        fixed,
         blocks=fold.learn,
         epochs=epochs,
         judge=lambda parameters: float(
@@ -148,7 +150,8 @@ def learn_metric(
     scores = functools.partial(_scores, parameters, fixed)
     if rival is not None and not fold.prefers(rival, scores):
         return None
-    parameters, _ = steps(parameters, blocks=blocks, epochs=-(-best // 2))
+    fixed = basis, units, matrix, kind(rows), strength, numbers
+    parameters, _ = steps(parameters, fixed, blocks=blocks, epochs=-(-best // 2))
     vectors, weights, change = (np.asarray(part) for part in parameters)
     vectors, matrix = vectors * unit, _map_after(matrix, change)
     if reduces:

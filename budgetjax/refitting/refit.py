@@ -500,7 +500,10 @@ def _make_folds(problem: Problem, number: int, state: Any) -> list[Fold]:
     found = []
     for i in range(number):
         deal = functools.partial(held_out.mask_fold, problem.blocks, problem.seed, i)
-        learn, held = (functools.partial(deal, keep) for keep in (False, True))
+        learn, held = (
+            training_data.keep_weighted(functools.partial(deal, keep))
+            for keep in (False, True)
+        )
         own = state
         if problem.streams:
             own = held_out.stream_fold(problem.algorithm, state, learn, problem.seed)

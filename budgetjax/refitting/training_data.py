@@ -202,6 +202,29 @@ def sample_blocks(blocks: Iterable[Block], every: int) -> Iterator[Block]:
     return (Block(*arrays) for arrays in _equal_sizes(thinned, len(first.weights)))
 
 
+def keep_weighted(
+    blocks: Callable[[], Iterator[Block]],
+) -> Callable[[], Iterator[Block]]:
+    """Reads only the examples with a weight, in blocks of the same size.
+
+    They are kept if they fit into memory. Without any, all are read.
+    """
+
+    def read() -> Iterator[Arrays]:
+        given = blocks()
+        first = next(given)
+        some = (
+            tuple(array[block.weights > 0] for array in block)
+            for block in itertools.chain([first], given)
+        )
+        found = _equal_sizes(some, len(first.weights))
+        yield next(found, first)
+        yield from found
+
+    kept = _Kept(read)
+    return lambda: (Block(*arrays) for arrays in kept)
+
+
 def _describe(batch: Any) -> str:
     kind = type(batch).__name__
     return f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
