@@ -1,5 +1,6 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -16,6 +17,7 @@ from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from budgetjax import models, scaling
 from budgetjax._errors import ArgumentError
+from budgetjax.encoding import Encoding
 from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
@@ -41,10 +43,32 @@ class SparseRows(Protocol):
     def toarray(self) -> np.ndarray: ...
 
 
+@dataclasses.dataclass(frozen=True)
+class EncodedRows:
+    """Rows that are encoded where they are read, as sparse rows become dense there."""
+
+    X: Shaped[np.ndarray, "n columns"]
+    encoding: Encoding
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.X.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.X), self.encoding.num_features
+
+    def __getitem__(self, key: slice | np.ndarray) -> "EncodedRows":
+        return EncodedRows(self.X[key], self.encoding)
+
+    def toarray(self) -> np.ndarray:
+        return self.encoding.apply(self.X, dtype_of(self))
+
+
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
 Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 # Rows after the checks of scikit-learn.
-Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows
+Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows | EncodedRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
 # One number per row; None for ones.
@@ -87,6 +111,11 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
     )
 
 
+def encode_rows(X: Rows, encoding: Encoding | None) -> Rows:
+    """The rows as an encoding gives them, or as they are without one."""
+    return X if encoding is None else EncodedRows(to_array(X), encoding)
+
+
 def dense(
     X: Rows, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
@@ -126,7 +155,8 @@ class Sample:
 
     def __init__(self, X: Rows):
         self.num_rows = X.shape[0]
-        self.rows = X[scaling.sample_rows(self.num_rows)]
+        rows = X[scaling.sample_rows(self.num_rows)]
+        self.rows = rows.toarray() if isinstance(rows, EncodedRows) else rows
 
     @functools.cached_property
     def gamma(self) -> float:
@@ -206,10 +236,10 @@ def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
 
 
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:
-    """The origin of a model, which it subtracts from rows."""
-    if model.scaling is None:
-        return np.zeros(models.num_features(model))
-    return model.scaling.mean
+    """The origin of a model, which it subtracts from rows or their features."""
+    if isinstance(model.scaling, Scaling):
+        return model.scaling.mean
+    return np.zeros(models.num_features(model.model))
 
 
 def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:

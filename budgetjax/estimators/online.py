@@ -16,6 +16,8 @@ from sklearn.utils.metaestimators import available_if
 
 from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
 from budgetjax._errors import ArgumentError, names_class
+from budgetjax.encoding import Encoding
+from budgetjax.encoding import fit as fit_encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import (
@@ -35,7 +37,7 @@ from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
 from budgetjax.refitting import calibration, held_out, training_data
-from budgetjax.refitting.refit import check_metric, refit
+from budgetjax.refitting.refit import Draft, check_metric, start_refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -50,6 +52,13 @@ FACTORS = (1.0, 0.25)
 PENALTY = 10.0
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
+# The numbers of bins per column to try where rows are a table, which has at least and
+# at most so many rows and columns; and the factor of the default gamma for them.
+BINS = (1, 5, 16)
+ENOUGH_TO_ENCODE, MOST_COLUMNS = 100, 128
+NARROWER = 4.0
+# Rows are encoded if that is better on held-out rows by this many deviations.
+SURE = 1.0
 
 
 # One number, or one per column of targets.
@@ -110,6 +119,35 @@ class Examples(NamedTuple):
         }
 
 
+class Streamed(NamedTuple):
+    """Models that learn the same stream.
+
+    Attributes:
+      model: the model.
+      examples: what it learns.
+      rivals: the states of other models, of other kernel widths.
+    """
+
+    model: Labelled
+    examples: Examples
+    rivals: list[OnlineState]
+
+    def learn(
+        self,
+        orders: Sequence[Int[np.ndarray, " n"]],
+        report: Callable[[str, int], object],
+    ) -> "Streamed":
+        """The models after the examples in these orders, one after the other."""
+        states = [self.model.model, *self.rivals]
+        for order in orders:
+            states = [
+                learn(state, self.examples, order, held_out.AT_ONCE, report)
+                for state in states
+            ]
+        model = self.model._replace(model=states[0])
+        return self._replace(model=model, rivals=states[1:])
+
+
 class OnlineEstimator(Estimator):
     """How all online estimators learn; subclasses declare the parameters.
 
@@ -143,20 +181,18 @@ class OnlineEstimator(Estimator):
         """The algorithm and the arguments of its `init`."""
         raise NotImplementedError
 
-    def _gammas(self, sample: Sample) -> list[float | str]:
+    def _encodings(self, X: Rows) -> list[Encoding | None]:
+        """The encodings of rows to choose from; None for the rows as they are."""
+        return [None]
+
+    def _gammas(self, sample: Sample, encoding: Encoding | None) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
     def _refit(
-        self,
-        model: Labelled,
-        examples: Examples,
-        seed: int,
-        *,
-        rivals: Sequence[OnlineState] = (),
-        of_stream: bool = False,
+        self, streamed: list[Streamed], seed: int, *, of_stream: bool = False
     ) -> Labelled:
-        """The model, or the best of its rivals, with the best coefficients.
+        """The best model of the same rows, or of its rivals, with new coefficients.
 
         `of_stream` is True for the sample of a stream, before a prediction.
         """
@@ -207,27 +243,42 @@ class OnlineEstimator(Estimator):
         epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
-        sample = Sample(X)
-        model, *rivals = (
-            self._init(sample, labels, gamma, seed, refits=refits)
-            for gamma in self._gammas(sample)
-        )
-        states = [rival.model for rival in (model, *rivals)]
-        origin = inputs.origin(model)
-        examples = Examples(X, origin, models.encode_targets(model, y), weights)
-        inputs.warn_unscaled(name, X, origin)
-        with _progress.progress_bar(name, self.progress, "rows", n * epochs) as report:
-            for _ in range(epochs):
-                order = random.permutation(n) if shuffle else np.arange(n)
-                states = [
-                    learn(state, examples, order, held_out.AT_ONCE, report)
-                    for state in states
-                ]
-        model = model._replace(model=states[0])
-        if refits:
-            model = self._refit(model, examples, seed, rivals=states[1:])
+        encodings = self._encodings(X) if refits else [None]
+        starts = [
+            self._start(X, y, weights, labels._replace(scaling=encoding), seed, refits)
+            for encoding in encodings
+        ]
+        if encodings == [None]:
+            inputs.warn_unscaled(name, X, starts[0].examples.origin)
+        orders = [
+            random.permutation(n) if shuffle else np.arange(n) for _ in range(epochs)
+        ]
+        total = n * epochs * len(starts)
+        with _progress.progress_bar(name, self.progress, "rows", total) as report:
+            streamed = [start.learn(orders, report) for start in starts]
+        model = self._refit(streamed, seed) if refits else streamed[0].model
         self._model, self._reservoir, self._solved = model, None, None
         self.n_iter_ = epochs
+
+    def _start(
+        self,
+        X: Rows,
+        y: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+        seed: int,
+        refits: bool,
+    ) -> "Streamed":
+        """Empty models of these rows, encoded as the labels say."""
+        rows = inputs.encode_rows(X, labels.scaling)
+        sample = Sample(rows)
+        model, *rivals = (
+            self._init(sample, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(sample, labels.scaling)
+        )
+        targets = models.encode_targets(model, y)
+        examples = Examples(rows, inputs.origin(model), targets, weights)
+        return Streamed(model, examples, [rival.model for rival in rivals])
 
     def _continue_stream(
         self,
@@ -248,7 +299,7 @@ class OnlineEstimator(Estimator):
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
             sample = Sample(X)
             model = self._init(
-                *(sample, labels, self._gammas(sample)[0], seed),
+                *(sample, labels, self._gammas(sample, None)[0], seed),
                 refits=refits,
                 more_to_come=True,
             )
@@ -284,7 +335,7 @@ class OnlineEstimator(Estimator):
         """A model with an empty state."""
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(self.kernel, gamma, sample, more_to_come=more_to_come)
-        origin = inputs.origin_of(kernel, sample)
+        origin = inputs.origin_of(None if labels.scaling else kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
         state = algorithm.init(
@@ -299,7 +350,7 @@ class OnlineEstimator(Estimator):
             model=self._set_loss(state, labels),
             # All classes are equally probable until a refit calibrates the scores.
             calibration=0.0 if refits and labels.classes is not None else None,
-            scaling=inputs.translation(origin),
+            scaling=labels.scaling or inputs.translation(origin),
             feature_names=inputs.names_of(self),
         )
 
@@ -313,8 +364,8 @@ class OnlineEstimator(Estimator):
         algorithm = registry.of_state(model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
         examples = Examples(X, np.zeros(X.shape[1]), y, weights)
-        model = model._replace(model=state)
-        return self._refit(model, examples, sample.seed, of_stream=True)
+        streamed = Streamed(model._replace(model=state), examples, [])
+        return self._refit([streamed], sample.seed, of_stream=True)
 
 
 def learn(
@@ -361,6 +412,7 @@ class Kernelised(OnlineEstimator):
     penalty: float | Sequence[float] | np.ndarray | str = "auto"
     move_vectors: bool = False
     learn_metric: bool | str | int = "auto"
+    encode: bool | str | int = "auto"
     epochs: int = 1
     shuffle: bool = True
     capacity: int | None = None
@@ -425,15 +477,30 @@ class Kernelised(OnlineEstimator):
             penalties = held_out.PENALTIES if few else PENALTY
         return np.atleast_1d(np.asarray(penalties, object))
 
-    def _gammas(self, sample: Sample) -> list[float | str]:
+    def _encodings(self, X: Rows) -> list[Encoding | None]:
+        encode = self.encode
+        if not _is_auto(encode):
+            return [None if encode is False else fit_encoding(X, encode)]
+        named = isinstance(self.kernel, str) and self.kernel == "rbf"
+        free = _is_auto(self.gamma) and self.learn_metric in ("auto", True)
+        if not (named and free and isinstance(X, np.ndarray)) or self.move_vectors:
+            return [None]
+        if not len(X) >= ENOUGH_TO_ENCODE or X.shape[1] > MOST_COLUMNS:
+            return [None]
+        return [None, *(fit_encoding(X, num_bins) for num_bins in BINS)]
+
+    def _gammas(self, sample: Sample, encoding: Encoding | None) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
+        usual = sample.gamma if named else 0.0
+        if encoding is not None:
+            return [NARROWER * usual or "scale"]
         # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
-        few = sample.num_rows <= held_out.FEW and chooses
-        usual = sample.gamma if named and few else 0.0
-        return [usual * factor for factor in FACTORS] if usual else ["scale"]
+        if not usual or sample.num_rows > held_out.FEW or not chooses:
+            return ["scale"]
+        return [usual * factor for factor in FACTORS]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
         options = {} if self.options is None else self.options
@@ -457,44 +524,85 @@ class Kernelised(OnlineEstimator):
         )
 
     def _refit(
-        self,
-        model: Labelled,
-        examples: Examples,
-        seed: int,
-        *,
-        rivals: Sequence[OnlineState] = (),
-        of_stream: bool = False,
+        self, streamed: list[Streamed], seed: int, *, of_stream: bool = False
     ) -> Labelled:
-        state = model.model
+        # Waiting threads make small factorisations ten times slower on a busy machine;
+        # XLA computes the large products.
+        threads = threadpoolctl.threadpool_limits(1, user_api="blas")
+        bar = _progress.progress_bar("refit", self.progress, "passes")
+        with threads, bar as report:
+            settings = {
+                "seed": seed,
+                "report": report,
+                "compares": len(streamed) > 1,
+            }
+            drafts = [
+                self._start_refit(each, of_stream=of_stream, **settings)
+                for each in streamed
+            ]
+            best = _find_best(drafts)
+            return self._finish(streamed[best], drafts[best])
+
+    def _start_refit(
+        self,
+        streamed: Streamed,
+        *,
+        of_stream: bool,
+        **settings: Any,
+    ) -> Draft | None:
+        """A refit of these examples; None if no example has changed the model."""
+        model, examples, rivals = streamed
+        state, learn_metric = model.model, self.learn_metric
         if not int(state.expansion.num_active):
-            # No example has changed the model, so the zero model stays.
-            return model
+            return None
         loss = self._losses().refit
         if callable(loss):
             loss = _loss_in_units(loss, model)
-        # A prediction should not wait for a trial of a metric.
-        trial = of_stream and self.learn_metric == "auto"
-        # Waiting threads make small factorisations ten times slower on a busy machine;
-        # XLA computes the large products.
-        with threadpoolctl.threadpool_limits(1, user_api="blas"):
-            refitted = refit(
-                # Rows are shifted and targets centred already, so the model must not do
-                # it again.
-                Labelled(state),
-                **examples.data(models.dtype_of(model)),
-                loss=loss,
-                penalty=self._penalties(int(np.count_nonzero(examples.weights))),
-                move_vectors=self.move_vectors,
-                learn_metric=False if trial else self.learn_metric,
-                tolerance=TOLERANCE,
-                calibrate=model.classes is not None,
-                rivals=rivals,
-                seed=seed,
-                progress=self.progress,
-            )
+        if _is_auto(learn_metric):
+            # A prediction should not wait for a trial of a metric.
+            learn_metric = not of_stream and ("auto" if model.scaling is None else True)
+        return start_refit(
+            # Rows are shifted and targets centred already, so the model must not do it
+            # again.
+            Labelled(state),
+            **examples.data(models.dtype_of(model)),
+            loss=loss,
+            penalty=self._penalties(int(np.count_nonzero(examples.weights))),
+            move_vectors=self.move_vectors,
+            learn_metric=learn_metric,
+            tolerance=TOLERANCE,
+            calibrate=model.classes is not None,
+            rivals=rivals,
+            **settings,
+        )
+
+    def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
+        model, examples, _ = streamed
+        if draft is None:
+            # The zero model stays.
+            return model
+        refitted = draft.finish()
         self._variances = Sample(examples.X).variances
         model = models.add_intercept(model, refitted.intercept)
-        return model._replace(model=refitted.model, calibration=refitted.calibration)
+        model = model._replace(model=refitted.model, calibration=refitted.calibration)
+        return models.fold_map(model) if isinstance(model.scaling, Encoding) else model
+
+
+def _find_best(drafts: Sequence[Draft | None]) -> int:
+    """The number of the draft with the fewest errors on held-out rows.
+
+    It is 0, for rows as they are, unless another is better by more than chance.
+    """
+    if len(drafts) == 1:
+        return 0
+    errors = [draft.errors() for draft in drafts if draft is not None]
+    if len(errors) < len(drafts):
+        return 0
+    folds = min(map(len, errors))
+    table = np.stack([np.concatenate(each[:folds]) for each in errors])
+    best = int(np.argmin(np.sum(table, axis=1)))
+    gain = table[0] - table[best]
+    return best if np.sum(gain) > SURE * np.sqrt(np.sum(gain**2)) else 0
 
 
 def _is_auto(parameter: object) -> bool:

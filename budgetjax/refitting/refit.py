@@ -27,6 +27,8 @@ from budgetjax.refitting.training_data import Block, Units
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
+# Passes of Adam.
+EPOCHS = 20
 # The maximum number of passes of Newton's method.
 MAX_PASSES = 100
 # Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
@@ -72,7 +74,7 @@ def refit(
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     move_vectors: bool = False,
     learn_metric: Metric = False,
-    epochs: int = 20,
+    epochs: int = EPOCHS,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
     rivals: Sequence[Any] = (),
@@ -216,14 +218,14 @@ def refit(
 def start_refit(
     state: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
-    weight: Any,
+    weight: Any = None,
     loss: str | Callable[[Array, Array], Array],
     penalty: Any,
     move_vectors: bool,
     learn_metric: Metric,
-    epochs: int,
+    epochs: int = EPOCHS,
     tolerance: float,
     calibrate: bool,
     rivals: Sequence[Any],
