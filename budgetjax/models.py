@@ -28,9 +28,9 @@ from jaxtyping import Array, Bool, Float, Int32, Shaped
 from budgetjax import _checks, _pytree, inputs, labels, losses, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
+from budgetjax.encoding import Encoding
 from budgetjax.inputs import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
-from budgetjax.encoding import Encoding
 from budgetjax.scaling import Scaling
 from budgetjax.scoring import squeeze_columns
 
@@ -669,5 +669,8 @@ def fold_map(model: Labelled) -> Labelled:
     expansion = state.expansion
     vectors = expansion.vectors @ matrix
     from budgetjax.online import support_set
-    state = state._replace(kernel=kernel.kernel, expansion=support_set.with_vectors(expansion, vectors))
+
+    state = state._replace(
+        kernel=kernel.kernel, expansion=support_set.with_vectors(expansion, vectors)
+    )
     return model._replace(model=state, scaling=encoding._replace(map=matrix))

@@ -68,7 +68,9 @@ class EncodedRows:
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
 Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 # Rows after the checks of scikit-learn.
-Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows | EncodedRows
+Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows
+# The same, or rows that are encoded where they are read.
+Features: TypeAlias = Rows | EncodedRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
 # One number per row; None for ones.
@@ -85,22 +87,26 @@ SAMPLED_ROWS = 65_536
 FAR = 10.0
 
 
-def dtype_of(X: Rows) -> np.dtype:
+def dtype_of(X: Features) -> np.dtype:
     """The dtype to compute in: float64 if X is and JAX enables it, else float32."""
     wide = X.dtype == np.float64 and jax.config.read("jax_enable_x64")
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def to_array(X: Rows) -> Shaped[np.ndarray, "n features"]:
+def to_array(X: Features) -> Shaped[np.ndarray, "n features"]:
     """The rows as an array."""
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
+def values(X: Rows) -> np.ndarray:
+    """The numbers of rows, those of a sparse matrix without its zeros."""
+    return X.data if isinstance(X, SparseRows) else to_array(X)
+
+
 def check_range(X: Rows, dtype: np.dtype) -> None:
     """Raises if a number of X is out of the range of the dtype for computing."""
-    values = X if isinstance(X, np.ndarray) else X.data
-    largest = np.finfo(dtype).max
-    if not values.size or max(np.max(values), -np.min(values)) <= largest:
+    given, largest = values(X), np.finfo(dtype).max
+    if not given.size or not max(np.max(given), -np.min(given)) > largest:
         return
     entries = scipy.sparse.coo_array(X)
     at = int(np.argmax(np.abs(entries.data)))
@@ -111,13 +117,14 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
     )
 
 
-def encode_rows(X: Rows, encoding: Encoding | None) -> Rows:
-    """The rows as an encoding gives them, or as they are without one."""
-    return X if encoding is None else EncodedRows(to_array(X), encoding)
+def encode_rows(X: Rows, encoding: Any) -> Features:
+    """The rows as an encoding gives them, or as they are if this is none."""
+    encodes = isinstance(encoding, Encoding)
+    return EncodedRows(to_array(X), encoding) if encodes else X
 
 
 def dense(
-    X: Rows, dtype: np.dtype, origin: Float[np.ndarray, " features"]
+    X: Features, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
     """Rows of an array or a sparse matrix, minus the origin, in this dtype."""
     rows = to_array(X)
@@ -127,7 +134,7 @@ def dense(
 
 
 def blocks(
-    X: Rows,
+    X: Features,
     dtype: np.dtype,
     origin: Float[np.ndarray, " features"],
     order: Int[np.ndarray, " n"],
@@ -153,7 +160,7 @@ class Sample:
       rows: up to 1,000 of them.
     """
 
-    def __init__(self, X: Rows):
+    def __init__(self, X: Features):
         self.num_rows = X.shape[0]
         rows = X[scaling.sample_rows(self.num_rows)]
         self.rows = rows.toarray() if isinstance(rows, EncodedRows) else rows

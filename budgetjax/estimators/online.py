@@ -11,17 +11,27 @@ from jaxtyping import Array, Float, Int, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
+from budgetjax import (
+    _checks,
+    _progress,
+    _pytree,
+    encoding,
+    kernels,
+    losses,
+    models,
+    scaling,
+)
 from budgetjax._errors import ArgumentError, names_class
 from budgetjax.encoding import Encoding
-from budgetjax.encoding import fit as fit_encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import (
     ClassWeight,
+    EncodedRows,
+    Features,
     RandomState,
     Rows,
     Sample,
@@ -92,7 +102,7 @@ class Examples(NamedTuple):
       weights: one per row.
     """
 
-    X: Rows
+    X: Features
     origin: Float[np.ndarray, " features"]
     targets: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
@@ -170,8 +180,8 @@ class OnlineEstimator(Estimator):
     _reservoir: Reservoir | None = None
     # The model after the refit on that sample, from the first prediction on.
     _solved: Labelled | None = None
-    # The variances of features in the rows of the last refit.
-    _variances: Float[np.ndarray, " features"] | None = None
+    # The importances of features in the metric that the last refit has learned, if any.
+    _importances: Float[np.ndarray, " features"] | None = None
 
     def _check_refit(self, num_features: int) -> bool:
         """Whether to refit, after a check of its parameters before a stream is read."""
@@ -185,7 +195,11 @@ class OnlineEstimator(Estimator):
         """The encodings of rows to choose from; None for the rows as they are."""
         return [None]
 
-    def _gammas(self, sample: Sample, encoding: Encoding | None) -> list[float | str]:
+    def _encoding_of_stream(self, X: Rows) -> Encoding | None:
+        """The encoding of a stream that begins with these rows."""
+        return None
+
+    def _gammas(self, sample: Sample, codes: Encoding | None) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
@@ -245,8 +259,8 @@ class OnlineEstimator(Estimator):
         seed, random = self._draw_seed()
         encodings = self._encodings(X) if refits else [None]
         starts = [
-            self._start(X, y, weights, labels._replace(scaling=encoding), seed, refits)
-            for encoding in encodings
+            self._start(X, y, weights, labels._replace(scaling=codes), seed, refits)
+            for codes in encodings
         ]
         if encodings == [None]:
             inputs.warn_unscaled(name, X, starts[0].examples.origin)
@@ -297,21 +311,25 @@ class OnlineEstimator(Estimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
-            sample = Sample(X)
+            labels = labels._replace(scaling=self._encoding_of_stream(X))
+            rows = inputs.encode_rows(X, labels.scaling)
+            sample = Sample(rows)
             model = self._init(
-                *(sample, labels, self._gammas(sample, None)[0], seed),
+                *(sample, labels, self._gammas(sample, labels.scaling)[0], seed),
                 refits=refits,
                 more_to_come=True,
             )
-            inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
-            reservoir = _empty_reservoir(X, y, seed) if refits else None
+            if labels.scaling is None:
+                inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
+            reservoir = _empty_reservoir(rows, y, seed) if refits else None
         else:
             model, reservoir = self._model, self._reservoir
-        examples = Examples(X, inputs.origin(model), targets, weights)
+            rows = inputs.encode_rows(X, model.scaling)
+        examples = Examples(rows, inputs.origin(model), targets, weights)
         state = learn(model.model, examples, np.arange(len(y)))
         if reservoir is not None:
-            rows = inputs.dense(X, models.dtype_of(model), examples.origin)
-            reservoir = reservoir.updated(rows, y, weights)
+            given = inputs.dense(rows, models.dtype_of(model), examples.origin)
+            reservoir = reservoir.updated(given, y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
         self._reservoir, self._solved = reservoir, None
         if first:
@@ -387,7 +405,9 @@ def learn(
     return state
 
 
-def _empty_reservoir(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
+def _empty_reservoir(
+    X: Features, y: Shaped[np.ndarray, "n ..."], seed: int
+) -> Reservoir:
     """A reservoir for a stream of such rows."""
     width, dtype = X.shape[1], inputs.dtype_of(X)
     return Reservoir.empty(
@@ -434,19 +454,15 @@ class Kernelised(OnlineEstimator):
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
         """The importance of features in a learned metric, shape `(n_features_in_,)`.
 
-        It is the variance of the feature times the squared length of its row of the
-        map, normalised to sum 1: the feature's share of the mean squared distance of
-        rows.
+        It is the share of the feature in the variance of mapped rows, so in their mean
+        squared distance; see `budgetjax.encoding.importances`.
         """
-        kernel = self.state_.kernel
-        if not isinstance(kernel, Mapped) or self._variances is None:
+        if self._importances is None:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_: fit has learned "
                 f"no metric, with learn_metric={self.learn_metric!r}"
             )
-        matrix = np.asarray(kernel.matrix, np.float64)
-        parts = self._variances * np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
-        return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
+        return self._importances
 
     def _check_refit(self, num_features: int) -> bool:
         refits = bool(_checks.flag("refit", self.refit))
@@ -478,23 +494,55 @@ class Kernelised(OnlineEstimator):
         return np.atleast_1d(np.asarray(penalties, object))
 
     def _encodings(self, X: Rows) -> list[Encoding | None]:
-        encode = self.encode
-        if not _is_auto(encode):
-            return [None if encode is False else fit_encoding(X, encode)]
-        named = isinstance(self.kernel, str) and self.kernel == "rbf"
-        free = _is_auto(self.gamma) and self.learn_metric in ("auto", True)
-        if not (named and free and isinstance(X, np.ndarray)) or self.move_vectors:
+        if self.encode is False or not self._may_encode(X):
             return [None]
-        if not len(X) >= ENOUGH_TO_ENCODE or X.shape[1] > MOST_COLUMNS:
-            return [None]
-        return [None, *(fit_encoding(X, num_bins) for num_bins in BINS)]
+        if not _is_auto(self.encode):
+            return [encoding.fit(X, _checks.size("encode", self.encode))]
+        n = X.shape[0]
+        rows = inputs.to_array(X[:: -(-n // inputs.SAMPLED_ROWS)])
+        tried: list[Encoding | None] = [encoding.fit(rows, bins) for bins in BINS]
+        if np.any(np.isnan(rows)):
+            return tried
+        return [None, *tried] if n >= ENOUGH_TO_ENCODE else [None]
 
-    def _gammas(self, sample: Sample, encoding: Encoding | None) -> list[float | str]:
+    def _encoding_of_stream(self, X: Rows) -> Encoding | None:
+        if not _is_auto(self.encode):
+            return self._encodings(X)[0]
+        # No rows are held out to choose by.
+        assert_all_finite(inputs.values(X), input_name="X")
+        return None
+
+    def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
+        """Rows as for all estimators; values may be missing where rows are encoded."""
+        if reset:
+            encodes = self.refit and self.encode is not False
+        else:
+            encodes = isinstance(self._model.scaling, Encoding)
+        finite = "allow-nan" if encodes else True
+        return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
+
+    def _may_encode(self, X: Rows) -> bool:
+        """Whether rows can be encoded, after a check that they are finite if not."""
+        learns = self.learn_metric in ("auto", True) and not self.move_vectors
+        may = self.kernel == "rbf" and _is_auto(self.gamma) and learns and self.refit
+        if isinstance(X, np.ndarray) and X.shape[1] <= MOST_COLUMNS and may:
+            return True
+        if not _is_auto(self.encode):
+            raise ArgumentError(
+                "encode",
+                f"be False or 'auto' for sparse rows, over {MOST_COLUMNS} columns, "
+                "a kernel other than 'rbf', a given gamma, or a refit without a metric",
+                f"{self.encode!r}",
+            )
+        assert_all_finite(inputs.values(X), input_name="X")
+        return False
+
+    def _gammas(self, sample: Sample, codes: Encoding | None) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
         usual = sample.gamma if named else 0.0
-        if encoding is not None:
+        if codes is not None:
             return [NARROWER * usual or "scale"]
         # Moving vectors work best under a narrower kernel than fixed ones.
         chooses = self.refit and not self.move_vectors
@@ -582,10 +630,25 @@ class Kernelised(OnlineEstimator):
             # The zero model stays.
             return model
         refitted = draft.finish()
-        self._variances = Sample(examples.X).variances
         model = models.add_intercept(model, refitted.intercept)
         model = model._replace(model=refitted.model, calibration=refitted.calibration)
-        return models.fold_map(model) if isinstance(model.scaling, Encoding) else model
+        model = models.fold_map(model)
+        self._importances = _importances(model, examples.X)
+        return model
+
+
+def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"] | None:
+    """The importance of each feature in a metric, or None without one."""
+    kernel = model.model.kernel
+    if isinstance(X, EncodedRows) and isinstance(model.scaling, Encoding):
+        rows = X.X[scaling.sample_rows(len(X.X))]
+        return encoding.importances(model.scaling, rows)
+    if not isinstance(kernel, Mapped):
+        return None
+    matrix = np.asarray(kernel.matrix, np.float64)
+    lengths = np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
+    parts = Sample(X).variances * lengths
+    return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
 
 
 def _find_best(drafts: Sequence[Draft | None]) -> int:
