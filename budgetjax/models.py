@@ -28,7 +28,6 @@ from jaxtyping import Array, Bool, Float, Int32, Shaped
 from budgetjax import _checks, _pytree, inputs, labels, losses, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
-from budgetjax.encoding import Encoding
 from budgetjax.inputs import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
@@ -359,9 +358,6 @@ def num_columns(model: Model) -> int:
 
 def num_features(model: Model) -> int:
     """The number of features of a single model."""
-    whole = unwrap_labelled(model)
-    if isinstance(whole, Labelled) and isinstance(whole.scaling, Encoding):
-        return whole.scaling.num_columns
     parts = _parts(model)
     if parts is None:
         raise ArgumentError(
@@ -657,20 +653,3 @@ def _score_traced(model: Labelled, X: RawRows) -> Scores:
     scores = score_rows(model.model, X)
     shift = jnp.asarray(model.intercept, scores.dtype)
     return scores + jnp.broadcast_to(shift, scores.shape[1:])[None]
-
-
-def fold_map(model: Labelled) -> Labelled:
-    """The model with the map of its kernel in its encoding."""
-    state, encoding = model.model, model.scaling
-    kernel = state.kernel
-    if not isinstance(encoding, Encoding) or not isinstance(kernel, Mapped):
-        return model
-    matrix = np.asarray(kernel.matrix)
-    expansion = state.expansion
-    vectors = expansion.vectors @ matrix
-    from budgetjax.online import support_set
-
-    state = state._replace(
-        kernel=kernel.kernel, expansion=support_set.with_vectors(expansion, vectors)
-    )
-    return model._replace(model=state, scaling=encoding._replace(map=matrix))
