@@ -19,6 +19,7 @@ which all bins have the same slope. None of them clips outliers.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
@@ -127,6 +128,7 @@ class Encoding(NamedTuple):
           ValueError: if X has another number of columns, or infinity.
         """
         rows = _check_rows(X, first_row)
+        self = jax.tree.map(np.asarray, self)
         inputs.check_shape(rows.shape, self.num_columns)
         found = np.empty((len(rows), self.num_features), dtype)
         width = max(1, self.num_codes)

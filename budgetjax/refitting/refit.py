@@ -223,7 +223,7 @@ def refit(
     factor = held_out.fit_calibration(judged) if problem.calibrates else None
     if problem.calibrates or not subject.is_bare:
         model = cast(Any, models.with_calibration(model, factor))
-    return model
+    return models.fold_map(model)
 
 
 class _Subject(NamedTuple):
