@@ -199,7 +199,7 @@ class OnlineEstimator(Estimator):
         """The encoding of a stream that begins with these rows."""
         return None
 
-    def _gammas(self, sample: Sample, codes: Encoding | None) -> list[float | str]:
+    def _gammas(self, sample: Sample, codes: object) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
@@ -537,7 +537,7 @@ class Kernelised(OnlineEstimator):
         assert_all_finite(inputs.values(X), input_name="X")
         return False
 
-    def _gammas(self, sample: Sample, codes: Encoding | None) -> list[float | str]:
+    def _gammas(self, sample: Sample, codes: object) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS

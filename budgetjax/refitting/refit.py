@@ -485,7 +485,7 @@ class Draft(NamedTuple):
         factor = held_out.fit_calibration(judged) if calibrates else None
         if calibrates or not self.is_bare:
             model = models.with_calibration(model, factor)
-        return model
+        return models.fold_map(model)
 
 
 def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
