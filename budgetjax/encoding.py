@@ -241,7 +241,8 @@ def fit(
         uniform sample: with 8,192 rows, as in the reservoir of `fit_stream`, the share
         of the stream below an edge is off by 0.0055 (one standard deviation, at the
         median), and all are within 0.015 with a probability of 95 % (Massart 1990).
-      num_bins: the maximum number of bins of a column, at least 1. Few, such as 5, are
+      num_bins: the maximum number of bins of a column. With 0, a column has one code,
+        its values in units from the centre after the clip. Few, such as 5, are
         safer where the noise is large.
       nominal: columns whose numbers are names of categories, by number, or by name if
         X is a data frame.
@@ -274,7 +275,8 @@ def fit(
     count once, since float32 does not resolve them.
     """
     _checks.check_not_traced(X)
-    num_bins, names = _checks.size("num_bins", num_bins), inputs.column_names(X)
+    num_bins = _checks.size("num_bins", num_bins, at_least=0)
+    names = inputs.column_names(X)
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
@@ -291,7 +293,10 @@ def fit(
             low = high = _distinct(known) if known[0] < known[-1] else known[:0]
         else:
             centre[j], unit[j] = _centre_and_unit(known, j)
-            edges = _find_edges(known, centre[j], unit[j], num_bins)
+            if num_bins:
+                edges = _find_edges(known, centre[j], unit[j], num_bins)
+            else:
+                edges = np.array([0.0, 1.0]) if known[0] < known[-1] else np.zeros(1)
             low, high = edges[:-1], edges[1:]
         indicator = np.full(int(lacks[j]), np.nan)
         both = [np.append(edge, indicator) for edge in (low, high)]

@@ -45,10 +45,14 @@ class SparseRows(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class EncodedRows:
-    """Rows that are encoded where they are read, as sparse rows become dense there."""
+    """Rows that are encoded where they are read, as sparse rows become dense there.
+
+    Zeros follow the features, up to `width`.
+    """
 
     X: Shaped[np.ndarray, "n columns"]
     encoding: Encoding
+    width: int
 
     @property
     def dtype(self) -> np.dtype:
@@ -56,13 +60,14 @@ class EncodedRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.X), self.encoding.num_features
+        return len(self.X), self.width
 
     def __getitem__(self, key: slice | np.ndarray) -> "EncodedRows":
-        return EncodedRows(self.X[key], self.encoding)
+        return dataclasses.replace(self, X=self.X[key])
 
     def toarray(self) -> np.ndarray:
-        return self.encoding.apply(self.X, dtype_of(self))
+        rows = self.encoding.apply(self.X, dtype_of(self))
+        return np.pad(rows, ((0, 0), (0, self.width - rows.shape[1])))
 
 
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
@@ -117,10 +122,11 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
     )
 
 
-def encode_rows(X: Rows, encoding: Any) -> Features:
+def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
     """The rows as an encoding gives them, or as they are if this is none."""
-    encodes = isinstance(encoding, Encoding)
-    return EncodedRows(to_array(X), encoding) if encodes else X
+    if not isinstance(encoding, Encoding):
+        return X
+    return EncodedRows(to_array(X), encoding, max(width, encoding.num_features))
 
 
 def dense(

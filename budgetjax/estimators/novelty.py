@@ -132,7 +132,7 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
         )
 
     def _refit(self, streamed: list[Streamed], seed: int, *, of_stream: bool = False):
-        ((model, examples, _),) = streamed
+        ((_, model, examples, _),) = streamed
         data = examples.data(models.dtype_of(model))
         solved = one_class(
             *(model.model, data["X"]),

@@ -62,13 +62,14 @@ FACTORS = (1.0, 0.25)
 PENALTY = 10.0
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
-# The numbers of bins per column to try where rows are a table, which has at least and
-# at most so many rows and columns; and the factor of the default gamma for them.
-BINS = (1, 5, 16)
-ENOUGH_TO_ENCODE, MOST_COLUMNS = 100, 128
-NARROWER = 4.0
-# Rows are encoded if that is better on held-out rows by this many deviations.
-SURE = 1.0
+# What to try on a table: bins per column, and the factor of the default gamma. No bins
+# are standardised columns whose outliers are clipped.
+TRIED = ((0, 1.0), (5, 4.0), (16, 4.0))
+# A table has at most this number of columns, and at least this number of rows.
+MOST_COLUMNS, FEWEST_ROWS = 128, 1000
+# All that is tried has the same number of features, a multiple of this one, so that it
+# runs the same programs.
+WIDTHS = 64
 
 
 # One number, or one per column of targets.
@@ -129,15 +130,31 @@ class Examples(NamedTuple):
         }
 
 
+class Form(NamedTuple):
+    """A form of the rows, in which a model may learn them.
+
+    Attributes:
+      encoding: what encodes them; None for the rows as they are.
+      factor: the factor of the default gamma.
+      width: the number of features to which encoded rows are padded.
+    """
+
+    encoding: Encoding | None = None
+    factor: float = 1.0
+    width: int = 0
+
+
 class Streamed(NamedTuple):
     """Models that learn the same stream.
 
     Attributes:
+      form: the form of the rows.
       model: the model.
       examples: what it learns.
       rivals: the states of other models, of other kernel widths.
     """
 
+    form: Form
     model: Labelled
     examples: Examples
     rivals: list[OnlineState]
@@ -191,15 +208,15 @@ class OnlineEstimator(Estimator):
         """The algorithm and the arguments of its `init`."""
         raise NotImplementedError
 
-    def _encodings(self, X: Rows) -> list[Encoding | None]:
-        """The encodings of rows to choose from; None for the rows as they are."""
-        return [None]
+    def _forms(self, X: Rows) -> list[Form]:
+        """The forms of the rows to choose from."""
+        return [Form()]
 
-    def _encoding_of_stream(self, X: Rows) -> Encoding | None:
-        """The encoding of a stream that begins with these rows."""
-        return None
+    def _form_of_stream(self, X: Rows) -> Form:
+        """The form of a stream that begins with these rows."""
+        return Form()
 
-    def _gammas(self, sample: Sample, codes: object) -> list[float | str]:
+    def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
@@ -257,12 +274,9 @@ class OnlineEstimator(Estimator):
         epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
-        encodings = self._encodings(X) if refits else [None]
-        starts = [
-            self._start(X, y, weights, labels._replace(scaling=codes), seed, refits)
-            for codes in encodings
-        ]
-        if encodings == [None]:
+        forms = self._forms(X) if refits else [Form()]
+        starts = [self._start(form, X, y, weights, labels, seed) for form in forms]
+        if forms == [Form()]:
             inputs.warn_unscaled(name, X, starts[0].examples.origin)
         orders = [
             random.permutation(n) if shuffle else np.arange(n) for _ in range(epochs)
@@ -276,23 +290,23 @@ class OnlineEstimator(Estimator):
 
     def _start(
         self,
+        form: Form,
         X: Rows,
         y: Shaped[np.ndarray, "n ..."],
         weights: Float[np.ndarray, " n"],
         labels: Labelled,
         seed: int,
-        refits: bool,
-    ) -> "Streamed":
-        """Empty models of these rows, encoded as the labels say."""
-        rows = inputs.encode_rows(X, labels.scaling)
-        sample = Sample(rows)
+    ) -> Streamed:
+        """Empty models of rows in this form."""
+        rows = inputs.encode_rows(X, form.encoding, form.width)
+        sample, refits = Sample(rows), self._check_refit(X.shape[1])
         model, *rivals = (
-            self._init(sample, labels, gamma, seed, refits=refits)
-            for gamma in self._gammas(sample, labels.scaling)
+            self._init(sample, form.encoding, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(sample, form)
         )
         targets = models.encode_targets(model, y)
         examples = Examples(rows, inputs.origin(model), targets, weights)
-        return Streamed(model, examples, [rival.model for rival in rivals])
+        return Streamed(form, model, examples, [rival.model for rival in rivals])
 
     def _continue_stream(
         self,
@@ -311,15 +325,16 @@ class OnlineEstimator(Estimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
-            labels = labels._replace(scaling=self._encoding_of_stream(X))
-            rows = inputs.encode_rows(X, labels.scaling)
+            form = self._form_of_stream(X)
+            rows = inputs.encode_rows(X, form.encoding)
             sample = Sample(rows)
+            gamma, *_ = self._gammas(sample, form)
             model = self._init(
-                *(sample, labels, self._gammas(sample, labels.scaling)[0], seed),
+                *(sample, form.encoding, labels, gamma, seed),
                 refits=refits,
                 more_to_come=True,
             )
-            if labels.scaling is None:
+            if form.encoding is None:
                 inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
             reservoir = _empty_reservoir(rows, y, seed) if refits else None
         else:
@@ -343,6 +358,7 @@ class OnlineEstimator(Estimator):
     def _init(
         self,
         sample: Sample,
+        codes: Encoding | None,
         labels: Labelled,
         gamma: float | str,
         seed: int,
@@ -353,7 +369,7 @@ class OnlineEstimator(Estimator):
         """A model with an empty state."""
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(self.kernel, gamma, sample, more_to_come=more_to_come)
-        origin = inputs.origin_of(None if labels.scaling else kernel, sample)
+        origin = inputs.origin_of(None if codes else kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
         state = algorithm.init(
@@ -368,7 +384,7 @@ class OnlineEstimator(Estimator):
             model=self._set_loss(state, labels),
             # All classes are equally probable until a refit calibrates the scores.
             calibration=0.0 if refits and labels.classes is not None else None,
-            scaling=labels.scaling or inputs.translation(origin),
+            scaling=codes or inputs.translation(origin),
             feature_names=inputs.names_of(self),
         )
 
@@ -382,7 +398,7 @@ class OnlineEstimator(Estimator):
         algorithm = registry.of_state(model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
         examples = Examples(X, np.zeros(X.shape[1]), y, weights)
-        streamed = Streamed(model._replace(model=state), examples, [])
+        streamed = Streamed(Form(), model._replace(model=state), examples, [])
         return self._refit([streamed], sample.seed, of_stream=True)
 
 
@@ -493,24 +509,24 @@ class Kernelised(OnlineEstimator):
             penalties = held_out.PENALTIES if few else PENALTY
         return np.atleast_1d(np.asarray(penalties, object))
 
-    def _encodings(self, X: Rows) -> list[Encoding | None]:
+    def _forms(self, X: Rows) -> list[Form]:
         if self.encode is False or not self._may_encode(X):
-            return [None]
+            return [Form()]
         if not _is_auto(self.encode):
-            return [encoding.fit(X, _checks.size("encode", self.encode))]
-        n = X.shape[0]
-        rows = inputs.to_array(X[:: -(-n // inputs.SAMPLED_ROWS)])
-        tried: list[Encoding | None] = [encoding.fit(rows, bins) for bins in BINS]
-        if np.any(np.isnan(rows)):
-            return tried
-        return [None, *tried] if n >= ENOUGH_TO_ENCODE else [None]
+            return [_fit_form(X, _checks.size("encode", self.encode, at_least=0))]
+        if X.shape[0] < FEWEST_ROWS:
+            # Without a metric, few bins do no harm, and values may be missing.
+            return [_fit_form(X, 0)]
+        forms = [_fit_form(X, *tried) for tried in TRIED]
+        width = max(form.width for form in forms)
+        return [form._replace(width=-(-width // WIDTHS) * WIDTHS) for form in forms]
 
-    def _encoding_of_stream(self, X: Rows) -> Encoding | None:
+    def _form_of_stream(self, X: Rows) -> Form:
         if not _is_auto(self.encode):
-            return self._encodings(X)[0]
+            return self._forms(X)[0]
         # No rows are held out to choose by.
         assert_all_finite(inputs.values(X), input_name="X")
-        return None
+        return Form()
 
     def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
         """Rows as for all estimators; values may be missing where rows are encoded."""
@@ -537,17 +553,15 @@ class Kernelised(OnlineEstimator):
         assert_all_finite(inputs.values(X), input_name="X")
         return False
 
-    def _gammas(self, sample: Sample, codes: object) -> list[float | str]:
+    def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
-        usual = sample.gamma if named else 0.0
-        if codes is not None:
-            return [NARROWER * usual or "scale"]
+        usual = form.factor * sample.gamma if named else 0.0
         # Moving vectors work best under a narrower kernel than fixed ones.
-        chooses = self.refit and not self.move_vectors
+        chooses = self.refit and not self.move_vectors and form.factor == 1
         if not usual or sample.num_rows > held_out.FEW or not chooses:
-            return ["scale"]
+            return [usual or "scale"]
         return [usual * factor for factor in FACTORS]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
@@ -599,7 +613,7 @@ class Kernelised(OnlineEstimator):
         **settings: Any,
     ) -> Draft | None:
         """A refit of these examples; None if no example has changed the model."""
-        model, examples, rivals = streamed
+        form, model, examples, rivals = streamed
         state, learn_metric = model.model, self.learn_metric
         if not int(state.expansion.num_active):
             return None
@@ -608,7 +622,7 @@ class Kernelised(OnlineEstimator):
             loss = _loss_in_units(loss, model)
         if _is_auto(learn_metric):
             # A prediction should not wait for a trial of a metric.
-            learn_metric = not of_stream and ("auto" if model.scaling is None else True)
+            learn_metric = not of_stream and (form.factor > 1 or "auto")
         return start_refit(
             # Rows are shifted and targets centred already, so the model must not do it
             # again.
@@ -625,7 +639,7 @@ class Kernelised(OnlineEstimator):
         )
 
     def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
-        model, examples, _ = streamed
+        form, model, examples, _ = streamed
         if draft is None:
             # The zero model stays.
             return model
@@ -633,8 +647,25 @@ class Kernelised(OnlineEstimator):
         model = models.add_intercept(model, refitted.intercept)
         model = model._replace(model=refitted.model, calibration=refitted.calibration)
         model = models.fold_map(model)
+        if form.encoding is not None:
+            model = model._replace(scaling=_without_padding(model.scaling, form))
         self._importances = _importances(model, examples.X)
         return model
+
+
+def _fit_form(X: Rows, num_bins: int, factor: float = 1.0) -> Form:
+    """The form of rows with so many bins per column, fitted to a part of them."""
+    rows = inputs.to_array(X[:: -(-X.shape[0] // inputs.SAMPLED_ROWS)])
+    codes = encoding.fit(rows, num_bins)
+    return Form(codes, factor, codes.num_features)
+
+
+def _without_padding(codes: Any, form: Form) -> Encoding:
+    """The encoding of a model of padded rows, for rows as they are."""
+    if codes.map is not None:
+        return codes._replace(map=codes.map[: codes.num_codes])
+    padding = form.width - codes.num_codes
+    return codes._replace(map=np.eye(codes.num_codes, form.width)) if padding else codes
 
 
 def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"] | None:
@@ -652,20 +683,12 @@ def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"]
 
 
 def _find_best(drafts: Sequence[Draft | None]) -> int:
-    """The number of the draft with the fewest errors on held-out rows.
-
-    It is 0, for rows as they are, unless another is better by more than chance.
-    """
+    """The number of the draft with the least error on held-out rows."""
     if len(drafts) == 1:
         return 0
-    errors = [draft.errors() for draft in drafts if draft is not None]
-    if len(errors) < len(drafts):
-        return 0
+    errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
-    table = np.stack([np.concatenate(each[:folds]) for each in errors])
-    best = int(np.argmin(np.sum(table, axis=1)))
-    gain = table[0] - table[best]
-    return best if np.sum(gain) > SURE * np.sqrt(np.sum(gain**2)) else 0
+    return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))
 
 
 def _is_auto(parameter: object) -> bool:
