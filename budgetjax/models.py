@@ -13,6 +13,7 @@ from typing import (
     Protocol,
     TypeGuard,
     TypeVar,
+    cast,
     overload,
     runtime_checkable,
 )
@@ -25,9 +26,10 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int32, Shaped
 
-from budgetjax import _checks, _pytree, inputs, labels, losses, scoring
+from budgetjax import _checks, _pytree, encoding, inputs, labels, losses, scoring
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax._pytree import Name
+from budgetjax.encoding import Encoding
 from budgetjax.inputs import RawRows, SparseMatrix
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.scaling import Scaling
@@ -192,7 +194,8 @@ class Labelled(NamedTuple):
 
     Attributes:
       model: a model of scaled rows, or a tuple of binary models, one per class.
-      scaling: the mean and variance of the features; None if they are not scaled.
+      scaling: the mean and variance of the features, or an `encoding.Encoding` of
+        columns as features; None if rows are taken as they are.
       classes: the labels, in the order of the scores, shape `(C,)`; None for the labels
         of the learner, and for regressors.
       feature_names: names of the columns, if known.
@@ -203,7 +206,7 @@ class Labelled(NamedTuple):
     """
 
     model: Any
-    scaling: Scaling | None = None
+    scaling: Scaling | Encoding | None = None
     classes: Shaped[np.ndarray, " classes"] | None = None
     feature_names: tuple[str, ...] | None = None
     intercept: float | Float[np.ndarray, " outputs"] = 0.0
@@ -218,7 +221,8 @@ class Support(NamedTuple):
     """The support set of a model.
 
     Attributes:
-      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`.
+      vectors: shape `(capacity, num_features)`; raw rows for a `Labelled`, unless it
+        encodes rows, since not every point of the features has a raw row.
       coefficients: with the scale multiplied in, shape `(capacity, columns)`.
       mask: True where a slot is active, shape `(capacity,)`.
     """
@@ -357,7 +361,10 @@ def num_columns(model: Model) -> int:
 
 
 def num_features(model: Model) -> int:
-    """The number of features of a single model."""
+    """The number of features of a single model, or of raw columns of a `Labelled`."""
+    model = unwrap_labelled(model)
+    if isinstance(model, Labelled) and isinstance(model.scaling, Encoding):
+        return model.scaling.num_columns
     parts = _parts(model)
     if parts is None:
         raise ArgumentError(
@@ -461,7 +468,7 @@ def _raw_support(model: Labelled, inside: Support) -> Support:
     if np.any(model.unit != 1):
         raw = np.asarray(inside.coefficients) * model.unit
         inside = inside._replace(coefficients=raw)
-    if model.scaling is None:
+    if model.scaling is None or isinstance(model.scaling, Encoding):
         return inside
     return inside._replace(vectors=model.scaling.undone(np.asarray(inside.vectors)))
 
@@ -530,6 +537,63 @@ def class_labels(model: Model) -> np.ndarray | None:
     return np.array([-1, 1]) if columns == 1 else np.arange(columns)
 
 
+@names_errors("fold_map")
+def fold_map(model: Given) -> Given:
+    """The model with the map of its kernel as that of its encoding; O(B d r + d r^2).
+
+    After a metric M was learned on codes, the kernel is `k(x M, z M)`. The folded model
+    has the kernel `k`, `z M` as its vectors and `M` in its encoding: it predicts the
+    same, holds r numbers per support vector and not one per code, and can be pruned,
+    compressed and trained further as a model of r features.
+
+    Args:
+      model: a `Labelled` with an `encoding.Encoding`, or what holds one. Any other, and
+        one whose kernel has no matrix, comes back as it is.
+
+    Example:
+      >>> X = np.arange(8.0)[:, None]
+      >>> codes = bj.encoding.fit(X, num_bins=4)
+      >>> kernel = bj.Mapped(bj.RBF(1.0), np.ones((4, 1), np.float32))
+      >>> state = bj.perceptron.init(kernel, num_features=4, budget=3)
+      >>> state = bj.perceptron.step(state, codes.apply(X)[3], 1)
+      >>> model = bj.Labelled(state, codes)
+      >>> folded = fold_map(model)
+      >>> bj.support(folded).vectors.shape, folded.scaling.num_features
+      ((3, 1), 1)
+      >>> bool(np.allclose(folded.decision_function(X), model.decision_function(X)))
+      True
+    """
+    whole = unwrap_labelled(model)
+    if not isinstance(whole, Labelled) or not isinstance(whole.scaling, Encoding):
+        return model
+    codes, single = whole.scaling, cast(Any, unwrap(whole))
+    if type(whole.model) is tuple:
+        return model
+    kernel = getattr(single, "kernel", None)
+    if not isinstance(kernel, Mapped) or np.ndim(kernel.matrix) != 2:
+        return model
+    matrix = np.asarray(kernel.matrix, np.float64)
+    folds = matrix if codes.map is None else np.asarray(codes.map) @ matrix
+
+    def mapped(vectors: Array) -> Array:
+        rows = np.asarray(vectors, np.float64)
+        rows = rows if kernel.mapped_vectors else rows @ matrix
+        return _checks.to_device(rows, vectors.dtype)
+
+    if isinstance(single, KernelModel):
+        single = single._replace(vectors=mapped(single.vectors), kernel=kernel.kernel)
+    else:
+        # Kernel values stay the same, and so does what a learner has computed of them.
+        expansion = single.expansion
+        vectors = mapped(expansion.vectors)
+        squares = jnp.sum(vectors * vectors, axis=1)
+        expansion = expansion._replace(vectors=vectors, squares=squares)
+        single = single._replace(expansion=expansion, kernel=kernel.kernel)
+    folds = folds.astype(np.asarray(kernel.matrix).dtype)
+    whole: Any = rewrap(whole, single)._replace(scaling=codes._replace(map=folds))
+    return whole if isinstance(model, Labelled) else _replace_model(model, whole)
+
+
 def encode_targets(model: Labelled, y: ArrayLike, first_row: int = 0) -> np.ndarray:
     """Targets in the form that the model inside takes.
 
@@ -588,10 +652,14 @@ def _as_matrix(model: Labelled, X: RawRows) -> Any:
     return X if isinstance(X, SparseMatrix) else np.asarray(X)
 
 
-def _densify(model: Labelled, X: np.ndarray | SparseMatrix) -> np.ndarray:
-    """Scaled dense rows."""
-    X = X.toarray() if isinstance(X, SparseMatrix) else X
-    return X if model.scaling is None else model.scaling.apply(X, dtype_of(model))
+def _densify(
+    model: Labelled, X: np.ndarray | SparseMatrix, first_row: int = 0
+) -> np.ndarray:
+    """Scaled or encoded dense rows."""
+    X, scaling = X.toarray() if isinstance(X, SparseMatrix) else X, model.scaling
+    if isinstance(scaling, Encoding):
+        return scaling.apply(X, dtype_of(model), first_row=first_row)
+    return X if scaling is None else scaling.apply(X, dtype_of(model))
 
 
 def score_rows(model: Model, X: RawRows, first_row: int = 0) -> Scores:
@@ -624,7 +692,7 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
     several = type(model.model) is tuple
     parts = model.model if several else (model.model,)
     n, features = matrix.shape
-    size = inputs.block_size(n, features)
+    size = inputs.block_size(n, max(features, num_features(parts[0])))
     linear = isinstance(parts[0], LinearModel) and model.scaling is None
     blocks = []
     for start in range(0, max(1, n), size):
@@ -632,7 +700,7 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
         length = rows.shape[0]
         if not linear:
             # The block goes to the device once, for all models.
-            dense = inputs.pad_rows(_densify(model, rows), size)
+            dense = inputs.pad_rows(_densify(model, rows, start), size)
             rows = _checks.to_device(dense, dtype_of(model))
         scores = [np.asarray(score_rows(part, rows, start))[:length] for part in parts]
         blocks.append(np.stack(scores, axis=1) if several else scores[0])
@@ -643,7 +711,10 @@ def _score_raw_rows(model: Labelled, X: RawRows) -> Scores:
 
 
 def _score_traced(model: Labelled, X: RawRows) -> Scores:
-    """The scores inside `jax.jit`, for a model that takes rows as they are."""
+    """The scores inside `jax.jit`, of a model that encodes rows or takes them raw."""
+    if isinstance(model.scaling, Encoding):
+        rows = _checks.array("X", X)
+        X, model = encoding.encode(model.scaling, rows), model._replace(scaling=None)
     if model.scaling is not None or type(model.model) is tuple:
         raise ArgumentError(
             "rows",

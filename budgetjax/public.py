@@ -5,6 +5,7 @@ an algorithm or a solver.
 """
 
 from budgetjax import bounds as bounds
+from budgetjax import encoding as encoding
 from budgetjax import losses as losses
 from budgetjax import stream as stream
 from budgetjax._compile_cache import cache_compiled_programs as cache_compiled_programs

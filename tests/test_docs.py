@@ -16,7 +16,16 @@ SHOWN = {
     for page in REFERENCE
     for name in re.findall(r"^::: bj\.(\S+)$", page.read_text("utf-8"), re.MULTILINE)
 }
-MODULES = ("bounds", "datasets", "estimators", "losses", "plots", "river", "stream")
+MODULES = (
+    "bounds",
+    "datasets",
+    "encoding",
+    "estimators",
+    "losses",
+    "plots",
+    "river",
+    "stream",
+)
 
 
 def test_reference_has_every_public_name():

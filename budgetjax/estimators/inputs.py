@@ -1,5 +1,6 @@
 """Converts rows, labels and kernels from scikit-learn's conventions to the core's."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -16,6 +17,7 @@ from sklearn.utils.sparsefuncs import csc_median_axis_0
 
 from budgetjax import models, scaling
 from budgetjax._errors import ArgumentError
+from budgetjax.encoding import Encoding
 from budgetjax.inputs import block_size, pad_rows
 from budgetjax.kernels import Kernel
 from budgetjax.labels import format_labels, label_indices
@@ -41,10 +43,39 @@ class SparseRows(Protocol):
     def toarray(self) -> np.ndarray: ...
 
 
+@dataclasses.dataclass(frozen=True)
+class EncodedRows:
+    """Rows that are encoded where they are read, as sparse rows become dense there.
+
+    Zeros follow the features, up to `width`.
+    """
+
+    X: Shaped[np.ndarray, "n columns"]
+    encoding: Encoding
+    width: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.X.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.X), self.width
+
+    def __getitem__(self, key: slice | np.ndarray) -> "EncodedRows":
+        return dataclasses.replace(self, X=self.X[key])
+
+    def toarray(self) -> np.ndarray:
+        rows = self.encoding.apply(self.X, dtype_of(self))
+        return np.pad(rows, ((0, 0), (0, self.width - rows.shape[1])))
+
+
 # Rows as users have them: arrays, lists, data frames and sparse matrices.
 Table: TypeAlias = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 # Rows after the checks of scikit-learn.
 Rows: TypeAlias = Shaped[np.ndarray, "_ _"] | SparseRows
+# The same, or rows that are encoded where they are read.
+Features: TypeAlias = Rows | EncodedRows
 # Weights by label; "balanced" makes the classes equally heavy.
 ClassWeight: TypeAlias = Mapping | str | None
 # One number per row; None for ones.
@@ -61,22 +92,26 @@ SAMPLED_ROWS = 65_536
 FAR = 10.0
 
 
-def dtype_of(X: Rows) -> np.dtype:
+def dtype_of(X: Features) -> np.dtype:
     """The dtype to compute in: float64 if X is and JAX enables it, else float32."""
     wide = X.dtype == np.float64 and jax.config.read("jax_enable_x64")
     return np.dtype(np.float64 if wide else np.float32)
 
 
-def to_array(X: Rows) -> Shaped[np.ndarray, "n features"]:
+def to_array(X: Features) -> Shaped[np.ndarray, "n features"]:
     """The rows as an array."""
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
+def values(X: Rows) -> np.ndarray:
+    """The numbers of rows, those of a sparse matrix without its zeros."""
+    return X.data if isinstance(X, SparseRows) else to_array(X)
+
+
 def check_range(X: Rows, dtype: np.dtype) -> None:
     """Raises if a number of X is out of the range of the dtype for computing."""
-    values = X if isinstance(X, np.ndarray) else X.data
-    largest = np.finfo(dtype).max
-    if not values.size or max(np.max(values), -np.min(values)) <= largest:
+    given, largest = values(X), np.finfo(dtype).max
+    if not given.size or not max(np.max(given), -np.min(given)) > largest:
         return
     entries = scipy.sparse.coo_array(X)
     at = int(np.argmax(np.abs(entries.data)))
@@ -87,8 +122,15 @@ def check_range(X: Rows, dtype: np.dtype) -> None:
     )
 
 
+def encode_rows(X: Rows, encoding: object, width: int = 0) -> Features:
+    """The rows as an encoding gives them, or as they are if this is none."""
+    if not isinstance(encoding, Encoding):
+        return X
+    return EncodedRows(to_array(X), encoding, max(width, encoding.num_features))
+
+
 def dense(
-    X: Rows, dtype: np.dtype, origin: Float[np.ndarray, " features"]
+    X: Features, dtype: np.dtype, origin: Float[np.ndarray, " features"]
 ) -> Float[np.ndarray, "n features"]:
     """Rows of an array or a sparse matrix, minus the origin, in this dtype."""
     rows = to_array(X)
@@ -98,7 +140,7 @@ def dense(
 
 
 def blocks(
-    X: Rows,
+    X: Features,
     dtype: np.dtype,
     origin: Float[np.ndarray, " features"],
     order: Int[np.ndarray, " n"],
@@ -124,9 +166,10 @@ class Sample:
       rows: up to 1,000 of them.
     """
 
-    def __init__(self, X: Rows):
+    def __init__(self, X: Features):
         self.num_rows = X.shape[0]
-        self.rows = X[scaling.sample_rows(self.num_rows)]
+        rows = X[scaling.sample_rows(self.num_rows)]
+        self.rows = rows.toarray() if isinstance(rows, EncodedRows) else rows
 
     @functools.cached_property
     def gamma(self) -> float:
@@ -206,10 +249,10 @@ def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
 
 
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:
-    """The origin of a model, which it subtracts from rows."""
-    if model.scaling is None:
-        return np.zeros(models.num_features(model))
-    return model.scaling.mean
+    """The origin of a model, which it subtracts from rows or their features."""
+    if isinstance(model.scaling, Scaling):
+        return model.scaling.mean
+    return np.zeros(models.num_features(model.model))
 
 
 def names_of(estimator: BaseEstimator) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from sklearn.base import OutlierMixin
 from budgetjax import _checks, models
 from budgetjax._errors import names_class
 from budgetjax.estimators.inputs import RandomState, Rows, Table, Weights
-from budgetjax.estimators.online import Examples, OnlineEstimator
+from budgetjax.estimators.online import OnlineEstimator, Streamed
 from budgetjax.kernels import Kernel
 from budgetjax.models import Labelled
 from budgetjax.online import choices
@@ -131,7 +131,8 @@ class BudgetedOneClass(OutlierMixin, OnlineEstimator):
             refits=refits,
         )
 
-    def _refit(self, model: Labelled, examples: Examples, *_: object, **__: object):
+    def _refit(self, streamed: list[Streamed], seed: int, *, of_stream: bool = False):
+        ((_, model, examples, _),) = streamed
         data = examples.data(models.dtype_of(model))
         solved = one_class(
             *(model.model, data["X"]),

@@ -11,15 +11,27 @@ from jaxtyping import Array, Float, Int, Shaped
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, d2_tweedie_score
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from budgetjax import _checks, _progress, _pytree, kernels, losses, models, scaling
+from budgetjax import (
+    _checks,
+    _progress,
+    _pytree,
+    encoding,
+    kernels,
+    losses,
+    models,
+    scaling,
+)
 from budgetjax._errors import ArgumentError, names_class
+from budgetjax.encoding import Encoding
 from budgetjax.estimators import inputs
 from budgetjax.estimators.base import Classifier, Estimator
 from budgetjax.estimators.inputs import (
     ClassWeight,
+    EncodedRows,
+    Features,
     RandomState,
     Rows,
     Sample,
@@ -35,7 +47,7 @@ from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
 from budgetjax.refitting import calibration, held_out, training_data
-from budgetjax.refitting.refit import check_metric, refit
+from budgetjax.refitting.refit import Draft, check_metric, start_refit
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.reservoir import Reservoir, default_size
 
@@ -50,6 +62,14 @@ FACTORS = (1.0, 0.25)
 PENALTY = 10.0
 # In a stream, the maximum slope of a loss that does not depend on the error alone.
 STEEPEST = 5.0
+# What to try on a table: bins per column, and the factor of the default gamma. No bins
+# are standardised columns whose outliers are clipped.
+TRIED = ((0, 1.0), (5, 4.0), (16, 4.0))
+# A table has at most this number of columns, and at least this number of rows.
+MOST_COLUMNS, FEWEST_ROWS = 128, 1000
+# All that is tried has the same number of features, a multiple of this one, so that it
+# runs the same programs.
+WIDTHS = 64
 
 
 # One number, or one per column of targets.
@@ -83,7 +103,7 @@ class Examples(NamedTuple):
       weights: one per row.
     """
 
-    X: Rows
+    X: Features
     origin: Float[np.ndarray, " features"]
     targets: Shaped[np.ndarray, "n ..."]
     weights: Float[np.ndarray, " n"]
@@ -110,6 +130,51 @@ class Examples(NamedTuple):
         }
 
 
+class Form(NamedTuple):
+    """A form of the rows, in which a model may learn them.
+
+    Attributes:
+      encoding: what encodes them; None for the rows as they are.
+      factor: the factor of the default gamma.
+      width: the number of features to which encoded rows are padded.
+    """
+
+    encoding: Encoding | None = None
+    factor: float = 1.0
+    width: int = 0
+
+
+class Streamed(NamedTuple):
+    """Models that learn the same stream.
+
+    Attributes:
+      form: the form of the rows.
+      model: the model.
+      examples: what it learns.
+      rivals: the states of other models, of other kernel widths.
+    """
+
+    form: Form
+    model: Labelled
+    examples: Examples
+    rivals: list[OnlineState]
+
+    def learn(
+        self,
+        orders: Sequence[Int[np.ndarray, " n"]],
+        report: Callable[[str, int], object],
+    ) -> "Streamed":
+        """The models after the examples in these orders, one after the other."""
+        states = [self.model.model, *self.rivals]
+        for order in orders:
+            states = [
+                learn(state, self.examples, order, held_out.AT_ONCE, report)
+                for state in states
+            ]
+        model = self.model._replace(model=states[0])
+        return self._replace(model=model, rivals=states[1:])
+
+
 class OnlineEstimator(Estimator):
     """How all online estimators learn; subclasses declare the parameters.
 
@@ -132,8 +197,8 @@ class OnlineEstimator(Estimator):
     _reservoir: Reservoir | None = None
     # The model after the refit on that sample, from the first prediction on.
     _solved: Labelled | None = None
-    # The variances of features in the rows of the last refit.
-    _variances: Float[np.ndarray, " features"] | None = None
+    # The importances of features in the metric that the last refit has learned, if any.
+    _importances: Float[np.ndarray, " features"] | None = None
 
     def _check_refit(self, num_features: int) -> bool:
         """Whether to refit, after a check of its parameters before a stream is read."""
@@ -143,20 +208,22 @@ class OnlineEstimator(Estimator):
         """The algorithm and the arguments of its `init`."""
         raise NotImplementedError
 
-    def _gammas(self, sample: Sample) -> list[float | str]:
+    def _forms(self, X: Rows) -> list[Form]:
+        """The forms of the rows to choose from."""
+        return [Form()]
+
+    def _form_of_stream(self, X: Rows) -> Form:
+        """The form of a stream that begins with these rows."""
+        return Form()
+
+    def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         """The values of gamma to choose from, the default first."""
         return [self.gamma]
 
     def _refit(
-        self,
-        model: Labelled,
-        examples: Examples,
-        seed: int,
-        *,
-        rivals: Sequence[OnlineState] = (),
-        of_stream: bool = False,
+        self, streamed: list[Streamed], seed: int, *, of_stream: bool = False
     ) -> Labelled:
-        """The model, or the best of its rivals, with the best coefficients.
+        """The best model of the same rows, or of its rivals, with new coefficients.
 
         `of_stream` is True for the sample of a stream, before a prediction.
         """
@@ -207,27 +274,39 @@ class OnlineEstimator(Estimator):
         epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
-        sample = Sample(X)
-        model, *rivals = (
-            self._init(sample, labels, gamma, seed, refits=refits)
-            for gamma in self._gammas(sample)
-        )
-        states = [rival.model for rival in (model, *rivals)]
-        origin = inputs.origin(model)
-        examples = Examples(X, origin, models.encode_targets(model, y), weights)
-        inputs.warn_unscaled(name, X, origin)
-        with _progress.progress_bar(name, self.progress, "rows", n * epochs) as report:
-            for _ in range(epochs):
-                order = random.permutation(n) if shuffle else np.arange(n)
-                states = [
-                    learn(state, examples, order, held_out.AT_ONCE, report)
-                    for state in states
-                ]
-        model = model._replace(model=states[0])
-        if refits:
-            model = self._refit(model, examples, seed, rivals=states[1:])
+        forms = self._forms(X) if refits else [Form()]
+        starts = [self._start(form, X, y, weights, labels, seed) for form in forms]
+        if forms == [Form()]:
+            inputs.warn_unscaled(name, X, starts[0].examples.origin)
+        orders = [
+            random.permutation(n) if shuffle else np.arange(n) for _ in range(epochs)
+        ]
+        total = n * epochs * len(starts)
+        with _progress.progress_bar(name, self.progress, "rows", total) as report:
+            streamed = [start.learn(orders, report) for start in starts]
+        model = self._refit(streamed, seed) if refits else streamed[0].model
         self._model, self._reservoir, self._solved = model, None, None
         self.n_iter_ = epochs
+
+    def _start(
+        self,
+        form: Form,
+        X: Rows,
+        y: Shaped[np.ndarray, "n ..."],
+        weights: Float[np.ndarray, " n"],
+        labels: Labelled,
+        seed: int,
+    ) -> Streamed:
+        """Empty models of rows in this form."""
+        rows = inputs.encode_rows(X, form.encoding, form.width)
+        sample, refits = Sample(rows), self._check_refit(X.shape[1])
+        model, *rivals = (
+            self._init(sample, form.encoding, labels, gamma, seed, refits=refits)
+            for gamma in self._gammas(sample, form)
+        )
+        targets = models.encode_targets(model, y)
+        examples = Examples(rows, inputs.origin(model), targets, weights)
+        return Streamed(form, model, examples, [rival.model for rival in rivals])
 
     def _continue_stream(
         self,
@@ -246,21 +325,26 @@ class OnlineEstimator(Estimator):
         first = not self.__sklearn_is_fitted__()
         if first:
             refits, (seed, _) = self._check_refit(X.shape[1]), self._draw_seed()
-            sample = Sample(X)
+            form = self._form_of_stream(X)
+            rows = inputs.encode_rows(X, form.encoding)
+            sample = Sample(rows)
+            gamma, *_ = self._gammas(sample, form)
             model = self._init(
-                *(sample, labels, self._gammas(sample)[0], seed),
+                *(sample, form.encoding, labels, gamma, seed),
                 refits=refits,
                 more_to_come=True,
             )
-            inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
-            reservoir = _empty_reservoir(X, y, seed) if refits else None
+            if form.encoding is None:
+                inputs.warn_unscaled(type(self).__name__, X, inputs.origin(model))
+            reservoir = _empty_reservoir(rows, y, seed) if refits else None
         else:
             model, reservoir = self._model, self._reservoir
-        examples = Examples(X, inputs.origin(model), targets, weights)
+            rows = inputs.encode_rows(X, model.scaling)
+        examples = Examples(rows, inputs.origin(model), targets, weights)
         state = learn(model.model, examples, np.arange(len(y)))
         if reservoir is not None:
-            rows = inputs.dense(X, models.dtype_of(model), examples.origin)
-            reservoir = reservoir.updated(rows, y, weights)
+            given = inputs.dense(rows, models.dtype_of(model), examples.origin)
+            reservoir = reservoir.updated(given, y, weights)
         self._model = model._replace(model=state, intercept=labels.intercept)
         self._reservoir, self._solved = reservoir, None
         if first:
@@ -274,6 +358,7 @@ class OnlineEstimator(Estimator):
     def _init(
         self,
         sample: Sample,
+        codes: Encoding | None,
         labels: Labelled,
         gamma: float | str,
         seed: int,
@@ -284,7 +369,7 @@ class OnlineEstimator(Estimator):
         """A model with an empty state."""
         algorithm, arguments, _ = self._choose(labels, seed, refits=refits)
         kernel = inputs.kernel_of(self.kernel, gamma, sample, more_to_come=more_to_come)
-        origin = inputs.origin_of(kernel, sample)
+        origin = inputs.origin_of(None if codes else kernel, sample)
         if arguments.get("landmarks") is not None:
             arguments["landmarks"] = arguments["landmarks"] - origin[None]
         state = algorithm.init(
@@ -299,7 +384,7 @@ class OnlineEstimator(Estimator):
             model=self._set_loss(state, labels),
             # All classes are equally probable until a refit calibrates the scores.
             calibration=0.0 if refits and labels.classes is not None else None,
-            scaling=inputs.translation(origin),
+            scaling=codes or inputs.translation(origin),
             feature_names=inputs.names_of(self),
         )
 
@@ -313,8 +398,8 @@ class OnlineEstimator(Estimator):
         algorithm = registry.of_state(model.model)
         state = held_out.replay(algorithm, model.model, X, y, weights)
         examples = Examples(X, np.zeros(X.shape[1]), y, weights)
-        model = model._replace(model=state)
-        return self._refit(model, examples, sample.seed, of_stream=True)
+        streamed = Streamed(Form(), model._replace(model=state), examples, [])
+        return self._refit([streamed], sample.seed, of_stream=True)
 
 
 def learn(
@@ -336,7 +421,9 @@ def learn(
     return state
 
 
-def _empty_reservoir(X: Rows, y: Shaped[np.ndarray, "n ..."], seed: int) -> Reservoir:
+def _empty_reservoir(
+    X: Features, y: Shaped[np.ndarray, "n ..."], seed: int
+) -> Reservoir:
     """A reservoir for a stream of such rows."""
     width, dtype = X.shape[1], inputs.dtype_of(X)
     return Reservoir.empty(
@@ -361,6 +448,7 @@ class Kernelised(OnlineEstimator):
     penalty: float | Sequence[float] | np.ndarray | str = "auto"
     move_vectors: bool = False
     learn_metric: bool | str | int = "auto"
+    encode: bool | str | int = "auto"
     epochs: int = 1
     shuffle: bool = True
     capacity: int | None = None
@@ -382,19 +470,15 @@ class Kernelised(OnlineEstimator):
     def feature_importances_(self) -> Float[np.ndarray, " features"]:
         """The importance of features in a learned metric, shape `(n_features_in_,)`.
 
-        It is the variance of the feature times the squared length of its row of the
-        map, normalised to sum 1: the feature's share of the mean squared distance of
-        rows.
+        It is the share of the feature in the variance of mapped rows, so in their mean
+        squared distance; see `budgetjax.encoding.importances`.
         """
-        kernel = self.state_.kernel
-        if not isinstance(kernel, Mapped) or self._variances is None:
+        if self._importances is None:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_: fit has learned "
                 f"no metric, with learn_metric={self.learn_metric!r}"
             )
-        matrix = np.asarray(kernel.matrix, np.float64)
-        parts = self._variances * np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
-        return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
+        return self._importances
 
     def _check_refit(self, num_features: int) -> bool:
         refits = bool(_checks.flag("refit", self.refit))
@@ -425,15 +509,60 @@ class Kernelised(OnlineEstimator):
             penalties = held_out.PENALTIES if few else PENALTY
         return np.atleast_1d(np.asarray(penalties, object))
 
-    def _gammas(self, sample: Sample) -> list[float | str]:
+    def _forms(self, X: Rows) -> list[Form]:
+        if self.encode is False or not self._may_encode(X):
+            return [Form()]
+        if not _is_auto(self.encode):
+            return [_fit_form(X, _checks.size("encode", self.encode, at_least=0))]
+        if X.shape[0] < FEWEST_ROWS:
+            # Without a metric, few bins do no harm, and values may be missing.
+            return [_fit_form(X, 0)]
+        forms = [_fit_form(X, *tried) for tried in TRIED]
+        width = max(form.width for form in forms)
+        return [form._replace(width=-(-width // WIDTHS) * WIDTHS) for form in forms]
+
+    def _form_of_stream(self, X: Rows) -> Form:
+        if not _is_auto(self.encode):
+            return self._forms(X)[0]
+        # No rows are held out to choose by.
+        assert_all_finite(inputs.values(X), input_name="X")
+        return Form()
+
+    def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
+        """Rows as for all estimators; values may be missing where rows are encoded."""
+        if reset:
+            encodes = self.refit and self.encode is not False
+        else:
+            encodes = isinstance(self._model.scaling, Encoding)
+        finite = "allow-nan" if encodes else True
+        return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
+
+    def _may_encode(self, X: Rows) -> bool:
+        """Whether rows can be encoded, after a check that they are finite if not."""
+        learns = self.learn_metric in ("auto", True) and not self.move_vectors
+        may = self.kernel == "rbf" and _is_auto(self.gamma) and learns and self.refit
+        if isinstance(X, np.ndarray) and X.shape[1] <= MOST_COLUMNS and may:
+            return True
+        if not _is_auto(self.encode):
+            raise ArgumentError(
+                "encode",
+                f"be False or 'auto' for sparse rows, over {MOST_COLUMNS} columns, "
+                "a kernel other than 'rbf', a given gamma, or a refit without a metric",
+                f"{self.encode!r}",
+            )
+        assert_all_finite(inputs.values(X), input_name="X")
+        return False
+
+    def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         if not _is_auto(self.gamma):
             return [self.gamma]
         named = isinstance(self.kernel, str) and self.kernel in kernels.GAMMA_KERNELS
+        usual = form.factor * sample.gamma if named else 0.0
         # Moving vectors work best under a narrower kernel than fixed ones.
-        chooses = self.refit and not self.move_vectors
-        few = sample.num_rows <= held_out.FEW and chooses
-        usual = sample.gamma if named and few else 0.0
-        return [usual * factor for factor in FACTORS] if usual else ["scale"]
+        chooses = self.refit and not self.move_vectors and form.factor == 1
+        if not usual or sample.num_rows > held_out.FEW or not chooses:
+            return [usual or "scale"]
+        return [usual * factor for factor in FACTORS]
 
     def _choose(self, labels: Labelled, seed: int, *, refits: bool) -> Choice:
         options = {} if self.options is None else self.options
@@ -457,44 +586,109 @@ class Kernelised(OnlineEstimator):
         )
 
     def _refit(
-        self,
-        model: Labelled,
-        examples: Examples,
-        seed: int,
-        *,
-        rivals: Sequence[OnlineState] = (),
-        of_stream: bool = False,
+        self, streamed: list[Streamed], seed: int, *, of_stream: bool = False
     ) -> Labelled:
-        state = model.model
+        # Waiting threads make small factorisations ten times slower on a busy machine;
+        # XLA computes the large products.
+        threads = threadpoolctl.threadpool_limits(1, user_api="blas")
+        bar = _progress.progress_bar("refit", self.progress, "passes")
+        with threads, bar as report:
+            settings = {
+                "seed": seed,
+                "report": report,
+                "compares": len(streamed) > 1,
+            }
+            drafts = [
+                self._start_refit(each, of_stream=of_stream, **settings)
+                for each in streamed
+            ]
+            best = _find_best(drafts)
+            return self._finish(streamed[best], drafts[best])
+
+    def _start_refit(
+        self,
+        streamed: Streamed,
+        *,
+        of_stream: bool,
+        **settings: Any,
+    ) -> Draft | None:
+        """A refit of these examples; None if no example has changed the model."""
+        form, model, examples, rivals = streamed
+        state, learn_metric = model.model, self.learn_metric
         if not int(state.expansion.num_active):
-            # No example has changed the model, so the zero model stays.
-            return model
+            return None
         loss = self._losses().refit
         if callable(loss):
             loss = _loss_in_units(loss, model)
-        # A prediction should not wait for a trial of a metric.
-        trial = of_stream and self.learn_metric == "auto"
-        # Waiting threads make small factorisations ten times slower on a busy machine;
-        # XLA computes the large products.
-        with threadpoolctl.threadpool_limits(1, user_api="blas"):
-            refitted = refit(
-                # Rows are shifted and targets centred already, so the model must not do
-                # it again.
-                Labelled(state),
-                **examples.data(models.dtype_of(model)),
-                loss=loss,
-                penalty=self._penalties(int(np.count_nonzero(examples.weights))),
-                move_vectors=self.move_vectors,
-                learn_metric=False if trial else self.learn_metric,
-                tolerance=TOLERANCE,
-                calibrate=model.classes is not None,
-                rivals=rivals,
-                seed=seed,
-                progress=self.progress,
-            )
-        self._variances = Sample(examples.X).variances
+        if _is_auto(learn_metric):
+            # A prediction should not wait for a trial of a metric.
+            learn_metric = not of_stream and (form.factor > 1 or "auto")
+        return start_refit(
+            # Rows are shifted and targets centred already, so the model must not do it
+            # again.
+            Labelled(state),
+            **examples.data(models.dtype_of(model)),
+            loss=loss,
+            penalty=self._penalties(int(np.count_nonzero(examples.weights))),
+            move_vectors=self.move_vectors,
+            learn_metric=learn_metric,
+            tolerance=TOLERANCE,
+            calibrate=model.classes is not None,
+            rivals=rivals,
+            **settings,
+        )
+
+    def _finish(self, streamed: Streamed, draft: Draft | None) -> Labelled:
+        form, model, examples, _ = streamed
+        if draft is None:
+            # The zero model stays.
+            return model
+        refitted = draft.finish()
         model = models.add_intercept(model, refitted.intercept)
-        return model._replace(model=refitted.model, calibration=refitted.calibration)
+        model = model._replace(model=refitted.model, calibration=refitted.calibration)
+        model = models.fold_map(model)
+        if form.encoding is not None:
+            model = model._replace(scaling=_without_padding(model.scaling, form))
+        self._importances = _importances(model, examples.X)
+        return model
+
+
+def _fit_form(X: Rows, num_bins: int, factor: float = 1.0) -> Form:
+    """The form of rows with so many bins per column, fitted to a part of them."""
+    rows = inputs.to_array(X[:: -(-X.shape[0] // inputs.SAMPLED_ROWS)])
+    codes = encoding.fit(rows, num_bins)
+    return Form(codes, factor, codes.num_features)
+
+
+def _without_padding(codes: Any, form: Form) -> Encoding:
+    """The encoding of a model of padded rows, for rows as they are."""
+    if codes.map is not None:
+        return codes._replace(map=codes.map[: codes.num_codes])
+    padding = form.width - codes.num_codes
+    return codes._replace(map=np.eye(codes.num_codes, form.width)) if padding else codes
+
+
+def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"] | None:
+    """The importance of each feature in a metric, or None without one."""
+    kernel = model.model.kernel
+    if isinstance(X, EncodedRows) and isinstance(model.scaling, Encoding):
+        rows = X.X[scaling.sample_rows(len(X.X))]
+        return encoding.importances(model.scaling, rows)
+    if not isinstance(kernel, Mapped):
+        return None
+    matrix = np.asarray(kernel.matrix, np.float64)
+    lengths = np.sum(matrix.reshape(len(matrix), -1) ** 2, axis=1)
+    parts = Sample(X).variances * lengths
+    return parts / max(np.sum(parts), np.finfo(np.float64).tiny)
+
+
+def _find_best(drafts: Sequence[Draft | None]) -> int:
+    """The number of the draft with the least error on held-out rows."""
+    if len(drafts) == 1:
+        return 0
+    errors = [[] if draft is None else draft.errors() for draft in drafts]
+    folds = min(map(len, errors))
+    return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))
 
 
 def _is_auto(parameter: object) -> bool:

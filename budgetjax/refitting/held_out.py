@@ -66,6 +66,15 @@ class Fold(NamedTuple):
             total, products = total + np.sum(each, axis=0), products + each.T @ each
         return total, products
 
+    def each_error(self, scores_of: Scores) -> Float[np.ndarray, " held"]:
+        """The weighted mistake or loss of one model on every example."""
+        return np.concatenate(
+            [
+                block.weights * self._mistakes(block, scores_of)[:, 0]
+                for block in self.held()
+            ]
+        )
+
     def _mistakes(
         self, block: Block, scores_of: Scores
     ) -> Shaped[np.ndarray, "size models"]:

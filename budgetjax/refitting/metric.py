@@ -19,7 +19,7 @@ Half that number of passes over all examples follow, starting again at the first
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -90,14 +90,21 @@ def init_map(
     return (scale * directions[:, : -rank - 1 : -1]).astype(dtype)
 
 
-def learn_metric(
-    problem: Problem, fold: Fold, penalty: float, rival: Scores | None
-) -> tuple[Any, Float[np.ndarray, "columns features"], Scores] | None:
-    """Learns a metric: the state of a fold with its new vectors, weights, and scores.
+class Trial(NamedTuple):
+    """A metric learned on a fold, which can be learned on all examples.
 
-    The weights refer to the root of the fold's basis. The scores are those of the model
-    that did not learn the held-out examples. The result is None if the rival is as
-    good.
+    Attributes:
+      scores: the scores of the model that did not learn the held-out examples.
+      finish: learns all examples: the state of the fold with its new vectors, and the
+        weights, which refer to the root of the fold's basis.
+    """
+
+    scores: Scores
+    finish: Callable[[], tuple[Any, Float[np.ndarray, "columns features"]]]
+
+
+def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
+    """Learns a metric on the examples of a fold.
 
     Cost per epoch: O(n (d r + B (r + C))) for a map to r features, and O(B d^2) more
     per step if r = d. One factor per feature counts as r = d without the terms of maps.
@@ -135,11 +142,9 @@ def learn_metric(
         seed=problem.seed,
         report=lambda mean: problem.report(f"metric, objective {mean:.6g} per example"),
     )
-    parameters = tuple(
-        jnp.asarray(part) for part in (vectors / unit, weights, 0 * matrix)
-    )
+    start = tuple(jnp.asarray(part) for part in (vectors / unit, weights, 0 * matrix))
     parameters, best = steps(
-        parameters,
+        start,
         fixed,
         blocks=fold.learn,
         epochs=epochs,
@@ -147,20 +152,19 @@ def learn_metric(
             fold.errors(functools.partial(_scores, parameters, fixed))[0][0]
         ),
     )
-    scores = functools.partial(_scores, parameters, fixed)
-    if rival is not None and not fold.prefers(rival, scores):
-        return None
-    fixed = basis, units, matrix, kind(rows), strength, numbers
-    parameters, _ = steps(parameters, fixed, blocks=blocks, epochs=-(-best // 2))
-    vectors, weights, change = (np.asarray(part) for part in parameters)
-    vectors, matrix = vectors * unit, _map_after(matrix, change)
-    if reduces:
-        vectors = vectors @ np.linalg.pinv(matrix.astype(np.float64))
-    vectors = np.where(mask[:, None], vectors, original).astype(original.dtype)
-    weights = weights * units[1]
-    mapped = Mapped(inner, jnp.asarray(matrix))
-    state = fold.state._replace(kernel=mapped)
-    return problem.with_vectors(state, jnp.asarray(vectors)), weights, scores
+
+    def finish() -> tuple[Any, Float[np.ndarray, "columns features"]]:
+        whole = basis, units, matrix, kind(rows), strength, numbers
+        last, _ = steps(parameters, whole, blocks=blocks, epochs=-(-best // 2))
+        vectors, weights, change = (np.asarray(part) for part in last)
+        vectors, after = vectors * unit, _map_after(matrix, change)
+        if reduces:
+            vectors = vectors @ np.linalg.pinv(after.astype(np.float64))
+        vectors = np.where(mask[:, None], vectors, original).astype(original.dtype)
+        state = fold.state._replace(kernel=Mapped(inner, jnp.asarray(after)))
+        return problem.with_vectors(state, jnp.asarray(vectors)), weights * units[1]
+
+    return Trial(functools.partial(_scores, parameters, fixed), finish)
 
 
 def _map_after(matrix: Any, change: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from budgetjax.refitting.training_data import Block, Units
 
 # The default relative gain at which a problem counts as solved.
 TOLERANCE = 1e-5
+# Passes of Adam.
+EPOCHS = 20
 # The maximum number of passes of Newton's method.
 MAX_PASSES = 100
 # Kinks of a loss are smoothed over these fractions of the deviation of the residuals,
@@ -72,7 +74,7 @@ def refit(
     penalty: ArrayLike | Sequence[ArrayLike] = 10.0,
     move_vectors: bool = False,
     learn_metric: Metric = False,
-    epochs: int = 20,
+    epochs: int = EPOCHS,
     tolerance: float = TOLERANCE,
     calibrate: bool = False,
     rivals: Sequence[Any] = (),
@@ -195,6 +197,47 @@ def refit(
     Differences from the papers: many problems share each pass; the first steps use
     every eighth example; steps that fail are halved.
     """
+    with _progress.progress_bar("refit", progress, "passes") as report:
+        draft = start_refit(
+            *(state, X, y),
+            weight=weight,
+            loss=loss,
+            penalty=penalty,
+            move_vectors=move_vectors,
+            learn_metric=learn_metric,
+            epochs=epochs,
+            tolerance=tolerance,
+            calibrate=calibrate,
+            rivals=rivals,
+            seed=seed,
+            report=report,
+        )
+        return draft.finish()
+
+
+def start_refit(
+    state: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    weight: Any = None,
+    loss: str | Callable[[Array, Array], Array],
+    penalty: Any,
+    move_vectors: bool,
+    learn_metric: Metric,
+    epochs: int = EPOCHS,
+    tolerance: float,
+    calibrate: bool,
+    rivals: Sequence[Any],
+    seed: Any,
+    report: Callable[[str], object],
+    compares: bool = False,
+) -> "Draft":
+    """The first part of `refit`, which makes its choices by held-out examples.
+
+    With `compares`, they are made even if there is nothing to choose from, so that
+    drafts for the same examples, in other features, can be compared.
+    """
     _checks.check_not_traced(state, X, y, weight, penalty)
     subject = _find_subject(state, loss, learn_metric)
     moves = _check_moves(subject.algorithm, move_vectors, learn_metric)
@@ -210,20 +253,12 @@ def refit(
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
-        compares=bool(others),
+        compares=compares or bool(others),
         tolerance=float(tolerance),
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
     )
-    with _progress.progress_bar("refit", progress, "passes") as report:
-        problem = problem._replace(report=report)
-        solution, judged = _solve(problem, subject.state, others)
-    model: Any = _build_model(problem, subject.model, solution)
-    # The calibration of the old coefficients does not apply.
-    factor = held_out.fit_calibration(judged) if problem.calibrates else None
-    if problem.calibrates or not subject.is_bare:
-        model = cast(Any, models.with_calibration(model, factor))
-    return model
+    return _judge(problem._replace(report=report), subject, others)
 
 
 class _Subject(NamedTuple):
@@ -414,14 +449,52 @@ def _rescale(problem: Problem) -> Problem:
     )
 
 
-def _solve(
-    problem: Problem, state: Any, rivals: Sequence[Any]
-) -> tuple[Solution, list[Judged]]:
-    """The best of the states, refitted, and the models for the calibration."""
-    rows = _count_rows(problem) if problem.judges else 0
+class Draft(NamedTuple):
+    """A refit whose choices are made, on held-out examples if there are any.
+
+    Attributes:
+      problem: the arguments and examples.
+      model: the whole model.
+      state: the state to refit, the best of the rivals.
+      penalty: the best penalty.
+      folds: held-out examples, if there is anything to judge.
+      judged: folds, and the models that did not learn their held-out examples.
+      metric: a metric that makes fewer mistakes there, or None.
+      is_bare: whether the caller gave a state or `KernelModel` alone.
+    """
+
+    problem: Problem
+    model: Any
+    state: Any
+    penalty: float
+    folds: list[Fold]
+    judged: list[Judged]
+    metric: metric.Trial | None
+    is_bare: bool
+
+    def errors(self) -> list[Float[np.ndarray, " held"]]:
+        """The mistakes or losses on the held-out examples of every fold, weighted."""
+        return [fold.each_error(scores) for fold, scores in self.judged]
+
+    def finish(self) -> Any:
+        """The refitted model."""
+        solution, judged = _solve(self)
+        model: Any = _build_model(self.problem, self.model, solution)
+        calibrates = self.problem.calibrates
+        # The calibration of the old coefficients does not apply.
+        factor = held_out.fit_calibration(judged) if calibrates else None
+        if calibrates or not self.is_bare:
+            model = models.with_calibration(model, factor)
+        return models.fold_map(model)
+
+
+def _judge(problem: Problem, subject: _Subject, rivals: Sequence[Any]) -> Draft:
+    """The choices of state, penalty and metric by held-out examples."""
+    state, rows = subject.state, _count_rows(problem) if problem.judges else 0
     number = held_out.FOLDS if rows <= held_out.FEW else 1
     compares = _compares_metric(problem, state, rows)
-    penalty, judged = problem.penalties[0], []
+    penalty, judged, learned = problem.penalties[0], [], None
+    folds = []
     if problem.chooses or compares:
         tried = [
             (rival, *_choose_penalty(problem, _make_folds(problem, number, rival)))
@@ -431,18 +504,26 @@ def _solve(
         folds = [fold for fold, _ in judged]
     elif problem.learns or problem.calibrates:
         folds = _make_folds(problem, number, state)
-    else:
-        folds = []
     if problem.learns or compares:
-        rival = judged[0].scores if compares else None
-        learned = metric.learn_metric(problem, folds[0], penalty, rival)
-        if learned is not None:
-            with_metric, weights, scores = learned
-            state, judged = resume(state, with_metric), [Judged(folds[0], scores)]
-            if losses.takes_labels(problem.loss):
-                # The weights of the logistic loss refer to the root of the initial
-                # vectors.
-                return (state, folds[0].basis, weights), judged
+        learned = metric.try_metric(problem, folds[0], penalty)
+        if compares and not folds[0].prefers(judged[0].scores, learned.scores):
+            learned = None
+        else:
+            judged = [Judged(folds[0], learned.scores)]
+    return Draft(
+        problem, subject.model, state, penalty, folds, judged, learned, subject.is_bare
+    )
+
+
+def _solve(draft: Draft) -> tuple[Solution, list[Judged]]:
+    """The solution, and the models for the calibration."""
+    problem, _, state, penalty, folds, judged, learned, _ = draft
+    if learned is not None:
+        with_metric, weights = learned.finish()
+        state = resume(state, with_metric)
+        if losses.takes_labels(problem.loss):
+            # The weights of the logistic loss refer to the root of the initial vectors.
+            return (state, folds[0].basis, weights), judged
     if problem.moves and problem.calibrates:
         moved = [
             _solve_state(problem, penalty, fold.state, fold.learn) for fold in folds

@@ -1,0 +1,225 @@
+"""Tables of unlike columns: our estimators beside boosted trees, forests and networks.
+
+    python benchmarks/tables.py
+    python benchmarks/tables.py --data electricity --methods "budgetjax, 100" LightGBM
+    python benchmarks/tables.py --methods RealMLP TabM xRFM   # pip install pytabkit xrfm
+
+Every method is as its class constructs it, on the same raw columns; nominal columns are
+numbers. SVC, which needs it, gets a `StandardScaler` in front. Each set is split three
+times at random, a fifth of the rows (at most 20,000) for testing. The figure is the
+accuracy in percent, or for regression the root mean squared error divided by the
+deviation of the targets. Seconds are wall time; the splits of a set have the same
+shape, so only the first one compiles. Bytes are those of the model file of `bj.save`,
+and for others of a pickle.
+
+A run keeps the figures that the results file already holds.
+"""
+
+import argparse
+import functools
+import io
+import itertools
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import measure
+import numpy as np
+from sklearn import datasets as bundled
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+import budgetjax as bj
+from budgetjax import datasets
+from budgetjax.estimators import BudgetedKernelClassifier, BudgetedKernelRegressor
+
+OUTPUT = Path(__file__).parent / "results" / "tables.json"
+SPLITS, TEST_SHARE, MOST_TESTED = 3, 0.2, 20_000
+# An exact kernel machine takes hours beyond this number of rows.
+MOST_FOR_SVC = 20_000
+# Tables, by name; `-50k` limits the training rows.
+DATA = (
+    *("electricity", "covtype-100k", "ijcnn1-50k", "a9a", "census_income_kdd-50k"),
+    *("letter", "pendigits", "satimage", "shuttle", "phishing", "waveform", "banana"),
+    *("w8a", "cpusmall", "breast_cancer", "wine", "diabetes"),
+)
+
+
+class Table(NamedTuple):
+    """One split of a data set."""
+
+    X_train: np.ndarray
+    y_train: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+    is_regression: bool
+
+
+@functools.lru_cache(1)
+def whole(name: str) -> tuple[np.ndarray, np.ndarray, bool]:
+    """All rows and labels or targets of a set, training and test part together."""
+    if load := getattr(bundled, f"load_{name}", None):
+        return (*load(return_X_y=True), name == "diabetes")
+    data = datasets.load(name, standardise=False)
+    X = np.concatenate([data.X_train, data.X_test])
+    y = np.concatenate([data.y_train, data.y_test])
+    return X, y, data.num_classes == 0
+
+
+def split(name: str, seed: int) -> Table:
+    """The rows of a set, shuffled and split."""
+    name, _, limit = name.partition("-")
+    X, y, is_regression = whole(name)
+    order = np.random.default_rng(seed).permutation(len(y))
+    tested = min(round(TEST_SHARE * len(y)), MOST_TESTED)
+    train = order[tested:][: 1000 * int(limit.removesuffix("k") or len(y))]
+    test = order[:tested]
+    return Table(X[train], y[train], X[test], y[test], is_regression)
+
+
+def ours(budget: int) -> Callable[[bool, int], Any]:
+    def make(is_regression: bool, seed: int) -> Any:
+        kind = BudgetedKernelRegressor if is_regression else BudgetedKernelClassifier
+        return kind(budget, random_state=seed)
+
+    return make
+
+
+def pair(classifier: Any, regressor: Any) -> Callable[[bool, int], Any]:
+    def make(is_regression: bool, seed: int) -> Any:
+        return (regressor if is_regression else classifier)(random_state=seed)
+
+    return make
+
+
+def of_package(package: str, classifier: str, regressor: str, **given: Any):
+    """Estimators of a package that is imported when they are made."""
+
+    def make(is_regression: bool, seed: int) -> Any:
+        module = __import__(package, fromlist=[classifier])
+        name = regressor if is_regression else classifier
+        return getattr(module, name)(random_state=seed, **given)
+
+    return make
+
+
+def svc(is_regression: bool, seed: int) -> Any:
+    return make_pipeline(StandardScaler(), SVR() if is_regression else SVC())
+
+
+METHODS: dict[str, Callable[[bool, int], Any]] = {
+    **{f"budgetjax, {budget}": ours(budget) for budget in (20, 100, 500)},
+    "HistGradientBoosting": pair(
+        HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    ),
+    "LightGBM": of_package("lightgbm", "LGBMClassifier", "LGBMRegressor", verbose=-1),
+    "XGBoost": of_package("xgboost", "XGBClassifier", "XGBRegressor"),
+    "CatBoost": of_package(
+        "catboost", "CatBoostClassifier", "CatBoostRegressor", verbose=0
+    ),
+    "random forest": pair(RandomForestClassifier, RandomForestRegressor),
+    "SVC": svc,
+    "RealMLP": of_package("pytabkit", "RealMLP_TD_Classifier", "RealMLP_TD_Regressor"),
+    "TabM": of_package("pytabkit", "TabM_D_Classifier", "TabM_D_Regressor"),
+    "xRFM": of_package("xrfm", "xRFM", "xRFM"),
+}
+# What runs where nothing but the test extra and lightgbm is installed.
+USUAL = list(METHODS)[:5] + ["random forest", "SVC"]
+
+
+def size(model: Any) -> int:
+    """The bytes of the model's file."""
+    file = io.BytesIO()
+    if isinstance(model, BudgetedKernelClassifier | BudgetedKernelRegressor):
+        path = Path("/tmp") / f"tables-{time.time_ns()}.bj"
+        bj.save(path, model.model_)
+        size = path.stat().st_size
+        path.unlink()
+        return size
+    pickle.dump(model, file)
+    return file.tell()
+
+
+def figures(name: str, method: str, seed: int) -> dict[str, Any]:
+    """The error, seconds and bytes of a method on one split."""
+    table = split(name, seed)
+    if method == "SVC" and len(table.y_train) > MOST_FOR_SVC:
+        return {"score": None}
+    model = METHODS[method](table.is_regression, seed)
+    start = time.perf_counter()
+    model.fit(table.X_train, table.y_train)
+    fitted = time.perf_counter()
+    predicted = np.ravel(model.predict(table.X_test))
+    ended = time.perf_counter()
+    if table.is_regression:
+        error = np.sqrt(np.mean(np.square(predicted - table.y_test)))
+        score = float(error / np.std(table.y_train))
+    else:
+        score = 100 * float(np.mean(predicted == table.y_test))
+    return {
+        "score": score,
+        "rows": len(table.y_train),
+        "fit seconds": fitted - start,
+        "us per predicted row": 1e6 * (ended - fitted) / len(predicted),
+        "bytes": size(model),
+    }
+
+
+def ranks(rows: list[dict[str, Any]], methods: list[str]) -> list[dict[str, Any]]:
+    """Per method: mean rank over the sets that all have, its deviation, and wins."""
+    means: dict[tuple[str, str], float] = {}
+    for (name, method), group in itertools.groupby(
+        sorted(rows, key=lambda row: (row["data"], row["method"])),
+        key=lambda row: (row["data"], row["method"]),
+    ):
+        scores = [row["score"] for row in group if row["score"] is not None]
+        if scores:
+            sign = -1 if name in ("cpusmall", "diabetes") else 1
+            means[name, method] = sign * float(np.mean(scores))
+    names = sorted({name for name, _ in means})
+    names = [name for name in names if all((name, m) in means for m in methods)]
+    table = np.array([[means[name, m] for m in methods] for name in names])
+    places = 1 + np.argsort(np.argsort(-table, axis=1), axis=1)
+    return [
+        {
+            "method": method,
+            "sets": len(names),
+            "mean rank": float(np.mean(places[:, i])),
+            "±": float(np.std(places[:, i]) / np.sqrt(len(names))),
+            "wins": int(np.sum(places[:, i] == 1)),
+        }
+        for i, method in enumerate(methods)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Tables of unlike columns")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    given = parser.parse_args()
+    cases = [
+        (
+            {"data": name, "method": method, "split": seed},
+            functools.partial(figures, name, method, seed),
+        )
+        for name in given.data
+        for method in given.methods
+        for seed in range(SPLITS)
+    ]
+    rows = measure.resumed(cases, given.output, clear=False)
+    measure.show(rows)
+    measure.show(ranks(rows, [m for m in given.methods if m != "SVC"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,407 @@
+"""Columns of a table as codes: piecewise linear, of categories, of missing values.
+
+On tables of unlike columns a kernel of standardised columns is 2 to 15 points behind
+boosted trees: counts, prices and angles need different functions, which it cannot
+learn. Under a linear map of codes, each column has a piecewise-linear function of its
+own, with one slope per bin. A learned metric on codes (`Mapped`) is such a map.
+
+    encoding = bj.encoding.fit(X, num_bins=16)
+    codes = encoding.apply(X)
+
+How scikit-learn differs: `KBinsDiscretizer` says only in which bin a value lies, so
+that a kernel sees steps; `SplineTransformer(degree=1, knots="quantile")` gives hat
+functions of the same knots, which span the same functions of one column, but any two
+values more than a bin apart are equally far apart, where codes grow apart with the
+ranks between them; `QuantileTransformer` gives one number, the mean of the codes, in
+which all bins have the same slope. None of them clips outliers.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Array, Bool, Float, Integer
+
+from budgetjax import _checks, _pytree, inputs
+from budgetjax._errors import ArgumentError, names_errors
+from budgetjax.scaling import PerFeature, Rows
+
+PerCode = Float[np.ndarray, " codes"]
+
+# Where the smooth clip ends, in units from the centre.
+CLIP = 3.0
+# Farther values are clipped to the same float64.
+FARTHEST = 1e9
+# Edges are at least so far apart, after the clip: float32 resolves 2e-7 there.
+NEAREST = 1e-4
+# Codes per block on the host: those of a block fit in a CPU's cache, and products with
+# a map are faster on more.
+BLOCK, PRODUCT = 2**17, 2**20
+
+
+@_pytree.record
+class Encoding(NamedTuple):
+    r"""Columns of raw rows as codes; `fit` makes one.
+
+    A number x is clipped smoothly, `v / sqrt(1 + (v / 3)^2)` of `v = (x - centre) /
+    unit`, and has one code per bin of its column: 0 below the bin, 1 above it, and
+    linear inside; linear without end below the first bin and above the last. A column
+    of categories has one code per value, 1 for that value, and all are 0 for an unseen
+    one. A missing value (NaN) has the codes 0 and a code of its own, if its column
+    lacked values in fitting; else it counts as the centre, or as an unseen category. A
+    column with one value has no codes.
+
+    Attributes:
+      centre: the median of every column, shape `(num_columns,)`.
+      unit: the distance of its quartiles; its standard deviation where that is 0.
+      lacks: whether values were missing, shape `(num_columns,)`.
+      column: the column of every code, in ascending order, shape `(num_codes,)`.
+      low: the lower edge of the code's bin, after the clip; the value of a category;
+        NaN for the code of missing values, the last one of its column.
+      high: the upper edge; for a category its value, as `low`.
+      map: a matrix by which codes are multiplied, shape `(num_codes, r)`, such as a
+        learned metric; None for the codes themselves.
+    """
+
+    centre: PerFeature
+    unit: PerFeature
+    lacks: Bool[np.ndarray, " features"]
+    column: Integer[np.ndarray, " codes"]
+    low: PerCode
+    high: PerCode
+    map: Float[np.ndarray, "codes r"] | None = None
+
+    __repr__ = _pytree.record_repr
+
+    @property
+    def num_columns(self) -> int:
+        """The number of raw columns."""
+        return self.centre.shape[-1]
+
+    @property
+    def num_codes(self) -> int:
+        """The number of codes of a row."""
+        return self.column.shape[-1]
+
+    @property
+    def num_features(self) -> int:
+        """The number of features of a row: of codes, or of columns of the map."""
+        return self.num_codes if self.map is None else self.map.shape[-1]
+
+    @property
+    def fills(self) -> bool:
+        """Whether rows may have missing values, as those of a `Scaling` that fills."""
+        return True
+
+    def edges(self, column: int) -> np.ndarray:
+        """The edges of the bins of a column in its own unit, or its categories."""
+        of = (self.column == column) & ~np.isnan(self.low)
+        low, high = self.low[of], self.high[of]
+        if np.all(low == high):
+            return low
+        clipped = np.append(low, high[-1])
+        v = clipped / np.sqrt(np.maximum(1 - np.square(clipped / CLIP), 1e-18))
+        return self.centre[column] + self.unit[column] * v
+
+    def apply(
+        self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0
+    ) -> Rows:
+        """The features of raw rows; O(n (d T + num_codes r)) for T bins per column.
+
+        It runs on the host, in float64 except for the product with the map; see
+        `encode` for the same inside `jax.jit`. Adding up the two rows of the map
+        between which each value lies would take a T-th of the operations of that
+        product, but was 6 to 20 times slower for 10 to 500 columns of 8 or 16 bins.
+
+        Args:
+          X: shape `(n, num_columns)`, finite or NaN.
+          dtype: the dtype of the result.
+          first_row: the number of the first row, for error messages.
+
+        Returns:
+          Shape `(n, num_features)`.
+
+        Raises:
+          ValueError: if X has another number of columns, or infinity.
+        """
+        rows = _check_rows(X, first_row)
+        self = jax.tree.map(np.asarray, self)
+        inputs.check_shape(rows.shape, self.num_columns)
+        found = np.empty((len(rows), self.num_features), dtype)
+        width = max(1, self.num_codes)
+        if self.map is not None:
+            matrix, size = np.asarray(self.map, dtype), -(-PRODUCT // width)
+            coder = self._replace(map=None)
+            for start in range(0, len(rows), size):
+                codes = coder.apply(rows[start : start + size], dtype)
+                found[start : start + size] = codes @ matrix
+            return found
+        codes_of, size = _coder(self, np, np.dtype(np.float64)), -(-BLOCK // width)
+        for start in range(0, len(rows), size):
+            block = rows[start : start + size].astype(np.float64)
+            found[start : start + size] = codes_of(block)
+        return found
+
+
+@names_errors("encode")
+def encode(encoding: Encoding, X: Float[ArrayLike, "*n d"]) -> Float[Array, "*n r"]:
+    """The features of raw rows, as `Encoding.apply`, under `jit`, `vmap` and `grad`.
+
+    Cost: O(n (d T + num_codes r)). Numbers are rounded to the dtype of X, so that codes
+    of float32 rows have an absolute error of some 1e-7 divided by the width of their
+    bin. An encoding that is closed over, not an argument of the traced function, keeps
+    the digits of `centre`, for rows far from 0.
+
+    Args:
+      encoding: its arrays may be traced, and stacked by `jax.vmap`.
+      X: a row, shape `(num_columns,)`, or rows, shape `(n, num_columns)`.
+
+    Returns:
+      Shape `(num_features,)` or `(n, num_features)`.
+
+    Example:
+      >>> encoding = bj.encoding.fit(np.array([[0.0], [1.0], [2.0], [4.0]]), num_bins=3)
+      >>> bj.encoding.encode(encoding, jnp.array([1.0])).tolist()
+      [1.0, 0.0, 0.0]
+    """
+    rows = jnp.asarray(_checks.array("X", X))
+    if rows.shape[-1:] != (encoding.num_columns,):
+        expected = f"have {encoding.num_columns} columns, as in fitting"
+        raise ArgumentError("X", expected, f"shape {rows.shape}")
+    if not jnp.issubdtype(rows.dtype, jnp.floating):
+        rows = rows.astype(float)
+    matrix = rows[None] if rows.ndim == 1 else rows
+    codes = _coder(encoding, jnp, rows.dtype)(matrix)
+    if encoding.map is not None:
+        weights = jnp.asarray(encoding.map, codes.dtype)
+        codes = jnp.matmul(codes, weights, precision="highest")
+    return codes[0] if rows.ndim == 1 else codes
+
+
+def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
+    """The function from rows to codes, by NumPy or JAX, in this dtype."""
+    column, lacks = encoding.column, encoding.lacks[encoding.column][None]
+    # One row each, for rows of columns or of codes.
+    centre, unit, low, high = (
+        leaf[None]
+        for leaf in (encoding.centre, encoding.unit, encoding.low, encoding.high)
+    )
+    first_digits, unit = centre.astype(dtype), unit.astype(dtype)
+    more_digits = (centre - first_digits).astype(dtype)
+    is_bin, is_value, value = low < high, low == high, low.astype(dtype)
+    start = numpy.where(is_bin, low, 0).astype(dtype)
+    slope = (1 / numpy.where(is_bin, high - low, 1)).astype(dtype)
+    changes, end = (column[1:] != column[:-1])[None], np.ones((1, 1), bool)
+    is_first = numpy.concatenate([end, changes], axis=1)[:, : len(column)]
+    is_last = numpy.concatenate([changes | ~is_bin[:, 1:], end], axis=1)
+    floor = numpy.where(is_first, -numpy.inf, 0).astype(dtype)
+    ceiling = numpy.where(is_last[:, : len(column)], numpy.inf, 1).astype(dtype)
+    only_bins = not _checks.is_traced(encoding) and bool(np.all(np.asarray(is_bin)))
+
+    def codes_of(X):
+        missing = numpy.isnan(X)
+        v = numpy.where(missing, 0, (X - first_digits - more_digits) / unit)
+        codes = _take(numpy, _clip(v, numpy), column)
+        # In place for NumPy.
+        codes -= start
+        codes *= slope
+        codes = numpy.clip(codes, floor, ceiling)
+        if only_bins:
+            return codes
+        missing = _take(numpy, missing, column)
+        codes = numpy.where(missing & lacks, 0, codes)
+        is_seen = _take(numpy, X, column) == value
+        flags = numpy.where(is_value, is_seen, missing).astype(dtype)
+        return numpy.where(is_bin, codes, flags)
+
+    return codes_of
+
+
+def _take(numpy: Any, rows: Any, column: Any) -> Any:
+    """The columns of the codes; no index is out of range, which need not be tested."""
+    return numpy.take(rows, column, axis=-1, mode="clip")
+
+
+@names_errors("encoding.fit")
+def fit(
+    X: inputs.RawRows, num_bins: int = 16, nominal: Sequence[int | str] = ()
+) -> Encoding:
+    """Fits the codes of every column to rows: medians, quartiles and quantiles.
+
+    The edges of bins are quantiles of the column, equally far apart in rank; equal ones
+    count once. A column of at most `num_bins + 1` values has an edge at every value.
+
+    Cost: O(n log n) per column.
+
+    Args:
+      X: rows, shape `(n, d)`, finite or NaN, which is a missing value. For a stream, a
+        uniform sample: with 8,192 rows, as in the reservoir of `fit_stream`, the share
+        of the stream below an edge is off by 0.0055 (one standard deviation, at the
+        median), and all are within 0.015 with a probability of 95 % (Massart 1990).
+      num_bins: the maximum number of bins of a column. With 0, a column has one code,
+        its values in units from the centre after the clip. Few, such as 5, are
+        safer where the noise is large.
+      nominal: columns whose numbers are names of categories, by number, or by name if
+        X is a data frame.
+
+    Raises:
+      ValueError: if X has no rows, has infinity, or differences that float64 cannot
+        hold; or `nominal` has an unknown column.
+
+    Example:
+      >>> X = np.array([[0.0, 7.0], [1.0, 9.0], [2.0, 7.0], [3.0, np.nan]])
+      >>> encoding = bj.encoding.fit(X, num_bins=2, nominal=[1])
+      >>> encoding.edges(0).round(3).tolist(), encoding.edges(1).tolist()
+      ([0.0, 1.5, 3.0], [7.0, 9.0])
+      >>> encoding.apply(X)[3].tolist()  # two bins; 7, 9, and missing
+      [1.0, 1.0, 0.0, 0.0, 1.0]
+
+    References:
+      Gorishniy, Rubachev and Babenko (2022), "On embeddings for numerical features in
+      tabular deep learning", section 3.2.1, https://arxiv.org/abs/2203.05556.
+
+      Holzmueller, Grinsztajn and Steinwart (2024), "Better by default: strong
+      pre-tuned MLPs and boosted trees on tabular data", for the smooth clip,
+      https://arxiv.org/abs/2407.04491.
+
+      Massart (1990), "The tight constant in the Dvoretzky-Kiefer-Wolfowitz
+      inequality", https://doi.org/10.1214/aop/1176990746.
+
+    Differences from the papers: numbers are clipped before their quantiles are taken,
+    and a column of few values has an edge per value. Edges closer than 1e-4 of the unit
+    count once, since float32 does not resolve them.
+    """
+    _checks.check_not_traced(X)
+    num_bins = _checks.size("num_bins", num_bins, at_least=0)
+    names = inputs.column_names(X)
+    rows = _check_rows(X, 0)
+    if rows.ndim != 2 or not len(rows):
+        raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
+    of_categories = {_find_column(one, names, rows.shape[1]) for one in nominal}
+    centre, unit = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
+    lacks, codes = np.zeros(rows.shape[1], bool), [(np.zeros(0),) * 3]
+    for j, values in enumerate(rows.T):
+        ordered = np.sort(values.astype(np.float64))  # NaN come last
+        known = ordered[: len(ordered) - np.count_nonzero(np.isnan(ordered))]
+        lacks[j] = 0 < len(known) < len(ordered)
+        if not len(known):
+            continue
+        if j in of_categories:
+            low = high = _distinct(known) if known[0] < known[-1] else known[:0]
+        else:
+            centre[j], unit[j] = _centre_and_unit(known, j)
+            if num_bins:
+                edges = _find_edges(known, centre[j], unit[j], num_bins)
+            else:
+                edges = np.array([0.0, 1.0]) if known[0] < known[-1] else np.zeros(1)
+            low, high = edges[:-1], edges[1:]
+        indicator = np.full(int(lacks[j]), np.nan)
+        both = [np.append(edge, indicator) for edge in (low, high)]
+        codes.append((np.full(len(both[0]), j), *both))
+    column, low, high = map(np.concatenate, zip(*codes, strict=True))
+    return Encoding(centre, unit, lacks, column.astype(np.int32), low, high)
+
+
+def _check_rows(X: Any, first_row: int) -> np.ndarray:
+    """Rows as an array, finite or NaN."""
+    rows = np.asarray(_checks.array("X", X))
+    if rows.dtype.kind == "f" and np.any(infinite := np.isinf(rows)):
+        row, column = (int(at[0]) for at in np.nonzero(infinite))
+        got = f"{rows[row, column]} in row {first_row + row}, column {column}"
+        raise ArgumentError("X", "be finite, or NaN for a missing value", got)
+    return rows
+
+
+def _find_column(one: int | str, names: tuple[str, ...] | None, width: int) -> int:
+    """The number of a column, given by its number or name."""
+    if names is not None and one in names:
+        return names.index(one)
+    if isinstance(one, int | np.integer) and 0 <= one < width:
+        return int(one)
+    known = f"be numbers of columns, below {width}, or names of a data frame"
+    raise ArgumentError("nominal", known, f"{one!r}")
+
+
+def _distinct(ordered: np.ndarray) -> np.ndarray:
+    """The distinct numbers, of numbers in ascending order."""
+    return ordered[np.append(True, ordered[1:] > ordered[:-1])]
+
+
+def _quantiles(ordered: np.ndarray, levels: Any) -> np.ndarray:
+    """Quantiles of numbers in ascending order, linear between them."""
+    at = np.asarray(levels) * (len(ordered) - 1)
+    below = np.floor(at).astype(int)
+    above = np.minimum(below + 1, len(ordered) - 1)
+    return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+
+
+def _centre_and_unit(ordered: np.ndarray, column: int) -> tuple[float, float]:
+    """The median, and the distance of the quartiles, or the standard deviation."""
+    least, greatest = ordered[0], ordered[-1]
+    with np.errstate(over="ignore"):
+        spread = greatest - least
+    if not np.isfinite(spread):
+        got = f"{least} and {greatest} in column {column}"
+        raise ArgumentError("X", "have differences that float64 can hold", got)
+    lower, centre, upper = _quantiles(ordered, [0.25, 0.5, 0.75])
+    if upper > lower or not spread:
+        return centre, upper - lower if spread else 1.0
+    # Squares of the values may overflow.
+    return centre, spread * np.std((ordered - centre) / spread)
+
+
+def _clip(v: Any, numpy: Any = np) -> Any:
+    """Numbers in units from the centre, clipped smoothly at `CLIP`."""
+    v = numpy.clip(v, -FARTHEST, FARTHEST)
+    return v / numpy.sqrt(1 + numpy.square(v / CLIP))
+
+
+def _find_edges(
+    ordered: np.ndarray, centre: float, unit: float, num_bins: int
+) -> np.ndarray:
+    """The edges of the bins of a column, after the clip."""
+    places = _distinct(ordered)
+    if len(places) > num_bins + 1:
+        places = _quantiles(ordered, np.linspace(0, 1, num_bins + 1))
+    first, *others = _clip((places - centre) / unit)
+    kept = [first]
+    for edge in others:
+        if edge - kept[-1] >= NEAREST:
+            kept.append(edge)
+    return np.array(kept)
+
+
+@names_errors("importances")
+def importances(encoding: Encoding, X: Rows) -> Float[np.ndarray, " d"]:
+    """The share of every column in the features: of their variances over rows.
+
+    For a learned map it is how much a column moves rows in the space of the kernel, so
+    how much the model attends to it. Features of a column are its codes times its rows
+    of the map; correlations between columns do not count. Cost: O(n num_codes r).
+
+    Args:
+      encoding: that of a model, with its learned map.
+      X: raw rows, such as a sample of the training set, shape `(n, num_columns)`.
+
+    Returns:
+      Shape `(num_columns,)`, with sum 1; zeros if the features of all rows are equal.
+
+    Example:
+      >>> X = np.random.default_rng(0).normal(size=(100, 2))
+      >>> encoding = bj.encoding.fit(X, num_bins=4)
+      >>> only_second = (encoding.column == 1)[:, None] * np.ones((8, 3))
+      >>> bj.encoding.importances(encoding._replace(map=only_second), X).tolist()
+      [0.0, 1.0]
+    """
+    codes = encoding._replace(map=None).apply(X, np.float64)
+    variances = np.zeros(encoding.num_columns)
+    for column in range(encoding.num_columns):
+        of = encoding.column == column
+        part = codes[:, of]
+        if encoding.map is not None:
+            part = part @ np.asarray(encoding.map, np.float64)[of]
+        variances[column] = np.sum(np.var(part, axis=0))
+    return variances / (np.sum(variances) or 1.0)

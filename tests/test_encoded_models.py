@@ -1,0 +1,185 @@
+"""Models that take raw columns through an encoding."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import budgetjax as bj
+from budgetjax import models
+from budgetjax.refitting.reduce import compact
+
+random = np.random.default_rng(0)
+X = np.stack(
+    [
+        random.lognormal(size=400),
+        1e5 + 10 * random.normal(size=400),
+        random.integers(0, 4, 400),
+        np.where(random.random(400) < 0.2, np.nan, random.normal(size=400)),
+    ],
+    axis=1,
+)
+Y = np.where((np.log(X[:, 0]) > 0) ^ (X[:, 2] == 1), 1, -1)
+CODES = bj.encoding.fit(X, 6, nominal=[2])
+NAMES = ("price", "time", "colour", "gaps")
+
+
+@functools.cache
+def encoded(mapped=True, algorithm=bj.pegasos, num_classes=2, rank=3, **more):
+    """A model of codes that has learned a few rows, under a mapped kernel."""
+    matrix = np.random.default_rng(1).normal(size=(CODES.num_codes, rank)) / 2
+    kernel = (
+        bj.Mapped(bj.RBF(0.3), matrix.astype(np.float32)) if mapped else bj.RBF(0.3)
+    )
+    y = Y if num_classes == 2 else X[:, 2].astype(int)
+    state = algorithm.init(
+        kernel,
+        num_features=CODES.num_features,
+        budget=20,
+        **({} if num_classes == 2 else {"num_classes": num_classes}),
+        **more,
+    )
+    state, _ = bj.run(algorithm, state, CODES.apply(X), y)
+    return bj.Labelled(state, CODES, feature_names=NAMES)
+
+
+def test_rows_are_encoded_before_they_are_scored():
+    model = encoded()
+    expected = bj.decision_function(model.model, CODES.apply(X))
+    np.testing.assert_array_equal(model.decision_function(X), expected)
+    assert models.num_features(model) == 4
+    assert model.predict(X[:0]).shape == (0,)
+
+
+def test_blocks_of_rows_are_encoded(monkeypatch):
+    model, expected = encoded(), encoded().decision_function(X)
+    monkeypatch.setattr(models.inputs, "block_size", lambda rows, features: 64)
+    np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-6)
+    wrong = X.copy()
+    wrong[300, 1] = np.inf
+    with pytest.raises(
+        ValueError, match=r"decision_function: .* inf in row 300, column 1"
+    ):
+        model.decision_function(wrong)
+
+
+def test_columns_are_found_by_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X[:, ::-1], columns=NAMES[::-1])
+    np.testing.assert_array_equal(encoded().predict(frame), encoded().predict(X))
+
+
+def test_scores_of_encoded_rows_are_traced():
+    folded = models.fold_map(encoded())
+    rows = X.astype(np.float32)
+    scores = jax.jit(lambda rows: bj.decision_function(folded, rows))(rows)
+    np.testing.assert_allclose(scores, folded.decision_function(rows), atol=1e-3)
+    gradient = jax.grad(lambda row: bj.decision_function(folded, row[None])[0])(rows[0])
+    assert gradient.shape == (4,)
+    assert float(jnp.abs(gradient[0])) > 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        (bj.pegasos, {}),
+        (bj.pegasos, {"num_classes": 4}),
+        (bj.projectron, {}),
+        (bj.arow, {}),
+        (bj.nystrom, {}),
+    ],
+)
+def test_a_folded_map_predicts_the_same(algorithm, more):
+    model = encoded(algorithm=algorithm, **more)
+    folded = models.fold_map(model)
+    check_scores(folded, model)
+    assert folded.scaling.num_features == 3
+    assert folded.model.expansion.vectors.shape[1] == 3
+    assert folded.model.kernel == bj.RBF(jnp.asarray(0.3, jnp.float32))
+    if algorithm in (bj.arow, bj.nystrom):
+        return
+    # It goes on learning as it would have.
+    y = X[:, 2].astype(int) if "num_classes" in more else Y
+    later = [
+        part._replace(
+            model=bj.run(algorithm, part.model, models.scale_rows(part, X), y)[0]
+        )
+        for part in (folded, model)
+    ]
+    check_scores(*later, 1e-5)
+
+
+def check_scores(found, expected, rounding=1e-6):
+    """The scores are equal, up to rounding of their terms."""
+    terms = np.abs(np.asarray(bj.support(expected).coefficients)).sum()
+    away = found.decision_function(X) - expected.decision_function(X)
+    assert np.max(np.abs(away)) < rounding * terms
+
+
+def test_maps_multiply_and_kernel_models_fold():
+    model = encoded()
+    twice = models.fold_map(model)
+    kernel = bj.Mapped(bj.RBF(1.0), random.normal(size=(3, 2)).astype(np.float32))
+    twice = twice._replace(model=twice.model._replace(kernel=kernel))
+    folded = models.fold_map(twice)
+    assert folded.scaling.map.shape == (CODES.num_codes, 2)
+    check_scores(folded, twice)
+    small = compact(model)
+    folded = models.fold_map(bj.StreamModel(small))
+    assert folded.model.model.vectors.shape[1] == 3
+    check_scores(folded.model, model)
+
+
+def test_other_models_are_not_folded():
+    plain = encoded(mapped=False)
+    diagonal = bj.Mapped(bj.RBF(1.0), np.ones(CODES.num_codes, np.float32))
+    several = plain._replace(model=(plain.model, plain.model))
+    for model in (
+        plain,
+        plain.model,
+        several,
+        plain._replace(model=plain.model._replace(kernel=diagonal)),
+        encoded()._replace(scaling=None),
+    ):
+        assert models.fold_map(model) is model
+
+
+def test_support_vectors_of_encoded_rows_are_features():
+    folded = models.fold_map(encoded())
+    assert bj.support(folded).vectors.shape == (20, 3)
+    assert bj.support(encoded()).vectors.shape == (20, CODES.num_codes)
+
+
+@pytest.mark.parametrize("name", ["codes", "mapped", "folded"])
+def test_a_file_keeps_the_encoding(name, tmp_path):
+    model = encoded(mapped=name != "codes")
+    model = models.fold_map(model) if name == "folded" else model
+    bj.save(tmp_path / "model", model)
+    loaded = bj.load(tmp_path / "model")
+    np.testing.assert_array_equal(
+        loaded.decision_function(X), model.decision_function(X)
+    )
+    assert type(loaded.scaling) is bj.encoding.Encoding
+    assert jax.tree.structure(loaded) == jax.tree.structure(model)
+
+
+@pytest.mark.parametrize("metric", [False, True, "diagonal"])
+def test_refits_encode_rows(metric):
+    model = encoded(mapped=False)
+    better = bj.refit(model, X, Y, learn_metric=metric, epochs=1)
+    assert np.mean(better.predict(X) == Y) > np.mean(model.predict(X) == Y)
+    # A learned matrix is folded.
+    folds = metric is True
+    assert (better.scaling.map is not None) == folds
+    assert isinstance(better.model.kernel, bj.Mapped) == (metric == "diagonal")
+    again = bj.refit(better, X, Y, calibrate=True)
+    assert np.all(np.isfinite(bj.probabilities(again, X)))
+
+
+def test_encoded_models_become_smaller():
+    folded = models.fold_map(encoded())
+    small = bj.prune(folded, 5)
+    assert small.predict(X).shape == (400,)
+    assert small.model.vectors.shape == (5, 3)
