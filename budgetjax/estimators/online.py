@@ -65,6 +65,9 @@ STEEPEST = 5.0
 # What to try on a table: bins per column, and the factor of the default gamma. No bins
 # are standardised columns whose outliers are clipped.
 TRIED = ((0, 1.0), (5, 4.0), (16, 4.0))
+# Passes of steps before the choice among these; the best is refitted anew. On seventeen
+# sets, choices after three were 0.07 points worse, after twenty 0.07 better.
+TRIAL_EPOCHS = 5
 # A table has at most this number of columns, and at least this number of rows.
 MOST_COLUMNS, FEWEST_ROWS = 128, 1000
 # All that is tried has the same number of features, a multiple of this one, so that it
@@ -593,17 +596,16 @@ class Kernelised(OnlineEstimator):
         threads = threadpoolctl.threadpool_limits(1, user_api="blas")
         bar = _progress.progress_bar("refit", self.progress, "passes")
         with threads, bar as report:
-            settings = {
-                "seed": seed,
-                "report": report,
-                "compares": len(streamed) > 1,
-            }
-            drafts = [
-                self._start_refit(each, of_stream=of_stream, **settings)
-                for each in streamed
-            ]
-            best = _find_best(drafts)
-            return self._finish(streamed[best], drafts[best])
+            start = functools.partial(
+                self._start_refit, seed=seed, report=report, of_stream=of_stream
+            )
+            best = streamed[0]
+            if len(streamed) > 1:
+                drafts = [
+                    start(each, epochs=TRIAL_EPOCHS, compares=True) for each in streamed
+                ]
+                best = streamed[_find_best(drafts)]
+            return self._finish(best, start(best))
 
     def _start_refit(
         self,
@@ -684,8 +686,6 @@ def _importances(model: Labelled, X: Features) -> Float[np.ndarray, " features"]
 
 def _find_best(drafts: Sequence[Draft | None]) -> int:
     """The number of the draft with the least error on held-out rows."""
-    if len(drafts) == 1:
-        return 0
     errors = [[] if draft is None else draft.errors() for draft in drafts]
     folds = min(map(len, errors))
     return int(np.argmin([sum(map(np.sum, each[:folds])) for each in errors]))

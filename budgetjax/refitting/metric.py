@@ -52,8 +52,9 @@ STRENGTH = 10.0
 # The weight of the map's distance from its start, in examples. Without it, the map
 # overfits the 256 features of usps.
 PRIOR = 10.0
-# Fewer steps hardly change the metric, so small data take more epochs.
-FEWEST_STEPS = 600
+# Fewer steps per epoch that was asked for hardly change the metric, so small data take
+# more epochs.
+FEWEST_STEPS = 30
 # More features are mapped to this number: a larger map is slower and no more accurate.
 WIDEST = 64
 # The number of examples for the principal directions that start a map to fewer
@@ -127,7 +128,7 @@ def try_metric(problem: Problem, fold: Fold, penalty: float) -> Trial:
     kind = unit.dtype.type
     of_labels = losses.takes_labels(loss)
     scale = kind(1 if of_labels else SCORES)
-    epochs = max(problem.epochs, -(-FEWEST_STEPS * BATCH // learned))
+    epochs = max(problem.epochs, -(-FEWEST_STEPS * problem.epochs * BATCH // learned))
     more = len(mask) * epochs * -(-learned // BATCH) / (FEATURES * STEPS)
     units = unit, scale / kind(more**0.5), scale
     strength = kind(STRENGTH * penalty)

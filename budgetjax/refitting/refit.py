@@ -253,7 +253,8 @@ def start_refit(
         moves=moves,
         form=learn_metric,
         calibrates=bool(calibrate),
-        compares=compares or bool(others),
+        # A metric that is learned in any case is judged in any case.
+        compares=bool(others) or (compares and learn_metric in (False, "auto")),
         tolerance=float(tolerance),
         epochs=_checks.size("epochs", epochs),
         seed=_checks.numpy_seed(seed),
