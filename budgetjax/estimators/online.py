@@ -702,7 +702,9 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
     `fit` streams the rows once; `budgetjax.refit` then recomputes the coefficients of
     the support vectors that the stream chose. `partial_fit` streams too, and refits on
     a sample of the rows so far before the next prediction. The budget bounds memory and
-    time per row. Standardise features with different units first.
+    time per row. `fit` brings the columns of a table to one scale, and from 1,000 rows
+    on writes them as codes of their quantiles where that predicts held-out rows better;
+    for `partial_fit`, standardise features with different units first.
 
     It computes in float32, or in float64 if X is float64 and JAX enables it.
 
@@ -739,6 +741,14 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
         helps most for small budgets.
       learn_metric: True, False, "diagonal" or a rank, as for `budgetjax.refit`; "auto"
         tries a matrix in `fit`, from 1,000 rows on.
+      encode: how columns are written before they are learned; see `budgetjax.encoding`.
+        False for rows as they are; a number of bins per column, where 0 is a number in
+        units of the column's quartiles with outliers clipped. "auto" tries 0, 5 and 16
+        bins in `fit`, with a learned metric, by short fits on held-out rows; with fewer
+        than 1,000 rows it is 0, and False in `partial_fit`, for sparse rows, for more
+        than 128 columns, such as images, and where `kernel`, `gamma`, `move_vectors` or
+        `learn_metric` are not their defaults. Encoded rows may have missing values,
+        NaN.
       epochs: passes of `fit` over the rows.
       shuffle: whether each pass of `fit` has a new random order.
       capacity: slots to allocate, at least the budget; None for the budget. Programs
@@ -751,12 +761,13 @@ class BudgetedKernelClassifier(Classifier, Kernelised):
 
     Attributes:
       state_: the state of the algorithm, for all functions of budgetjax, for rows minus
-        `origin_`.
+        `origin_`, or for encoded ones: `model_.scaling.apply(X)`.
       model_: the same for raw rows, with the labels.
       origin_: the origin that is subtracted from rows before float32 rounds them, shape
         `(n_features_in_,)`: the median of the first rows if they lie far from 0 and the
-        kernel is stationary, otherwise zeros.
-      support_vectors_: shape `(n_support_, n_features_in_)`.
+        kernel is stationary, otherwise zeros, and for encoded rows.
+      support_vectors_: shape `(n_support_, n_features_in_)`, or for encoded rows
+        `(n_support_, model_.scaling.num_features)`, in the space of the features.
       dual_coef_: their coefficients, shape `(1, n_support_)`, or one row per class.
       n_support_: the number of support vectors.
       feature_importances_: the importance of each feature, if a metric was learned.
