@@ -181,24 +181,45 @@ def encode(encoding: Encoding, X: Float[ArrayLike, "*n d"]) -> Float[Array, "*n 
     return codes[0] if rows.ndim == 1 else codes
 
 
+class Lines(NamedTuple):
+    """The codes of numbers as lines, `(v - start) * slope` from `floor` to `ceiling`.
+
+    Each has one row and a column per code; for codes of categories and missing values
+    they mean nothing.
+    """
+
+    start: Any
+    slope: Any
+    floor: Any
+    ceiling: Any
+
+
+def lines(encoding: Encoding, numpy: Any = np) -> Lines:
+    """The lines of the codes, by NumPy or JAX."""
+    column, low, high = (leaf[None] for leaf in encoding[3:6])
+    is_bin, codes = low < high, column.shape[1]
+    changes, end = column[:, 1:] != column[:, :-1], np.ones((1, 1), bool)
+    is_first = numpy.concatenate([end, changes], axis=1)[:, :codes]
+    is_last = numpy.concatenate([changes | ~is_bin[:, 1:], end], axis=1)[:, :codes]
+    return Lines(
+        numpy.where(is_bin, low, 0),
+        1 / numpy.where(is_bin, high - low, 1),
+        numpy.where(is_first, -numpy.inf, 0),
+        numpy.where(is_last, numpy.inf, 1),
+    )
+
+
 def _coder(encoding: Encoding, numpy: Any, dtype: Any) -> Callable[[Any], Any]:
     """The function from rows to codes, by NumPy or JAX, in this dtype."""
-    column, lacks = encoding.column, encoding.lacks[encoding.column][None]
-    # One row each, for rows of columns or of codes.
-    centre, unit, low, high = (
-        leaf[None]
-        for leaf in (encoding.centre, encoding.unit, encoding.low, encoding.high)
+    start, slope, floor, ceiling = (
+        leaf.astype(dtype) for leaf in lines(encoding, numpy)
     )
-    first_digits, unit = centre.astype(dtype), unit.astype(dtype)
+    column, lacks = encoding.column, encoding.lacks[encoding.column][None]
+    centre, unit = encoding.centre[None], encoding.unit[None].astype(dtype)
+    first_digits = centre.astype(dtype)
     more_digits = (centre - first_digits).astype(dtype)
+    low, high = encoding.low[None], encoding.high[None]
     is_bin, is_value, value = low < high, low == high, low.astype(dtype)
-    start = numpy.where(is_bin, low, 0).astype(dtype)
-    slope = (1 / numpy.where(is_bin, high - low, 1)).astype(dtype)
-    changes, end = (column[1:] != column[:-1])[None], np.ones((1, 1), bool)
-    is_first = numpy.concatenate([end, changes], axis=1)[:, : len(column)]
-    is_last = numpy.concatenate([changes | ~is_bin[:, 1:], end], axis=1)
-    floor = numpy.where(is_first, -numpy.inf, 0).astype(dtype)
-    ceiling = numpy.where(is_last[:, : len(column)], numpy.inf, 1).astype(dtype)
     only_bins = not _checks.is_traced(encoding) and bool(np.all(np.asarray(is_bin)))
 
     def codes_of(X):

@@ -1,14 +1,20 @@
 """Models that take raw columns through an encoding."""
 
 import functools
+import json
+import zipfile
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnxruntime
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
 from budgetjax import models
+from budgetjax.exporting import predictor
 from budgetjax.refitting.reduce import compact
 
 random = np.random.default_rng(0)
@@ -183,3 +189,61 @@ def test_encoded_models_become_smaller():
     small = bj.prune(folded, 5)
     assert small.predict(X).shape == (400,)
     assert small.model.vectors.shape == (5, 3)
+
+
+def run_exported(path, rows):
+    """The scores of an exported file."""
+    if path.suffix == ".onnx":
+        session = onnxruntime.InferenceSession(path)
+        kind = session.get_inputs()[0].type.removeprefix("tensor(")[:-1]
+        dtype = {"float": np.float32, "double": np.float64}[kind]
+        return session.run(["scores"], {"X": rows.astype(dtype)})[0]
+    with zipfile.ZipFile(path) as file:
+        program = jax.export.deserialize(bytearray(file.read("program")))
+        about = json.loads(file.read("about.json"))
+    with jax.enable_x64(about["dtype"] == "float64"):
+        return np.asarray(program.call(rows.astype(about["dtype"]))["scores"])
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "stablehlo"])
+@pytest.mark.parametrize("name", ["numbers", "codes", "mapped", "folded", "linear"])
+def test_exported_files_encode_rows(name, suffix, tmp_path):
+    model, rows = encoded(mapped=name != "codes"), X
+    if name == "folded":
+        model = models.fold_map(model)
+    if name == "linear":
+        weights = random.normal(size=CODES.num_codes).astype(np.float32)
+        model = model._replace(model=bj.LinearModel(weights, jnp.float32(0.5)))
+    if name == "numbers":
+        rows = X[:, :1].astype(np.float32)
+        codes = bj.encoding.fit(rows, 6)
+        state = bj.perceptron.init(bj.RBF(1.0), num_features=6, budget=30)
+        state, _ = bj.run(bj.perceptron, state, codes.apply(rows), Y)
+        model = bj.Labelled(state, codes)
+    path = tmp_path / f"model.{suffix}"
+    bj.export(path, model)
+    more = np.array([[np.nan] * 4, [-1e30, 0, 9, 1e30], [1e30, 2e5, -1, 0]])
+    rows = np.concatenate([rows, more[:, : rows.shape[1]].astype(rows.dtype)])
+    scores = run_exported(path, rows)
+    expected = model.decision_function(rows)
+    terms = 1.0
+    if name != "linear":
+        terms = np.abs(np.asarray(bj.support(model).coefficients)).sum()
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6 * terms)
+
+
+def test_a_scaler_before_an_encoded_model_is_exported_with_it(tmp_path):
+    rows = X[:, :2]
+    scaler = StandardScaler().fit(rows)
+    codes = bj.encoding.fit(scaler.transform(rows), 6)
+    state = bj.perceptron.init(bj.RBF(1.0), num_features=codes.num_codes, budget=30)
+    state, _ = bj.run(bj.perceptron, state, codes.apply(scaler.transform(rows)), Y)
+    model = bj.Labelled(state, codes)
+    behind = predictor._behind(scaler, model)
+    np.testing.assert_allclose(
+        behind.decision_function(rows),
+        model.decision_function(scaler.transform(rows)),
+        atol=1e-5,
+    )
+    with pytest.raises(ValueError, match="model must have no StandardScaler before it"):
+        predictor._behind(StandardScaler().fit(np.nan_to_num(X)), encoded())

@@ -16,7 +16,7 @@ FORMATS = {".onnx": onnx_graph.serialize, ".stablehlo": stablehlo.serialize}
 def export(path: str | os.PathLike[str], model: Any) -> None:
     """Writes a predictor to a file that runs without budgetjax.
 
-    It includes the scaling of rows, the labels and the calibration. It takes raw rows
+    It includes the scaling or encoding of rows, labels and calibration. It takes raw rows
     X, shape `(n, num_features)` for any n, and returns, by name:
 
     - for a classifier `label`, shape `(n,)`; `scores`, as
