@@ -29,6 +29,8 @@ from budgetjax import _checks, _pytree, inputs
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.scaling import PerFeature, Rows
 
+__all__ = ["Encoding", "encode", "fit", "importances"]
+
 PerCode = Float[np.ndarray, " codes"]
 
 # Where the smooth clip ends, in units from the centre.
@@ -103,8 +105,13 @@ class Encoding(NamedTuple):
         if np.all(low == high):
             return low
         clipped = np.append(low, high[-1])
+        # The inverse of the clip, which has lost the digits of very far edges.
         v = clipped / np.sqrt(np.maximum(1 - np.square(clipped / CLIP), 1e-18))
         return self.centre[column] + self.unit[column] * v
+
+    def undone(self, v: Rows) -> Rows:
+        """Raw rows, from numbers in units from the centre, before the clip."""
+        return self.centre[None] + self.unit[None] * v
 
     def apply(
         self, X: Rows, dtype: DTypeLike = np.float32, *, first_row: int = 0

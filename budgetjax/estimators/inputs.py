@@ -207,7 +207,7 @@ def translation(origin: Float[np.ndarray, " features"]) -> Scaling | None:
 
 def origin(model: Labelled) -> Float[np.ndarray, " features"]:
     """The origin of a model, which it subtracts from rows."""
-    if model.scaling is None:
+    if not isinstance(model.scaling, Scaling):
         return np.zeros(models.num_features(model))
     return model.scaling.mean
 
