@@ -363,12 +363,8 @@ def features(
         name = names[at] + (f", {100 * shares[at]:.0f} %" if at in shares else "")
         # A column of few values has no function between them.
         marker = "o" if len(values) <= MOST_CELLS else ""
-        style = {
-            "linestyle": DASHES[i % len(DASHES)],
-            "marker": marker,
-            "markersize": 4,
-        }
-        axes.plot(ranks, scores, color=_color(i), label=name, **style)
+        style = {"marker": marker, "markersize": 4, **_line_style(i)}
+        axes.plot(ranks, scores, label=name, **style)
     axes.set_ylabel("mean value" if models.is_regressor(model) else "mean score")
     several = len(numbers) > 1
     axes.set_xlabel("rank of the value, %" if several else names[numbers[0]])
