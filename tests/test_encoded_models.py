@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime
 import pytest
+from click.testing import CliRunner
 from sklearn.preprocessing import StandardScaler
 
 import budgetjax as bj
 from budgetjax import models
+from budgetjax.cli import commands
 from budgetjax.exporting import predictor
 from budgetjax.refitting.reduce import compact
 
@@ -247,3 +249,42 @@ def test_a_scaler_before_an_encoded_model_is_exported_with_it(tmp_path):
     )
     with pytest.raises(ValueError, match="model must have no StandardScaler before it"):
         predictor._behind(StandardScaler().fit(np.nan_to_num(X)), encoded())
+
+
+def test_river_encodes_rows_before_a_learner():
+    pandas = pytest.importorskip("pandas")
+    river = pytest.importorskip("budgetjax.river")
+    encoder = river.Encoder(CODES, NAMES)
+    frame = pandas.DataFrame(X, columns=NAMES)
+    found = encoder.transform_many(frame)
+    np.testing.assert_array_equal(found.to_numpy(), CODES.apply(X))
+    row = dict(zip(NAMES, X[7].tolist(), strict=True))
+    assert [*encoder.transform_one(row).values()] == found.iloc[7].tolist()
+    row.pop("gaps")
+    missing = CODES.apply(np.append(X[7, :3], np.nan)[None])[0]
+    assert [*encoder.transform_one(row | {"more": 1}).values()] == missing.tolist()
+    assert [*encoder.transform_one(row | {"gaps": None}).values()] == missing.tolist()
+    model = encoder | river.BudgetedClassifier("arow", kernel=bj.RBF(0.3), budget=20)
+    model.learn_many(frame, pandas.Series(Y))
+    state = bj.arow.init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
+    state, _ = bj.run(bj.arow, state, CODES.apply(X), Y)
+    expected = bj.predict(state, CODES.apply(X))
+    assert np.mean(model.predict_many(frame).to_numpy() == expected) > 0.99
+    with pytest.raises(ValueError, match="Encoder: X must be finite, or NaN"):
+        encoder.transform_one(row | {"gaps": np.inf})
+
+
+def test_the_command_line_predicts_by_an_encoded_model(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    folded = models.fold_map(encoded())._replace(classes=np.array(["no", "yes"]))
+    bj.save(tmp_path / "model.st", folded)
+    frame = pandas.DataFrame(X[:, ::-1], columns=NAMES[::-1])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    paths = [str(tmp_path / name) for name in ("model.st", "rows.csv")]
+    done = CliRunner().invoke(commands.budgetjax, ["predict", *paths, "--quiet"])
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == folded.predict(X).tolist()
+    told = CliRunner().invoke(commands.budgetjax, ["info", paths[0]]).output
+    assert "scaling: 4 columns as 23 codes, mapped to 3 features" in " ".join(
+        told.split()
+    )
