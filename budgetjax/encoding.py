@@ -269,8 +269,8 @@ def fit(
         uniform sample: with 8,192 rows, as in the reservoir of `fit_stream`, the share
         of the stream below an edge is off by 0.0055 (one standard deviation, at the
         median), and all are within 0.015 with a probability of 95 % (Massart 1990).
-      num_bins: the maximum number of bins of a column, at least 1. Few, such as 5, are
-        safer where the noise is large.
+      num_bins: the maximum number of bins of a column. Few, such as 5, are safer where
+        the noise is large. 0 for a single code per column, the clipped number itself.
       nominal: columns whose numbers are names of categories, by number, or by name if
         X is a data frame.
 
@@ -302,7 +302,8 @@ def fit(
     count once, since float32 does not resolve them.
     """
     _checks.check_not_traced(X)
-    num_bins, names = _checks.size("num_bins", num_bins), inputs.column_names(X)
+    names = inputs.column_names(X)
+    num_bins = _checks.size("num_bins", num_bins, at_least=0)
     rows = _check_rows(X, 0)
     if rows.ndim != 2 or not len(rows):
         raise ArgumentError("X", "have shape (n, d), with at least one row", rows.shape)
@@ -387,6 +388,9 @@ def _find_edges(
 ) -> np.ndarray:
     """The edges of the bins of a column, after the clip."""
     places = _distinct(ordered)
+    if not num_bins and len(places) > 1:
+        # A single line, of slope 1.
+        return np.array([0.0, 1.0])
     if len(places) > num_bins + 1:
         places = _quantiles(ordered, np.linspace(0, 1, num_bins + 1))
     first, *others = _clip((places - centre) / unit)
