@@ -288,3 +288,77 @@ def test_the_command_line_predicts_by_an_encoded_model(tmp_path):
     assert "scaling: 4 columns as 23 codes, mapped to 3 features" in " ".join(
         told.split()
     )
+
+
+def batches_of(rows=X, size=90):
+    return [(rows[i : i + size], Y[i : i + size]) for i in range(0, len(rows), size)]
+
+
+def new_state():
+    return bj.arow.init(bj.RBF(0.3), num_features=CODES.num_codes, budget=20)
+
+
+def test_a_stream_is_encoded(tmp_path):
+    codes = CODES.apply(X)
+    state, scores = bj.run(bj.arow, new_state(), codes, Y)
+    found = bj.fit_stream(
+        bj.arow, new_state(), batches_of(), encode=CODES, batch_rows=64
+    )
+    np.testing.assert_allclose(
+        found.decision_function(X), bj.decision_function(state, codes), atol=1e-4
+    )
+    assert found.error == pytest.approx(np.mean(np.asarray(scores) * Y <= 0))
+    assert found.scaling is CODES
+    # A file keeps it, and the model goes on.
+    bj.save(tmp_path / "model", found)
+    more = bj.fit_stream(
+        bj.arow, bj.load(tmp_path / "model"), batches_of(), batch_rows=64
+    )
+    state, _ = bj.run(bj.arow, state, codes, Y)
+    np.testing.assert_allclose(
+        more.decision_function(X), bj.decision_function(state, codes), atol=1e-3
+    )
+
+
+def test_a_killed_encoded_stream_goes_on(tmp_path):
+    given = {
+        "encode": CODES,
+        "batch_rows": 64,
+        "checkpoint": tmp_path / "checkpoint",
+        "every": 1,
+        "reservoir": 50,
+    }
+    expected = bj.fit_stream(bj.arow, new_state(), batches_of(), **given)
+    (tmp_path / "checkpoint").unlink()
+
+    def broken():
+        yield from batches_of()[:3]
+        raise OSError("gone")
+
+    with pytest.raises(bj.StreamError):
+        bj.fit_stream(bj.arow, new_state(), broken(), **given)
+    found = bj.fit_stream(bj.arow, new_state(), batches_of(), **given)
+    np.testing.assert_array_equal(
+        found.decision_function(X), expected.decision_function(X)
+    )
+
+
+def test_what_a_stream_cannot_encode():
+    fit = functools.partial(bj.fit_stream, bj.arow, new_state(), encode=CODES)
+    wrong = X.copy()
+    wrong[200, 1] = np.inf
+    with pytest.raises(bj.StreamError, match="inf in row 200, column 1"):
+        fit(batches_of(wrong), batch_rows=64)
+    with pytest.raises(bj.StreamError, match=r"X must have 4 columns, .* got 3"):
+        fit(batches_of(X[:, :3]))
+    with pytest.raises(ValueError, match=r"encode must have the 23 features .* alone"):
+        fit(batches_of(), standardise=True)
+    narrow = bj.encoding.fit(X[:, :2], 4)
+    with pytest.raises(
+        ValueError, match=r"encode must .* 23 features .* one of 8 feat"
+    ):
+        fit(batches_of(), encode=narrow)
+    with pytest.raises(
+        ValueError, match=r"encode must be None for a model to continue"
+    ):
+        bj.fit_stream(bj.arow, fit(batches_of()), batches_of(), encode=CODES)
