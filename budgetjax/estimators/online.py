@@ -277,7 +277,7 @@ class OnlineEstimator(Estimator):
         epochs = _checks.size("epochs", self.epochs)
         refits = self._check_refit(X.shape[1])
         seed, random = self._draw_seed()
-        forms = self._forms(X) if refits else [Form()]
+        forms = self._forms(X) if refits else [self._form_of_stream(X)]
         starts = [self._start(form, X, y, weights, labels, seed) for form in forms]
         if forms == [Form()]:
             inputs.warn_unscaled(name, X, starts[0].examples.origin)
@@ -476,7 +476,7 @@ class Kernelised(OnlineEstimator):
         It is the share of the feature in the variance of mapped rows, so in their mean
         squared distance; see `budgetjax.encoding.importances`.
         """
-        if self._importances is None:
+        if self._model and self._importances is None:
             raise AttributeError(
                 f"{type(self).__name__} has no feature_importances_: fit has learned "
                 f"no metric, with learn_metric={self.learn_metric!r}"
@@ -513,48 +513,40 @@ class Kernelised(OnlineEstimator):
         return np.atleast_1d(np.asarray(penalties, object))
 
     def _forms(self, X: Rows) -> list[Form]:
-        if self.encode is False or not self._may_encode(X):
-            return [Form()]
-        if not _is_auto(self.encode):
-            return [_fit_form(X, _checks.size("encode", self.encode, at_least=0))]
+        if not self._tries_forms(X):
+            return [self._form_of_stream(X)]
         if X.shape[0] < FEWEST_ROWS:
-            # Without a metric, few bins do no harm, and values may be missing.
             return [_fit_form(X, 0)]
         forms = [_fit_form(X, *tried) for tried in TRIED]
         width = max(form.width for form in forms)
         return [form._replace(width=-(-width // WIDTHS) * WIDTHS) for form in forms]
 
+    def _tries_forms(self, X: Rows) -> bool:
+        """Whether rows are a table, and what depends on their form is free."""
+        free = self.kernel == "rbf" and _is_auto(self.gamma) and _is_auto(self.encode)
+        learns = self.refit and not self.move_vectors
+        learns = learns and self.learn_metric in ("auto", True)
+        is_table = isinstance(X, np.ndarray) and X.shape[1] <= MOST_COLUMNS
+        return free and learns and is_table
+
     def _form_of_stream(self, X: Rows) -> Form:
-        if not _is_auto(self.encode):
-            return self._forms(X)[0]
-        # No rows are held out to choose by.
-        assert_all_finite(inputs.values(X), input_name="X")
-        return Form()
+        if self.encode is False or _is_auto(self.encode):
+            assert_all_finite(inputs.values(X), input_name="X")
+            return Form()
+        num_bins = _checks.size("encode", self.encode, at_least=0)
+        if not isinstance(X, np.ndarray):
+            raise ArgumentError(
+                "encode", "be False or 'auto' for sparse rows", num_bins
+            )
+        return _fit_form(X, num_bins)
 
     def _validate(self, *, reset: bool = True, **arguments: Any) -> Any:
         """Rows as for all estimators; values may be missing where rows are encoded."""
-        if reset:
-            encodes = self.refit and self.encode is not False
-        else:
+        encodes = self.encode is not False
+        if not reset:
             encodes = isinstance(self._model.scaling, Encoding)
         finite = "allow-nan" if encodes else True
         return super()._validate(reset=reset, ensure_all_finite=finite, **arguments)
-
-    def _may_encode(self, X: Rows) -> bool:
-        """Whether rows can be encoded, after a check that they are finite if not."""
-        learns = self.learn_metric in ("auto", True) and not self.move_vectors
-        may = self.kernel == "rbf" and _is_auto(self.gamma) and learns and self.refit
-        if isinstance(X, np.ndarray) and X.shape[1] <= MOST_COLUMNS and may:
-            return True
-        if not _is_auto(self.encode):
-            raise ArgumentError(
-                "encode",
-                f"be False or 'auto' for sparse rows, over {MOST_COLUMNS} columns, "
-                "a kernel other than 'rbf', a given gamma, or a refit without a metric",
-                f"{self.encode!r}",
-            )
-        assert_all_finite(inputs.values(X), input_name="X")
-        return False
 
     def _gammas(self, sample: Sample, form: Form) -> list[float | str]:
         if not _is_auto(self.gamma):
