@@ -18,7 +18,7 @@ from compare import FLOAT32, assert_same
 from streams import LEARNERS, ROWS, cut, fit, identical, without_classes
 
 import budgetjax as bj
-from budgetjax import datasets, inputs, models
+from budgetjax import datasets, models, raw_rows
 from budgetjax.online import features, span
 from budgetjax.saving import model_files
 from budgetjax.scaling import Scaling, warn_unscaled
@@ -250,7 +250,7 @@ def test_predictions_are_of_raw_rows(row, monkeypatch):
         expected = bj.predict(model.state, model.scaling.apply(X))
         np.testing.assert_array_equal(model.predict(X), expected)
     # Many blocks, of which the last is padded, and none.
-    monkeypatch.setattr(inputs, "MIN_ROWS", 16)
+    monkeypatch.setattr(raw_rows, "MIN_ROWS", 16)
     np.testing.assert_allclose(model.decision_function(X), scores, 1e-4, 1e-4)
     np.testing.assert_allclose(model.decision_function(X[:3]), scores[:3], 1e-4, 1e-4)
     assert model.decision_function(X[:0]).shape == (0, *scores.shape[1:])

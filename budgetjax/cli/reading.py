@@ -209,13 +209,13 @@ def open_for_model(
         # Features are matched by name, whatever other columns exist.
         columns = columns._replace(weight=None)
     if features is not None and columns.header:
-        from budgetjax import inputs
+        from budgetjax import raw_rows
         from budgetjax.stream.readers.columns import split_indicator
 
         known = column_names(path, columns)
         plain = [name for name in features if split_indicator(name, known) is None]
         with names_errors(display_name(path)):
-            inputs.check_columns(plain, known)
+            raw_rows.check_columns(plain, known)
     source = open_source(
         path, columns, features=features, num_features=num_features, **more
     )

@@ -26,7 +26,6 @@ from budgetjax.estimators.inputs import (
     Table,
     Weights,
 )
-from budgetjax.inputs import pad_rows
 from budgetjax.kernels import Kernel, Mapped
 from budgetjax.models import Labelled
 from budgetjax.online import choices, driver, registry
@@ -34,6 +33,7 @@ from budgetjax.online.algorithm import average_iterates
 from budgetjax.online.choices import Choice, Family, Loss
 from budgetjax.online.maintenance import Maintenance
 from budgetjax.online.state import OnlineState
+from budgetjax.raw_rows import pad_rows
 from budgetjax.refitting import calibration, held_out, training_data
 from budgetjax.refitting.refit import check_metric, refit
 from budgetjax.stream.batches import Batches

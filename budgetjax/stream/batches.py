@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from budgetjax import _checks, inputs
+from budgetjax import _checks, raw_rows
 from budgetjax._errors import ArgumentError, names_errors, places_errors
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
@@ -179,7 +179,7 @@ def regroup(
 
     with names_errors(source_name(batches)):
         rows = _checks.size("rows", rows)
-        yield from inputs.regroup(pieces(), rows)
+        yield from raw_rows.regroup(pieces(), rows)
 
 
 def source_name(batches: object) -> str:
@@ -193,7 +193,7 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     if known is None or names in (None, known):
         return batches
     with names_errors(batches.name):
-        inputs.check_columns(known, names)
+        raw_rows.check_columns(known, names)
     at = [names.index(one) for one in known]
     return dataclasses.replace(
         batches,
@@ -228,7 +228,7 @@ def _check_batch(
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
     with places_errors(f"batch {i}, from row {row} on"):
-        X = inputs.order_columns(names, X)
+        X = raw_rows.order_columns(names, X)
         X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array("X", X))
         if len(X.shape) != 2 or X.shape[0] != len(y):
             raise ArgumentError(

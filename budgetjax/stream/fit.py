@@ -19,11 +19,11 @@ from budgetjax._errors import (
     places_errors,
     warn,
 )
-from budgetjax.inputs import column_names, pad_rows
 from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
 from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.raw_rows import column_names, pad_rows
 from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units

@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
-from budgetjax.inputs import regroup
+from budgetjax.raw_rows import regroup
 from budgetjax.stream import batches as source
 from budgetjax.stream.batches import Batches
 from budgetjax.stream.readers import files
