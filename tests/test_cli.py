@@ -714,7 +714,7 @@ def test_solvers_have_the_defaults_of_their_estimators():
         defaults = of[name]().get_params()
         assert usual == {key: defaults[key] for key in usual}
     for one in (estimators.BudgetSVC(), estimators.MPUClassifier()):
-        assert one.penalty == solving.PENALTY
+        assert one.penalty == options.SOLVER_PENALTY
 
 
 def test_classes_share_kernel_rows_and_no_state_is_kept(monkeypatch):

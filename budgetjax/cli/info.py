@@ -4,9 +4,14 @@ import json
 from typing import Any
 
 import click
+import jax
 import numpy as np
 
+from budgetjax import models
 from budgetjax.cli import reports, targets
+from budgetjax.saving import model_files, trees
+from budgetjax.saving.names import is_record
+from budgetjax.stream.model import StreamModel
 
 # A name, its text, and, if different, its value for programs.
 Line = tuple[str, str] | tuple[str, str, object]
@@ -14,18 +19,8 @@ Line = tuple[str, str] | tuple[str, str, object]
 LEARNED = {"num_seen": "rows learned"}
 
 
-@click.command()
-@click.argument("model")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Write one JSON object, for programs."
-)
 def info(model: str, as_json: bool) -> None:
-    """Describe MODEL, one "name: value" per line.
-
-    MODEL is a file of "budgetjax train", a checkpoint, or a file of budgetjax.save.
-    """
-    from budgetjax.saving import model_files
-
+    """Prints what is known about a model file."""
     header = model_files.header(model)
     lines = [*_of_header(header), *_of_contents(model)]
     if as_json:
@@ -58,10 +53,6 @@ def _of_header(header: dict[str, Any]) -> list[Line]:
 
 def _of_contents(path: str) -> list[Line]:
     """The lines from the model itself."""
-    from budgetjax import models
-    from budgetjax.saving import model_files, trees
-    from budgetjax.stream.model import StreamModel
-
     try:
         value, notes = model_files.read(path)
     except trees.OwnPartError as error:
@@ -99,8 +90,6 @@ def _of_contents(path: str) -> list[Line]:
 
 def _of_model(model: Any) -> list[Line]:
     """The sizes and numbers of a state, or of the model of a solver."""
-    from budgetjax.saving.names import is_record
-
     expansion = getattr(model, "expansion", None)
     vectors = getattr(expansion or model, "vectors", None)
     rows = getattr(model, "weights", None) if vectors is None else vectors
@@ -136,7 +125,5 @@ def _of_model(model: Any) -> list[Line]:
 
 def _is_key(part: object) -> bool:
     """Whether this is a key of random draws, not a number."""
-    import jax
-
     dtype = getattr(part, "dtype", None)
     return dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)

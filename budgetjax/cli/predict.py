@@ -2,70 +2,29 @@
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
+from budgetjax import _progress, models
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.cli.reading import Model
-
-if TYPE_CHECKING:
-    from budgetjax.stream.batches import Batches
-
-STANDARD_OUTPUT = "-"
-EXAMPLES = """\b
-Examples:
-  budgetjax predict iris.safetensors new.csv --output predicted.csv
-  budgetjax predict iris.safetensors new.csv --scores | head
-  budgetjax predict a9a.safetensors a9a.t --output predicted.txt
-"""
+from budgetjax.refitting import calibration
+from budgetjax.stream.batches import Batches
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("model")
-@options.files
-@options.columns
-@click.option(
-    "--output",
-    "-o",
-    default=STANDARD_OUTPUT,
-    metavar="OUT",
-    help="File for the predictions, one per line.  [default: -, standard output]",
-)
-@click.option(
-    "--scores",
-    is_flag=True,
-    help="Write CSV with a header: the prediction, and the score of every class.",
-)
-@click.option(
-    "--probabilities",
-    is_flag=True,
-    help="Write CSV with a header: the prediction, and the probability of every class.",
-)
-@options.quiet
 def predict(
     model: str,
     file: tuple[str, ...],
-    columns: reading.Columns,
+    columns: options.Columns,
     output: str,
     scores: bool,
     probabilities: bool,
     quiet: bool,
 ) -> None:
-    """Predict the rows of FILE with MODEL.
-
-    MODEL is a file of "budgetjax train", or of budgetjax.save in Python. Columns are
-    matched by name to those of the training, so FILE may have others too. FILE may be
-    several tables, a folder of them, or -, the standard input, with its format in
-    --format.
-
-    If FILE has targets, the accuracy is printed, or for numbers the root mean squared
-    error: on standard output, or on standard error if the predictions go to standard
-    output. The target is the column of the training, or --target.
-    """
-    to_file = output != STANDARD_OUTPUT
+    """Writes the predictions of the rows of files, and prints the accuracy."""
+    to_file = output != options.STANDARD
     reports.check_outputs({"--output": output if to_file else None}, model, *file)
     chosen = reading.open_model(model)
     if scores and chosen.classes is None:
@@ -129,12 +88,9 @@ class _Accuracy:
 
 
 def _lines(
-    model: Model, source: "Batches", accuracy: _Accuracy, more: str | None, shows: bool
+    model: Model, source: Batches, accuracy: _Accuracy, more: str | None, shows: bool
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
-    from budgetjax import _progress, models
-    from budgetjax.refitting import calibration
-
     fills = models.imputes_missing(model.model)
     if more is not None and model.classes is not None:
         names = [

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 import click
 import numpy as np
 
+# The names of copies of standard input and pipes in messages, by path.
+COPIES: dict[str, str] = {}
+
 
 def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
     """Raises before the work starts if these files cannot be written.
@@ -54,6 +57,13 @@ def echo(text: str, *, err: bool = False) -> None:
 def _is_special(path: str) -> bool:
     """Whether the path is a device, such as /dev/null, or a pipe."""
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+def restore_names(text: str) -> str:
+    """A message with the names of standard input and pipes instead of their copies."""
+    for copy, name in COPIES.items():
+        text = text.replace(copy, name)
+    return text
 
 
 def format_line(name: str, text: str) -> str:

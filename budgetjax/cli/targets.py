@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import types
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -13,9 +13,10 @@ import numpy as np
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.cli import reports
 from budgetjax.cli.options import BALANCED
-
-if TYPE_CHECKING:
-    from budgetjax.stream.batches import Batches
+from budgetjax.labels import encode_labels
+from budgetjax.scaling import Scaling
+from budgetjax.stream import batches
+from budgetjax.stream.batches import Batches
 
 # More distinct numbers are probably targets of a regression.
 MANY_CLASSES = 100
@@ -40,10 +41,8 @@ class TargetSummary(NamedTuple):
     counts: Mapping[Any, int] = types.MappingProxyType({})
 
 
-def read_targets(source: "Batches") -> Generator[np.ndarray, None, None]:
+def read_targets(source: Batches) -> Generator[np.ndarray, None, None]:
     """The y of all batches; raises if there is none."""
-    from budgetjax.stream import batches
-
     rows = 0
     for y in batches.iterate_targets(source):
         rows += len(y)
@@ -53,7 +52,7 @@ def read_targets(source: "Batches") -> Generator[np.ndarray, None, None]:
 
 
 def summarise_targets(
-    source: "Batches", *, regression: bool = False, classes: str | None = None
+    source: Batches, *, regression: bool = False, classes: str | None = None
 ) -> TargetSummary:
     """Makes one pass over the targets, unless the classes are given."""
     if regression:
@@ -66,10 +65,8 @@ def summarise_targets(
     return _summarise_classes(source)
 
 
-def _summarise_numbers(source: "Batches") -> TargetSummary:
+def _summarise_numbers(source: Batches) -> TargetSummary:
     """The summary of the targets of a regression."""
-    from budgetjax.scaling import Scaling
-
     scaling, rows = Scaling.empty(1), 0
     for y in read_targets(source):
         with names_errors(source.name):
@@ -86,10 +83,8 @@ def _summarise_numbers(source: "Batches") -> TargetSummary:
     )
 
 
-def _summarise_classes(source: "Batches") -> TargetSummary:
+def _summarise_classes(source: Batches) -> TargetSummary:
     """The classes, and the number of rows of each."""
-    from budgetjax import stream
-
     counts: collections.Counter = collections.Counter()
     changes = 0
 
@@ -101,7 +96,7 @@ def _summarise_classes(source: "Batches") -> TargetSummary:
             changes += int(np.count_nonzero(y[1:] != y[:-1]))
             yield y
 
-    found = stream.labels(dataclasses.replace(source, read_targets=count_targets))
+    found = batches.labels(dataclasses.replace(source, read_targets=count_targets))
     rows = counts.total()
     if len(found) < 2:
         raise ValueError(
@@ -128,7 +123,7 @@ def _summarise_classes(source: "Batches") -> TargetSummary:
     )
 
 
-def _parse_classes(source: "Batches", text: str) -> np.ndarray:
+def _parse_classes(source: Batches, text: str) -> np.ndarray:
     """The labels of a comma-separated list, in the type of the file's labels."""
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read_targets(source)) as found:
@@ -186,8 +181,8 @@ def sum_errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> flo
 
 
 def apply_class_weights(
-    source: "Batches", about: TargetSummary, text: str | None
-) -> "Batches":
+    source: Batches, about: TargetSummary, text: str | None
+) -> Batches:
     """The source with the weights of its classes.
 
     `text` is "balanced" or "LABEL=WEIGHT,...", where other classes have weight 1. None
@@ -199,8 +194,6 @@ def apply_class_weights(
     classes, by_class = about.labels, class_weights(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
-        from budgetjax.labels import encode_labels
-
         row = 0
         for X, y, *weight in source.read():
             with names_errors(source.name):
