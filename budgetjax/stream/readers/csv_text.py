@@ -11,14 +11,16 @@ from jax.typing import DTypeLike
 from budgetjax import _checks
 from budgetjax._errors import ArgumentError, names_errors
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.readers import columns as table_columns
 from budgetjax.stream.readers import files
 from budgetjax.stream.readers.columns import (
+    DAMAGED,
     HOW_TO_ENCODE,
     Columns,
     DamageError,
+    Selection,
     Table,
     report_damage,
+    table_batches,
 )
 from budgetjax.stream.readers.formats import register_format
 
@@ -116,14 +118,14 @@ def csv(
     _checks.flag("header", header)
     if text_target is not None:
         _checks.flag("text_target", text_target)
-    for name, character in (("delimiter", delimiter), ("decimal", decimal)):
-        if character is None and name == "delimiter":
-            continue
+    characters = {"delimiter": "," if delimiter is None else delimiter}
+    for name, character in (characters | {"decimal": decimal}).items():
         if not isinstance(character, str) or len(character) != 1:
             raise ArgumentError(name, "be one character", f"{character!r}")
     found: list[_File] = []
     for one in map(str, files.list_files(path, (".csv", ".tsv"))):
-        parse = Parse(header, delimiter or _delimiter(one), decimal)
+        tab_or_comma = "\t" if files.ending(one) == ".tsv" else ","
+        parse = Parse(header, delimiter or tab_or_comma, decimal)
         with names_errors(one):
             found.append(_File.of(pa, one, parse))
     if header and features is None and target not in found[0].types:
@@ -145,19 +147,13 @@ def csv(
                 return kind if pa.types.is_boolean(kind) else pa.float64()
 
             types = {name: texts.get(name) or type_of(name) for name in wanted.names()}
-            return file.blocks(types, wanted.features)
+            with file.opened(types, wanted.features) as blocks:
+                yield from blocks
 
-        return Table(file.path, file.names, lambda _: {dtype}, read)
+        return Table(file.path, WHAT, file.names, lambda _: {dtype}, read)
 
-    return table_columns.table_batches(
-        *(WHAT, path, [table(file) for file in found]),
-        *(target, features, weight, allow_missing, batch_rows, dtype),
-    )
-
-
-def _delimiter(path: files.Path) -> str:
-    """The delimiter of a file by its ending."""
-    return "\t" if files.ending(path) == ".tsv" else ","
+    chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
+    return table_batches(path, [table(file) for file in found], chosen)
 
 
 class Parse(NamedTuple):
@@ -204,13 +200,6 @@ class _File(NamedTuple):
             names = [str(i) for i in range(len(names))]
         types = dict(zip(names, types, strict=True))
         return file._replace(names=names, types=types)
-
-    def blocks(
-        self, types: "dict[str, DataType]", features: Sequence[str] = ()
-    ) -> Iterator["RecordBatch"]:
-        """Record batches of some columns, in these types."""
-        with self.opened(types, features) as reader:
-            yield from reader
 
     @contextlib.contextmanager
     def opened(
@@ -267,8 +256,9 @@ def _target_type(
     kinds: set[str] = set()
     for file in found:
         # The read of the rows reports other errors of the file.
-        with contextlib.suppress(pa.ArrowException, *table_columns.DAMAGED):
-            for block in file.blocks({name: pa.string()}):
+        suppressed = contextlib.suppress(pa.ArrowException, *DAMAGED)
+        with suppressed, file.opened({name: pa.string()}) as blocks:
+            for block in blocks:
                 texts = block.column(name).unique().drop_null().to_pylist()
                 kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
                 if kinds & types.keys():

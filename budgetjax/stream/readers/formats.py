@@ -33,7 +33,7 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {}
 # The format of files without a known ending.
-OTHERWISE = "libsvm"
+DEFAULT_FORMAT = "libsvm"
 
 
 def register_format(
@@ -112,12 +112,12 @@ def by_ending() -> dict[str, Format]:
 
 
 # Extensions of other formats, which are not read as LIBSVM text.
-OTHERS = (
+UNSUPPORTED_ENDINGS = (
     *(".json", ".jsonl", ".xlsx", ".xls", ".ods", ".npz", ".pkl", ".pickle", ".mat"),
     *(".h5", ".hdf5", ".arff", ".orc", ".avro", ".db", ".sqlite", ".html", ".xml"),
     *(".yaml", ".safetensors", ".pt"),
 )
-PACKED = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
+PACKED_ENDINGS = (".zip", ".zst", ".tar", ".tgz", ".7z", ".rar", ".lz4", ".br")
 
 
 def first_ending(path: Any) -> str:
@@ -140,12 +140,12 @@ def format_of(path: Any, format: str | None = None) -> Format:
             )
         return FORMATS[format]
     end, known = first_ending(path), by_ending()
-    if end in PACKED + OTHERS and end not in known:
-        advice = "unpack it first" if end in PACKED else ""
+    if end in PACKED_ENDINGS + UNSUPPORTED_ENDINGS and end not in known:
+        advice = "unpack it first" if end in PACKED_ENDINGS else ""
         expected = f"be {', '.join(known)}, or LIBSVM text under another name"
         with names_errors(str(path)):
             raise ArgumentError("the file", expected, end).advised(advice)
-    return known.get(end, FORMATS[OTHERWISE])
+    return known.get(end, FORMATS[DEFAULT_FORMAT])
 
 
 @names_errors("read")
