@@ -104,7 +104,7 @@ FAULTS = (
     Fault("models", "scaling.py", "return float(2 / np.mean(np.minimum(distances, most)))", "return float(1 / np.mean(np.minimum(distances, most)))"),
     Fault("stream", "stream/reservoir.py", "draws = np.random.PCG64(self.seed).advance(self.num_rows)", "draws = np.random.PCG64(self.seed)"),
     Fault("stream", "stream/readers/libsvm_text.py", "first = 0 if zero_based else 1", "first = 1"),
-    Fault("stream", "stream/checkpoints.py", "if rows != checkpoint.batch_rows:", "if False:"),
+    Fault("stream", "stream/checkpoints.py", "elif rows != self.batch_rows:", "elif False:"),
     Fault("estimators", "estimators/inputs.py", "rows = rows - origin[None] if np.any(origin) else rows", "rows = rows"),
     Fault("estimators", "estimators/inputs.py", "return by_class[label_indices(classes, y)]", "return np.ones(len(y))"),
     Fault("estimators", "estimators/inputs.py", "return np.median(np.asarray(self.rows, np.float64), axis=0)", "return np.median(np.asarray(self.rows, np.float64), axis=1)"),

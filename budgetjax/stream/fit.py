@@ -28,7 +28,7 @@ from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
 from budgetjax.stream import checkpoints, units
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.checkpoints import Position
+from budgetjax.stream.checkpoints import Checkpoint, Position
 from budgetjax.stream.model import (
     CheckpointError,
     StreamError,
@@ -153,11 +153,8 @@ def fit_stream(
     )
     every = _checks.size("every", every)
     resume = bool(_checks.flag("resume", resume))
-    writer, position = checkpoints.Writer(None, every), Position(model)
-    if checkpoint is not None:
-        run = checkpoints.describe_run(checkpoint, rows, model, algorithm.name)
-        writer = checkpoints.Writer(run, every)
-        position = (writer.read(model) if resume else None) or position
+    writer = Checkpoint(checkpoint, every, rows, model, algorithm.name)
+    position = (writer.read(model) if resume else None) or Position(model)
     writer.save(position)
     with _progress.progress_bar("fit_stream", progress, "rows", total) as report:
         model = _learn(algorithm, batches, name, position, rows, writer, report)
@@ -170,7 +167,7 @@ def _learn(
     name: str,
     position: Position,
     rows: int,
-    writer: checkpoints.Writer,
+    writer: Checkpoint,
     report: Callable[..., object],
 ) -> StreamModel:
     """The model after all batches, whose position is saved at intervals."""
