@@ -133,7 +133,11 @@ text may be compressed (.gz, .bz2, .xz). FILE may be a pipe or, as -, standard i
 @click.group(
     cls=Group,
     help=HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 88},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 88,
+        "show_default": True,
+    },
     epilog=EXAMPLES,
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
@@ -163,7 +167,6 @@ Examples:
     "--budget",
     type=options.SLOTS,
     default=BUDGET,
-    show_default=True,
     help="Maximum number of support vectors: more are slower and often better. For "
     "budget-svm, the number of examples that count.",
 )
@@ -171,7 +174,6 @@ Examples:
     "--gamma",
     type=options.Gamma(),
     default="scale",
-    show_default=True,
     help="Gamma of the kernel exp(-gamma |x - z|^2); scale: 2 / mean squared distance.",
 )
 @options.learner(solves=True)
@@ -181,13 +183,11 @@ Examples:
     "--epochs",
     type=options.AT_LEAST_1,
     default=1,
-    show_default=True,
     help="Passes over the file, in its order.",
 )
 @click.option(
     "--refit/--no-refit",
     default=True,
-    show_default=True,
     help="Recompute the coefficients of the support vectors at the end.",
 )
 @click.option(
@@ -253,6 +253,7 @@ Examples:
     "-o",
     default=options.STANDARD,
     metavar="OUT",
+    show_default=False,
     help="File for the predictions, one per line.  [default: -, standard output]",
 )
 @click.option(
@@ -307,7 +308,6 @@ Examples:
     *("--budget", "budgets"),
     type=options.Numbers(options.SLOTS),
     default=str(BUDGET),
-    show_default=True,
     help="Maximum number of support vectors.",
 )
 @options.learner()
@@ -320,7 +320,6 @@ Examples:
     "--rows",
     type=options.AT_LEAST_1,
     default=100_000,
-    show_default=True,
     help="Learn from this number of first rows of FILE; they must fit into memory.",
 )
 @options.regression

@@ -332,6 +332,7 @@ columns = combine_options(
         is_flag=True,
         flag_value=False,
         default=True,
+        show_default=False,
         help="The CSV file has no header: its columns are 0, 1, ...",
     ),
     click.option(
@@ -411,7 +412,6 @@ def learner(*, solves: bool = False) -> Decorator:
 standardise = click.option(
     "--standardise/--no-standardise",
     default=True,
-    show_default=True,
     help="Scale features to mean 0 and deviation 1, as known so far.",
 )
 
@@ -423,7 +423,6 @@ seed = click.option(
     "--seed",
     type=click.IntRange(0, 2**31 - 1),
     default=0,
-    show_default=True,
     help="Seed of random draws.",
 )
 

@@ -55,14 +55,11 @@ def summarise_targets(
     source: Batches, *, regression: bool = False, classes: str | None = None
 ) -> TargetSummary:
     """Makes one pass over the targets, unless the classes are given."""
-    if regression:
-        return _summarise_numbers(source)
     if classes is not None:
         labels = _parse_classes(source, classes)
-        return TargetSummary(
-            labels, source.num_rows, reports.join_values(labels.tolist())
-        )
-    return _summarise_classes(source)
+        text = reports.join_values(labels.tolist())
+        return TargetSummary(labels, source.num_rows, text)
+    return _summarise_numbers(source) if regression else _summarise_classes(source)
 
 
 def _summarise_numbers(source: Batches) -> TargetSummary:
@@ -78,9 +75,8 @@ def _summarise_numbers(source: Batches) -> TargetSummary:
         raise ValueError(
             f"{source.name}: y must have more than one value, got {mean:g} in all rows"
         )
-    return TargetSummary(
-        None, rows, f"mean {mean:.4g}, deviation {deviation:.4g}", mean=mean
-    )
+    text = f"mean {mean:.4g}, deviation {deviation:.4g}"
+    return TargetSummary(None, rows, text, mean=mean)
 
 
 def _summarise_classes(source: Batches) -> TargetSummary:
@@ -118,9 +114,8 @@ def _summarise_classes(source: Batches) -> TargetSummary:
             "order, so shuffle the file"
         )
     words = [f"{reports.format_label(one)} ({counts[one]:,})" for one in found.tolist()]
-    return TargetSummary(
-        found, rows, reports.join_values(words), warning, counts=counts
-    )
+    text = reports.join_values(words)
+    return TargetSummary(found, rows, text, warning, counts=counts)
 
 
 def _parse_classes(source: Batches, text: str) -> np.ndarray:
@@ -128,15 +123,17 @@ def _parse_classes(source: Batches, text: str) -> np.ndarray:
     words: list[Any] = [word.strip() for word in text.split(",")]
     with contextlib.closing(read_targets(source)) as found:
         kind = next(found).dtype.kind
+    parse, what = {
+        "b": (
+            lambda word: {"true": True, "false": False}[word.lower()],
+            "true and false",
+        ),
+        "i": (int, "whole numbers"),
+        "f": (float, "numbers"),
+    }.get(kind, (str, "text"))
     try:
-        if kind == "b":
-            words = [{"true": True, "false": False}[word.lower()] for word in words]
-        elif kind not in "UO":
-            number = int if kind == "i" else float
-            words = [number(word) for word in words]
+        words = [parse(word) for word in words]
     except (KeyError, ValueError, OverflowError) as error:
-        what = "true and false" if kind == "b" else "numbers"
-        what = "whole numbers" if kind == "i" else what
         raise ValueError(
             f"{source.name}: --classes must be {what}, as the target is, got {text}"
         ) from error
@@ -150,19 +147,13 @@ def _parse_classes(source: Batches, text: str) -> np.ndarray:
 def check_targets(y: np.ndarray, classes: np.ndarray | None, row: int) -> None:
     """Raises if targets are not among the classes, or not finite if there are none."""
     if classes is not None:
-        good, expected = (
-            np.isin(y, classes),
-            f"one of {reports.join_values(classes.tolist())}",
-        )
-    else:
-        is_text = y.dtype.kind in "UO"
-        good = np.zeros(len(y), bool) if is_text else np.isfinite(y)
-        expected = "finite numbers"
+        encode_labels(classes, y, row)
+        return
+    good = np.zeros(len(y), bool) if y.dtype.kind in "UO" else np.isfinite(y)
     if not np.all(good):
         bad = int(np.argmin(good))
-        raise ArgumentError(
-            "y", f"be {expected}", f"{reports.format_label(y[bad])} in row {row + bad}"
-        )
+        got = f"{reports.format_label(y[bad])} in row {row + bad}"
+        raise ArgumentError("y", "be finite numbers", got)
 
 
 def format_error(error: float, regression: bool) -> str:
@@ -183,14 +174,9 @@ def sum_errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> flo
 def apply_class_weights(
     source: Batches, about: TargetSummary, text: str | None
 ) -> Batches:
-    """The source with the weights of its classes.
-
-    `text` is "balanced" or "LABEL=WEIGHT,...", where other classes have weight 1. None
-    keeps the weights of the rows.
-    """
-    if text is None:
+    """The source with the weights of its classes; see `class_weights`."""
+    if text is None or about.labels is None:
         return source
-    assert about.labels is not None, "numbers have no classes"
     classes, by_class = about.labels, class_weights(about, text)
 
     def read() -> Iterator[tuple[Any, ...]]:
@@ -205,13 +191,13 @@ def apply_class_weights(
 
 
 def class_weights(about: TargetSummary, text: str) -> np.ndarray:
-    """The weight of each class."""
+    """The weight of each class, from "balanced" or "LABEL=WEIGHT,..."; else 1."""
     assert about.labels is not None, "numbers have no classes"
-    labels = [reports.format_label(one) for one in about.labels.tolist()]
+    labels = about.labels.tolist()
     if text == BALANCED:
-        counts = np.array([about.counts[one] for one in about.labels.tolist()])
+        counts = np.array([about.counts[one] for one in labels])
         return counts.sum() / (len(counts) * counts)
-    weights = dict.fromkeys(labels, 1.0)
+    weights = dict.fromkeys(map(reports.format_label, labels), 1.0)
     for part in text.split(","):
         name, _, number = part.rpartition("=")
         name = name.strip()
