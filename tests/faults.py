@@ -111,7 +111,7 @@ FAULTS = (
     Fault("estimators", "estimators/online.py", "predicted[:, np.argsort(self._levels())] = np.sort(predicted, axis=1)", "predicted = predicted"),
     Fault("river", "river.py", "no_update_above = registry.of_state(state).no_update_above", "no_update_above = lambda state: 0.0"),
     Fault("river", "river.py", "needed = len(self._columns) + len(new)", "needed = len(new)"),
-    Fault("cli", "cli/predict.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
+    Fault("cli", "cli/targets.py", "share = 100 * right / self.scored", "share = 100 * right / rows"),
     Fault("shared", "_pytree.py", "return Counter(self.high + (self.low >> BITS), self.low & (UNIT - 1))", "return Counter(self.high, self.low & (UNIT - 1))"),
 )  # fmt: skip
 

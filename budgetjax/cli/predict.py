@@ -7,9 +7,9 @@ import click
 import numpy as np
 
 from budgetjax import _progress, models
-from budgetjax._errors import names_errors
-from budgetjax.cli import options, reading, reports, targets
+from budgetjax.cli import options, reading, reports
 from budgetjax.cli.reading import Model
+from budgetjax.cli.targets import Accuracy
 from budgetjax.refitting import calibration
 from budgetjax.stream.batches import Batches
 
@@ -34,7 +34,8 @@ def predict(
     if probabilities:
         reading.check_probabilities("--probabilities", model, chosen)
     source = reading.open_rows(chosen, file, columns)
-    accuracy = _Accuracy(source.name, chosen, strict=columns.target is not None)
+    strict = columns.target is not None
+    accuracy = Accuracy(source.name, chosen.classes, strict=strict)
     more = "score" if scores else "probability" if probabilities else None
     lines = _lines(chosen, source, accuracy, more, options.shows_progress(quiet))
     if to_file:
@@ -46,49 +47,12 @@ def predict(
         click.echo(accuracy.text(), err=not to_file)
 
 
-class _Accuracy:
-    """The errors of predictions, if the targets are known."""
-
-    def __init__(self, file: str, model: Model, strict: bool):
-        self.file, self.model, self.strict = file, model, strict
-        self.rows, self.scored, self.errors = 0, 0, 0.0
-        self.why = ""
-
-    def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
-        """Counts rows; an unknown label ends the count, or the run."""
-        first = self.rows
-        self.rows += len(predicted)
-        if y is None or self.why:
-            return
-        classes = self.model.classes
-        try:
-            with names_errors(self.file):
-                targets.check_targets(y, classes, first)
-        except ValueError as error:
-            if self.strict:
-                raise
-            self.why = str(error)
-            return
-        self.scored += len(y)
-        self.errors += targets.sum_errors(predicted, y, regression=classes is None)
-
-    def text(self) -> str:
-        """One line for humans."""
-        rows = reports.with_count(self.rows, "row")
-        if self.why:
-            return f"no accuracy: {self.why}"
-        if not self.scored:
-            return f"predicted: {rows}"
-        if self.model.classes is None:
-            root = np.sqrt(self.errors / self.scored)
-            return f"root mean squared error: {root:.4g}, {rows}"
-        right = self.scored - int(self.errors)
-        share = 100 * right / self.scored
-        return f"accuracy: {share:.2f}% ({right:,} of {rows})"
-
-
 def _lines(
-    model: Model, source: Batches, accuracy: _Accuracy, more: str | None, shows: bool
+    model: Model,
+    source: Batches,
+    accuracy: Accuracy,
+    more: str | None,
+    shows: bool,
 ) -> Iterator[str]:
     """The output, in pieces; `more` names the numbers after a prediction."""
     fills = models.imputes_missing(model.model)

@@ -163,12 +163,51 @@ def format_error(error: float, regression: bool) -> str:
     return f"{100 * error:.2f}%"
 
 
-def sum_errors(predicted: np.ndarray, y: np.ndarray, *, regression: bool) -> float:
-    """The number of mistakes, or the sum of squared errors."""
-    if regression:
-        away = np.asarray(predicted, np.float64) - y
-        return float(away @ away)
-    return float(np.count_nonzero(np.asarray(predicted) != y))
+class Accuracy:
+    """The errors of predictions on a file, if its targets are known.
+
+    An unknown label ends the count, or if it is `strict` the run.
+    """
+
+    def __init__(self, file: str, classes: np.ndarray | None, *, strict: bool = True):
+        self.file, self.classes, self.strict = file, classes, strict
+        self.rows, self.scored, self.errors = 0, 0, 0.0
+        self.why = ""
+
+    def add(self, predicted: np.ndarray, y: np.ndarray | None) -> None:
+        """Counts rows, and mistakes or squared errors."""
+        first = self.rows
+        self.rows += len(predicted)
+        if y is None or self.why:
+            return
+        try:
+            with names_errors(self.file):
+                check_targets(y, self.classes, first)
+        except ValueError as error:
+            if self.strict:
+                raise
+            self.why = str(error)
+            return
+        self.scored += len(y)
+        if self.classes is None:
+            away = np.asarray(predicted, np.float64) - y
+            self.errors += float(away @ away)
+        else:
+            self.errors += float(np.count_nonzero(predicted != y))
+
+    def text(self) -> str:
+        """One line for humans."""
+        rows = reports.with_count(self.rows, "row")
+        if self.why:
+            return f"no accuracy: {self.why}"
+        if not self.scored:
+            return f"predicted: {rows}"
+        if self.classes is None:
+            root = np.sqrt(self.errors / self.scored)
+            return f"root mean squared error: {root:.4g}, {rows}"
+        right = self.scored - int(self.errors)
+        share = 100 * right / self.scored
+        return f"accuracy: {share:.2f}% ({right:,} of {rows})"
 
 
 def apply_class_weights(

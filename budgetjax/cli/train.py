@@ -10,10 +10,8 @@ from budgetjax import models
 from budgetjax._errors import names_errors
 from budgetjax.cli import learners, reading, reports, solving, streaming, targets
 from budgetjax.cli.options import Columns, TrainOptions, solver_names
-from budgetjax.models import Labelled
 from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
-from budgetjax.stream.model import StreamModel
 from budgetjax.stream.readers import formats
 
 
@@ -52,9 +50,13 @@ def train(
     model_files.write(model, fitted, notes)
     job.say("model", model)
     if tested is not None:
-        error, count = _test_error(fitted, tested, regression)
-        text = targets.format_error(error, regression)
-        job.say("test error", f"{text}, {count:,} rows of {tested.name}")
+        accuracy = targets.Accuracy(tested.name, about.labels)
+        fills = models.imputes_missing(fitted)
+        for X, y, *_ in tested:
+            reading.check_finite(tested, X, accuracy.rows, fills)
+            accuracy.add(np.asarray(fitted.predict(X)), y)
+        error = targets.format_error(accuracy.errors / accuracy.rows, regression)
+        job.say("test error", f"{error}, {accuracy.rows:,} rows of {tested.name}")
     job.say("time", f"{time.perf_counter() - started:.1f} seconds")
 
 
@@ -82,18 +84,3 @@ def _open_test(
             targets.check_targets(y, labels, row)
         row += len(y)
     return source
-
-
-def _test_error(
-    model: Labelled | StreamModel, source: Batches, regression: bool
-) -> tuple[float, int]:
-    """The rate of mistakes or the mean squared error on a file, and its rows."""
-    fills = models.imputes_missing(model)
-    total, rows = 0.0, 0
-    for X, y, *_ in source:
-        reading.check_finite(source, X, rows, fills)
-        total += targets.sum_errors(
-            np.asarray(model.predict(X)), y, regression=regression
-        )
-        rows += len(y)
-    return total / rows, rows

@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 
 from budgetjax import _checks, raw_rows
 from budgetjax._errors import ArgumentError, names_errors, places_errors
+from budgetjax.raw_rows import SparseMatrix
 
 # Bytes per batch: small compared to the data, large enough to hide the overhead.
 BATCH_BYTES = 4 * 2**20
@@ -89,44 +90,32 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
       >>> bj.stream.labels([(np.zeros((3, 2)), ["no", "yes", "no"])])
       array(['no', 'yes'], dtype='<U3')
     """
-    with names_errors(source_name(batches)):
-        return _find_labels(batches)
-
-
-def _find_labels(batches: Iterable[Any]) -> np.ndarray:
-    if iter(batches) is batches:
-        raise ArgumentError(
-            "batches",
-            "be a source that can be read again",
-            "an iterator, which would be used up",
-        )
-    found: set[Any] = set()
+    classes: set[Any] = set()
     row, text = 0, None
-    for y in iterate_targets(batches):
-        text = _check_kind(y, row, text)
-        if y.dtype.kind == "f" and np.any(np.isnan(y)):
-            bad = row + int(np.argmax(np.isnan(y)))
-            raise ArgumentError("y", "be a label", f"nan in row {bad}")
-        found.update(y.tolist() if text else np.unique(y).tolist())
-        if len(found) > MAX_CLASSES:
-            raise ArgumentError(
-                "y",
-                f"hold at most {MAX_CLASSES:,} labels",
-                "more: targets of a regression have no classes",
-            )
-        row += len(y)
-    if not row:
-        raise ArgumentError("batches", "have rows", "none")
-    return np.array(sorted(found))
+    with names_errors(source_name(batches)):
+        if iter(batches) is batches:
+            got = "an iterator, which would be used up"
+            raise ArgumentError("batches", "be a source that can be read again", got)
+        for y in iterate_targets(batches):
+            text = _check_kind(y, row, text)
+            if y.dtype.kind == "f" and np.any(np.isnan(y)):
+                bad = row + int(np.argmax(np.isnan(y)))
+                raise ArgumentError("y", "be a label", f"nan in row {bad}")
+            classes.update(y.tolist() if text else np.unique(y).tolist())
+            if len(classes) > MAX_CLASSES:
+                got = "more: targets of a regression have no classes"
+                raise ArgumentError("y", f"hold at most {MAX_CLASSES:,} labels", got)
+            row += len(y)
+        if not row:
+            raise ArgumentError("batches", "have rows", "none")
+    return np.array(sorted(classes))
 
 
 def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
     """The y of all batches, read the fastest way, in the types of `coerce_targets`."""
-    row = 0
-    if isinstance(batches, Batches) and batches.read_targets is not None:
-        parts: Iterator[Any] = batches.read_targets()
-    else:
-        parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
+    row, read = 0, batches.read_targets if isinstance(batches, Batches) else None
+    parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
+    parts = parts if read is None else read()
     with names_errors(source_name(batches)):
         for part in parts:
             y = coerce_targets(part, row)
@@ -166,10 +155,10 @@ def regroup(
         for i, batch in enumerate(batches):
             X, y, weight = _check_batch(i, batch, row, columns, outputs, names)
             columns, text = X.shape[1], _check_kind(y, row, text)
-            weight = np.ones(len(y)) if weight is None else weight
             for start in range(0, len(y), rows):
                 part, first = slice(start, start + rows), row + start
-                piece = X[part].toarray() if is_sparse(X) else X[part]
+                piece = X[part]
+                piece = piece.toarray() if isinstance(piece, SparseMatrix) else piece
                 yield (
                     cast_numbers("X", piece, dtype, first, names),
                     y[part],
@@ -205,15 +194,15 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
 
 def _split_batch(i: int, batch: Any) -> tuple[Any, Any, Any]:
     """X, y and the weight, or None, of a batch."""
-    listed = isinstance(batch, tuple | list)
-    if listed and len(batch) in (2, 3):
+    got, size = type(batch).__name__, 0
+    if isinstance(batch, tuple | list):
+        got, size = f"{got} of {len(batch)}", len(batch)
+    if size in (2, 3):
         X, y, *weight = batch
         return X, y, weight[0] if weight else None
-    got = type(batch).__name__ + (f" of {len(batch)}" if listed else "")
-    advice = "give the reader a target" if listed and len(batch) == 1 else ""
     raise ArgumentError(
         "batches", "be (X, y) or (X, y, weight)", f"{got} as batch {i}"
-    ).advised(advice)
+    ).advised("give the reader a target" if size == 1 else "")
 
 
 def _check_batch(
@@ -223,32 +212,25 @@ def _check_batch(
     width: int | None,
     outputs: tuple[int, ...],
     names: tuple[str, ...] | None,
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """The parts of a batch as arrays, after checks of their shapes."""
     X, y, weight = _split_batch(i, batch)
     y = coerce_targets(y, row, outputs)
     with places_errors(f"batch {i}, from row {row} on"):
         X = raw_rows.order_columns(names, X)
-        X = X.tocsr() if is_sparse(X) else np.asarray(_checks.array("X", X))
+        sparse = isinstance(X, SparseMatrix)
+        X = X.tocsr() if sparse else np.asarray(_checks.array("X", X))
         if len(X.shape) != 2 or X.shape[0] != len(y):
-            raise ArgumentError(
-                "X", f"have shape ({len(y)}, d), one row per target", X.shape
-            )
+            expected = f"have shape ({len(y)}, d), one row per target"
+            raise ArgumentError("X", expected, X.shape)
         if width is not None and X.shape[1] != width:
-            before = "as the model or the rows before"
-            raise ArgumentError("X", f"have {width} columns, {before}", X.shape[1])
-        if weight is not None:
-            weight = np.asarray(_checks.array("weight", weight))
-            if weight.shape != (len(y),):
-                raise ArgumentError(
-                    "weight", f"have shape {(len(y),)}, one per row of X", weight.shape
-                )
-    return X, y, weight
-
-
-def is_sparse(X: object) -> bool:
-    """Whether rows are a sparse matrix of SciPy."""
-    return hasattr(X, "tocsr")
+            expected = f"have {width} columns, as the model or the rows before"
+            raise ArgumentError("X", expected, X.shape[1])
+        weight = np.ones(len(y)) if weight is None else _checks.array("weight", weight)
+        if weight.shape != (len(y),):
+            expected = f"have shape {(len(y),)}, one per row of X"
+            raise ArgumentError("weight", expected, weight.shape)
+    return X, y, np.asarray(weight)
 
 
 def _check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
