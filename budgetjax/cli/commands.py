@@ -161,8 +161,7 @@ Examples:
     "--model", "-m", required=True, metavar="OUT", help="The model file to write."
 )
 @options.columns
-@options.weights
-@options.encoding
+@options.training_rows
 @click.option(
     "--budget",
     type=options.SLOTS,
@@ -297,8 +296,7 @@ Examples:
 @budgetjax.command(epilog=SWEEP)
 @options.files
 @options.columns
-@options.weights
-@options.encoding
+@options.training_rows
 @click.option(
     *("--gamma", "gammas"),
     type=options.Numbers(options.POSITIVE),

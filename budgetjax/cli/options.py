@@ -342,7 +342,19 @@ columns = combine_options(
 )
 
 
-encoding = combine_options(
+training_rows = combine_options(
+    click.option(
+        "--weight",
+        metavar="COLUMN",
+        help="Column of row weights, at least 0; for .npy another file. 2 "
+        "counts a row twice.",
+    ),
+    click.option(
+        "--class-weight",
+        metavar="balanced|LABEL=W,...",
+        help="Weights of the classes, which multiply row weights; balanced: all "
+        "classes count the same.",
+    ),
     click.option(
         "--one-hot",
         metavar="COLUMN",
@@ -355,21 +367,6 @@ encoding = combine_options(
         type=click.Choice(["mean"]),
         help="The replacement for a missing number: the mean of the column.  "
         "[default: an error]",
-    ),
-)
-
-weights = combine_options(
-    click.option(
-        "--weight",
-        metavar="COLUMN",
-        help="Column of row weights, at least 0; for .npy another file. 2 "
-        "counts a row twice.",
-    ),
-    click.option(
-        "--class-weight",
-        metavar="balanced|LABEL=W,...",
-        help="Weights of the classes, which multiply row weights; balanced: all "
-        "classes count the same.",
     ),
 )
 

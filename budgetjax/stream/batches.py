@@ -30,10 +30,9 @@ class Batches:
 
     The readers of `budgetjax.stream` return it. Iterating reads the source from its
     start. A batch is a tuple of NumPy arrays: `(X, y)`, `(X, y, weight)`, or, if the
-    source has no targets, `(X,)`. X has shape `(n, num_features)` and the precision of
-    the file, float32 or float64, or the `dtype` of the reader; y, of shape `(n,)`,
-    holds int64, float64, booleans, or Python strings in an object array; weight has
-    shape `(n,)`. Each batch has its own arrays.
+    source has no targets, `(X,)`. X, of shape `(n, num_features)`, is float32 or
+    float64; y, of shape `(n,)`, holds int64, float64, booleans, or Python strings in an
+    object array; weight has shape `(n,)`. Each batch has its own arrays.
 
     Attributes:
       name: the name of the source, for messages.
@@ -133,19 +132,10 @@ def regroup(
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Regroups batches of any lengths to one length; the last may be shorter.
 
-    Numbers are copied, so a source may reuse its arrays. Sparse matrices of SciPy
-    become dense piece by piece. Weights are 1 if a batch has none, `width` None is the
-    width of the first batch, `outputs` is the shape of one target, and `names` is the
-    order of the columns, for data frames and Arrow tables.
-
-    Yields:
-      `(X, y, weight)` of shapes `(n, num_features)`, `(n, *outputs)` and `(n,)`; y is
-      int64, float64, booleans or strings.
-
-    Raises:
-      ValueError: if a batch is not such a tuple, its lengths differ, the number of
-        columns changes, or a value is not a number or out of the range of `dtype`. The
-        message names the source and the row.
+    It yields `(X, y, weight)` of shapes `(n, width)`, `(n, *outputs)` and `(n,)`, with
+    targets as of `coerce_targets`, dense, and copied, so a source may reuse its arrays.
+    `width` None is that of the first batch, and `names` is the order of the columns of
+    data frames and Arrow tables.
     """
     if names is None and isinstance(batches, Batches):
         names = batches.feature_names
@@ -257,8 +247,7 @@ def cast_numbers(
 ) -> np.ndarray:
     """A copy of numbers in another float dtype, after a check of their range.
 
-    `row` is the number of the first row, and `columns` are the names of the columns, or
-    of the only one.
+    `row` is the number of the first row, and `columns` are the names for messages.
     """
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -331,12 +320,10 @@ def _coerce_objects(y: np.ndarray, row: int) -> np.ndarray:
 
 
 def prefetch(items: Iterable[Item], depth: int = 2) -> Generator[Item, None, None]:
-    """The same items, which a thread reads ahead.
+    """The same items, which a thread reads ahead; an error is raised in its place.
 
-    Reading overlaps with the work on earlier items. A read error is raised in its
-    place, after the items before it. When the consumer stops, the thread stops after
-    its current item. At most `depth` items are held, besides the one in use and the one
-    being read.
+    When the consumer stops, the thread stops after its current item. At most `depth`
+    items are held, besides the one in use and the one being read.
     """
     with names_errors("prefetch"):
         depth = _checks.size("depth", depth)

@@ -65,9 +65,9 @@ def csv(
 ) -> Batches:
     r"""Batches of a CSV file, or of several.
 
-    pyarrow parses it in blocks of 256 KiB, of which about 10 MiB are held; files `.gz`,
-    `.bz2` and `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty
-    lines are skipped. Unused columns may hold anything.
+    pyarrow parses it in blocks, of which about 10 MiB are held; files `.gz`, `.bz2` and
+    `.xz` are decompressed. The text is UTF-8, cells may be quoted, and empty lines are
+    skipped. Unused columns may hold anything.
 
     Args:
       path: a file, a list of files, or a folder, whose files `*.csv`, also compressed,
@@ -93,16 +93,15 @@ def csv(
 
     Returns:
       `Batches`. Targets are numbers or booleans if all in the first block are,
-      otherwise strings. Numbers are int64 if all of them are integers, and float64
-      otherwise, but strings if an integer has leading zeros, such as "007", or exceeds
-      64 bits. To determine this, the first read starts with a pass over the targets.
+      otherwise strings. Numbers are int64 if a pass over all of them finds integers,
+      float64 otherwise, but strings if an integer has leading zeros, such as "007", or
+      exceeds 64 bits.
 
     Raises:
       ValueError: if the file is empty, a column is missing, two have the same name, or
-        a header holds numbers; and during reading, if a row has too few or too many
-        cells, a cell is empty or missing (`NA`, `null`, `nan`), text is found instead
-        of a number, a value is out of the range of `dtype`, or the compressed file is
-        damaged.
+        a header holds numbers; and during reading, if the number of cells in a row
+        differs, a cell is empty or missing (`NA`, `null`, `nan`), or text or out of the
+        range of `dtype` in a column of numbers, or the compressed file is damaged.
 
     Example:
       >>> import pathlib, tempfile

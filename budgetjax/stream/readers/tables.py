@@ -60,8 +60,8 @@ def parquet(
 
     Raises:
       ValueError: if the file is not Parquet or damaged, or a column is missing; and
-        during reading, if there are no rows, a value is missing, text is found instead
-        of a number, or a value is out of the range of `dtype`.
+        during reading, if a value is missing, no number, or out of the range of
+        `dtype`.
 
     Example:
       >>> import pathlib, pyarrow.parquet, tempfile
