@@ -18,8 +18,6 @@ from budgetjax.online import BUDGET
 # Errors from bad data, models or folders, or a missing extra. Anything else is a bug,
 # and shows its traceback.
 EXPECTED = (ValueError, OSError, OverflowError, ImportError, MemoryError)
-# JAX's error for exhausted memory, under its old and new name.
-OF_JAX = ("JaxRuntimeError", "XlaRuntimeError")
 # Python functions that a user of commands does not call, and messages do not name.
 FUNCTIONS = ("fit_stream", "refit", "sweep", "read")
 # The advice of errors about arguments, and the same for the command line.
@@ -95,7 +93,8 @@ def _clean(text: str) -> str:
 
 
 def _is_of_jax(error: BaseException) -> bool:
-    return type(error).__name__ in OF_JAX
+    # JAX's error for exhausted memory, under its old and new name.
+    return type(error).__name__ in ("JaxRuntimeError", "XlaRuntimeError")
 
 
 def _one_line(error: BaseException) -> str:

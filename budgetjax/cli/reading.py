@@ -1,11 +1,8 @@
 """Opens the files of commands: tables, and models with the rows for them."""
 
-import contextlib
 import dataclasses
 import os
 import shutil
-import stat
-import sys
 import tempfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -32,8 +29,8 @@ Path = str | Sequence[str]
 
 def local_paths(paths: Sequence[str], columns: Columns) -> Path:
     """The files of a command line, each of which can be read repeatedly."""
-    found = [copy_pipe(path, columns) for path in paths]
-    return found[0] if len(found) == 1 else found
+    copies = [copy_pipe(path, columns) for path in paths]
+    return copies[0] if len(copies) == 1 else copies
 
 
 def copy_pipe(path: str, columns: Columns) -> str:
@@ -47,23 +44,14 @@ def copy_pipe(path: str, columns: Columns) -> str:
         if columns.format is None:
             raise click.UsageError("--format must say what standard input is.")
         name = "standard input"
-    elif not os.path.exists(path) or _is_plain(path):
+    elif not reports.is_special(path):
         return path
     folder = click.get_current_context().with_resource(tempfile.TemporaryDirectory())
     copy = os.path.join(folder, os.path.basename(name))
     reports.COPIES[copy] = name
-    stdin = contextlib.nullcontext(sys.stdin.buffer)
-    with (
-        stdin if path == STANDARD else open(path, "rb") as source,
-        open(copy, "wb") as file,
-    ):
+    with click.open_file(path, "rb") as source, open(copy, "wb") as file:
         shutil.copyfileobj(source, file)
     return copy
-
-
-def _is_plain(path: str) -> bool:
-    mode = os.stat(path).st_mode
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def open_source(
@@ -102,7 +90,7 @@ def open_source(
                 f"taken for {file_format.name}; --format names another."
             )
     arguments = {name: value for (_, name), value in given.items() if value}
-    if "features" in takes and features is None and (columns.ignore or columns.one_hot):
+    if features is None and (columns.ignore or columns.one_hot):
         features = _features(path, columns)
     if not columns.header:
         arguments["header"] = False
@@ -129,14 +117,13 @@ def _features(path: Path, columns: Columns) -> list[str]:
     """All columns except ignored ones; one-hot columns end in `=`."""
     plain = columns._replace(ignore=(), one_hot=())
     known = open_source(path, plain).feature_names or ()
-    named = {"--ignore": columns.ignore, "--one-hot": columns.one_hot}
-    for option, chosen in named.items():
-        for name in chosen:
-            if name not in known:
-                raise ValueError(
-                    f"{display_name(path)}: {option} must be among the columns "
-                    f"{join_values(known)}, got {name}"
-                )
+    named = [("--ignore", name) for name in columns.ignore]
+    for option, name in (*named, *(("--one-hot", name) for name in columns.one_hot)):
+        if name not in known:
+            raise ValueError(
+                f"{display_name(path)}: {option} must be among the columns "
+                f"{join_values(known)}, got {name}"
+            )
     kept = (name for name in known if name not in columns.ignore)
     return [f"{name}=" if name in columns.one_hot else name for name in kept]
 
@@ -183,9 +170,8 @@ def open_for_model(
         path, columns, features=features, num_features=num_features, **more
     )
     if source.num_features != num_features:
-        hint = ""
-        if source.feature_names is not None:
-            hint = "; --target and --ignore name those that are none"
+        named = source.feature_names is not None
+        hint = "; --target and --ignore name those that are none" * named
         raise ValueError(
             f"{display_name(path)}: must have {with_count(num_features, 'feature')}, "
             f"as the model, got {source.num_features}{hint}"

@@ -26,7 +26,7 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
         if real in taken:
             raise click.UsageError(f"{option}: {path} is also another file of the run.")
         taken[real] = path
-        if _is_special(real):
+        if is_special(real):
             continue
         folder = os.path.dirname(real)
         if not os.path.isdir(folder):
@@ -54,7 +54,7 @@ def echo(text: str, *, err: bool = False) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _is_special(path: str) -> bool:
+def is_special(path: str) -> bool:
     """Whether the path is a device, such as /dev/null, or a pipe."""
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
 

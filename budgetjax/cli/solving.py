@@ -44,11 +44,8 @@ def train(job: Job) -> Labelled:
         gamma = job.training.gamma or job.default_gamma(X, scaled=True)
         arguments["kernel"] = RBF(gamma)
         job.say("kernel", f"Gaussian, gamma {gamma:.4g}")
-    shown = [
-        f", {name} {arguments[name]:g}"
-        for name in ("budget", "penalty")
-        if name in arguments
-    ]
+    shown = [name for name in ("budget", "penalty") if name in arguments]
+    shown = [f", {name} {arguments[name]:g}" for name in shown]
     job.say_learner(solver.name, "".join(shown))
     job.say("read", f"{reports.with_count(len(y), 'row')}, all of them in memory")
     classes = job.about.labels
@@ -85,7 +82,11 @@ def check(learner: str) -> None:
 def _arguments(training: options.TrainOptions, solver: Solver) -> dict[str, Any]:
     """The arguments of `solve` except the training set."""
     takes = inspect.signature(solver.init).parameters
-    free = [*(name for name in takes if name not in OWN), "tolerance", "max_steps"]
+    free = [
+        *(name for name in takes if name not in OWN),
+        "tolerance",
+        "max_steps",
+    ]
     for name, given in training.settings.items():
         if name not in free:
             raise click.UsageError(

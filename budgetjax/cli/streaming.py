@@ -9,7 +9,7 @@ import numpy as np
 
 from budgetjax.cli import learners, options, reports, targets
 from budgetjax.cli.learners import Job
-from budgetjax.kernels import RBF
+from budgetjax.kernels import RBF, Mapped
 from budgetjax.online.algorithm import Algorithm
 from budgetjax.refitting.refit import refit
 from budgetjax.stream.batches import rows_per_batch
@@ -59,9 +59,9 @@ def train(job: Job) -> StreamModel:
         if training.refit:
             fitted = _refit(job, fitted, chosen.refit_loss)
     except KeyboardInterrupt as interrupt:
-        how = "nothing is written; --checkpoint FILE lets a run go on"
-        if training.checkpoint is not None:
-            how = f"the same command goes on from {training.checkpoint}"
+        how = f"the same command goes on from {training.checkpoint}"
+        if training.checkpoint is None:
+            how = "nothing is written; --checkpoint FILE lets a run go on"
         raise KeyboardInterrupt(how) from interrupt
     return fitted
 
@@ -109,7 +109,6 @@ def _refit(job: Job, fitted: StreamModel, loss: Any) -> StreamModel:
             progress=job.progress,
         )
     if job.training.metric:
-        none = "left out, as it is not better"
-        matrix = getattr(fitted.state.kernel, "matrix", None)
-        job.say("metric", none if matrix is None else "learned")
+        learned = isinstance(fitted.state.kernel, Mapped)
+        job.say("metric", "learned" if learned else "left out, as it is not better")
     return fitted

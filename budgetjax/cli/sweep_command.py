@@ -56,9 +56,7 @@ def sweep(
     if not quiet:
         number = f"{len(batch[1]):,} rows"
         read = number if whole else f"the first {number} (--rows)"
-        what = "numbers"
-        if about.labels is not None:
-            what = f"{len(about.labels)} classes"
+        what = "numbers" if about.labels is None else f"{len(about.labels)} classes"
         reports.echo(f"{source.name}: {read}, {what}, {name}\n")
         reports.echo(str(table))
     if model is not None:
@@ -117,13 +115,8 @@ def _run_grid(
 
     capacity = max(budget)
     grid = sweeps.grid(gamma=gamma, budget=budget, **swept)
-    result = sweeps.sweep(
-        choice.algorithm,
-        grid.init(init),
-        X,
-        y,
-        weight=weight[0] if weight else None,
-    )
+    weights = weight[0] if weight else None
+    result = sweeps.sweep(choice.algorithm, grid.init(init), X, y, weight=weights)
     error = np.asarray(result.error)
     table = grid.table(
         error=np.sqrt(error) if about.labels is None else error,
@@ -143,11 +136,9 @@ def _figure(
     label, factor = (ROOT, 1) if regression else (ERROR, 100)
     if len(swept) > 2:
         label += f", best over {', '.join(swept[2:])}"
-    percent = [
-        [*row, factor * error]
-        for row, error in zip(table.rows, columns["error"], strict=True)
-    ]
-    table = table._replace(names=(*table.names, label), rows=percent)
+    errors = zip(table.rows, columns["error"], strict=True)
+    rows = [[*row, factor * error] for row, error in errors]
+    table = table._replace(names=(*table.names, label), rows=rows)
     figure = Figure(figsize=(5.2, 3.9), layout="constrained")
     panel = figure.subplots()
     # The second on the x axis, the first on the y axis; a single one gives a line.

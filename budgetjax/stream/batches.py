@@ -112,9 +112,11 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
 
 def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
     """The y of all batches, read the fastest way, in the types of `coerce_targets`."""
-    row, read = 0, batches.read_targets if isinstance(batches, Batches) else None
-    parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
-    parts = parts if read is None else read()
+    row = 0
+    if isinstance(batches, Batches) and batches.read_targets is not None:
+        parts: Iterator[Any] = batches.read_targets()
+    else:
+        parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
     with names_errors(source_name(batches)):
         for part in parts:
             y = coerce_targets(part, row)
