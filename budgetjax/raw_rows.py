@@ -83,11 +83,8 @@ def check_columns(known: Sequence[str], names: Sequence[str] | None) -> None:
     """Raises if a known column is missing among these names."""
     lacks = [] if names is None else [name for name in known if name not in names]
     if lacks:
-        raise ArgumentError(
-            "X",
-            "have the columns that the model was trained on",
-            f"one without {', '.join(map(repr, lacks[:10]))}",
-        )
+        got = f"one without {', '.join(map(repr, lacks[:10]))}"
+        raise ArgumentError("X", "have the columns that the model was trained on", got)
 
 
 def order_columns(known: Sequence[str] | None, X: Any) -> Any:

@@ -232,11 +232,8 @@ def _check_kind(y: np.ndarray, row: int, text: bool | None) -> bool | None:
     new = y.dtype.kind in "UO"
     if text not in (None, new):
         before, now = ("strings", "numbers") if text else ("numbers", "strings")
-        raise ArgumentError(
-            "y",
-            f"be {before}, as in the rows before",
-            f"{now}, such as {y.tolist()[0]!r} in row {row}",
-        )
+        got = f"{now}, such as {y.tolist()[0]!r} in row {row}"
+        raise ArgumentError("y", f"be {before}, as in the rows before", got)
     return new
 
 
@@ -261,11 +258,9 @@ def cast_numbers(
         if columns is not None or len(at) > 1:
             i = at[1] if len(at) > 1 else 0
             column = f", column {i if columns is None else repr(columns[i])}"
-        raise ArgumentError(
-            name,
-            f"be in the range of {np.dtype(dtype)}",
-            f"{numbers[*at]:g} in row {row + at[0]}{column}",
-        ) from error
+        expected = f"be in the range of {np.dtype(dtype)}"
+        got = f"{numbers[*at]:g} in row {row + at[0]}{column}"
+        raise ArgumentError(name, expected, got) from error
 
 
 def coerce_targets(y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:

@@ -385,11 +385,9 @@ def _prepare_batches(
         batch = _pad(X, y, weight, rows, first)
         yield batch._replace(scaling=scaling, raw=(raw, y, weight), warning=warning)
     if read < start.batches:
-        raise ArgumentError(
-            "batches",
-            f"have the {start.rows} rows that the checkpoint has learned",
-            f"{read * rows} at most",
-        ).advised(checkpoints.START_OVER)
+        expected = f"have the {start.rows} rows that the checkpoint has learned"
+        got = f"{read * rows} at most"
+        raise ArgumentError("batches", expected, got).advised(checkpoints.START_OVER)
     if not read:
         raise ArgumentError("batches", "have rows", "none")
 

@@ -203,11 +203,9 @@ def table_batches(path: Any, tables: Sequence[Table], selection: Selection) -> B
             # All columns are wanted, so no file may lack one.
             others = choose_columns(table.columns, same).features
             if odd := set(others) ^ set(columns.features):
-                raise ArgumentError(
-                    "every file",
-                    f"have the columns of {first.name}",
-                    f"{min(odd)!r} in one of them only",
-                )
+                expected = f"have the columns of {first.name}"
+                got = f"{min(odd)!r} in one of them only"
+                raise ArgumentError("every file", expected, got)
     types = set().union(*(table.types(columns) for table in tables))
     dtype = files.float_type(selection.dtype, files.exact_type(types))
     with names_errors(name):

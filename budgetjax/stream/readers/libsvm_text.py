@@ -216,11 +216,8 @@ def _shape(path: files.Path, first: int) -> tuple[int, int]:
     if not num_rows:
         raise ArgumentError("the file", "have rows", "none")
     if num_features > WIDEST:
-        raise ArgumentError(
-            "indices",
-            f"be at most {WIDEST:,}, so that a row and a model fit in memory",
-            f"{largest:,} in row {place}",
-        )
+        expected = f"be at most {WIDEST:,}, so that a row and a model fit in memory"
+        raise ArgumentError("indices", expected, f"{largest:,} in row {place}")
     if num_features < 1:
         raise ArgumentError("the file", "have features", "none")
     return num_features, num_rows
@@ -243,8 +240,6 @@ def _read_lines(path: files.Path) -> Iterator[bytes]:
                     yield line
                     row += 1
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise ArgumentError(
-            "the file",
-            f"be {f'whole {kind}' if kind else 'readable'}",
-            f"an error after {row} rows: {error}",
-        ) from error
+        expected = f"be {f'whole {kind}' if kind else 'readable'}"
+        got = f"an error after {row} rows: {error}"
+        raise ArgumentError("the file", expected, got) from error
