@@ -3,7 +3,8 @@
 import contextlib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jax.typing import DTypeLike
@@ -121,18 +122,18 @@ def csv(
     for name, character in (characters | {"decimal": decimal}).items():
         if not isinstance(character, str) or len(character) != 1:
             raise ArgumentError(name, "be one character", f"{character!r}")
-    found: list[_File] = []
+    sources: list[_File] = []
     for one in map(str, files.list_files(path, (".csv", ".tsv"))):
         tab_or_comma = "\t" if files.ending(one) == ".tsv" else ","
-        parse = Parse(header, delimiter or tab_or_comma, decimal)
+        file = _File(one, header, delimiter or tab_or_comma, decimal)
         with names_errors(one):
-            found.append(_File.of(pa, one, parse))
-    if header and features is None and target not in found[0].types:
-        with names_errors(found[0].path):
-            _check_names(found[0].names)
+            sources.append(file.with_columns(pa))
+    if header and features is None and target not in sources[0].types:
+        with names_errors(sources[0].path):
+            _check_names(sources[0].names)
     # One pass over the labels, for any number of passes over the rows.
     target_type = functools.cache(
-        lambda name: _target_type(pa, found, name, text_target)
+        lambda name: _target_type(pa, sources, name, text_target)
     )
 
     def table(file: _File) -> Table:
@@ -152,52 +153,44 @@ def csv(
         return Table(file.path, WHAT, file.names, lambda _: {dtype}, read)
 
     chosen = Selection(target, features, weight, allow_missing, batch_rows, dtype)
-    return table_batches(path, [table(file) for file in found], chosen)
-
-
-class Parse(NamedTuple):
-    """How to read the text; see `csv`."""
-
-    header: bool
-    delimiter: str
-    decimal: str
+    return table_batches(path, [table(file) for file in sources], chosen)
 
 
 class _File(NamedTuple):
-    """A file, the bytes per block, and its columns with their types."""
+    """A file, how to read its text, and its columns with their types."""
 
     path: str
-    parse: Parse
-    block: int
-    names: list[str]
-    types: "dict[str, DataType]"
+    header: bool
+    delimiter: str
+    decimal: str
+    block: int = BLOCK
+    names: Sequence[str] = ()
+    types: "Mapping[str, DataType]" = types.MappingProxyType({})
 
-    @classmethod
-    def of(cls, pa: Any, path: str, parse: Parse) -> "_File":
-        """The file, after checks that it is text with this delimiter."""
-        files.check_readable(path)
-        with report_damage(WHAT), _open_bytes(pa, path) as file:
+    def with_columns(self, pa: Any) -> "_File":
+        """The file with its columns, after checks that it is text."""
+        files.check_readable(self.path)
+        with report_damage(WHAT), _open_bytes(pa, self.path) as file:
             start = file.read(BLOCK)
-        alien = next((ALIEN[head] for head in ALIEN if start.startswith(head)), None)
-        if alien or b"\0" in start:
-            got = alien or "bytes that are no text"
+        binary = "bytes that are no text" if b"\0" in start else None
+        alien = (ALIEN[head] for head in ALIEN if start.startswith(head))
+        if got := next(alien, binary):
             raise ArgumentError("the file", f"be {WHAT}", got)
         line = start.partition(b"\n")[0].decode(errors="replace").strip()
         seen = (one for one in OTHERS if one in line)
-        other = None if parse.delimiter in line else next(seen, None)
+        other = None if self.delimiter in line else next(seen, None)
         if other is not None:
             raise ArgumentError(
                 "cells",
-                f"be separated by {parse.delimiter!r}",
+                f"be separated by {self.delimiter!r}",
                 f"{line[:80]!r} as the first line",
             ).advised(f"delimiter={other!r} reads it")
-        block = max(BLOCK, CELL * line.count(parse.delimiter))
-        file = cls(path, parse, block, [], {})
+        block = max(BLOCK, CELL * line.count(self.delimiter))
+        file = self._replace(block=block)
         with report_damage(WHAT), file.opened({}) as reader:
-            names, types = reader.schema.names, reader.schema.types
-        if not parse.header:
-            names = [str(i) for i in range(len(names))]
-        types = dict(zip(names, types, strict=True))
+            schema = reader.schema
+        names = schema.names if self.header else list(map(str, range(len(schema))))
+        types = dict(zip(names, schema.types, strict=True))
         return file._replace(names=names, types=types)
 
     @contextlib.contextmanager
@@ -211,26 +204,25 @@ class _File(NamedTuple):
         import pyarrow
         from pyarrow import csv
 
-        parse, names = self.parse, self.names
         read = csv.ReadOptions(
             use_threads=False,
             block_size=self.block,
             # None takes the names from the first line.
-            column_names=None if parse.header else names or None,
-            autogenerate_column_names=not (parse.header or names),
+            column_names=None if self.header else list(self.names) or None,
+            autogenerate_column_names=not (self.header or self.names),
         )
         cells = csv.ParseOptions(
-            delimiter=parse.delimiter,
+            delimiter=self.delimiter,
             newlines_in_values=True,
             # With one column, an empty line is an empty cell.
-            ignore_empty_lines=len(names) != 1,
+            ignore_empty_lines=len(self.names) != 1,
         )
         values = csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
-            decimal_point=parse.decimal,
+            decimal_point=self.decimal,
         )
         try:
             with csv.open_csv(
@@ -238,14 +230,28 @@ class _File(NamedTuple):
             ) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
-            raise DamageError(*_explain(str(error), names, parse, features)) from error
+            raise DamageError(*self._explain(str(error), features)) from error
+
+    def _explain(self, text: str, features: Sequence[str]) -> tuple[str, str]:
+        """An error with rows counted from 0 and names of columns, and advice."""
+        advice = ""
+        if column := re.search(r"CSV column #(\d+)", text):
+            name = self.names[int(column[1])]
+            text = text.replace(column[0], f"column {name!r}")
+            value = text.partition("invalid value '")[2].removesuffix("'")
+            advice = HOW_TO_ENCODE if value and name in features else ""
+            if self.decimal != "," and COMMA.fullmatch(value):
+                advice = "decimal=',' reads decimal commas"
+        if row := re.search(r"Row #(\d+)", text):
+            text = text.replace(row[0], f"row {int(row[1]) - 1 - self.header}")
+        return text, advice
 
 
 def _target_type(
-    pa: Any, found: list[_File], name: str, text: bool | None
+    pa: Any, sources: list[_File], name: str, text: bool | None
 ) -> "DataType":
     """The type of the targets, after a pass over them if they look like integers."""
-    kind = found[0].types[name]
+    kind = sources[0].types[name]
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text or not number:
         return kind if pa.types.is_boolean(kind) and not text else pa.string()
@@ -253,22 +259,22 @@ def _target_type(
     if text is not None:
         return types["number"]
     kinds: set[str] = set()
-    for file in found:
+    for file in sources:
         # The read of the rows reports other errors of the file.
         suppressed = contextlib.suppress(pa.ArrowException, *DAMAGED)
         with suppressed, file.opened({name: pa.string()}) as blocks:
             for block in blocks:
                 texts = block.column(name).unique().drop_null().to_pylist()
-                kinds |= {_kind_of_label(text.strip(), file.parse) for text in texts}
+                kinds |= {_kind_of_label(text.strip(), file.decimal) for text in texts}
                 if kinds & types.keys():
                     return types["text" if "text" in kinds else "number"]
     return pa.string() if "code" in kinds else pa.int64()
 
 
-def _kind_of_label(text: str, parse: Parse) -> str:
+def _kind_of_label(text: str, decimal: str) -> str:
     """The type that keeps this label distinct from labels with other texts."""
     if not WHOLE.fullmatch(text):
-        plain = text.replace(parse.decimal, ".")
+        plain = text.replace(decimal, ".")
         return "number" if NUMBER.fullmatch(plain) else "text"
     if str(value := int(text)) == text:
         return "whole" if abs(value) < 2**63 else "text"
@@ -281,30 +287,14 @@ def _open_bytes(pa: Any, path: str) -> Any:
     return files.open_decompressed(path) if by_python else pa.input_stream(path)
 
 
-def _explain(
-    text: str, names: list[str], parse: Parse, features: Sequence[str]
-) -> tuple[str, str]:
-    """An error of pyarrow with rows counted from 0 and names of columns, and advice."""
-    advice = ""
-    if column := re.search(r"CSV column #(\d+)", text):
-        name = names[int(column[1])]
-        text = text.replace(column[0], f"column {name!r}")
-        value = text.partition("invalid value '")[2].removesuffix("'")
-        advice = HOW_TO_ENCODE if value and name in features else ""
-        if parse.decimal != "," and COMMA.fullmatch(value):
-            advice = "decimal=',' reads decimal commas"
-    if row := re.search(r"Row #(\d+)", text):
-        text = text.replace(row[0], f"row {int(row[1]) - 1 - parse.header}")
-    return text, advice
-
-
-def _check_names(names: list[str]) -> None:
+def _check_names(names: Sequence[str]) -> None:
     """Raises if the header looks like a row: a name is a number, not its own index."""
     for i, name in enumerate(names):
         if NUMBER.fullmatch(name.strip()) and name.strip() != str(i):
-            raise ArgumentError(
+            error = ArgumentError(
                 "the first line", "hold the names of columns", repr(name)
-            ).advised(
+            )
+            raise error.advised(
                 "header=False reads files without names, and a target that is one of "
                 "them says that these are names"
             )
