@@ -44,7 +44,9 @@ class Numbers(click.ParamType):
     def __init__(self, one: click.ParamType):
         self.one = one
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(
+        self, value: str | list[float], param: Parameter, ctx: Context
+    ) -> list[float]:
         if not isinstance(value, str):
             return value
         values = [self.one.convert(part, param, ctx) for part in value.split(",")]
@@ -61,7 +63,7 @@ class Gamma(click.ParamType):
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "[scale|NUMBER]"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: str, param: Parameter, ctx: Context) -> float | None:
         return None if value == "scale" else POSITIVE.convert(value, param, ctx)
 
 
@@ -72,9 +74,7 @@ class Setting(click.ParamType):
         self.several = several
         self.name = "name=value[,value...]" if several else "name=value"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
-        if not isinstance(value, str):
-            return value
+    def convert(self, value: str, param: Parameter, ctx: Context) -> tuple[str, object]:
         name, equals, given = value.partition("=")
         if not (name and equals and given):
             self.fail(f"{value!r} is not NAME=VALUE.", param, ctx)
@@ -107,7 +107,7 @@ class Delimiter(click.ParamType):
 
     name = "character"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: str, param: Parameter, ctx: Context) -> str:
         value = "\t" if value in ("tab", "\\t") else value
         if len(value) != 1 or not value.isascii():
             self.fail(f"{value!r} is not one character, or tab.", param, ctx)
@@ -117,7 +117,7 @@ class Delimiter(click.ParamType):
 class Finite(click.FloatRange):
     """A finite float."""
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> Any:
+    def convert(self, value: Any, param: Parameter, ctx: Context) -> float:
         number = super().convert(value, param, ctx)
         if number != number or number in (float("inf"), float("-inf")):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -129,9 +129,9 @@ class Shape(click.ParamType):
 
     name = "HEIGHTxWIDTH"
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> tuple[int, int]:
-        parts = value.lower().split("x") if isinstance(value, str) else value
-        if len(parts) != 2 or not all(str(part).isdigit() for part in parts):
+    def convert(self, value: str, param: Parameter, ctx: Context) -> tuple[int, int]:
+        parts = value.lower().split("x")
+        if len(parts) != 2 or not all(part.isdigit() for part in parts):
             self.fail(f"must be like 28x28, got {value}.", param, ctx)
         return int(parts[0]), int(parts[1])
 
@@ -144,7 +144,7 @@ class Name(click.ParamType):
     def __init__(self, names: Callable[[], Sequence[str]]):
         self.names = names
 
-    def convert(self, value: Any, param: Parameter, ctx: Context) -> str:
+    def convert(self, value: str, param: Parameter, ctx: Context) -> str:
         return click.Choice(self.names()).convert(value, param, ctx)
 
     def shell_complete(
@@ -177,14 +177,13 @@ def settings(text: str, *, several: bool = False) -> Decorator:
     """The option for arguments of the learner by name; `text` explains it."""
 
     def unique(
-        ctx: Context, param: Parameter, values: Iterable[tuple[str, Any]]
-    ) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in values:
-            if name in found:
+        ctx: Context, param: Parameter, values: Sequence[tuple[str, object]]
+    ) -> dict[str, object]:
+        names = [name for name, _ in values]
+        for name in names:
+            if names.count(name) > 1:
                 raise click.UsageError(f"--set {name} is given twice.")
-            found[name] = value
-        return found
+        return dict(values)
 
     return click.option(
         "--set",
@@ -194,12 +193,6 @@ def settings(text: str, *, several: bool = False) -> Decorator:
         callback=unique,
         help=f"{text}  [repeatable]",
     )
-
-
-def is_given(name: str) -> bool:
-    """Whether an option of the current command was given on the command line."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is not click.core.ParameterSource.DEFAULT
 
 
 def output(*ends: str, required: bool = True, text: str) -> Decorator:

@@ -12,6 +12,7 @@ from budgetjax import _checks, plots
 from budgetjax._errors import names_errors
 from budgetjax.cli import options, reading, reports, targets
 from budgetjax.refitting import calibration
+from budgetjax.saving import model_files
 from budgetjax.stream.model import StreamModel
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def draw(output: str, figure: Callable[[], "Figure"]) -> None:
     with matplotlib.rc_context(plots.STYLE):
         kind = os.path.splitext(output)[1].lower()[1:]
         figure().savefig(picture, format=kind, dpi=RESOLUTION)
-    reports.write(output, [picture.getvalue()])
+    model_files.replace(output, [picture.getvalue()])
 
 
 def _figure(paths: tuple[str, ...], images: tuple[int, int] | None) -> "Figure":

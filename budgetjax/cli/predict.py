@@ -11,6 +11,7 @@ from budgetjax.cli import options, reading, reports
 from budgetjax.cli.reading import Model
 from budgetjax.cli.targets import Accuracy
 from budgetjax.refitting import calibration
+from budgetjax.saving import model_files
 from budgetjax.stream.batches import Batches
 
 
@@ -39,7 +40,7 @@ def predict(
     more = "score" if scores else "probability" if probabilities else None
     lines = _lines(chosen, source, accuracy, more, options.shows_progress(quiet))
     if to_file:
-        reports.write(output, (line.encode() for line in lines))
+        model_files.replace(output, (line.encode() for line in lines))
     else:
         for line in lines:
             sys.stdout.write(line)

@@ -37,13 +37,6 @@ def check_outputs(outputs: dict[str, str | None], *inputs: str | None) -> None:
             raise ValueError(f"{option} {path}: the folder {folder} is not writable")
 
 
-def write(path: str, parts: Iterable[bytes]) -> None:
-    """Writes a file atomically, or a device or a pipe piece by piece."""
-    from budgetjax.saving import model_files
-
-    model_files.replace(path, parts)
-
-
 def echo(text: str, *, err: bool = False) -> None:
     """Prints a line of a report; work continues if its reader has closed the pipe."""
     try:

@@ -74,8 +74,9 @@ def check(learner: str) -> None:
     refused = ["epochs", "refit", "metric", "checkpoint", "regression"]
     refused += [name for name in ("budget", "penalty") if name not in takes]
     refused += ["gamma"] if solver.linear else []
+    source_of = click.get_current_context().get_parameter_source
     for name in refused:
-        if options.is_given(name):
+        if source_of(name) is not click.core.ParameterSource.DEFAULT:
             raise click.UsageError(f"--{name} is not for --learner {learner}.")
 
 

@@ -76,7 +76,8 @@ def sweep(
     if output is None:
         return
     if output.lower().endswith(".csv"):
-        reports.write(output, [reports.as_csv([table.names, *table.rows]).encode()])
+        text = reports.as_csv([table.names, *table.rows])
+        model_files.replace(output, [text.encode()])
         return
     title = f"{source.name}: {name}, {reports.with_count(len(batch[1]), 'row')}"
     draw(output, lambda: _figure(table, axes, title, regression))

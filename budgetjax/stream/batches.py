@@ -68,7 +68,7 @@ def rows_per_batch(num_features: int, dtype: DTypeLike, batch_rows: int | None) 
     return min(MAX_ROWS, max(1, BATCH_BYTES // bytes_per_row))
 
 
-def labels(batches: Iterable[Any]) -> np.ndarray:
+def labels(batches: Iterable[object]) -> np.ndarray:
     """Finds the classes in a source, in one pass over it.
 
     Only the target column of a file is read.
@@ -110,11 +110,11 @@ def labels(batches: Iterable[Any]) -> np.ndarray:
     return np.array(sorted(classes))
 
 
-def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
+def iterate_targets(batches: Iterable[object]) -> Iterator[np.ndarray]:
     """The y of all batches, read the fastest way, in the types of `coerce_targets`."""
     row = 0
     if isinstance(batches, Batches) and batches.read_targets is not None:
-        parts: Iterator[Any] = batches.read_targets()
+        parts: Iterator[object] = batches.read_targets()
     else:
         parts = (_split_batch(i, one)[1] for i, one in enumerate(batches))
     with names_errors(source_name(batches)):
@@ -125,7 +125,7 @@ def iterate_targets(batches: Iterable[Any]) -> Iterator[np.ndarray]:
 
 
 def regroup(
-    batches: Iterable[Any],
+    batches: Iterable[object],
     rows: int,
     dtype: DTypeLike = np.float32,
     width: int | None = None,
@@ -184,22 +184,21 @@ def order_columns(batches: Batches, known: tuple[str, ...] | None) -> Batches:
     )
 
 
-def _split_batch(i: int, batch: Any) -> tuple[Any, Any, Any]:
+def _split_batch(i: int, batch: object) -> tuple[Any, object, object]:
     """X, y and the weight, or None, of a batch."""
-    got, size = type(batch).__name__, 0
-    if isinstance(batch, tuple | list):
-        got, size = f"{got} of {len(batch)}", len(batch)
-    if size in (2, 3):
+    listed = isinstance(batch, tuple | list)
+    if listed and len(batch) in (2, 3):
         X, y, *weight = batch
         return X, y, weight[0] if weight else None
+    got = type(batch).__name__ + (f" of {len(batch)}" if listed else "")
     raise ArgumentError(
         "batches", "be (X, y) or (X, y, weight)", f"{got} as batch {i}"
-    ).advised("give the reader a target" if size == 1 else "")
+    ).advised("give the reader a target" if listed and len(batch) == 1 else "")
 
 
 def _check_batch(
     i: int,
-    batch: Any,
+    batch: object,
     row: int,
     width: int | None,
     outputs: tuple[int, ...],
@@ -263,7 +262,7 @@ def cast_numbers(
         raise ArgumentError(name, expected, got) from error
 
 
-def coerce_targets(y: Any, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
+def coerce_targets(y: object, row: int, outputs: tuple[int, ...] = ()) -> np.ndarray:
     """A copy of targets as int64, float64, booleans or strings.
 
     With `outputs`, each row has that number of targets, or one that is repeated. `row`

@@ -24,6 +24,7 @@ from budgetjax.labels import format_labels
 from budgetjax.models import Labelled
 from budgetjax.online import driver, examples
 from budgetjax.online.algorithm import Algorithm
+from budgetjax.online.state import OnlineState
 from budgetjax.raw_rows import column_names, pad_rows
 from budgetjax.scaling import Scaling, scale_warning
 from budgetjax.stream import batches as source
@@ -46,8 +47,8 @@ Labels = ArrayLike | Sequence[Any]
 @names_errors("fit_stream")
 def fit_stream(
     algorithm: Algorithm,
-    state: Any,
-    batches: Iterable[Any],
+    state: OnlineState | StreamModel,
+    batches: Iterable[object],
     *,
     classes: Labels | None = None,
     intercept: ArrayLike = 0.0,
@@ -159,7 +160,7 @@ def fit_stream(
 
 def _learn(
     algorithm: Algorithm,
-    batches: Iterable[Any],
+    batches: Iterable[object],
     name: str,
     position: Position,
     rows: int,
@@ -205,8 +206,8 @@ def _check_batches(batches: object) -> None:
 
 
 def _match_columns(
-    model: StreamModel, batches: Iterable[Any]
-) -> tuple[StreamModel, Iterable[Any]]:
+    model: StreamModel, batches: Iterable[object]
+) -> tuple[StreamModel, Iterable[object]]:
     """The model with the names of the columns, and the batches in that order."""
     features = models.num_features(model.state)
     known, found = model.model.feature_names, None
@@ -229,7 +230,7 @@ def _match_columns(
 
 
 def _initial_model(
-    state: Any,
+    state: OnlineState | StreamModel,
     classes: Labels | None,
     intercept: ArrayLike,
     standardise: bool,
@@ -299,7 +300,7 @@ def _check_continued(
             raise ArgumentError("classes", expected, format_labels(known))
 
 
-def _check_classes(state: Any, classes: Labels | None) -> np.ndarray | None:
+def _check_classes(state: OnlineState, classes: Labels | None) -> np.ndarray | None:
     """The classes, after a check that the learner has one label per class."""
     if classes is None:
         return None
@@ -348,7 +349,7 @@ def _pad(
 
 
 def _prepare_batches(
-    batches: Iterable[Any], start: Position, rows: int
+    batches: Iterable[object], start: Position, rows: int
 ) -> Iterator[Batch]:
     """The batches after a position, ready to be learned; it runs ahead of learning."""
     model, read = start.model, 0
@@ -445,8 +446,8 @@ def _learn_batch(
 
 
 def rescale_vectors(
-    algorithm: Algorithm, state: Any, old: Scaling, new: Scaling
-) -> Any:
+    algorithm: Algorithm, state: OnlineState, old: Scaling, new: Scaling
+) -> OnlineState:
     """The state with its support vectors in the units of another scaling.
 
     They remain the same raw rows. If only means change and the kernel is stationary,
@@ -468,13 +469,15 @@ def rescale_vectors(
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _replace_vectors(algorithm: Algorithm, state: Any, vectors: Array) -> Any:
+def _replace_vectors(
+    algorithm: Algorithm, state: OnlineState, vectors: Array
+) -> OnlineState:
     assert algorithm.with_vectors is not None, "left alone before"
     return algorithm.refresh_caches(algorithm.with_vectors(state, vectors))
 
 
 def _sum_errors(
-    model: StreamModel, state: Any, batch: Batch, scores: Array
+    model: StreamModel, state: OnlineState, batch: Batch, scores: Array
 ) -> tuple[int, float]:
     """The rows that count, and their errors before they were learned by `state`."""
     if not models.is_regressor(state):
@@ -505,7 +508,9 @@ def _replay_reservoir(
     return model._replace(model=model.model._replace(model=state), reservoir=None)
 
 
-def _learn_rows(algorithm: Algorithm, state: Any, batch: Batch) -> tuple[Any, Array]:
+def _learn_rows(
+    algorithm: Algorithm, state: OnlineState, batch: Batch
+) -> tuple[OnlineState, Array]:
     """The state after a batch, and the scores of its rows."""
     # Arrays in the state's dtypes need no compiled program to go to the device.
     X, y, weights = jax.device_put((batch.X, batch.y, batch.weight))

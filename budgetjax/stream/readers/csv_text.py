@@ -5,7 +5,7 @@ import functools
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from jax.typing import DTypeLike
 
@@ -26,7 +26,7 @@ from budgetjax.stream.readers.columns import (
 from budgetjax.stream.readers.formats import register_format
 
 if TYPE_CHECKING:
-    from pyarrow import DataType, RecordBatch
+    from pyarrow import DataType, NativeFile, RecordBatch
 
 # Bytes per block, of which pyarrow reads up to 32 ahead. A row must fit, at CELL bytes
 # per cell.
@@ -127,14 +127,12 @@ def csv(
         tab_or_comma = "\t" if files.ending(one) == ".tsv" else ","
         file = _File(one, header, delimiter or tab_or_comma, decimal)
         with names_errors(one):
-            sources.append(file.with_columns(pa))
+            sources.append(file.with_columns())
     if header and features is None and target not in sources[0].types:
         with names_errors(sources[0].path):
             _check_names(sources[0].names)
     # One pass over the labels, for any number of passes over the rows.
-    target_type = functools.cache(
-        lambda name: _target_type(pa, sources, name, text_target)
-    )
+    target_type = functools.cache(lambda name: _target_type(sources, name, text_target))
 
     def table(file: _File) -> Table:
         def read(wanted: Columns, rows: int) -> Iterator["RecordBatch"]:
@@ -167,10 +165,10 @@ class _File(NamedTuple):
     names: Sequence[str] = ()
     types: "Mapping[str, DataType]" = types.MappingProxyType({})
 
-    def with_columns(self, pa: Any) -> "_File":
+    def with_columns(self) -> "_File":
         """The file with its columns, after checks that it is text."""
         files.check_readable(self.path)
-        with report_damage(WHAT), _open_bytes(pa, self.path) as file:
+        with report_damage(WHAT), _open_bytes(self.path) as file:
             start = file.read(BLOCK)
         binary = "bytes that are no text" if b"\0" in start else None
         alien = (ALIEN[head] for head in ALIEN if start.startswith(head))
@@ -225,9 +223,7 @@ class _File(NamedTuple):
             decimal_point=self.decimal,
         )
         try:
-            with csv.open_csv(
-                _open_bytes(pyarrow, self.path), read, cells, values
-            ) as reader:
+            with csv.open_csv(_open_bytes(self.path), read, cells, values) as reader:
                 yield reader
         except pyarrow.ArrowInvalid as error:
             raise DamageError(*self._explain(str(error), features)) from error
@@ -247,10 +243,10 @@ class _File(NamedTuple):
         return text, advice
 
 
-def _target_type(
-    pa: Any, sources: list[_File], name: str, text: bool | None
-) -> "DataType":
+def _target_type(sources: list[_File], name: str, text: bool | None) -> "DataType":
     """The type of the targets, after a pass over them if they look like integers."""
+    import pyarrow as pa
+
     kind = sources[0].types[name]
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if text or not number:
@@ -281,10 +277,12 @@ def _kind_of_label(text: str, decimal: str) -> str:
     return "code" if value and text.lstrip("+-").startswith("0") else "number"
 
 
-def _open_bytes(pa: Any, path: str) -> Any:
+def _open_bytes(path: str) -> "NativeFile | BinaryIO":
     """The open file, decompressed by pyarrow if possible."""
+    from pyarrow import input_stream
+
     by_python = files.compression(path) == "lzma"
-    return files.open_decompressed(path) if by_python else pa.input_stream(path)
+    return files.open_decompressed(path) if by_python else input_stream(path)
 
 
 def _check_names(names: Sequence[str]) -> None:
