@@ -21,7 +21,7 @@ LEARNED = {"num_seen": "rows learned"}
 
 
 def info(model: str, as_json: bool) -> None:
-    """Prints what is known about a model file."""
+    """Prints the description of a model file."""
     lines = [*_describe_header(model_files.header(model)), *_describe_contents(model)]
     if as_json:
         values = {line[0].replace(" ", "_"): line[-1] for line in lines}
